@@ -1,0 +1,133 @@
+package v1beta2
+
+// Defaults of the platform settings.
+const (
+	// DefaultImageRepository is where Kubernetes' own images come from.
+	DefaultImageRepository = "registry.k8s.io"
+	// DefaultKubeProxyMode is kube-proxy's mode on platforms that say nothing.
+	DefaultKubeProxyMode = KubeProxyModeIPTables
+)
+
+// KubeProxyMode is how kube-proxy programs services.
+// +kubebuilder:validation:Enum=iptables;ipvs;nftables
+type KubeProxyMode string
+
+// Modes of kube-proxy.
+const (
+	KubeProxyModeIPTables KubeProxyMode = "iptables"
+	KubeProxyModeIPVS     KubeProxyMode = "ipvs"
+	KubeProxyModeNFTables KubeProxyMode = "nftables"
+)
+
+// PlatformSpec holds what is said once for a whole tenant cluster. The control
+// plane's NovaControlPlane names it; a NovaConfig reads it from there, or
+// states its own under another control-plane provider.
+// +kubebuilder:validation:MinProperties=1
+type PlatformSpec struct {
+	// imageRepository is the registry and path that Kubernetes' images, etcd,
+	// CoreDNS and pause are pulled from. Empty means registry.k8s.io.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	ImageRepository string `json:"imageRepository,omitempty"`
+
+	// apiServer adds to the API server's settings. Empty adds nothing.
+	// +optional
+	APIServer APIServerSpec `json:"apiServer,omitempty,omitzero"`
+
+	// controllerManager adds to the controller manager's settings. Empty adds
+	// nothing.
+	// +optional
+	ControllerManager ComponentSpec `json:"controllerManager,omitempty,omitzero"`
+
+	// scheduler adds to the scheduler's settings. Empty adds nothing.
+	// +optional
+	Scheduler ComponentSpec `json:"scheduler,omitempty,omitzero"`
+
+	// etcd adds to etcd's settings. Empty adds nothing.
+	// +optional
+	Etcd ComponentSpec `json:"etcd,omitempty,omitzero"`
+
+	// kubeProxy says how services are programmed. Empty means iptables.
+	// +optional
+	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
+}
+
+// GetImageRepository returns the image repository or its default.
+func (p *PlatformSpec) GetImageRepository() string {
+	if p.ImageRepository == "" {
+		return DefaultImageRepository
+	}
+	return p.ImageRepository
+}
+
+// GetKubeProxyMode returns kube-proxy's mode or its default.
+func (p *PlatformSpec) GetKubeProxyMode() KubeProxyMode {
+	if p.KubeProxy.Mode == "" {
+		return DefaultKubeProxyMode
+	}
+	return p.KubeProxy.Mode
+}
+
+// APIServerSpec adds to the API server's settings.
+// +kubebuilder:validation:MinProperties=1
+type APIServerSpec struct {
+	// certSANs are names and addresses, beyond the endpoint, that the API
+	// server's certificate is good for. Empty adds none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	CertSANs []string `json:"certSANs,omitempty"`
+
+	// extraArgs are command line arguments. They win over the provider's own.
+	// Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=value
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+}
+
+// ComponentSpec adds to a control-plane component's settings.
+// +kubebuilder:validation:MinProperties=1
+type ComponentSpec struct {
+	// extraArgs are command line arguments. They win over the provider's own.
+	// Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=value
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+}
+
+// KubeProxySpec says how services are programmed.
+// +kubebuilder:validation:MinProperties=1
+type KubeProxySpec struct {
+	// mode is iptables, ipvs or nftables. Empty means iptables. ipvs needs
+	// the kernel's ip_vs modules on every node.
+	// +optional
+	Mode KubeProxyMode `json:"mode,omitempty"`
+}
+
+// Arg is a command line argument, --name=value.
+type Arg struct {
+	// name is the argument's name without dashes.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
+	Name string `json:"name,omitempty"`
+
+	// value is the argument's value.
+	// +required
+	// +kubebuilder:validation:MinLength=0
+	// +kubebuilder:validation:MaxLength=4096
+	Value *string `json:"value,omitempty"`
+}

@@ -1,0 +1,469 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// Finalizer keeps a NovaControlPlane until its machines are gone.
+const Finalizer = "nova.controlplane.cluster.x-k8s.io"
+
+// Defaults of a NovaControlPlane.
+const (
+	// DefaultReplicas is the number of control plane machines.
+	DefaultReplicas = int32(1)
+	// DefaultKubeVIPImage is the image of the static pod that holds the endpoint.
+	DefaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.9.1"
+)
+
+// AvailableCondition is true while the control plane accepts requests: it is
+// initialised, its certificates are there, the tenant's API server answers and
+// etcd has quorum.
+const AvailableCondition = clusterv1.AvailableCondition
+
+const (
+	// AvailableReason: the control plane accepts requests.
+	AvailableReason = clusterv1.AvailableReason
+	// NotAvailableReason: it does not, the message says why.
+	NotAvailableReason = clusterv1.NotAvailableReason
+)
+
+// InitializedCondition is true once kubeadm init is through. It never becomes
+// false again.
+const InitializedCondition = "Initialized"
+
+const (
+	// InitializedReason: kubeadm init is through.
+	InitializedReason = "Initialized"
+	// NotInitializedReason: it is not.
+	NotInitializedReason = "NotInitialized"
+)
+
+// CertificatesAvailableCondition is true while the cluster's certificate
+// authorities and keys are there.
+const CertificatesAvailableCondition = "CertificatesAvailable"
+
+const (
+	// CertificatesAvailableReason: they are there.
+	CertificatesAvailableReason = clusterv1.AvailableReason
+	// CertificatesInvalidReason: a Secret holds something that is no usable certificate or key.
+	CertificatesInvalidReason = "Invalid"
+	// CertificatesInternalErrorReason: reading or writing them failed.
+	CertificatesInternalErrorReason = clusterv1.InternalErrorReason
+)
+
+// EtcdClusterHealthyCondition is true while etcd has a leader and every
+// control plane machine that joined is a started voting member.
+const EtcdClusterHealthyCondition = "EtcdClusterHealthy"
+
+const (
+	// EtcdHealthyReason: all members are healthy.
+	EtcdHealthyReason = "Healthy"
+	// EtcdNotHealthyReason: some are not, the message says which.
+	EtcdNotHealthyReason = "NotHealthy"
+	// EtcdUnknownReason: etcd could not be asked.
+	EtcdUnknownReason = "InspectionFailed"
+)
+
+// MachinesReadyCondition is true while all machines are ready.
+const MachinesReadyCondition = clusterv1.MachinesReadyCondition
+
+// MachinesUpToDateCondition is true while all machines match the spec.
+const MachinesUpToDateCondition = clusterv1.MachinesUpToDateCondition
+
+// RollingOutCondition, ScalingUpCondition, ScalingDownCondition and
+// DeletingCondition are true while that is going on, with a message that says
+// how far it is.
+const (
+	RollingOutCondition  = clusterv1.RollingOutCondition
+	ScalingUpCondition   = clusterv1.ScalingUpCondition
+	ScalingDownCondition = clusterv1.ScalingDownCondition
+	DeletingCondition    = clusterv1.DeletingCondition
+)
+
+// EndpointProvider is what holds the API server's address.
+// +kubebuilder:validation:Enum=KubeVIP;External
+type EndpointProvider string
+
+// Endpoint providers.
+const (
+	// EndpointProviderKubeVIP runs kube-vip as a static pod on each control
+	// plane machine; the endpoint must be a free address of their network.
+	EndpointProviderKubeVIP EndpointProvider = "KubeVIP"
+	// EndpointProviderExternal leaves the address to a balancer that stands
+	// before the control plane machines.
+	EndpointProviderExternal EndpointProvider = "External"
+)
+
+// NovaControlPlaneSpec is the control plane of a tenant cluster.
+type NovaControlPlaneSpec struct {
+	// replicas is the number of control plane machines: an odd number, since
+	// each holds a member of etcd. Empty means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=9
+	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="replicas must be odd: each control plane machine holds an etcd member, and an even number tolerates no more failures than one fewer"
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// version is the Kubernetes version, for instance v1.36.3.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]+)?$')",message="version must be a full Kubernetes version such as v1.36.3"
+	Version string `json:"version,omitempty"`
+
+	// machineTemplate is what the machines are made from.
+	// +required
+	MachineTemplate NovaControlPlaneMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
+
+	// config is what the machines are told on their first boot. Its platform
+	// must stay empty: say it in spec.platform. Empty makes plain control
+	// plane nodes.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.platform)",message="platform is said once, in spec.platform of the NovaControlPlane"
+	// +kubebuilder:validation:XValidation:rule="!has(self.roles) || 'control-plane' in self.roles",message="roles of control plane machines must include control-plane"
+	Config bootstrapv1.NovaConfigSpec `json:"config,omitempty,omitzero"`
+
+	// platform holds the cluster-wide settings. Empty takes the defaults of
+	// each.
+	// +optional
+	Platform bootstrapv1.PlatformSpec `json:"platform,omitempty,omitzero"`
+
+	// endpoint says what holds the API server's address. Empty means kube-vip.
+	// +optional
+	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+}
+
+// EndpointSpec says what holds the API server's address.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.kubeVIP) || !has(self.provider) || self.provider == 'KubeVIP'",message="kubeVIP can only be set with provider KubeVIP"
+type EndpointSpec struct {
+	// provider is KubeVIP or External. Empty means KubeVIP.
+	// +optional
+	Provider EndpointProvider `json:"provider,omitempty"`
+
+	// kubeVIP holds kube-vip's settings. Empty takes the defaults.
+	// +optional
+	KubeVIP KubeVIPSpec `json:"kubeVIP,omitempty,omitzero"`
+}
+
+// KubeVIPSpec holds kube-vip's settings.
+// +kubebuilder:validation:MinProperties=1
+type KubeVIPSpec struct {
+	// image is the image. Empty means ghcr.io/kube-vip/kube-vip:v0.9.1.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Image string `json:"image,omitempty"`
+
+	// interface is the network interface that carries the address. Empty
+	// lets each node take the one with its default route.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	Interface string `json:"interface,omitempty"`
+}
+
+// NovaControlPlaneMachineTemplate is what the machines are made from.
+type NovaControlPlaneMachineTemplate struct {
+	// metadata holds labels and annotations for the machines and what is made
+	// for them. Changes are passed on without a rollout. Empty adds none.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the spec of the machines.
+	// +required
+	Spec NovaControlPlaneMachineTemplateSpec `json:"spec,omitempty,omitzero"`
+}
+
+// NovaControlPlaneMachineTemplateSpec is the spec of the machines.
+type NovaControlPlaneMachineTemplateSpec struct {
+	// infrastructureRef names the template of the infrastructure machines.
+	// +required
+	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef,omitempty,omitzero"`
+
+	// readinessGates are further conditions that a machine's Ready waits for.
+	// Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=conditionType
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
+
+	// deletion bounds the steps of a machine's deletion. Empty takes Cluster
+	// API's defaults.
+	// +optional
+	Deletion NovaControlPlaneMachineDeletionSpec `json:"deletion,omitempty,omitzero"`
+
+	// taints are those that Cluster API keeps on the nodes. Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Taints []clusterv1.MachineTaint `json:"taints,omitempty"`
+}
+
+// NovaControlPlaneMachineDeletionSpec bounds the steps of a machine's deletion.
+// +kubebuilder:validation:MinProperties=1
+type NovaControlPlaneMachineDeletionSpec struct {
+	// nodeDrainTimeoutSeconds bounds the drain. Empty or 0 means no bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	NodeDrainTimeoutSeconds *int32 `json:"nodeDrainTimeoutSeconds,omitempty"`
+
+	// nodeVolumeDetachTimeoutSeconds bounds the wait for volumes. Empty or 0
+	// means no bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	NodeVolumeDetachTimeoutSeconds *int32 `json:"nodeVolumeDetachTimeoutSeconds,omitempty"`
+
+	// nodeDeletionTimeoutSeconds bounds the deletion of the Node. Empty takes
+	// Cluster API's default of 10 seconds, 0 means no bound.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	NodeDeletionTimeoutSeconds *int32 `json:"nodeDeletionTimeoutSeconds,omitempty"`
+}
+
+// NovaControlPlaneStatus is the observed state of a control plane.
+type NovaControlPlaneStatus struct {
+	// conditions are Available, Initialized, CertificatesAvailable,
+	// EtcdClusterHealthy, MachinesReady, MachinesUpToDate, RollingOut,
+	// ScalingUp, ScalingDown, Deleting and Paused. Empty until the first
+	// reconcile.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// initialization tells Cluster API that the control plane accepts
+	// requests. Empty until then.
+	// +optional
+	Initialization NovaControlPlaneInitializationStatus `json:"initialization,omitempty,omitzero"`
+
+	// selector selects the machines, for the scale subresource. Empty until
+	// the first reconcile.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=4096
+	Selector string `json:"selector,omitempty"`
+
+	// replicas is the number of machines. Empty until the first reconcile.
+	// +optional
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is the number of machines whose Ready condition is true.
+	// Empty until the first reconcile.
+	// +optional
+	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
+
+	// availableReplicas is the number of machines whose Available condition
+	// is true. Empty until the first reconcile.
+	// +optional
+	AvailableReplicas *int32 `json:"availableReplicas,omitempty"`
+
+	// upToDateReplicas is the number of machines that match the spec. Empty
+	// until the first reconcile.
+	// +optional
+	UpToDateReplicas *int32 `json:"upToDateReplicas,omitempty"`
+
+	// versions are the Kubernetes versions that API servers of this control
+	// plane run, old to new, with their numbers. Empty until the first one runs.
+	// +optional
+	// +listType=map
+	// +listMapKey=version
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
+
+	// observedGeneration is the generation that was last reconciled.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// NovaControlPlaneInitializationStatus is part of the Cluster API contract.
+// +kubebuilder:validation:MinProperties=1
+type NovaControlPlaneInitializationStatus struct {
+	// controlPlaneInitialized is true once the control plane accepts
+	// requests. It never becomes false again. Empty means false.
+	// +optional
+	ControlPlaneInitialized *bool `json:"controlPlaneInitialized,omitempty"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=novacontrolplanes,scope=Namespaced,categories=cluster-api,shortName=nvcp
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
+// +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether it accepts requests"
+// +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".spec.replicas",description="Machines wanted"
+// +kubebuilder:printcolumn:name="Current",type="integer",JSONPath=".status.replicas",description="Machines that exist"
+// +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.readyReplicas",description="Machines that are ready"
+// +kubebuilder:printcolumn:name="Up-to-date",type="integer",JSONPath=".status.upToDateReplicas",description="Machines that match the spec"
+// +kubebuilder:printcolumn:name="Initialized",type="boolean",JSONPath=".status.initialization.controlPlaneInitialized",description="Whether kubeadm init is through",priority=10
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".spec.version",description="Kubernetes version wanted"
+// +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Available')].message",description="What it waits for"
+
+// NovaControlPlane is the control plane of a tenant cluster on machines of its own.
+type NovaControlPlane struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired state.
+	// +required
+	Spec NovaControlPlaneSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state. Empty until the first reconcile.
+	// +optional
+	Status NovaControlPlaneStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions.
+func (c *NovaControlPlane) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *NovaControlPlane) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
+
+// GetReplicas returns the number of machines wanted or its default.
+func (c *NovaControlPlane) GetReplicas() int32 {
+	if c.Spec.Replicas == nil {
+		return DefaultReplicas
+	}
+	return *c.Spec.Replicas
+}
+
+// GetProvider returns what holds the address or its default.
+func (e *EndpointSpec) GetProvider() EndpointProvider {
+	if e.Provider == "" {
+		return EndpointProviderKubeVIP
+	}
+	return e.Provider
+}
+
+// GetImage returns kube-vip's image or its default.
+func (k *KubeVIPSpec) GetImage() string {
+	if k.Image == "" {
+		return DefaultKubeVIPImage
+	}
+	return k.Image
+}
+
+// +kubebuilder:object:root=true
+
+// NovaControlPlaneList is a list of NovaControlPlanes.
+type NovaControlPlaneList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NovaControlPlane `json:"items"`
+}
+
+// NovaControlPlaneTemplateSpec holds the template.
+type NovaControlPlaneTemplateSpec struct {
+	// template is what a NovaControlPlane is made from.
+	// +required
+	Template NovaControlPlaneTemplateResource `json:"template,omitempty,omitzero"`
+}
+
+// NovaControlPlaneTemplateResource is the control plane to make.
+type NovaControlPlaneTemplateResource struct {
+	// metadata holds labels and annotations for the control plane. Empty adds none.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the control plane's spec, without what the topology says:
+	// replicas, version and the machines' infrastructure.
+	// +optional
+	Spec NovaControlPlaneTemplateResourceSpec `json:"spec,omitempty,omitzero"`
+}
+
+// NovaControlPlaneTemplateResourceSpec is a NovaControlPlaneSpec without what
+// the topology says.
+// +kubebuilder:validation:MinProperties=1
+type NovaControlPlaneTemplateResourceSpec struct {
+	// machineTemplate is what the machines are made from. Empty takes the
+	// topology's.
+	// +optional
+	MachineTemplate NovaControlPlaneTemplateMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
+
+	// config is what the machines are told on their first boot. Its platform
+	// must stay empty: say it in platform beside it. Empty makes plain
+	// control plane nodes.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.platform)",message="platform is said once, in spec.template.spec.platform"
+	// +kubebuilder:validation:XValidation:rule="!has(self.roles) || 'control-plane' in self.roles",message="roles of control plane machines must include control-plane"
+	Config bootstrapv1.NovaConfigSpec `json:"config,omitempty,omitzero"`
+
+	// platform holds the cluster-wide settings. Empty takes the defaults of
+	// each.
+	// +optional
+	Platform bootstrapv1.PlatformSpec `json:"platform,omitempty,omitzero"`
+
+	// endpoint says what holds the API server's address. Empty means kube-vip.
+	// +optional
+	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+}
+
+// NovaControlPlaneTemplateMachineTemplate is what the machines are made from.
+// +kubebuilder:validation:MinProperties=1
+type NovaControlPlaneTemplateMachineTemplate struct {
+	// metadata holds labels and annotations for the machines. Empty adds none.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the spec of the machines. Empty takes the defaults.
+	// +optional
+	Spec NovaControlPlaneTemplateMachineTemplateSpec `json:"spec,omitempty,omitzero"`
+}
+
+// NovaControlPlaneTemplateMachineTemplateSpec is the spec of the machines
+// without what the topology says.
+// +kubebuilder:validation:MinProperties=1
+type NovaControlPlaneTemplateMachineTemplateSpec struct {
+	// deletion bounds the steps of a machine's deletion. Empty takes Cluster
+	// API's defaults.
+	// +optional
+	Deletion NovaControlPlaneMachineDeletionSpec `json:"deletion,omitempty,omitzero"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=novacontrolplanetemplates,scope=Namespaced,categories=cluster-api,shortName=nvcpt
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+
+// NovaControlPlaneTemplate is a template for ClusterClasses.
+type NovaControlPlaneTemplate struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired state. It is immutable.
+	// +required
+	Spec NovaControlPlaneTemplateSpec `json:"spec,omitempty,omitzero"`
+}
+
+// +kubebuilder:object:root=true
+
+// NovaControlPlaneTemplateList is a list of NovaControlPlaneTemplates.
+type NovaControlPlaneTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NovaControlPlaneTemplate `json:"items"`
+}

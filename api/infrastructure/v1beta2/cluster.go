@@ -1,0 +1,84 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// ClusterFinalizer keeps an infrastructure cluster until its machines are gone.
+const ClusterFinalizer = "cluster.infrastructure.cluster.x-k8s.io/nova"
+
+// ClusterIDAnnotation holds the ID from which the identities of a cluster's
+// VMs are derived: the UID the infrastructure cluster had when it was first
+// reconciled. It is metadata, so that clusterctl move keeps it.
+const ClusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
+
+// The Ready condition of an infrastructure cluster is true while the
+// hypervisor can be reached and the endpoint is known.
+
+// HypervisorAvailableCondition is true while a session with the hypervisor
+// stands. Its reasons are those of machines (CredentialsInvalid,
+// EndpointUnreachable, PlacementNotFound, HypervisorError).
+const HypervisorAvailableCondition = "HypervisorAvailable"
+
+const (
+	// HypervisorAvailableReason: the session stands.
+	HypervisorAvailableReason = "Available"
+	// WaitingForEndpointReason: neither the infrastructure cluster nor the
+	// Cluster names a control plane endpoint yet.
+	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
+	// WaitingForMachinesReason: deletion waits until the machines are gone.
+	WaitingForMachinesReason = "WaitingForMachines"
+)
+
+// ClusterSpec is the part of an infrastructure cluster's spec that every
+// hypervisor shares.
+type ClusterSpec struct {
+	// controlPlaneEndpoint is the address of the tenant's API server: a free
+	// address that kube-vip will hold, or that of a balancer. Empty waits
+	// until the Cluster names one.
+	// +optional
+	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
+}
+
+// ClusterStatus is the part of an infrastructure cluster's status that every
+// hypervisor shares.
+type ClusterStatus struct {
+	// conditions are Ready, HypervisorAvailable and Paused. Empty until the
+	// first reconcile.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// initialization tells Cluster API that machines can be created. Empty
+	// until then.
+	// +optional
+	Initialization ClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
+
+	// failureDomains are the domains machines can be placed in. Empty when
+	// the cluster has none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// version is the hypervisor's version, for people. Empty until the first
+	// session.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Version string `json:"version,omitempty"`
+}
+
+// ClusterInitializationStatus is part of the Cluster API contract.
+// +kubebuilder:validation:MinProperties=1
+type ClusterInitializationStatus struct {
+	// provisioned is true once the hypervisor was reached and the endpoint is
+	// known. It never becomes false again. Empty means false.
+	// +optional
+	Provisioned *bool `json:"provisioned,omitempty"`
+}

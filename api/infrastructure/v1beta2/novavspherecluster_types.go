@@ -1,0 +1,206 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// NovaVSphereClusterSpec is what the machines of one tenant share on vCenter.
+type NovaVSphereClusterSpec struct {
+	ClusterSpec `json:",inline"`
+
+	// server is the vCenter's host name or address, with a port when it is
+	// not 443; no scheme and no path.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.contains('@')",message="server is a host name or address with an optional port, without scheme, path or credentials"
+	Server string `json:"server,omitempty"`
+
+	// identityRef names the credentials for the vCenter.
+	// +required
+	IdentityRef NovaVSphereIdentityReference `json:"identityRef,omitempty,omitzero"`
+
+	// tls says how the vCenter's certificate is verified. Empty verifies it
+	// against the system's certificate authorities.
+	// +optional
+	TLS NovaVSphereTLS `json:"tls,omitempty,omitzero"`
+
+	// placement is where machines go that do not say it themselves. Empty
+	// takes vCenter's only datacenter, resource pool and datastore, and is an
+	// error where there are several.
+	// +optional
+	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
+}
+
+// NovaVSphereIdentityReference names credentials.
+type NovaVSphereIdentityReference struct {
+	// kind is Secret: a Secret in the namespace of the cluster with the keys
+	// username and password. Empty means Secret.
+	// +optional
+	// +kubebuilder:validation:Enum=Secret
+	Kind string `json:"kind,omitempty"`
+
+	// name is the name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// NovaVSphereTLS says how a vCenter's certificate is verified.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="[has(self.caBundle), has(self.thumbprint), has(self.insecureSkipVerify) && self.insecureSkipVerify].filter(x, x).size() <= 1",message="only one of caBundle, thumbprint and insecureSkipVerify can be set"
+type NovaVSphereTLS struct {
+	// caBundle is a PEM bundle of certificate authorities that replaces the
+	// system's. Empty uses the system's.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----')",message="caBundle must hold at least one PEM certificate"
+	CABundle string `json:"caBundle,omitempty"`
+
+	// thumbprint is the SHA-256 of the vCenter's certificate: 32 hexadecimal
+	// bytes separated by colons. Only that certificate is trusted. Empty
+	// means none is pinned.
+	// +optional
+	// +kubebuilder:validation:Pattern=`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$`
+	// +kubebuilder:validation:MaxLength=95
+	Thumbprint string `json:"thumbprint,omitempty"`
+
+	// insecureSkipVerify trusts any certificate, so that anybody on the path
+	// can take the credentials. Empty means false.
+	// +optional
+	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
+}
+
+// NovaVSpherePlacement is where a VM goes. Each field is a name or an
+// inventory path.
+// +kubebuilder:validation:MinProperties=1
+type NovaVSpherePlacement struct {
+	// datacenter is the datacenter. Empty takes the only one.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Datacenter string `json:"datacenter,omitempty"`
+
+	// resourcePool is the resource pool. Empty takes the only one of the
+	// datacenter.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	ResourcePool string `json:"resourcePool,omitempty"`
+
+	// folder is the VM folder. Empty takes the datacenter's own.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Folder string `json:"folder,omitempty"`
+
+	// datastore is the datastore. Empty takes the only one of the datacenter.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Datastore string `json:"datastore,omitempty"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=novavsphereclusters,scope=Namespaced,categories=cluster-api,shortName=nvsc
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
+// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="vCenter"
+// +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the vCenter",priority=10
+// +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+
+// NovaVSphereCluster is the infrastructure of a tenant cluster on vCenter.
+type NovaVSphereCluster struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired state.
+	// +required
+	Spec NovaVSphereClusterSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state. Empty until the first reconcile.
+	// +optional
+	Status ClusterStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions.
+func (c *NovaVSphereCluster) GetConditions() []metav1.Condition { return c.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (c *NovaVSphereCluster) SetConditions(conditions []metav1.Condition) {
+	c.Status.Conditions = conditions
+}
+
+// Common returns the fields that every hypervisor's cluster has; writing to
+// them writes to the object.
+func (c *NovaVSphereCluster) Common() (*ClusterSpec, *ClusterStatus) {
+	return &c.Spec.ClusterSpec, &c.Status
+}
+
+// +kubebuilder:object:root=true
+
+// NovaVSphereClusterList is a list of NovaVSphereClusters.
+type NovaVSphereClusterList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NovaVSphereCluster `json:"items"`
+}
+
+// NovaVSphereClusterTemplateSpec holds the template.
+type NovaVSphereClusterTemplateSpec struct {
+	// template is what a NovaVSphereCluster is made from.
+	// +required
+	Template NovaVSphereClusterTemplateResource `json:"template,omitempty,omitzero"`
+}
+
+// NovaVSphereClusterTemplateResource is the cluster to make.
+type NovaVSphereClusterTemplateResource struct {
+	// metadata holds labels and annotations for the cluster. Empty adds none.
+	// +optional
+	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
+
+	// spec is the cluster's spec.
+	// +required
+	Spec NovaVSphereClusterSpec `json:"spec,omitempty,omitzero"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=novavsphereclustertemplates,scope=Namespaced,categories=cluster-api,shortName=nvsct
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+
+// NovaVSphereClusterTemplate is a template for ClusterClasses.
+type NovaVSphereClusterTemplate struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired state. It is immutable.
+	// +required
+	Spec NovaVSphereClusterTemplateSpec `json:"spec,omitempty,omitzero"`
+}
+
+// +kubebuilder:object:root=true
+
+// NovaVSphereClusterTemplateList is a list of NovaVSphereClusterTemplates.
+type NovaVSphereClusterTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NovaVSphereClusterTemplate `json:"items"`
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Builds the named tools at the versions pinned in the modules beside this
+# script and prints one path a line, in the order asked for.
+#
+#   hack/tools/build.sh kubelet kubeadm
+#
+# A binary lands in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
+# sources>/, so a second call builds nothing and a changed pin builds anew.
+# Progress goes to stderr, a line a tool.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${NOVA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-nova}/tools
+kubernetes_version=v1.36.3
+# Kubernetes refuses to start components that do not know their own version.
+kubernetes_flags="-X k8s.io/component-base/version.gitVersion=$kubernetes_version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/component-base/version.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion=$kubernetes_version -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36"
+capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
+
+# locate sets module, package and flags of a tool.
+locate() {
+	flags=
+	case $1 in
+	kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubeadm | kubectl)
+		module=kubernetes package=k8s.io/kubernetes/cmd/$1 flags=$kubernetes_flags ;;
+	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
+	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
+	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
+	coredns) module=coredns package=github.com/coredns/coredns ;;
+	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
+	golangci-lint) module=lint package=./golangci-lint ;;
+	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
+	gotestsum) module=generate package=gotest.tools/gotestsum ;;
+	*)
+		echo "build.sh: unknown tool \"$1\"" >&2
+		exit 2
+		;;
+	esac
+}
+
+# build puts one tool into the cache unless it is there, and prints its path.
+build() {
+	local tool=$1 key out started
+	locate "$tool"
+	key=$(cd "$here/$module" && find . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)
+	out=$cache/$module-$key/$tool
+	mkdir -p "$(dirname "$out")"
+	if [[ ! -x $out ]]; then
+		# One builder at a time: two would only share the processors and the work.
+		exec 9>"$cache/.lock"
+		flock 9
+		if [[ ! -x $out ]]; then
+			started=$SECONDS
+			printf 'tools: building %s\n' "$tool" >&2
+			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w $flags" -o "$out.new" "$package")
+			mv "$out.new" "$out"
+			printf 'tools: built %s in %d s\n' "$tool" $((SECONDS - started)) >&2
+		fi
+		exec 9>&-
+	fi
+	printf '%s\n' "$out"
+}
+
+for tool in "$@"; do
+	build "$tool"
+done

@@ -1,0 +1,33 @@
+package hypervisor
+
+import "errors"
+
+// Error is a failure whose cause the driver understands.
+type Error struct {
+	// Reason becomes the condition's reason.
+	Reason string
+	// Terminal means trying again is pointless until the spec changes.
+	Terminal bool
+	// Err is the cause, with the hypervisor's own words and without
+	// credentials.
+	Err error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// ReasonFor returns the condition reason that err carries, or fallback.
+func ReasonFor(err error, fallback string) string {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason
+	}
+	return fallback
+}
+
+// IsTerminal reports whether trying again is pointless.
+func IsTerminal(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Terminal
+}

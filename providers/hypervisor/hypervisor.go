@@ -1,0 +1,108 @@
+package hypervisor
+
+import (
+	"context"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Key names a machine in the management cluster.
+type Key struct {
+	Namespace string
+	Name      string
+}
+
+// Connector opens drivers over shared sessions. Each provider exports one.
+type Connector[M any] interface {
+	// Connect returns a driver logged in with the credentials that m's
+	// cluster names. Sessions are shared between machines. It works while m
+	// is being deleted and its Cluster is gone.
+	Connect(ctx context.Context, m M) (Driver[M], error)
+
+	// Changes delivers the keys of machines whose VM changed, so that nobody
+	// has to poll. The channel is the same on every call and is never closed.
+	Changes() <-chan Key
+}
+
+// Driver looks after the VMs of one kind of machine behind one endpoint.
+//
+// No call waits for the hypervisor: work in progress is reported by a later
+// Observe as Busy. Every call may be repeated: a VM's name and owner mark
+// follow from m alone, so a repeated call never makes a second VM, and a VM
+// without our mark is never touched.
+type Driver[M any] interface {
+	// Observe reports the VM behind m, or Absent. It changes nothing, and in
+	// the steady state it costs no request. The failure of the last action,
+	// if it is known only now (a task that failed), is returned as an Error
+	// once the VM is back in a state in which the action can be repeated.
+	Observe(ctx context.Context, m M) (VM, error)
+
+	// Create starts to create the VM. Called while it is Absent.
+	Create(ctx context.Context, m M, l Launch) error
+
+	// Start starts to power it on. Called while it is Stopped.
+	Start(ctx context.Context, m M) error
+
+	// Delete starts to take the VM and the disks it owns away. Called until
+	// Observe reports Absent.
+	Delete(ctx context.Context, m M) error
+}
+
+// Inspector looks at the infrastructure that the machines of one cluster share.
+type Inspector[C any] interface {
+	// Inspect reports on the endpoint behind c. While the session stands it
+	// costs no request.
+	Inspect(ctx context.Context, c C) (Site, error)
+
+	// SiteChanges delivers the keys of clusters whose endpoint came or went.
+	// The channel is the same on every call and is never closed.
+	SiteChanges() <-chan Key
+}
+
+// Site is what Inspect saw.
+type Site struct {
+	// Version is the hypervisor's version, for people.
+	Version string
+	// FailureDomains are the domains machines can be placed in; none if the
+	// cluster has none.
+	FailureDomains []clusterv1.FailureDomain
+}
+
+// State is how a VM looks from outside.
+type State string
+
+// States of a VM.
+const (
+	// Absent means the hypervisor has no such VM.
+	Absent State = "Absent"
+	// Busy means the hypervisor is working on the VM; look again later.
+	Busy State = "Busy"
+	// Stopped means the VM is complete and powered off.
+	Stopped State = "Stopped"
+	// Running means the VM is powered on.
+	Running State = "Running"
+)
+
+// VM is what Observe saw.
+type VM struct {
+	State State
+	// ProviderID is what the kubelet reports in Node.spec.providerID. Empty
+	// while the VM is Absent.
+	ProviderID string
+	// Zone is the failure domain the VM landed in. Empty when there are none.
+	Zone string
+	// Addresses are those the guest reports; none until it has booted.
+	Addresses []clusterv1.MachineAddress
+	// Message says what a Busy VM is busy with, for people.
+	Message string
+}
+
+// Launch is what Cluster API has settled about a VM before it exists.
+type Launch struct {
+	// UserData is the first-boot document, and Format its kind: cloud-config
+	// or ignition.
+	UserData []byte
+	Format   string
+	// Zone is the failure domain the VM must land in; any, if empty.
+	Zone string
+}

@@ -1,0 +1,54 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// Root is the root of the work tree that this package was compiled from.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "..", "..")
+}
+
+// Paths returns the path of each named program, keyed by name, building what
+// is missing. Progress goes to log, a line a program.
+func Paths(ctx context.Context, log io.Writer, names ...string) (map[string]string, error) {
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(Root(), "hack", "tools", "build.sh"), names...)
+	cmd.Stdout = &out
+	cmd.Stderr = io.MultiWriter(log, &errs)
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("building %s: %w: %s", strings.Join(names, ", "), err, errs.String())
+	}
+	lines := strings.Fields(out.String())
+	if len(lines) != len(names) {
+		return nil, fmt.Errorf("building %s: got %d paths", strings.Join(names, ", "), len(lines))
+	}
+	paths := make(map[string]string, len(names))
+	for i, name := range names {
+		paths[name] = lines[i]
+	}
+	return paths, nil
+}
+
+// ModuleDir returns the directory of a Go module that this project requires.
+func ModuleDir(ctx context.Context, module string) (string, error) {
+	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	cmd.Dir = Root()
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("finding module %s: %w", module, err)
+	}
+	dir := strings.TrimSpace(string(out))
+	if dir == "" {
+		return "", fmt.Errorf("finding module %s: not in the module cache, run go mod download", module)
+	}
+	return dir, nil
+}
