@@ -1,0 +1,135 @@
+package manager
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/logs"
+	logsv1 "k8s.io/component-base/logs/api/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/flags"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// A failing object is tried again after firstRetry, then twice as long each
+// time. lastRetry is low, because a person who mends the cause watches.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Options are the flags that all managers have.
+type Options struct {
+	// Namespace is the only one watched; all, if empty.
+	Namespace string
+	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter
+	// that objects must have; any, if empty.
+	WatchFilter string
+	// Concurrency is how many objects of a kind are reconciled at once.
+	Concurrency int
+	// SyncPeriod is how often every object is reconciled unasked.
+	SyncPeriod time.Duration
+	// HealthAddr is where /healthz and /readyz are served.
+	HealthAddr string
+
+	// LeaderElect lets only one of several managers work.
+	LeaderElect bool
+	// LeaderElectNamespace is where the lease lives; the manager's own, if empty.
+	LeaderElectNamespace string
+	// LeaseDuration, RenewDeadline and RetryPeriod are the lease's times.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// QPS and Burst bound the requests to the management cluster.
+	QPS   float32
+	Burst int
+
+	// Diagnostics are Cluster API's flags for metrics and TLS.
+	Diagnostics flags.ManagerOptions
+	// Logs are Kubernetes' flags for logging.
+	Logs *logs.Options
+}
+
+// AddFlags adds the flags to fs and sets the defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Namespace, "namespace", "", "Namespace to watch. If empty, all namespaces are watched.")
+	fs.StringVar(&o.WatchFilter, "watch-filter", "",
+		fmt.Sprintf("Value of the label %s that objects must have. If empty, all objects are reconciled.", clusterv1.WatchLabel))
+	fs.IntVar(&o.Concurrency, "concurrency", 10, "Number of objects of a kind reconciled at once.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "How often every object is reconciled without a change.")
+	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of /healthz and /readyz.")
+
+	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Let only one of several managers work.")
+	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
+		"Namespace of the lease. If empty, the namespace the manager runs in.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait for a leader that is silent.")
+	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew before it gives up.")
+	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between two tries.")
+
+	fs.Float32Var(&o.QPS, "kube-api-qps", 50, "Requests a second to the management cluster.")
+	fs.IntVar(&o.Burst, "kube-api-burst", 100, "Requests to the management cluster in a burst.")
+
+	flags.AddManagerOptions(fs, &o.Diagnostics)
+	if o.Logs == nil {
+		o.Logs = logs.NewOptions()
+	}
+	logsv1.AddFlags(o.Logs, fs)
+}
+
+// Controller returns the options every controller is set up with.
+func (o *Options) Controller() controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: o.Concurrency,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}
+}
+
+// manager returns the options of the manager called name.
+func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, error) {
+	_, metrics, err := flags.GetManagerOptions(o.Diagnostics)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("reading diagnostics flags: %w", err)
+	}
+	// Only the Secrets of clusters are kept in memory. All other Secrets and
+	// all ConfigMaps are read when they are needed.
+	ours, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
+	if err != nil {
+		return ctrl.Options{}, fmt.Errorf("selecting Secrets: %w", err)
+	}
+	opts := ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       *metrics,
+		HealthProbeBindAddress:        o.HealthAddr,
+		LeaderElection:                o.LeaderElect,
+		LeaderElectionID:              name + "-leader",
+		LeaderElectionNamespace:       o.LeaderElectNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &o.LeaseDuration,
+		RenewDeadline:                 &o.RenewDeadline,
+		RetryPeriod:                   &o.RetryPeriod,
+		Cache: cache.Options{
+			SyncPeriod:       &o.SyncPeriod,
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)},
+			},
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+	}
+	if o.Namespace != metav1.NamespaceAll {
+		opts.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
+	}
+	return opts, nil
+}
