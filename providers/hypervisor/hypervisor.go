@@ -34,7 +34,9 @@ type Driver[M any] interface {
 	// Observe reports the VM behind m, or Absent. It changes nothing, and in
 	// the steady state it costs no request. The failure of the last action,
 	// if it is known only now (a task that failed), is returned as an Error
-	// once the VM is back in a state in which the action can be repeated.
+	// together with the VM, as soon as the VM is back in a state in which the
+	// action can be repeated; one Observe returns it, the next does not. Any
+	// other error comes with the zero VM: its state is not known.
 	Observe(ctx context.Context, m M) (VM, error)
 
 	// Create starts to create the VM. Called while it is Absent.
