@@ -1,0 +1,174 @@
+package pki
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pkiDir is where kubeadm looks for certificates that exist already.
+const pkiDir = "/etc/kubernetes/pki"
+
+// Managed keeps the certificate authorities with their keys in the contract's
+// Secrets <cluster>-ca, -etcd, -proxy and -sa.
+type Managed struct {
+	client client.Client
+	now    func() time.Time
+}
+
+var _ Authority = &Managed{}
+
+// NewManaged returns an Authority over the Secrets that c reaches.
+func NewManaged(c client.Client) *Managed {
+	return &Managed{client: c, now: time.Now}
+}
+
+// material is one Secret of the contract.
+type material struct {
+	purpose secret.Purpose
+	// commonName is the subject of a generated authority; a key pair without
+	// a certificate has none.
+	commonName string
+	// certFile and keyFile are where kubeadm wants it, below pkiDir.
+	certFile, keyFile string
+}
+
+// materials are the Secrets of the contract, with the subjects that kubeadm
+// itself would give them.
+var materials = []material{
+	{purpose: secret.ClusterCA, commonName: "kubernetes", certFile: "ca.crt", keyFile: "ca.key"},
+	{purpose: secret.EtcdCA, commonName: "etcd-ca", certFile: "etcd/ca.crt", keyFile: "etcd/ca.key"},
+	{purpose: secret.FrontProxyCA, commonName: "front-proxy-ca", certFile: "front-proxy-ca.crt", keyFile: "front-proxy-ca.key"},
+	{purpose: secret.ServiceAccount, certFile: "sa.pub", keyFile: "sa.key"},
+}
+
+// isCA tells an authority from a plain key pair.
+func (m material) isCA() bool { return m.commonName != "" }
+
+// Ensure implements Authority. Every Secret is created only if absent, so a
+// crash between two of them, or two callers at once, end with one set.
+func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
+	var errs []error
+	for _, mat := range materials {
+		if err := m.ensure(ctx, cluster, mat, owner); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference) error {
+	_, err := m.load(ctx, cluster, mat)
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	pair, err := generate(mat, m.now())
+	if err != nil {
+		return fmt.Errorf("generating %s: %w", secret.Name(cluster.Name, mat.purpose), err)
+	}
+	err = m.client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       cluster.Namespace,
+			Name:            secret.Name(cluster.Name, mat.purpose),
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{owner},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{
+			secret.TLSCrtDataName: pair.Certificate,
+			secret.TLSKeyDataName: pair.Key,
+		},
+	})
+	if apierrors.IsAlreadyExists(err) {
+		// Someone was faster: theirs counts, if it is good.
+		_, err = m.load(ctx, cluster, mat)
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("creating Secret %s: %w", secret.Name(cluster.Name, mat.purpose), err)
+	}
+	return nil
+}
+
+// ClusterCA implements Authority.
+func (m *Managed) ClusterCA(ctx context.Context, cluster client.ObjectKey) ([]byte, error) {
+	ca, err := m.load(ctx, cluster, materials[0])
+	if err != nil {
+		return nil, err
+	}
+	return ca.pair.Certificate, nil
+}
+
+// Client implements Authority.
+func (m *Managed) Client(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, error) {
+	ca, err := m.load(ctx, cluster, materials[0])
+	if err != nil {
+		return KeyPair{}, err
+	}
+	return ca.sign(request, m.now())
+}
+
+// EtcdClient implements Authority.
+func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, []byte, error) {
+	ca, err := m.load(ctx, cluster, materials[1])
+	if err != nil {
+		return KeyPair{}, nil, err
+	}
+	pair, err := ca.sign(request, m.now())
+	if err != nil {
+		return KeyPair{}, nil, err
+	}
+	return pair, ca.pair.Certificate, nil
+}
+
+// ControlPlaneFiles implements Authority.
+func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error) {
+	files := make([]File, 0, 2*len(materials))
+	for _, mat := range materials {
+		loaded, err := m.load(ctx, cluster, mat)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files,
+			File{Path: path.Join(pkiDir, mat.certFile), Permissions: "0644", Content: loaded.pair.Certificate},
+			File{Path: path.Join(pkiDir, mat.keyFile), Permissions: "0600", Content: loaded.pair.Key},
+		)
+	}
+	return files, nil
+}
+
+// load reads and checks one Secret. ErrNotFound when it is not there.
+func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat material) (*loaded, error) {
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, mat.purpose)}
+	s := &corev1.Secret{}
+	if err := m.client.Get(ctx, key, s); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("reading Secret %s: %w", key.Name, ErrNotFound)
+		}
+		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	}
+	pair := KeyPair{Certificate: s.Data[secret.TLSCrtDataName], Key: s.Data[secret.TLSKeyDataName]}
+	parsed, problem := parse(mat, pair, m.now())
+	if problem != "" {
+		return nil, &InvalidCertificateError{Secret: key, Problem: problem}
+	}
+	return parsed, nil
+}
+
+// loaded is the checked content of a Secret.
+type loaded struct {
+	pair KeyPair
+	// certificate is the signing certificate, nil for a plain key pair.
+	certificate *x509.Certificate
+	key         signer
+}

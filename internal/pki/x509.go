@@ -1,0 +1,187 @@
+package pki
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	"sigs.k8s.io/cluster-api/util/certs"
+)
+
+const (
+	// authorityLifetime is how long a generated authority is good for.
+	authorityLifetime = 10 * 365 * 24 * time.Hour
+	// clockSkew lets a node whose clock is a little behind use a certificate
+	// that was issued just now.
+	clockSkew = 5 * time.Minute
+	// serialBits is the size of a random serial number.
+	serialBits = 127
+	// serviceAccountKeyBits is the size of the service account key.
+	serviceAccountKeyBits = 2048
+)
+
+type signer = crypto.Signer
+
+// generate makes what a Secret of the contract holds.
+//
+// Authorities are ECDSA P-256: all of Kubernetes accepts it, it is made and
+// used in a fraction of RSA's time, and it keeps user data small. The service
+// account key is RSA 2048: RS256 is the one algorithm that every relying
+// party of OpenID Connect must understand, and service account tokens are
+// handed to parties outside the cluster.
+func generate(mat material, now time.Time) (KeyPair, error) {
+	if !mat.isCA() {
+		key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
+		if err != nil {
+			return KeyPair{}, fmt.Errorf("generating key: %w", err)
+		}
+		public, err := certs.EncodePublicKeyPEM(&key.PublicKey)
+		if err != nil {
+			return KeyPair{}, fmt.Errorf("encoding public key: %w", err)
+		}
+		return KeyPair{Certificate: public, Key: certs.EncodePrivateKeyPEM(key)}, nil
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("generating key: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return KeyPair{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: mat.commonName},
+		DNSNames:              []string{mat.commonName},
+		NotBefore:             now.Add(-clockSkew).UTC(),
+		NotAfter:              now.Add(authorityLifetime).UTC(),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("signing certificate: %w", err)
+	}
+	return encode(der, key)
+}
+
+// sign issues a client certificate.
+func (l *loaded) sign(request ClientRequest, now time.Time) (KeyPair, error) {
+	if request.CommonName == "" || request.TTL <= 0 {
+		return KeyPair{}, errors.New("issuing client certificate: a common name and a lifetime are needed")
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("generating key: %w", err)
+	}
+	serial, err := newSerial()
+	if err != nil {
+		return KeyPair{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: request.CommonName, Organization: request.Organizations},
+		NotBefore:    later(now.Add(-clockSkew), l.certificate.NotBefore).UTC(),
+		NotAfter:     earlier(now.Add(request.TTL), l.certificate.NotAfter).UTC(),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, l.certificate, key.Public(), l.key)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("signing client certificate: %w", err)
+	}
+	return encode(der, key)
+}
+
+// parse checks the content of a Secret and says in words what is wrong.
+func parse(mat material, pair KeyPair, now time.Time) (result *loaded, problem string) {
+	if len(pair.Certificate) == 0 {
+		return nil, "key tls.crt is missing or empty"
+	}
+	if len(pair.Key) == 0 {
+		return nil, "key tls.key is missing or empty"
+	}
+	key, err := certs.DecodePrivateKeyPEM(pair.Key)
+	if err != nil || key == nil {
+		return nil, "tls.key is no RSA or ECDSA private key in PEM"
+	}
+	if !mat.isCA() {
+		public, err := decodePublicKey(pair.Certificate)
+		if err != nil {
+			return nil, "tls.crt is no public key in PEM"
+		}
+		if !samePublicKey(public, key.Public()) {
+			return nil, "tls.crt does not belong to tls.key"
+		}
+		return &loaded{pair: pair, key: key}, ""
+	}
+	certificate, err := certs.DecodeCertPEM(pair.Certificate)
+	switch {
+	case err != nil:
+		return nil, "tls.crt is no certificate in PEM"
+	case !certificate.IsCA:
+		return nil, "tls.crt is not the certificate of a certificate authority"
+	case !samePublicKey(certificate.PublicKey, key.Public()):
+		return nil, "tls.crt does not belong to tls.key"
+	case now.After(certificate.NotAfter):
+		return nil, "tls.crt has expired"
+	}
+	return &loaded{pair: pair, certificate: certificate, key: key}, ""
+}
+
+func encode(der []byte, key crypto.Signer) (KeyPair, error) {
+	keyPEM, err := certs.EncodePrivateKeyPEMFromSigner(key)
+	if err != nil {
+		return KeyPair{}, fmt.Errorf("encoding key: %w", err)
+	}
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return KeyPair{Certificate: certificate, Key: keyPEM}, nil
+}
+
+func decodePublicKey(data []byte) (crypto.PublicKey, error) {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return nil, errors.New("no PEM data")
+	}
+	if block.Type == "RSA PUBLIC KEY" {
+		return x509.ParsePKCS1PublicKey(block.Bytes)
+	}
+	return x509.ParsePKIXPublicKey(block.Bytes)
+}
+
+func samePublicKey(a, b crypto.PublicKey) bool {
+	key, ok := a.(interface{ Equal(x crypto.PublicKey) bool })
+	return ok && key.Equal(b)
+}
+
+func newSerial() (*big.Int, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
+	if err != nil {
+		return nil, fmt.Errorf("generating serial number: %w", err)
+	}
+	return serial, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
