@@ -1,0 +1,77 @@
+package manifests
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// change is a template and an edit of its spec.
+type change struct {
+	template client.Object
+	edit     func()
+}
+
+func machineTemplate() change {
+	t := &infrav1.NovaVSphereMachineTemplate{}
+	t.Spec.Template.Spec.Template = "debian-12"
+	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "VM Network"}}
+	return change{t, func() { t.Spec.Template.Spec.Template = "debian-13" }}
+}
+
+func clusterTemplate() change {
+	t := &infrav1.NovaVSphereClusterTemplate{}
+	t.Spec.Template.Spec.Server = "vcenter.example.com"
+	t.Spec.Template.Spec.IdentityRef.Name = "vcenter"
+	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
+}
+
+func controlPlaneTemplate() change {
+	t := &controlplanev1.NovaControlPlaneTemplate{}
+	t.Spec.Template.ObjectMeta = clusterv1.ObjectMeta{Labels: map[string]string{"tier": "one"}}
+	return change{t, func() { t.Spec.Template.ObjectMeta.Labels["tier"] = "two" }}
+}
+
+var _ = DescribeTable("a template", func(ctx SpecContext, make func() change) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-"}}
+	Expect(server.Client.Create(ctx, namespace)).To(Succeed())
+
+	// A policy is enforced a moment after it was applied. Each try takes a new
+	// template, because until then the change goes through.
+	Eventually(func(g Gomega) {
+		c := make()
+		c.template.SetNamespace(namespace.Name)
+		c.template.SetGenerateName("template-")
+		g.Expect(server.Client.Create(ctx, c.template)).To(Succeed())
+		c.edit()
+		err := server.Client.Update(ctx, c.template)
+		g.Expect(err).To(MatchError(And(ContainSubstring("is immutable"), ContainSubstring("create a template of another name"))))
+	}).WithContext(ctx).WithTimeout(policyTimeout).Should(Succeed())
+
+	c := make()
+	c.template.SetNamespace(namespace.Name)
+	c.template.SetName("kept")
+	Expect(server.Client.Create(ctx, c.template)).To(Succeed())
+
+	By("letting a server-side dry run through")
+	c.edit()
+	Expect(server.Client.Update(ctx, c.template.DeepCopyObject().(client.Object), client.DryRunAll)).To(Succeed())
+
+	By("refusing the same change without dry run")
+	Expect(server.Client.Update(ctx, c.template)).To(MatchError(ContainSubstring("is immutable")))
+
+	By("letting metadata change")
+	Expect(server.Client.Get(ctx, client.ObjectKeyFromObject(c.template), c.template)).To(Succeed())
+	c.template.SetLabels(map[string]string{"owner": "someone"})
+	Expect(server.Client.Update(ctx, c.template)).To(Succeed())
+},
+	Entry("of machines", machineTemplate),
+	Entry("of clusters", clusterTemplate),
+	Entry("of control planes", controlPlaneTemplate),
+)
