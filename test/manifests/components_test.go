@@ -23,8 +23,9 @@ import (
 const version = "v0.1.0"
 
 func entries() []TableEntry {
-	var entries []TableEntry
-	for _, p := range Providers() {
+	providers := Providers()
+	entries := make([]TableEntry, 0, len(providers))
+	for _, p := range providers {
 		entries = append(entries, Entry(p.Label, p))
 	}
 	return entries

@@ -38,14 +38,14 @@ func controlPlaneTemplate() change {
 	return change{t, func() { t.Spec.Template.ObjectMeta.Labels["tier"] = "two" }}
 }
 
-var _ = DescribeTable("a template", func(ctx SpecContext, make func() change) {
+var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() change) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "policy-"}}
 	Expect(server.Client.Create(ctx, namespace)).To(Succeed())
 
 	// A policy is enforced a moment after it was applied. Each try takes a new
 	// template, because until then the change goes through.
 	Eventually(func(g Gomega) {
-		c := make()
+		c := newChange()
 		c.template.SetNamespace(namespace.Name)
 		c.template.SetGenerateName("template-")
 		g.Expect(server.Client.Create(ctx, c.template)).To(Succeed())
@@ -54,14 +54,14 @@ var _ = DescribeTable("a template", func(ctx SpecContext, make func() change) {
 		g.Expect(err).To(MatchError(And(ContainSubstring("is immutable"), ContainSubstring("create a template of another name"))))
 	}).WithContext(ctx).WithTimeout(policyTimeout).Should(Succeed())
 
-	c := make()
+	c := newChange()
 	c.template.SetNamespace(namespace.Name)
 	c.template.SetName("kept")
 	Expect(server.Client.Create(ctx, c.template)).To(Succeed())
 
 	By("letting a server-side dry run through")
 	c.edit()
-	Expect(server.Client.Update(ctx, c.template.DeepCopyObject().(client.Object), client.DryRunAll)).To(Succeed())
+	Expect(server.Client.Update(ctx, c.template, client.DryRunAll)).To(Succeed())
 
 	By("refusing the same change without dry run")
 	Expect(server.Client.Update(ctx, c.template)).To(MatchError(ContainSubstring("is immutable")))

@@ -211,8 +211,9 @@ type File struct {
 
 	// permissions are the octal mode, for instance "0640". Empty means "0640".
 	// +optional
-	// +kubebuilder:validation:Pattern=`^0?[0-7]{3,4}$`
+	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=5
+	// +kubebuilder:validation:Pattern=`^0?[0-7]{3,4}$`
 	Permissions string `json:"permissions,omitempty"`
 
 	// append adds to the file instead of replacing it. Empty means false.

@@ -65,6 +65,7 @@ type NovaVSphereTLS struct {
 	// means none is pinned.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$`
+	// +kubebuilder:validation:MinLength=95
 	// +kubebuilder:validation:MaxLength=95
 	Thumbprint string `json:"thumbprint,omitempty"`
 
