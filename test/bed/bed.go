@@ -1,0 +1,353 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// CoreManager is the name of Cluster API's core manager in a bed.
+const CoreManager = "capi-core"
+
+// Providers are the names of this project's managers in a bed.
+func Providers() []string {
+	return []string{"nova-vsphere", "nova-bootstrap", "nova-control-plane"}
+}
+
+// Options say what bed to start.
+type Options struct {
+	// Name tells beds apart.
+	Name string
+	// Dir holds the bed's files. Empty means a folder of Cache.
+	Dir string
+	// Log gets a line for each program that has to be built first.
+	Log io.Writer
+	// Progress is told when a step begins, and what it returns is called when
+	// the step has ended. Nil tells nobody.
+	Progress func(step string) (ended func(error))
+	// Providers are the managers to run. Nil means all.
+	Providers []string
+}
+
+// Bed is a running test bed.
+type Bed struct {
+	// Name tells beds apart.
+	Name string
+	// Dir holds the bed's files.
+	Dir string
+	// Config reaches the management cluster as a cluster administrator.
+	Config *rest.Config
+	// Client reads and writes the management cluster without a cache.
+	Client client.WithWatch
+
+	layout   layout
+	progress func(step string) func(error)
+}
+
+// Start starts a bed. On failure it takes away what it had started; only logs
+// stay, at the place that the error names.
+func Start(ctx context.Context, options Options) (*Bed, error) {
+	if err := Supported(); err != nil {
+		return nil, err
+	}
+	if options.Dir == "" {
+		options.Dir = filepath.Join(Cache(), "beds", options.Name)
+	}
+	if options.Log == nil {
+		options.Log = io.Discard
+	}
+	if options.Providers == nil {
+		options.Providers = Providers()
+	}
+	b := &Bed{Name: options.Name, Dir: options.Dir, layout: layout(options.Dir), progress: options.Progress}
+	if err := claim(record{Name: b.Name, Dir: b.Dir}); err != nil {
+		return nil, err
+	}
+	if err := b.start(ctx, options); err != nil {
+		return nil, fmt.Errorf("starting bed %s (logs in %s): %w", b.Name, b.layout.logs(), errors.Join(err, b.halt(context.WithoutCancel(ctx))))
+	}
+	return b, nil
+}
+
+// Open returns a bed that runs already.
+func Open(name string) (*Bed, error) {
+	r, err := find(name)
+	if err != nil {
+		return nil, err
+	}
+	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir)}
+	return b, b.connect()
+}
+
+// Supported says in words why no bed can run on this machine.
+func Supported() error {
+	if runtime.GOOS != "linux" {
+		return fmt.Errorf("the test bed needs Linux, this is %s", runtime.GOOS)
+	}
+	if os.Geteuid() != 0 {
+		return errors.New("the test bed needs root for network namespaces, mounts and cgroups: run it with sudo")
+	}
+	return nil
+}
+
+// step runs one step of Start and tells its progress.
+func (b *Bed) step(name string, do func() error) error {
+	ended := func(error) {}
+	if b.progress != nil {
+		ended = b.progress(name)
+	}
+	err := do()
+	ended(err)
+	return err
+}
+
+// parts is what the steps of Start hand to each other.
+type parts struct {
+	programs map[string]string
+	ca       *authority
+	managers []manager
+	objects  [][]*unstructured.Unstructured
+}
+
+func (b *Bed) start(ctx context.Context, options Options) error {
+	p := &parts{}
+	// What a failed start left for people to read must not become part of
+	// this one.
+	if err := b.layout.clear(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
+		return fmt.Errorf("making directory: %w", err)
+	}
+	if err := b.step("Building programs", func() error { return b.build(ctx, options, p) }); err != nil {
+		return err
+	}
+	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
+		return err
+	}
+	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, p) }); err != nil {
+		return err
+	}
+	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
+		return err
+	}
+	return b.step("Starting managers", func() error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, m := range p.managers {
+			group.Go(func() error { return b.ready(ctx, m) })
+		}
+		return group.Wait()
+	})
+}
+
+// build builds every program that the bed runs.
+func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) {
+	p.programs, err = tools.Paths(ctx, options.Log, "etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl", CoreManager)
+	if err != nil {
+		return err
+	}
+	packages := []string{"./test/cmd/" + supervisorProgram}
+	for _, provider := range options.Providers {
+		packages = append(packages, "./cmd/"+provider)
+	}
+	own, err := buildPrograms(ctx, b.layout.path("bin"), packages...)
+	if err != nil {
+		return err
+	}
+	for name, path := range own {
+		p.programs[name] = path
+	}
+	return nil
+}
+
+// prepare makes the network, the certificates and the manifests.
+func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
+	names := append([]string{CoreManager}, options.Providers...)
+	p.managers = make([]manager, len(names))
+	p.objects = make([][]*unstructured.Unstructured, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.makeNetwork(ctx) })
+	group.Go(func() (err error) {
+		p.ca, err = writeManagementPKI(b.layout)
+		return err
+	})
+	for i, name := range names {
+		group.Go(func() error {
+			dir, err := componentsDir(ctx, name)
+			if err != nil {
+				return err
+			}
+			components, err := render(ctx, p.programs["kubectl"], dir)
+			if err != nil {
+				return err
+			}
+			p.managers[i], p.objects[i], err = takeManager(name, i, components)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// componentsDir is the kustomization of a manager's components.
+func componentsDir(ctx context.Context, name string) (string, error) {
+	if name != CoreManager {
+		return filepath.Join(tools.Root(), "config", name, "default"), nil
+	}
+	dir, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
+	return filepath.Join(dir, "core", "config", "default"), err
+}
+
+// launch starts the supervisor and waits for the API server.
+func (b *Bed) launch(ctx context.Context, p *parts) error {
+	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids(), Processes: managementProcesses(b.layout, p.programs)}
+	for _, m := range p.managers {
+		var extra []string
+		if m.name == CoreManager {
+			extra = append(extra, "--webhook-cert-dir="+b.layout.path("pki", "webhook"))
+		}
+		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
+	}
+	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
+		return err
+	}
+	if err := b.spawn(p.programs[supervisorProgram], "run", b.layout.path("plan.json")); err != nil {
+		return err
+	}
+	if err := b.connect(); err != nil {
+		return err
+	}
+	return await(ctx, 2*time.Minute, "waiting for the management API server", func(ctx context.Context) error {
+		return b.healthy(ctx)
+	})
+}
+
+// spawn starts a program in the bed's network namespace and cgroup, in a
+// session of its own.
+func (b *Bed) spawn(program string, args ...string) error {
+	group, err := managementCgroup(b.Name)
+	if err != nil {
+		return err
+	}
+	dir, err := group.open()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	if err := os.MkdirAll(b.layout.logs(), 0o755); err != nil {
+		return fmt.Errorf("making log directory: %w", err)
+	}
+	log, err := os.OpenFile(filepath.Join(b.layout.logs(), filepath.Base(program)+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening log: %w", err)
+	}
+	defer func() { _ = log.Close() }()
+	cmd := exec.Command(program, args...) //nolint:noctx // it outlives this process on purpose
+	cmd.Dir = b.Dir
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(dir.Fd())}
+	err = inNamespace(Namespace(b.Name), cmd.Start)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", program, err)
+	}
+	// Reaped when it ends, should this process live longer.
+	go func() { _ = cmd.Wait() }()
+	return nil
+}
+
+// connect makes the clients of the management cluster.
+func (b *Bed) connect() error {
+	config, err := clientcmd.BuildConfigFromFlags("", b.layout.kubeconfig("admin"))
+	if err != nil {
+		return fmt.Errorf("reading kubeconfig of bed %s: %w", b.Name, err)
+	}
+	config.Dial = b.Dial
+	config.QPS, config.Burst = -1, -1
+	b.Config = config
+	return nil
+}
+
+// healthy makes the client once the API server serves, since making it
+// already asks for the API's groups.
+func (b *Bed) healthy(ctx context.Context) error {
+	c, err := client.NewWithWatch(b.Config, client.Options{Scheme: env.Scheme()})
+	if err != nil {
+		return err
+	}
+	b.Client = c
+	return probe(ctx, b.Config, "/readyz")
+}
+
+// install applies Cluster API's and the providers' components and lets the
+// managers in.
+func (b *Bed) install(ctx context.Context, p *parts) error {
+	var all []*unstructured.Unstructured
+	for _, objects := range p.objects {
+		all = append(all, objects...)
+	}
+	for _, object := range all {
+		if err := pointWebhooks(object, p.ca.bundle()); err != nil {
+			return err
+		}
+	}
+	if err := Apply(ctx, b.Client, all...); err != nil {
+		return err
+	}
+	for _, m := range p.managers {
+		if err := m.admit(ctx, b.layout, b.Client, p.ca.bundle()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Stop takes the bed away, with all its files.
+func (b *Bed) Stop(ctx context.Context) error {
+	return Down(ctx, b.Name)
+}
+
+// Down takes a bed away that is known by name only, also after a crash. It
+// does nothing when there is none.
+func Down(ctx context.Context, name string) error {
+	r, err := find(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir)}
+	if err := b.halt(ctx); err != nil {
+		return fmt.Errorf("taking bed %s away: %w", name, err)
+	}
+	return b.layout.clear()
+}
+
+// halt ends all programs and hosts, and leaves the files.
+func (b *Bed) halt(ctx context.Context) error {
+	group, err := managementCgroup(b.Name)
+	if err != nil {
+		return err
+	}
+	if err := group.remove(ctx); err != nil {
+		return err
+	}
+	if err := b.removeNetwork(ctx); err != nil {
+		return err
+	}
+	return release(b.Name)
+}

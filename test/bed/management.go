@@ -1,0 +1,121 @@
+package bed
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/keyutil"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+)
+
+// Where the management cluster is reached inside the bed's namespace. It
+// listens on loopback only, so that no host of a tenant can lean on it.
+const (
+	managementServer = "https://127.0.0.1:6443"
+	etcdServer       = "http://127.0.0.1:2379"
+	// Gateway is the bed's own address on the network of the hosts.
+	Gateway = "10.77.0.1"
+)
+
+// writeManagementPKI writes the certificates, keys and kubeconfigs of the
+// management cluster.
+func writeManagementPKI(l layout) (*authority, error) {
+	ca, err := newAuthority()
+	if err != nil {
+		return nil, err
+	}
+	serving, err := ca.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
+		net.IPv4(127, 0, 0, 1), net.ParseIP(Gateway), net.IPv4(10, 96, 0, 1))
+	if err != nil {
+		return nil, err
+	}
+	webhook, err := ca.server("webhooks", []string{"localhost"}, net.IPv4(127, 0, 0, 1))
+	if err != nil {
+		return nil, err
+	}
+	err = errors.Join(
+		serving.write(l.pki("apiserver.crt"), l.pki("apiserver.key")),
+		webhook.write(l.path("pki", "webhook", "tls.crt"), l.path("pki", "webhook", "tls.key")),
+		os.WriteFile(l.pki("ca.crt"), ca.bundle(), 0o644),
+		writeServiceAccountKey(l.pki("sa.key")),
+	)
+	if err != nil {
+		return nil, err
+	}
+	users := map[string][]string{"admin": {"system:masters"}, "system:kube-controller-manager": nil}
+	files := map[string]string{"admin": "admin", "system:kube-controller-manager": "kube-controller-manager"}
+	for user, groups := range users {
+		p, err := ca.client(user, groups...)
+		if err != nil {
+			return nil, err
+		}
+		config := kubeconfig(managementServer, ca.bundle(), &api.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key})
+		if err := writeKubeconfig(l.kubeconfig(files[user]), config); err != nil {
+			return nil, err
+		}
+	}
+	return ca, nil
+}
+
+// writeServiceAccountKey writes the key that signs tokens. The API server
+// takes the private key for the public one too.
+func writeServiceAccountKey(path string) error {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return fmt.Errorf("making service account key: %w", err)
+	}
+	pem, err := keyutil.MarshalPrivateKeyToPEM(key)
+	if err != nil {
+		return fmt.Errorf("making service account key: %w", err)
+	}
+	if err := os.WriteFile(path, pem, 0o600); err != nil {
+		return fmt.Errorf("writing service account key: %w", err)
+	}
+	return nil
+}
+
+// managementProcesses are the programs of the management cluster.
+func managementProcesses(l layout, programs map[string]string) []supervisor.Process {
+	return []supervisor.Process{
+		{Name: "etcd", Args: []string{
+			programs["etcd"],
+			"--data-dir=" + l.path("etcd"),
+			"--listen-client-urls=" + etcdServer,
+			"--advertise-client-urls=" + etcdServer,
+			"--listen-peer-urls=http://127.0.0.1:2380",
+			// The bed is thrown away: a lost write costs nothing, an fsync does.
+			"--unsafe-no-fsync",
+		}},
+		{Name: "kube-apiserver", Args: []string{
+			programs["kube-apiserver"],
+			"--etcd-servers=" + etcdServer,
+			"--bind-address=127.0.0.1",
+			"--advertise-address=" + Gateway,
+			"--secure-port=6443",
+			"--service-cluster-ip-range=10.96.0.0/16",
+			"--authorization-mode=Node,RBAC",
+			"--client-ca-file=" + l.pki("ca.crt"),
+			"--tls-cert-file=" + l.pki("apiserver.crt"),
+			"--tls-private-key-file=" + l.pki("apiserver.key"),
+			"--service-account-issuer=https://kubernetes.default.svc",
+			"--service-account-key-file=" + l.pki("sa.key"),
+			"--service-account-signing-key-file=" + l.pki("sa.key"),
+		}},
+		{Name: "kube-controller-manager", Args: []string{
+			programs["kube-controller-manager"],
+			"--kubeconfig=" + l.kubeconfig("kube-controller-manager"),
+			"--bind-address=127.0.0.1",
+			"--use-service-account-credentials",
+			"--service-account-private-key-file=" + l.pki("sa.key"),
+			"--root-ca-file=" + l.pki("ca.crt"),
+			"--leader-elect=false",
+		}},
+	}
+}

@@ -1,0 +1,166 @@
+package bed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+)
+
+// The first ports of managers. All share one network namespace, where each
+// pod would have its own, so each gets the next.
+const (
+	healthPort      = 9440
+	diagnosticsPort = 8443
+)
+
+// manager is a controller manager as its Deployment describes it.
+type manager struct {
+	name           string
+	namespace      string
+	serviceAccount string
+	args           []string
+	health         string
+}
+
+// takeManager splits components into what is applied and the manager that its
+// Deployment describes. The Deployment itself stays out, since nothing runs
+// pods here, and so does what belongs to cert-manager and the pod network.
+func takeManager(name string, index int, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
+	m := manager{name: name}
+	var rest []*unstructured.Unstructured
+	for _, object := range components {
+		switch object.GetKind() {
+		case "Deployment":
+			deployment := &appsv1.Deployment{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
+				return m, nil, fmt.Errorf("reading Deployment of %s: %w", name, err)
+			}
+			pod := deployment.Spec.Template.Spec
+			m.namespace, m.serviceAccount, m.args = deployment.Namespace, pod.ServiceAccountName, pod.Containers[0].Args
+		case "Certificate", "Issuer", "Service":
+		default:
+			rest = append(rest, object)
+		}
+	}
+	if m.serviceAccount == "" {
+		return m, nil, fmt.Errorf("components of %s have no Deployment with a service account", name)
+	}
+	m.health = loopback(healthPort + index)
+	m.args = withFlags(m.args, "health-addr="+m.health, "diagnostics-address="+loopback(diagnosticsPort+index))
+	return m, rest, nil
+}
+
+func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+
+// withFlags replaces flags, each written name=value, in a command line.
+func withFlags(args []string, flags ...string) []string {
+	var kept []string
+	for _, arg := range args {
+		replaced := false
+		for _, flag := range flags {
+			name, _, _ := strings.Cut(flag, "=")
+			given, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+			replaced = replaced || name == given
+		}
+		if !replaced {
+			kept = append(kept, arg)
+		}
+	}
+	for _, flag := range flags {
+		kept = append(kept, "--"+flag)
+	}
+	return kept
+}
+
+// enterPod makes the files of a service account appear where a pod finds
+// them, for one process only, and becomes the program.
+const enterPod = `mount -t tmpfs tmpfs /var/run
+mkdir -p /var/run/secrets/kubernetes.io/serviceaccount
+mount --bind "$0" /var/run/secrets/kubernetes.io/serviceaccount
+exec "$@"`
+
+// account is the directory with the files of the manager's service account.
+func (m manager) account(l layout) string { return l.path("pods", m.name, "serviceaccount") }
+
+// process runs the manager the way its pod would, as soon as its service
+// account has a token.
+func (m manager) process(l layout, program string, extra ...string) supervisor.Process {
+	account := m.account(l)
+	return supervisor.Process{
+		Name: m.name,
+		Args: append(append([]string{"unshare", "--mount", "sh", "-euc", enterPod, account, program}, m.args...), extra...),
+		Env: []string{
+			"KUBERNETES_SERVICE_HOST=127.0.0.1",
+			"KUBERNETES_SERVICE_PORT=6443",
+			"POD_NAMESPACE=" + m.namespace,
+			"POD_NAME=" + m.name,
+			"POD_UID=" + m.name,
+		},
+		After: []string{filepath.Join(account, "token")},
+	}
+}
+
+// admit gives the manager a token of its own service account, so that it can
+// do what its roles allow and no more.
+func (m manager) admit(ctx context.Context, l layout, c client.Client, ca []byte) error {
+	account := &corev1.ServiceAccount{}
+	account.Namespace, account.Name = m.namespace, m.serviceAccount
+	seconds := int64(validity / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	if err := c.SubResource("token").Create(ctx, account, request); err != nil {
+		return fmt.Errorf("requesting token of %s: %w", m.name, err)
+	}
+	dir := m.account(l)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("writing service account of %s: %w", m.name, err)
+	}
+	// The manager starts as soon as there is a token, so that comes last and
+	// in one step.
+	token := filepath.Join(dir, "token")
+	err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "namespace"), []byte(m.namespace), 0o600),
+		os.WriteFile(filepath.Join(dir, "ca.crt"), ca, 0o600),
+		os.WriteFile(token+".new", []byte(request.Status.Token), 0o600),
+		os.Rename(token+".new", token),
+	)
+	if err != nil {
+		return fmt.Errorf("writing service account of %s: %w", m.name, err)
+	}
+	return nil
+}
+
+// ready waits until the manager says it is ready.
+func (b *Bed) ready(ctx context.Context, m manager) error {
+	httpClient := http.Client{Transport: &http.Transport{DialContext: b.Dial, DisableKeepAlives: true}}
+	return await(ctx, 2*time.Minute, "waiting for "+m.name, func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.health+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		response, err := httpClient.Do(request)
+		if err != nil {
+			return err
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", request.URL, response.Status)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,74 @@
+package bed
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// records is where beds are found by name. It is a tmpfs on every
+// distribution: a record lasts as long as the namespaces and processes that
+// it stands for.
+const records = "/run/nova-beds"
+
+// record is what Down and Open need to know of a bed.
+type record struct {
+	Name string `json:"name"`
+	Dir  string `json:"dir"`
+}
+
+// validName keeps names short: they become part of names of interfaces.
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?$`)
+
+func recordPath(name string) string { return filepath.Join(records, name+".json") }
+
+// claim takes a name for a bed. It fails when there is such a bed already.
+func claim(r record) error {
+	if !validName.MatchString(r.Name) {
+		return fmt.Errorf("bed name %q must be at most 15 lower-case letters, digits and dashes", r.Name)
+	}
+	if err := os.MkdirAll(records, 0o755); err != nil {
+		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+	}
+	file, err := os.OpenFile(recordPath(r.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("bed %s exists already: %w", r.Name, err)
+	}
+	if err != nil {
+		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+	}
+	_, err = file.Write(data)
+	if err := errors.Join(err, file.Close()); err != nil {
+		return fmt.Errorf("claiming bed %s: %w", r.Name, err)
+	}
+	return nil
+}
+
+// find returns the record of a bed, or an error that is fs.ErrNotExist.
+func find(name string) (record, error) {
+	var r record
+	data, err := os.ReadFile(recordPath(name))
+	if err != nil {
+		return r, fmt.Errorf("finding bed %s: %w", name, err)
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("finding bed %s: %w", name, err)
+	}
+	return r, nil
+}
+
+// release gives a name back.
+func release(name string) error {
+	if err := os.Remove(recordPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("releasing bed %s: %w", name, err)
+	}
+	return nil
+}

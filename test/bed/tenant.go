@@ -1,0 +1,62 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+)
+
+// probe asks a path of an API server and fails unless the answer is good.
+func probe(ctx context.Context, config *rest.Config, path string) error {
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	return d.RESTClient().Get().AbsPath(path).Do(ctx).Error()
+}
+
+// TenantKubeconfig returns the kubeconfig of a tenant cluster as its control
+// plane provider published it.
+func (b *Bed) TenantKubeconfig(ctx context.Context, cluster client.ObjectKey) ([]byte, error) {
+	s := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)}
+	if err := b.Client.Get(ctx, key, s); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
+	}
+	return s.Data[secret.KubeconfigDataName], nil
+}
+
+// TenantConfig returns how to reach a tenant's API server from here.
+func (b *Bed) TenantConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	data, err := b.TenantKubeconfig(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
+	}
+	config.Dial = b.Dial
+	return config, nil
+}
+
+// TenantClient returns a client of a tenant's API server.
+func (b *Bed) TenantClient(ctx context.Context, cluster client.ObjectKey) (client.WithWatch, error) {
+	config, err := b.TenantConfig(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: env.Scheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making client of tenant %s: %w", cluster.Name, err)
+	}
+	return c, nil
+}
