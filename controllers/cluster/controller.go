@@ -1,0 +1,170 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Object is what the reconciler needs of an infrastructure cluster.
+type Object interface {
+	client.Object
+	conditions.Setter
+
+	// Common returns the fields all clusters share; writing to them writes
+	// to the object.
+	Common() (*infrav1.ClusterSpec, *infrav1.ClusterStatus)
+}
+
+// Reconciler reconciles infrastructure clusters of type C.
+type Reconciler[C Object] struct {
+	// Client reads through the cache and writes. Taken from the manager when
+	// nil.
+	Client client.Client
+	// APIReader reads past the cache. Taken from the manager when nil.
+	APIReader client.Reader
+	// Recorder records events. Taken from the manager when nil.
+	Recorder events.EventRecorder
+	// Inspector looks at hypervisors.
+	Inspector hypervisor.Inspector[C]
+	// New returns an empty cluster.
+	New func() C
+	// NewMachineList returns an empty list of the machines that belong to
+	// clusters.
+	NewMachineList func() client.ObjectList
+	// SecretName returns the name of the Secret, in the cluster's namespace,
+	// that holds its credentials.
+	SecretName func(C) string
+	// WatchFilterValue limits the clusters to those with this watch label.
+	// Empty takes all.
+	WatchFilterValue string
+}
+
+// Reconcile brings one infrastructure cluster a step closer to its spec.
+func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &scope[C]{infra: r.New()}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(s.infra, r.WatchFilterValue) || annotations.IsExternallyManaged(s.infra) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.findOwner(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !s.deleting() && s.cluster == nil {
+		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.ClusterFinalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+	if !controllerutil.ContainsFinalizer(s.infra, infrav1.ClusterFinalizer) {
+		return ctrl.Result{}, nil // our part of the deletion is done
+	}
+	if minted, err := r.mint(ctx, s); err != nil || minted {
+		return ctrl.Result{}, err
+	}
+
+	helper, err := patch.NewHelper(s.infra, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	before := snapshot(s.infra)
+	defer func() {
+		s.report(reterr)
+		if err := helper.Patch(ctx, s.infra, owned); err != nil {
+			reterr = errors.Join(reterr, fmt.Errorf("patching cluster: %w", err))
+			return
+		}
+		r.announce(s, before)
+		if hypervisor.IsTerminal(reterr) && !s.deleting() {
+			reterr = reconcile.TerminalError(reterr)
+		}
+	}()
+	if s.deleting() {
+		return r.remove(ctx, s)
+	}
+	return ctrl.Result{}, r.inspect(ctx, s)
+}
+
+// owned are the conditions that nobody else writes.
+var owned = patch.WithOwnedConditions{Conditions: []string{
+	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition,
+}}
+
+// scope is what one reconcile knows. Fields are filled from top to bottom.
+type scope[C Object] struct {
+	infra C
+	// cluster is nil when it is gone, or not there yet.
+	cluster *clusterv1.Cluster
+	// inspected is set when the hypervisor was asked, and failure when that
+	// failed.
+	inspected bool
+	failure   error
+	// remaining are the names of machines that a deletion waits for, and
+	// released is set when it waits for none.
+	remaining []string
+	released  bool
+}
+
+func (s *scope[C]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
+
+// endpointKnown reports whether somebody has named the tenant's endpoint.
+func (s *scope[C]) endpointKnown() bool {
+	spec, _ := s.infra.Common()
+	return spec.ControlPlaneEndpoint.IsValid() || s.cluster != nil && s.cluster.Spec.ControlPlaneEndpoint.IsValid()
+}
+
+// findOwner fills in the Cluster. It may be gone: a deletion goes on without.
+func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
+	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, meta)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading Cluster: %w", err)
+	}
+	s.cluster = cluster
+	return nil
+}
+
+// inspect looks at the hypervisor and says whether machines can be created.
+func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
+	s.inspected = true
+	site, err := r.Inspector.Inspect(ctx, s.infra)
+	if err != nil {
+		s.failure = fmt.Errorf("connecting to hypervisor: %w", err)
+		return s.failure
+	}
+	_, status := s.infra.Common()
+	status.Version, status.FailureDomains = site.Version, site.FailureDomains
+	if s.endpointKnown() {
+		status.Initialization.Provisioned = ptr.To(true)
+	}
+	return nil
+}

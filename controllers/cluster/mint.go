@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// mint gives a cluster its ID, once, and reports whether it did. It is an
+// annotation because clusterctl move gives the object another UID and keeps
+// annotations. A cluster that goes before it got one gets one all the same:
+// its machines need it to see that they have no VM.
+func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
+	annotations := s.infra.GetAnnotations()
+	if annotations[infrav1.ClusterIDAnnotation] != "" {
+		return false, nil
+	}
+	original, ok := s.infra.DeepCopyObject().(client.Object)
+	if !ok {
+		return false, fmt.Errorf("copying cluster: %T is no object", s.infra)
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
+	s.infra.SetAnnotations(annotations)
+	// The lock keeps an older copy from replacing an ID that is in use.
+	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, s.infra, patch); err != nil {
+		return false, fmt.Errorf("writing cluster ID: %w", err)
+	}
+	return true, nil
+}

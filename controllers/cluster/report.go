@@ -1,0 +1,122 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// maxNames is how many machines a message names.
+const maxNames = 5
+
+// report turns what the reconcile saw into conditions. It is the only place
+// that sets them, but for Paused.
+func (s *scope[C]) report(err error) {
+	if s.inspected {
+		available := metav1.Condition{
+			Type: infrav1.HypervisorAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.HypervisorAvailableReason,
+		}
+		if s.failure != nil {
+			available = loop.Failure(s.infra, infrav1.HypervisorAvailableCondition, s.failure)
+		}
+		conditions.Set(s.infra, available)
+	}
+	conditions.Set(s.infra, s.ready(err))
+}
+
+// ready says whether machines can be created and, when not, what is missing.
+func (s *scope[C]) ready(err error) metav1.Condition {
+	c := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
+	switch {
+	case len(s.remaining) > 0:
+		c.Reason, c.Message = infrav1.WaitingForMachinesReason, waitingFor(s.remaining)
+	case err != nil:
+		return loop.Failure(s.infra, clusterv1.ReadyCondition, err)
+	case s.deleting():
+		c.Reason, c.Message = clusterv1.DeletingReason, "The cluster is being deleted"
+	case !s.endpointKnown():
+		c.Reason = infrav1.WaitingForEndpointReason
+		c.Message = "Neither spec.controlPlaneEndpoint nor the Cluster names a control plane endpoint"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, clusterv1.ReadyReason
+	}
+	return c
+}
+
+// waitingFor names machines, and counts those that do not fit.
+func waitingFor(names []string) string {
+	more := ""
+	if len(names) > maxNames {
+		more = fmt.Sprintf(" and %d more", len(names)-maxNames)
+		names = names[:maxNames]
+	}
+	return "Waiting until these machines are gone: " + strings.Join(names, ", ") + more
+}
+
+// conditionsBefore are the conditions a reconcile started with.
+type conditionsBefore struct{ ready, available metav1.Condition }
+
+func snapshot(from conditions.Getter) conditionsBefore {
+	return conditionsBefore{
+		ready:     get(from, clusterv1.ReadyCondition),
+		available: get(from, infrav1.HypervisorAvailableCondition),
+	}
+}
+
+func get(from conditions.Getter, conditionType string) metav1.Condition {
+	if c := conditions.Get(from, conditionType); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// announce tells people what changed, once it is written.
+func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
+	if s.released {
+		r.event(s, corev1.EventTypeNormal, "Deleted", "No machine is left")
+		return
+	}
+	now := snapshot(s.infra)
+	if changed(before.available, now.available) {
+		if now.available.Status == metav1.ConditionTrue {
+			r.event(s, corev1.EventTypeNormal, infrav1.HypervisorAvailableReason, "The hypervisor can be reached")
+		} else {
+			r.event(s, corev1.EventTypeWarning, now.available.Reason, now.available.Message)
+		}
+	}
+	if !changed(before.ready, now.ready) {
+		return
+	}
+	switch now.ready.Reason {
+	case clusterv1.ReadyReason:
+		r.event(s, corev1.EventTypeNormal, clusterv1.ReadyReason, "Machines can be created")
+	case infrav1.WaitingForEndpointReason, infrav1.WaitingForMachinesReason:
+		if before.ready.Reason != now.ready.Reason {
+			r.event(s, corev1.EventTypeNormal, now.ready.Reason, now.ready.Message)
+		}
+	case now.available.Reason: // told above
+	default:
+		r.event(s, corev1.EventTypeWarning, now.ready.Reason, now.ready.Message)
+	}
+}
+
+func changed(was, is metav1.Condition) bool {
+	return was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
+}
+
+// event records one event. The note is never a format: it holds words of the
+// hypervisor.
+func (r *Reconciler[C]) event(s *scope[C], kind, reason, note string) {
+	doing := "Reconcile"
+	if s.deleting() {
+		doing = "Delete"
+	}
+	r.Recorder.Eventf(s.infra, nil, kind, reason, doing, "%s", note)
+}

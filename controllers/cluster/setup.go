@@ -1,0 +1,118 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// SetupWithManager starts reconciling with the manager.
+func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	gvk, err := apiutil.GVKForObject(r.New(), mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("finding kind of cluster: %w", err)
+	}
+	name := strings.ToLower(gvk.Kind)
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.APIReader == nil {
+		r.APIReader = mgr.GetAPIReader()
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder(name)
+	}
+	clusters, err := loop.ListFor(mgr.GetScheme(), r.New())
+	if err != nil {
+		return err
+	}
+	machine, err := machineOf(mgr, r.NewMachineList())
+	if err != nil {
+		return err
+	}
+	fromCluster := util.ClusterToInfrastructureMapFunc(ctx, gvk, r.Client, r.New())
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WithOptions(loop.Options(options)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
+			builder.WithPredicates(clusterSettled())).
+		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
+			builder.WithPredicates(gone())).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(clusters)),
+			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges())).
+		Complete(r)
+}
+
+// machineOf returns an empty machine of the kind that list lists.
+func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) {
+	gvk, err := apiutil.GVKForObject(list, mgr.GetScheme())
+	if err != nil {
+		return nil, fmt.Errorf("finding kind of machine: %w", err)
+	}
+	made, err := mgr.GetScheme().New(gvk.GroupVersion().WithKind(strings.TrimSuffix(gvk.Kind, "List")))
+	if err != nil {
+		return nil, fmt.Errorf("making machine: %w", err)
+	}
+	machine, ok := made.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("making machine: %T is no object", made)
+	}
+	return machine, nil
+}
+
+// clusterSettled lets through the Cluster itself and what an infrastructure
+// cluster takes from it: the endpoint, and whether it is paused.
+func clusterSettled() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+			is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
+			return isCluster && isClusterToo &&
+				(ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) ||
+					was.Spec.ControlPlaneEndpoint != is.Spec.ControlPlaneEndpoint)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// gone lets through the end of a machine.
+func gone() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(event.UpdateEvent) bool { return false },
+	}
+}
+
+// usersOf maps a Secret to the clusters that take their credentials from it.
+// Of the Secret only the metadata is read: what is in it is the driver's.
+func (r *Reconciler[C]) usersOf(clusters client.ObjectList) handler.MapFunc {
+	return func(ctx context.Context, secret client.Object) []reconcile.Request {
+		found, err := loop.Select(ctx, r.Client, clusters, secret.GetNamespace())
+		if err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to clusters")
+		}
+		return loop.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
+			c, ok := o.(C)
+			return !ok || r.SecretName(c) != secret.GetName()
+		}))
+	}
+}

@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Object is what the reconciler needs of an infrastructure machine.
+type Object interface {
+	client.Object
+	conditions.Setter
+
+	// Common returns the fields all machines share; writing to them writes
+	// to the object.
+	Common() (*infrav1.MachineSpec, *infrav1.MachineStatus)
+}
+
+// ClusterObject is what the reconciler needs of an infrastructure cluster.
+type ClusterObject interface {
+	client.Object
+	conditions.Getter
+}
+
+// Reconciler reconciles machines of type M.
+type Reconciler[M Object] struct {
+	// Client reads through the cache and writes. Taken from the manager when
+	// nil.
+	Client client.Client
+	// APIReader reads past the cache. Taken from the manager when nil.
+	APIReader client.Reader
+	// Recorder records events. Taken from the manager when nil.
+	Recorder events.EventRecorder
+	// Connector opens drivers.
+	Connector hypervisor.Connector[M]
+	// New returns an empty machine.
+	New func() M
+	// InfraCluster is an empty infrastructure cluster of the kind that the
+	// machines belong to. When one becomes available or changes, its machines
+	// are tried again at once.
+	InfraCluster ClusterObject
+	// WatchFilterValue limits the machines to those with this watch label.
+	// Empty takes all.
+	WatchFilterValue string
+
+	retries retries
+}
+
+// Reconcile brings the VM behind one machine a step closer to its spec.
+func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &scope[M]{infra: r.New()}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
+		r.retries.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(s.infra, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	if err := r.findOwners(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if !s.deleting() && !s.owned() {
+		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Machine and its Cluster")
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.MachineFinalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+	if !controllerutil.ContainsFinalizer(s.infra, infrav1.MachineFinalizer) {
+		return ctrl.Result{}, nil // our part of the deletion is done
+	}
+
+	helper, err := patch.NewHelper(s.infra, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	before := ptr.Deref(conditions.Get(s.infra, infrav1.VirtualMachineProvisionedCondition), unreported)
+	defer func() {
+		s.report(reterr)
+		if err := helper.Patch(ctx, s.infra, owned); err != nil {
+			reterr = errors.Join(reterr, fmt.Errorf("patching machine: %w", err))
+			return
+		}
+		r.announce(s, before)
+		if hypervisor.IsTerminal(reterr) && !s.deleting() {
+			reterr = reconcile.TerminalError(reterr)
+		}
+	}()
+	return r.step(ctx, s)
+}
+
+// owned are the conditions that nobody else writes.
+var owned = patch.WithOwnedConditions{Conditions: []string{
+	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.VirtualMachineProvisionedCondition,
+}}
+
+// step observes the VM and does the one thing that is due.
+func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, error) {
+	if s.provisioned() {
+		// The status did not come along if the machine was moved here.
+		_, status := s.infra.Common()
+		status.Initialization.Provisioned = ptr.To(true)
+	}
+	if !s.deleting() && !s.provisioned() && !s.infrastructureProvisioned() {
+		s.waiting = forInfrastructure
+		return ctrl.Result{}, nil
+	}
+	driver, err := r.Connector.Connect(ctx, s.infra)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("connecting to hypervisor: %w", err)
+	}
+	if err := r.observe(ctx, s, driver); err != nil {
+		return ctrl.Result{}, err
+	}
+	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.do)
+	if s.failure != nil && s.do != wait {
+		if delay := r.retries.delay(s.key()); delay > 0 {
+			return ctrl.Result{RequeueAfter: delay}, nil
+		}
+	}
+	switch s.do {
+	case create:
+		return r.create(ctx, s, driver)
+	case start:
+		return r.start(ctx, s, driver)
+	case destroy:
+		return r.destroy(ctx, s, driver)
+	case publish:
+		return ctrl.Result{}, s.publish()
+	case release:
+		s.release()
+		return ctrl.Result{}, nil
+	default:
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
+}
+
+// observe fills in the VM, what is due and, when that failed before, how.
+func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
+	vm, err := driver.Observe(ctx, s.infra)
+	if err != nil && vm.State == "" {
+		return fmt.Errorf("observing VM: %w", err)
+	}
+	s.vm, s.do = vm, next(vm, life{deleting: s.deleting(), provisioned: s.provisioned()})
+	if err != nil {
+		err = fmt.Errorf("%s: %w", doing[s.do], err)
+		if r.retries.failed(s.key(), s.do, err) {
+			r.count(s, failed)
+			return err
+		}
+	}
+	s.failure = r.retries.last(s.key(), s.do, s.vm.State == hypervisor.Busy)
+	return nil
+}

@@ -1,0 +1,79 @@
+package machine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// defaultFormat is the format of bootstrap data that does not say it.
+const defaultFormat = "cloud-config"
+
+// create asks for the VM once Cluster API has settled what it boots with.
+func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
+	if s.machine == nil || ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == "" {
+		s.waiting = forBootstrapData
+		return ctrl.Result{}, nil
+	}
+	if current, err := r.current(ctx, s); err != nil || !current {
+		return ctrl.Result{}, err
+	}
+	launch, err := r.launch(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return r.act(ctx, s, func(ctx context.Context) error { return driver.Create(ctx, s.infra, launch) })
+}
+
+// current reports whether the machine may still get a VM. It reads past the
+// cache: an older copy could hide that the machine was up before, or that it
+// is going, and the VM would be a second one or an orphan. When it may not,
+// the event that brings the newer copy reconciles again.
+func (r *Reconciler[M]) current(ctx context.Context, s *scope[M]) (bool, error) {
+	live := r.New()
+	if err := r.APIReader.Get(ctx, s.key(), live); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("reading machine: %w", err)
+	}
+	spec, _ := live.Common()
+	return live.GetUID() == s.infra.GetUID() && live.GetDeletionTimestamp().IsZero() && spec.ProviderID == "", nil
+}
+
+// launch gathers what the VM boots with. The Secret is read past the cache, so
+// that no manager has to hold every Secret in memory.
+func (r *Reconciler[M]) launch(ctx context.Context, s *scope[M]) (hypervisor.Launch, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: *s.machine.Spec.Bootstrap.DataSecretName}
+	err := r.APIReader.Get(ctx, key, secret)
+	switch {
+	case apierrors.IsNotFound(err):
+		return hypervisor.Launch{}, noBootstrapData("Secret %q does not exist", key.Name)
+	case err != nil:
+		return hypervisor.Launch{}, fmt.Errorf("reading bootstrap data: %w", err)
+	case len(secret.Data["value"]) == 0:
+		return hypervisor.Launch{}, noBootstrapData("Secret %q has nothing under the key value", key.Name)
+	}
+	return hypervisor.Launch{
+		UserData: secret.Data["value"],
+		Format:   cmp.Or(string(secret.Data["format"]), defaultFormat),
+		Zone:     s.machine.Spec.FailureDomain,
+	}, nil
+}
+
+func noBootstrapData(format string, args ...any) error {
+	return &hypervisor.Error{
+		Reason: infrav1.WaitingForBootstrapDataReason,
+		Err:    fmt.Errorf("reading bootstrap data: "+format, args...),
+	}
+}

@@ -1,0 +1,47 @@
+package machine
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// Results of an action.
+const (
+	accepted = "accepted"
+	failed   = "failed"
+)
+
+var (
+	provisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "nova_machine_provision_seconds",
+		Help:    "Seconds from the creation of an infrastructure machine until its VM was up.",
+		Buckets: []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 3600},
+	}, []string{"kind"})
+
+	actionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_machine_actions_total",
+		Help: "Actions that a hypervisor was asked for, by action, kind of machine and result: accepted, or failed at once or later.",
+	}, []string{"action", "kind", "result"})
+)
+
+func init() {
+	metrics.Registry.MustRegister(provisionSeconds, actionsTotal)
+}
+
+// count counts what became of the action that is due. An action that was
+// accepted and failed later counts under both.
+func (r *Reconciler[M]) count(s *scope[M], result string) {
+	actionsTotal.WithLabelValues(strings.ToLower(string(s.do)), r.kind(s), result).Inc()
+}
+
+// kind is the kind of machine, for labels.
+func (r *Reconciler[M]) kind(s *scope[M]) string {
+	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
+	if err != nil {
+		return ""
+	}
+	return gvk.Kind
+}

@@ -1,0 +1,46 @@
+package machine
+
+import "github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+
+// action is the one thing a reconcile does about the VM.
+type action string
+
+const (
+	create  action = "Create"
+	start   action = "Start"
+	wait    action = "Wait"
+	publish action = "Publish"
+	mourn   action = "Mourn"
+	destroy action = "Destroy"
+	release action = "Release"
+)
+
+// life is where a machine stands, apart from its VM.
+type life struct {
+	// deleting means the machine is to go.
+	deleting bool
+	// provisioned means its VM was up before.
+	provisioned bool
+}
+
+// next is the whole life of a machine: what to do about a VM as observed.
+func next(vm hypervisor.VM, at life) action {
+	switch {
+	case at.deleting && vm.State == hypervisor.Absent:
+		return release
+	case vm.State == hypervisor.Busy:
+		return wait
+	case at.deleting:
+		return destroy
+	case vm.State == hypervisor.Absent && at.provisioned:
+		return mourn // a machine is one VM: its owner replaces the machine
+	case vm.State == hypervisor.Absent:
+		return create
+	case vm.State == hypervisor.Stopped:
+		return start
+	case len(vm.Addresses) == 0:
+		return wait
+	default:
+		return publish
+	}
+}

@@ -1,0 +1,50 @@
+package machine
+
+import (
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func TestNext(t *testing.T) {
+	up := []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.1"}}
+	absent, busy := hypervisor.VM{State: hypervisor.Absent}, hypervisor.VM{State: hypervisor.Busy}
+	stopped, booting := hypervisor.VM{State: hypervisor.Stopped}, hypervisor.VM{State: hypervisor.Running}
+	running := hypervisor.VM{State: hypervisor.Running, Addresses: up}
+	fresh, known := life{}, life{provisioned: true}
+	doomed, doomedKnown := life{deleting: true}, life{deleting: true, provisioned: true}
+	cases := map[string]struct {
+		vm   hypervisor.VM
+		at   life
+		want action
+	}{
+		"NoVM":                {absent, fresh, create},
+		"Cloning":             {busy, fresh, wait},
+		"Cloned":              {stopped, fresh, start},
+		"Booting":             {booting, fresh, wait},
+		"Up":                  {running, fresh, publish},
+		"Lost":                {absent, known, mourn},
+		"BusyLater":           {busy, known, wait},
+		"PoweredOffOutside":   {stopped, known, start},
+		"Rebooting":           {booting, known, wait},
+		"StillUp":             {running, known, publish},
+		"DeleteNeverCreated":  {absent, doomed, release},
+		"DeleteWhileCloning":  {busy, doomed, wait},
+		"DeleteCloned":        {stopped, doomed, destroy},
+		"DeleteBooting":       {booting, doomed, destroy},
+		"DeleteUp":            {running, doomed, destroy},
+		"DeleteLost":          {absent, doomedKnown, release},
+		"DeleteWhileDeleting": {busy, doomedKnown, wait},
+		"DeletePoweredOff":    {stopped, doomedKnown, destroy},
+		"DeleteUpLater":       {running, doomedKnown, destroy},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := next(tc.vm, tc.at); got != tc.want {
+				t.Errorf("next() = %s, want %s", got, tc.want)
+			}
+		})
+	}
+}

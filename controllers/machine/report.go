@@ -1,0 +1,64 @@
+package machine
+
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// unreported is the condition of a machine that has none yet.
+var unreported = metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionUnknown}
+
+// report turns what the reconcile saw into conditions. It is the only place
+// that sets them, but for Paused.
+func (s *scope[M]) report(err error) {
+	if err != nil {
+		s.failure = err
+	}
+	c := s.condition()
+	conditions.Set(s.infra, c)
+	c.Type = clusterv1.ReadyCondition
+	if c.Status == metav1.ConditionTrue {
+		c.Reason = clusterv1.ReadyReason
+	}
+	conditions.Set(s.infra, c)
+}
+
+// condition says how far the VM is.
+func (s *scope[M]) condition() metav1.Condition {
+	if s.failure != nil {
+		return loop.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
+	}
+	c := metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionFalse}
+	switch {
+	case s.deleting():
+		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
+	case s.waiting == forInfrastructure:
+		c.Reason, c.Message = infrav1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
+	case s.waiting == forBootstrapData:
+		c.Reason, c.Message = infrav1.WaitingForBootstrapDataReason, "Waiting for the bootstrap provider to write the bootstrap data"
+	case s.do == mourn:
+		c.Reason, c.Message = infrav1.LostReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
+	case s.do == create:
+		c.Reason, c.Message = infrav1.CreatingReason, "The VM is being created"
+	case s.vm.State == hypervisor.Busy && s.provisioned():
+		c.Reason, c.Message = infrav1.BusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
+	case s.vm.State == hypervisor.Busy:
+		c.Reason, c.Message = infrav1.CreatingReason, cmp.Or(s.vm.Message, "The VM is being created")
+	case s.do == start && s.provisioned():
+		c.Reason, c.Message = infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
+	case s.do == start:
+		c.Reason, c.Message = infrav1.PoweringOnReason, "The VM is being powered on"
+	case s.do == wait:
+		c.Reason, c.Message = infrav1.WaitingForAddressesReason, "The VM runs and has not reported an address yet"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ProvisionedReason
+	}
+	return c
+}

@@ -1,0 +1,84 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// scope is what one reconcile knows. Fields are filled from top to bottom.
+type scope[M Object] struct {
+	infra M
+	// machine and cluster are nil when they are gone, or not there yet.
+	machine *clusterv1.Machine
+	cluster *clusterv1.Cluster
+	vm      hypervisor.VM
+	// do is what is due, and failure how the last attempt at it ended.
+	do      action
+	failure error
+	// waiting is set when what is due needs something from Cluster API first.
+	waiting waiting
+	// first is set when this reconcile provisions the machine.
+	first bool
+}
+
+// waiting names what a machine waits for.
+type waiting string
+
+const (
+	forNothing        waiting = ""
+	forInfrastructure waiting = "Infrastructure"
+	forBootstrapData  waiting = "BootstrapData"
+)
+
+func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObject(s.infra) }
+
+func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
+
+func (s *scope[M]) owned() bool { return s.machine != nil && s.cluster != nil }
+
+// provisioned reports whether the VM was up before. It reads the spec, as
+// clusterctl move drops the status.
+func (s *scope[M]) provisioned() bool {
+	spec, _ := s.infra.Common()
+	return spec.ProviderID != ""
+}
+
+func (s *scope[M]) infrastructureProvisioned() bool {
+	return s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false)
+}
+
+// findOwners fills in Machine and Cluster. Either may be gone: a deletion goes
+// on without them.
+func (r *Reconciler[M]) findOwners(ctx context.Context, s *scope[M]) error {
+	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
+	machine, err := util.GetOwnerMachine(ctx, r.Client, meta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("reading Machine: %w", err)
+	}
+	name := s.infra.GetLabels()[clusterv1.ClusterNameLabel]
+	if err == nil && machine != nil {
+		s.machine, name = machine, machine.Spec.ClusterName
+	}
+	if name == "" {
+		return nil
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, s.infra.GetNamespace(), name)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading Cluster: %w", err)
+	}
+	s.cluster = cluster
+	return nil
+}

@@ -1,0 +1,95 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// SetupWithManager starts reconciling with the manager. Cluster API's own
+// builder is not used: it replaces the rate limiter by one whose waits grow to
+// a quarter of an hour, too long for a cause that was mended outside.
+func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	gvk, err := apiutil.GVKForObject(r.New(), mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("finding kind of machine: %w", err)
+	}
+	name := strings.ToLower(gvk.Kind)
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.APIReader == nil {
+		r.APIReader = mgr.GetAPIReader()
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder(name)
+	}
+	machines, err := loop.ListFor(mgr.GetScheme(), r.New())
+	if err != nil {
+		return err
+	}
+	fromCluster, err := util.ClusterToTypedObjectsMapper(r.Client, machines, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to machines: %w", err)
+	}
+	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WithOptions(loop.Options(options)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
+			builder.WithPredicates(machineSettled())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
+			builder.WithPredicates(predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log))).
+		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, machines)),
+			builder.WithPredicates(infraClusterMended())).
+		WatchesRawSource(loop.Keys(r.Connector.Changes())).
+		Complete(r)
+}
+
+// machineSettled lets through what a VM waits for: the Machine itself, where
+// its bootstrap data is and the failure domain.
+func machineSettled() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, isMachine := e.ObjectOld.(*clusterv1.Machine)
+			is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
+			return isMachine && isMachineToo &&
+				(ptr.Deref(was.Spec.Bootstrap.DataSecretName, "") != ptr.Deref(is.Spec.Bootstrap.DataSecretName, "") ||
+					was.Spec.FailureDomain != is.Spec.FailureDomain)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+// infraClusterMended lets through what can end the failure of its machines:
+// the hypervisor came back, the settings changed, or the cluster got its ID.
+func infraClusterMended() predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
+				e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+				clusterID(e.ObjectOld) != clusterID(e.ObjectNew)
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+func clusterID(o client.Object) string { return o.GetAnnotations()[infrav1.ClusterIDAnnotation] }

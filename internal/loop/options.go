@@ -1,0 +1,36 @@
+package loop
+
+import (
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	// MinDelay and MaxDelay bound the wait before a failed step is tried
+	// again. The upper bound is how long a mended cause can go unnoticed when
+	// nothing reports that it was mended.
+	MinDelay = time.Second
+	MaxDelay = time.Minute
+
+	// Net is how soon an object that waits for a push is looked at without
+	// one. A look reads memory only, so it costs the hypervisor nothing.
+	Net = 30 * time.Second
+
+	// timeout keeps one call that hangs from holding a worker for ever.
+	timeout = time.Minute
+)
+
+// Options completes options with the retry behaviour of infrastructure
+// reconcilers. What the caller has set stays.
+func Options(options controller.Options) controller.Options {
+	if options.RateLimiter == nil {
+		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](MinDelay, MaxDelay)
+	}
+	if options.ReconciliationTimeout == 0 {
+		options.ReconciliationTimeout = timeout
+	}
+	return options
+}

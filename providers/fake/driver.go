@@ -1,0 +1,65 @@
+package fake
+
+import (
+	"context"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Object is what the fake needs of a machine or a cluster.
+type Object interface {
+	GetNamespace() string
+	GetName() string
+}
+
+// Connector makes a hypervisor look like that of machines of type M.
+type Connector[M Object] struct{ Hypervisor *Hypervisor }
+
+var _ hypervisor.Connector[Object] = Connector[Object]{}
+
+// Connect returns a driver.
+func (c Connector[M]) Connect(context.Context, M) (hypervisor.Driver[M], error) {
+	c.Hypervisor.mu.Lock()
+	defer c.Hypervisor.mu.Unlock()
+	if err := c.Hypervisor.enter(Connect); err != nil {
+		return nil, err
+	}
+	return driver[M](c), nil
+}
+
+// Changes delivers the keys of machines whose VM changed.
+func (c Connector[M]) Changes() <-chan hypervisor.Key { return c.Hypervisor.changes }
+
+type driver[M Object] struct{ Hypervisor *Hypervisor }
+
+func (d driver[M]) Observe(_ context.Context, m M) (hypervisor.VM, error) {
+	return d.Hypervisor.observe(KeyOf(m))
+}
+
+func (d driver[M]) Create(_ context.Context, m M, l hypervisor.Launch) error {
+	return d.Hypervisor.create(KeyOf(m), l)
+}
+
+func (d driver[M]) Start(_ context.Context, m M) error { return d.Hypervisor.start(KeyOf(m)) }
+
+func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.remove(KeyOf(m)) }
+
+// Inspector makes a hypervisor look like that of clusters of type C.
+type Inspector[C Object] struct{ Hypervisor *Hypervisor }
+
+var _ hypervisor.Inspector[Object] = Inspector[Object]{}
+
+// Inspect reports the site.
+func (i Inspector[C]) Inspect(context.Context, C) (hypervisor.Site, error) {
+	i.Hypervisor.mu.Lock()
+	defer i.Hypervisor.mu.Unlock()
+	return i.Hypervisor.site, i.Hypervisor.enter(Inspect)
+}
+
+// SiteChanges delivers the keys of clusters whose endpoint came or went.
+func (i Inspector[C]) SiteChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
+
+// KeyOf names an object.
+func KeyOf(o Object) hypervisor.Key {
+	return hypervisor.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
+}

@@ -1,0 +1,203 @@
+package fake
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Verb is a call of the driver contract.
+type Verb string
+
+// The calls of the driver contract.
+const (
+	Connect Verb = "Connect"
+	Observe Verb = "Observe"
+	Create  Verb = "Create"
+	Start   Verb = "Start"
+	Delete  Verb = "Delete"
+	Inspect Verb = "Inspect"
+)
+
+// Hypervisor holds VMs by the key of their machine. It is safe for concurrent
+// use.
+type Hypervisor struct {
+	mu       sync.Mutex
+	vms      map[hypervisor.Key]*vm
+	made     map[hypervisor.Key]int
+	launches map[hypervisor.Key]hypervisor.Launch
+	calls    map[Verb]int
+	serial   int
+
+	// faults fail calls; late ones fail the work that a call started, and
+	// lost ones fail a call that did its work.
+	faults map[Verb]*fault
+	late   map[Verb]*fault
+	lost   map[Verb]*fault
+	// held keeps work that a verb started from ending.
+	held map[Verb]bool
+	mute bool
+	site hypervisor.Site
+
+	changes, siteChanges chan hypervisor.Key
+}
+
+// vm is one VM and the work in progress on it.
+type vm struct {
+	seen    hypervisor.VM
+	foreign bool
+	// addresses are what the guest reports once it runs.
+	addresses []clusterv1.MachineAddress
+	work      Verb
+	// failed is the failure of the last work, until an Observe has told it.
+	failed error
+}
+
+// fault fails a number of calls; a negative number fails them all.
+type fault struct {
+	err  error
+	left int
+}
+
+// backlog is how many changes a reader may lag behind before they are dropped.
+const backlog = 4096
+
+// New returns a hypervisor without VMs.
+func New() *Hypervisor {
+	return &Hypervisor{
+		vms:         map[hypervisor.Key]*vm{},
+		made:        map[hypervisor.Key]int{},
+		launches:    map[hypervisor.Key]hypervisor.Launch{},
+		calls:       map[Verb]int{},
+		faults:      map[Verb]*fault{},
+		late:        map[Verb]*fault{},
+		lost:        map[Verb]*fault{},
+		held:        map[Verb]bool{},
+		site:        hypervisor.Site{Version: "fake 1.0"},
+		changes:     make(chan hypervisor.Key, backlog),
+		siteChanges: make(chan hypervisor.Key, backlog),
+	}
+}
+
+// enter counts a call and returns the fault that is due.
+func (h *Hypervisor) enter(verb Verb) error {
+	h.calls[verb]++
+	return take(h.faults, verb)
+}
+
+func take(faults map[Verb]*fault, verb Verb) error {
+	f := faults[verb]
+	if f == nil || f.left == 0 {
+		return nil
+	}
+	if f.left > 0 {
+		f.left--
+	}
+	return f.err
+}
+
+// observe reports the VM, and once how the last work on it failed.
+func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.enter(Observe); err != nil {
+		return hypervisor.VM{}, err
+	}
+	v := h.vms[key]
+	if v == nil || v.foreign {
+		return hypervisor.VM{State: hypervisor.Absent}, nil
+	}
+	seen, failed := v.seen, v.failed
+	v.failed = nil
+	if seen.State == hypervisor.Absent {
+		delete(h.vms, key)
+	}
+	if v.work != "" {
+		seen.State, seen.Message = hypervisor.Busy, fmt.Sprintf("%s is under way", v.work)
+	}
+	return seen, failed
+}
+
+func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.enter(Create); err != nil {
+		return err
+	}
+	if v := h.vms[key]; v != nil && v.foreign {
+		return &hypervisor.Error{Reason: "NameTaken", Err: fmt.Errorf("a VM %q exists that is not ours", key.Name)}
+	} else if v == nil || v.seen.State == hypervisor.Absent && v.work == "" {
+		h.serial++
+		h.launches[key] = launch
+		h.vms[key] = &vm{
+			seen: hypervisor.VM{State: hypervisor.Absent, Zone: launch.Zone, ProviderID: fmt.Sprintf("fake://%08d", h.serial)},
+			addresses: []clusterv1.MachineAddress{
+				{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("192.0.2.%d", h.serial%256)},
+			},
+			work: Create,
+		}
+		h.settle(key)
+	}
+	return take(h.lost, Create)
+}
+
+func (h *Hypervisor) start(key hypervisor.Key) error { return h.change(key, Start) }
+
+func (h *Hypervisor) remove(key hypervisor.Key) error { return h.change(key, Delete) }
+
+// change starts work on a VM that is ours.
+func (h *Hypervisor) change(key hypervisor.Key, verb Verb) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.enter(verb); err != nil {
+		return err
+	}
+	v := h.vms[key]
+	if v == nil || v.foreign {
+		if verb == Delete {
+			return nil
+		}
+		return errors.New("no such VM")
+	}
+	if v.work == "" {
+		v.work = verb
+		h.settle(key)
+	}
+	return take(h.lost, verb)
+}
+
+// settle ends the work on a VM unless it is held.
+func (h *Hypervisor) settle(key hypervisor.Key) {
+	v := h.vms[key]
+	if v == nil || v.work == "" || h.held[v.work] {
+		return
+	}
+	work := v.work
+	v.work = ""
+	if v.failed = take(h.late, work); v.failed == nil {
+		switch work {
+		case Create:
+			h.made[key]++
+			v.seen.State = hypervisor.Stopped
+		case Start:
+			v.seen.State, v.seen.Addresses = hypervisor.Running, v.addresses
+		case Delete:
+			delete(h.vms, key)
+		}
+	}
+	h.push(key)
+}
+
+func (h *Hypervisor) push(key hypervisor.Key) {
+	if h.mute {
+		return
+	}
+	select {
+	case h.changes <- key:
+	default:
+	}
+}
