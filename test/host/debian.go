@@ -1,0 +1,156 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// suite is the Debian release that hosts run.
+const suite = "bookworm"
+
+// hostPackages is what a node image of Kubernetes has on top of a minimal
+// Debian.
+var hostPackages = []string{
+	"systemd", "systemd-sysv", "dbus", "udev", "cloud-init", "cloud-guest-utils",
+	"containerd", "runc", "containernetworking-plugins",
+	"iptables", "nftables", "ebtables", "ipvsadm", "ipset", "conntrack", "ethtool", "socat", "kmod",
+	"iproute2", "iputils-ping", "netbase", "procps", "curl", "ca-certificates", "sudo",
+}
+
+//go:embed files/debootstrap.sh
+var debootstrapScript string
+
+// buildDebian fills dir with a Debian root file system from the mirror that
+// this machine's own apt uses.
+func buildDebian(ctx context.Context, dir string) error {
+	mirror, err := aptMirror("/etc/apt", suite)
+	if err != nil {
+		return err
+	}
+	settings, err := exec.CommandContext(ctx, "apt-config", "dump", "--format", "%f \"%v\";%n", "Acquire::http", "Acquire::https").Output()
+	if err != nil {
+		return fmt.Errorf("reading the settings of apt: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc", debootstrapScript, "debootstrap.sh")
+	cmd.Env = append(os.Environ(),
+		"ROOT="+dir, "SUITE="+suite, "MIRROR="+mirror,
+		"PACKAGES="+strings.Join(hostPackages, " "),
+		"APT_SETTINGS="+string(settings),
+		"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	return runQuietly(cmd)
+}
+
+// aptMirror finds the address that apt under etc gets the suite from.
+func aptMirror(etc, suite string) (string, error) {
+	files := []string{filepath.Join(etc, "sources.list")}
+	for _, pattern := range []string{"*.list", "*.sources"} {
+		found, err := filepath.Glob(filepath.Join(etc, "sources.list.d", pattern))
+		if err != nil {
+			return "", fmt.Errorf("listing the sources of apt: %w", err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading the sources of apt: %w", err)
+		}
+		parse := parseList
+		if strings.HasSuffix(file, ".sources") {
+			parse = parseSources
+		}
+		if mirror := parse(string(data), suite); mirror != "" {
+			return mirror, nil
+		}
+	}
+	return "", fmt.Errorf("no mirror of Debian %s in %s: name one in its sources.list", suite, etc)
+}
+
+// parseList reads the one-line format: deb [options] address suite components.
+func parseList(data, suite string) string {
+	for line := range strings.Lines(data) {
+		fields := strings.Fields(strings.SplitN(line, "#", 2)[0])
+		if len(fields) == 0 || fields[0] != "deb" {
+			continue
+		}
+		fields = fields[1:]
+		if len(fields) > 0 && strings.HasPrefix(fields[0], "[") {
+			end := slices.IndexFunc(fields, func(f string) bool { return strings.HasSuffix(f, "]") })
+			fields = fields[end+1:]
+		}
+		if len(fields) >= 3 && fields[1] == suite && slices.Contains(fields[2:], "main") {
+			return fields[0]
+		}
+	}
+	return ""
+}
+
+// parseSources reads the format of stanzas: Types, URIs, Suites, Components.
+func parseSources(data, suite string) string {
+	for stanza := range strings.SplitSeq(data, "\n\n") {
+		fields := map[string][]string{}
+		for line := range strings.Lines(stanza) {
+			if name, value, ok := strings.Cut(line, ":"); ok && !strings.HasPrefix(line, "#") {
+				fields[strings.ToLower(name)] = strings.Fields(value)
+			}
+		}
+		if slices.Contains(fields["types"], "deb") && slices.Contains(fields["suites"], suite) &&
+			slices.Contains(fields["components"], "main") && len(fields["uris"]) > 0 && !slices.Equal(fields["enabled"], []string{"no"}) {
+			return fields["uris"][0]
+		}
+	}
+	return ""
+}
+
+// needPrograms installs the Debian packages of programs that this machine
+// lacks. Packages are keyed by program.
+func needPrograms(ctx context.Context, log io.Writer, packages map[string]string) error {
+	var missing []string
+	for program, pkg := range packages {
+		if _, err := exec.LookPath(program); err != nil && !exists("/usr/sbin/"+program) {
+			missing = append(missing, pkg)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return fmt.Errorf("this machine lacks %s and has no apt-get: install them by hand", strings.Join(missing, ", "))
+	}
+	fmt.Fprintf(log, "host: installing %s\n", strings.Join(missing, ", "))
+	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
+	for _, args := range [][]string{{"update"}, install} {
+		cmd := exec.CommandContext(ctx, "apt-get", args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")
+		if err := runQuietly(cmd); err != nil {
+			return fmt.Errorf("installing %s: %w", strings.Join(missing, ", "), err)
+		}
+	}
+	return nil
+}
+
+// runQuietly runs a command and puts the end of its output into the error.
+func runQuietly(cmd *exec.Cmd) error {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		tail := strings.TrimSpace(out.String())
+		if len(tail) > 2000 {
+			tail = tail[len(tail)-2000:]
+		}
+		return fmt.Errorf("running %s: %w: %s", filepath.Base(cmd.Path), err, tail)
+	}
+	return nil
+}

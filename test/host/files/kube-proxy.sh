@@ -1,0 +1,22 @@
+# Copies the packet filter programs of $DEBIAN, and only the libraries they
+# need, into the image root $ROOT.
+mkdir -p "$ROOT/usr/sbin" "$ROOT/usr/lib64" "$ROOT/run"
+ln -s usr/lib "$ROOT/lib"
+ln -s usr/lib64 "$ROOT/lib64"
+ln -s usr/sbin "$ROOT/sbin"
+for program in xtables-nft-multi nft conntrack ipset; do
+	cp "$DEBIAN/usr/sbin/$program" "$ROOT/usr/sbin/$program"
+	chroot "$DEBIAN" ldd "/usr/sbin/$program" | grep -o '/[^ ]*' | while read -r library; do
+		target=$ROOT/usr${library#/usr}
+		mkdir -p "${target%/*}"
+		cp -L "$DEBIAN$library" "$target"
+	done
+done
+for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
+	ln -s xtables-nft-multi "$ROOT/usr/sbin/$name"
+done
+for extensions in "$DEBIAN"/usr/lib/*-linux-gnu/xtables; do
+	target=$ROOT/${extensions#"$DEBIAN/"}
+	mkdir -p "${target%/*}"
+	cp -a "$extensions" "$target"
+done

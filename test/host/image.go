@@ -1,0 +1,217 @@
+package host
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+//go:embed files/import.sh
+var importScript string
+
+//go:embed files/kube-proxy.sh
+var kubeProxyScript string
+
+//go:embed pause/main.go
+var pauseSource string
+
+// imageEntrypoints says which images start their program by themselves; the
+// others are started by name, so their program lies in the search path.
+var imageEntrypoints = map[string]string{
+	"coredns":  "/coredns",
+	"kube-vip": "/kube-vip",
+	"pause":    "/pause",
+}
+
+// buildContainerd makes a data directory of containerd with all images in it.
+func buildContainerd(ctx context.Context, c cache, debian string, programs map[string]string) (string, error) {
+	refs, err := kubernetesImages(ctx, programs["kubeadm"])
+	if err != nil {
+		return "", err
+	}
+	key := append(programsKey(programs, imagePrograms), filepath.Base(debian), importScript, kubeProxyScript, pauseSource, fmt.Sprint(refs))
+	return c.get(ctx, "containerd", key, func(ctx context.Context, dir string) error {
+		work, err := os.MkdirTemp(c.dir, ".images-")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(work) }()
+		archives := filepath.Join(work, "archives")
+		if err := os.MkdirAll(archives, 0o755); err != nil {
+			return err
+		}
+		for _, name := range append([]string{"pause"}, imagePrograms...) {
+			if refs[name] == "" {
+				return fmt.Errorf("kubeadm names no image for %s", name)
+			}
+			root := filepath.Join(work, name)
+			if err := fillImage(ctx, name, root, debian, programs[name]); err != nil {
+				return fmt.Errorf("filling image %s: %w", name, err)
+			}
+			if err := writeImage(filepath.Join(archives, name+".tar"), refs[name], imageEntrypoints[name], root); err != nil {
+				return fmt.Errorf("writing image %s: %w", name, err)
+			}
+			if err := os.RemoveAll(root); err != nil {
+				return err
+			}
+		}
+		return importImages(ctx, debian, archives, dir)
+	})
+}
+
+// importImages lets Debian's containerd unpack archives into data.
+func importImages(ctx context.Context, debian, archives, data string) error {
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+		"/bin/sh", "-euc", importScript, "import.sh")
+	cmd.Env = append(os.Environ(), "ROOT="+debian, "ARCHIVES="+archives, "DATA="+data)
+	return runQuietly(cmd)
+}
+
+// fillImage lays out the files of an image under root.
+func fillImage(ctx context.Context, name, root, debian, program string) error {
+	for _, dir := range []string{"etc", "tmp", "usr/local/bin"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(filepath.Join(root, "tmp"), 0o777|fs.ModeSticky); err != nil {
+		return err
+	}
+	users := "root:x:0:0:root:/:/sbin/nologin\nnobody:x:65534:65534:nobody:/:/sbin/nologin\n"
+	if err := writeFile(filepath.Join(root, "etc/passwd"), []byte(users), 0o644); err != nil {
+		return err
+	}
+	target := imageEntrypoints[name]
+	if target == "" {
+		target = "/usr/local/bin/" + name
+	}
+	switch name {
+	case "pause":
+		return compilePause(ctx, filepath.Join(root, target))
+	case "kube-proxy":
+		cmd := exec.CommandContext(ctx, "/bin/sh", "-euc", kubeProxyScript, "kube-proxy.sh")
+		cmd.Env = append(os.Environ(), "DEBIAN="+debian, "ROOT="+root)
+		if err := runQuietly(cmd); err != nil {
+			return err
+		}
+	}
+	return copyFile(program, filepath.Join(root, target), 0o755)
+}
+
+// compilePause builds the program of the pause image.
+func compilePause(ctx context.Context, path string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", path, "./test/host/pause")
+	cmd.Dir = tools.Root()
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	return runQuietly(cmd)
+}
+
+// writeImage writes the tree under root as an archive in Docker's format, one
+// layer, known by ref.
+func writeImage(path, ref, entrypoint, root string) (err error) {
+	var layer bytes.Buffer
+	if err := writeLayer(&layer, root); err != nil {
+		return err
+	}
+	layerSum := digest(layer.Bytes())
+	process := map[string]any{"Env": []string{"PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, "WorkingDir": "/"}
+	if entrypoint != "" {
+		process["Entrypoint"] = []string{entrypoint}
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH,
+		"os":           "linux",
+		"config":       process,
+		"rootfs":       map[string]any{"type": "layers", "diff_ids": []string{"sha256:" + layerSum}},
+	})
+	if err != nil {
+		return err
+	}
+	configName, layerName := digest(config)+".json", layerSum+"/layer.tar"
+	manifest, err := json.Marshal([]map[string]any{{
+		"Config": configName, "RepoTags": []string{ref}, "Layers": []string{layerName},
+	}})
+	if err != nil {
+		return err
+	}
+	out, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	archive := tar.NewWriter(out)
+	for _, part := range []struct {
+		name string
+		data []byte
+	}{{configName, config}, {layerName, layer.Bytes()}, {"manifest.json", manifest}} {
+		if err := archive.WriteHeader(&tar.Header{Name: part.name, Mode: 0o644, Size: int64(len(part.data))}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(part.data); err != nil {
+			return err
+		}
+	}
+	return archive.Close()
+}
+
+// writeLayer writes a tree as a tar stream that depends on nothing but the
+// names, modes and bytes in it.
+func writeLayer(w io.Writer, root string) error {
+	layer := tar.NewWriter(w)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == root {
+			return err
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		var link string
+		if info.Mode()&fs.ModeSymlink != 0 {
+			if link, err = os.Readlink(path); err != nil {
+				return err
+			}
+		}
+		header, err := tar.FileInfoHeader(info, link)
+		if err != nil {
+			return err
+		}
+		header = &tar.Header{
+			Typeflag: header.Typeflag, Name: strings.TrimPrefix(path, root+"/"), Linkname: link,
+			Mode: header.Mode, Size: header.Size,
+		}
+		if entry.IsDir() {
+			header.Name += "/"
+		}
+		if err := layer.WriteHeader(header); err != nil || !info.Mode().IsRegular() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		_, err = layer.Write(data)
+		return err
+	})
+	return errors.Join(err, layer.Close())
+}
+
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,193 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// kubernetesVersion is the version that hack/tools pins.
+const kubernetesVersion = "v1.36.3"
+
+// nodePrograms are installed on the host, imagePrograms go into images.
+var (
+	nodePrograms  = []string{"kubelet", "kubeadm", "kubectl"}
+	imagePrograms = []string{
+		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
+		"etcd", "coredns", "kube-vip",
+	}
+)
+
+// machinePrograms are what this package calls on the machine itself, with the
+// Debian packages that have them.
+var machinePrograms = map[string]string{
+	"debootstrap": "debootstrap",
+	"dnsmasq":     "dnsmasq-base",
+	"nsenter":     "util-linux",
+}
+
+//go:embed all:files/node
+var nodeFiles embed.FS
+
+// nodeLinks are the symbolic links of the node layer: the units that start by
+// themselves, and those that may not, since they do nothing here but take time.
+var nodeLinks = func() map[string]string {
+	links := map[string]string{
+		"etc/systemd/system/default.target":                                                   "/usr/lib/systemd/system/multi-user.target",
+		"etc/systemd/system/multi-user.target.wants/kubelet.service":                          "/etc/systemd/system/kubelet.service",
+		"etc/systemd/system/sysinit.target.wants/console-log.service":                         "/etc/systemd/system/console-log.service",
+		"etc/systemd/system/multi-user.target.wants/systemd-networkd.service":                 "/usr/lib/systemd/system/systemd-networkd.service",
+		"etc/systemd/system/network-online.target.wants/systemd-networkd-wait-online.service": "/usr/lib/systemd/system/systemd-networkd-wait-online.service",
+		"etc/systemd/system/dbus-org.freedesktop.network1.service":                            "/usr/lib/systemd/system/systemd-networkd.service",
+	}
+	for _, unit := range []string{
+		"apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
+		"systemd-udevd.service", "systemd-udevd-control.socket", "systemd-udevd-kernel.socket",
+		"systemd-udev-trigger.service", "systemd-udev-settle.service", "systemd-hwdb-update.service",
+		"console-getty.service", "getty.target", "getty-static.service", "systemd-logind.service",
+		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-boot-update.service",
+		"systemd-journal-flush.service", "systemd-journal-catalog-update.service", "systemd-pstore.service",
+		"modprobe@.service", "systemd-modules-load.service", "nftables.service",
+	} {
+		links["etc/systemd/system/"+unit] = "/dev/null"
+	}
+	return links
+}()
+
+// compilePrograms returns the paths of all programs that hosts run.
+func compilePrograms(ctx context.Context, c cache) (map[string]string, error) {
+	names := append(append([]string{}, nodePrograms...), imagePrograms...)
+	return tools.Paths(ctx, c.log, names...)
+}
+
+func debianKey() []string {
+	return append([]string{suite, debootstrapScript}, hostPackages...)
+}
+
+// programsKey names builds of programs: the directory of a pinned program has
+// a hash of its pins.
+func programsKey(programs map[string]string, names []string) []string {
+	var key []string
+	for _, name := range names {
+		path := programs[name]
+		key = append(key, filepath.Join(filepath.Base(filepath.Dir(path)), filepath.Base(path)))
+	}
+	return key
+}
+
+// buildNode makes the layer that turns Debian into a node image.
+func buildNode(ctx context.Context, c cache, debian string, programs map[string]string) (string, error) {
+	images, err := kubernetesImages(ctx, programs["kubeadm"])
+	if err != nil {
+		return "", err
+	}
+	files, err := nodeTree(images["pause"])
+	if err != nil {
+		return "", err
+	}
+	key := append(programsKey(programs, nodePrograms), filepath.Base(debian))
+	for _, file := range files {
+		key = append(key, file.path, string(file.data))
+	}
+	key = append(key, fmt.Sprint(nodeLinks))
+	return c.get(ctx, "node", key, func(_ context.Context, dir string) error {
+		for _, file := range files {
+			if err := writeFile(filepath.Join(dir, file.path), file.data, file.mode); err != nil {
+				return err
+			}
+		}
+		for _, name := range nodePrograms {
+			if err := copyFile(programs[name], filepath.Join(dir, "usr/bin", name), 0o755); err != nil {
+				return err
+			}
+		}
+		return finishNode(dir, debian)
+	})
+}
+
+// finishNode puts into the node layer what depends on the Debian under it.
+func finishNode(dir, debian string) error {
+	for path, target := range nodeLinks {
+		link := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(target, link); err != nil {
+			return err
+		}
+	}
+	// Ours stands in front of the real one, which answers what ours does not.
+	name := "usr/bin/systemd-detect-virt"
+	if err := copyFile(filepath.Join(debian, name), filepath.Join(dir, name+".real"), 0o755); err != nil {
+		return err
+	}
+	return os.MkdirAll(filepath.Join(dir, "etc/kubernetes/manifests"), 0o755)
+}
+
+type treeFile struct {
+	path string
+	data []byte
+	mode fs.FileMode
+}
+
+// nodeTree lists the files of the node layer, settings filled in.
+func nodeTree(pause string) ([]treeFile, error) {
+	var files []treeFile
+	const root = "files/node"
+	err := fs.WalkDir(nodeFiles, root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := nodeFiles.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		// An embedded file has no mode.
+		mode := fs.FileMode(0o644)
+		if strings.HasPrefix(path, root+"/usr/bin/") {
+			mode = 0o755
+		}
+		files = append(files, treeFile{
+			path: strings.TrimPrefix(path, root+"/"),
+			data: bytes.ReplaceAll(data, []byte("@PAUSE@"), []byte(pause)),
+			mode: mode,
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the files of the node layer: %w", err)
+	}
+	// Router advertisements and link-local addresses would only be waited for.
+	for nic := range maxNICs {
+		files = append(files, treeFile{
+			path: fmt.Sprintf("etc/systemd/network/10-cloud-init-eth%d.network.d/quick.conf", nic),
+			data: []byte("[Network]\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"),
+			mode: 0o644,
+		})
+	}
+	// There and empty: systemd then makes an id for every new disk.
+	return append(files, treeFile{path: "etc/machine-id", mode: 0o444}), nil
+}
+
+// kubernetesImages returns the images that kubeadm wants, keyed by the last
+// word of their name.
+func kubernetesImages(ctx context.Context, kubeadm string) (map[string]string, error) {
+	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version", kubernetesVersion).Output()
+	if err != nil {
+		return nil, fmt.Errorf("asking kubeadm for its images: %w", err)
+	}
+	images := map[string]string{"kube-vip": "ghcr.io/kube-vip/kube-vip:v0.9.1"}
+	for ref := range strings.FieldsSeq(string(out)) {
+		name, _, _ := strings.Cut(filepath.Base(ref), ":")
+		images[name] = ref
+	}
+	return images, nil
+}

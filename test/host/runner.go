@@ -1,0 +1,291 @@
+package host
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// maxNICs is how many network cards a host may have.
+const maxNICs = 8
+
+//go:embed files/launch.sh
+var launchScript string
+
+// ErrRunning is returned for a disk that a running host uses.
+var ErrRunning = errors.New("the host is running")
+
+// Spec is what a host takes from its virtual machine.
+type Spec struct {
+	// Name is the name of the virtual machine, for people. The host takes its
+	// own name from its metadata.
+	Name string
+	// MACs are the hardware addresses of the network cards eth0, eth1, and so on.
+	MACs []string
+	// DMI are the tables of the BIOS as the kernel shows them: sys_vendor,
+	// product_name, product_uuid, product_serial.
+	DMI map[string]string
+	// GuestInfo are the settings that the guest can read and write, such as
+	// guestinfo.userdata.
+	GuestInfo map[string]string
+	// Disk identifies the disk, which keeps its contents when the host is off.
+	Disk string
+}
+
+// Runner powers the hosts of one bed on.
+type Runner struct {
+	// Bed is the name of the bed.
+	Bed string
+	// Dir holds a directory a disk.
+	Dir string
+	// Assets are what hosts boot from.
+	Assets Assets
+	// Netns is the network namespace with the bridge, that of the bed when
+	// empty. Bridge is what hosts are joined to, Bridge's value when empty.
+	Netns, Bridge string
+
+	mu    sync.Mutex
+	hosts map[string]*Host
+}
+
+// PowerOn boots a host. Its disk is made when there is none.
+func (r *Runner) PowerOn(ctx context.Context, spec Spec) (*Host, error) {
+	if err := r.check(spec); err != nil {
+		return nil, fmt.Errorf("powering on %q: %w", spec.Name, err)
+	}
+	h, err := r.host(spec)
+	if err != nil {
+		return nil, fmt.Errorf("powering on %q: %w", spec.Name, err)
+	}
+	if err := r.claim(h); err != nil {
+		return nil, fmt.Errorf("powering on %q: %w", spec.Name, err)
+	}
+	if err := r.boot(ctx, h); err != nil {
+		r.release(h)
+		return nil, fmt.Errorf("powering on %q: %w", spec.Name, err)
+	}
+	return h, nil
+}
+
+// boot prepares what a claimed host needs and starts it.
+func (r *Runner) boot(ctx context.Context, h *Host) error {
+	if pid, err := h.findInit(); err != nil {
+		return err
+	} else if pid != 0 {
+		return ErrRunning
+	}
+	// A launch that died half-way may have left processes.
+	if err := h.group.destroy(ctx); err != nil {
+		return err
+	}
+	if err := r.prepareDisk(h.dir); err != nil {
+		return fmt.Errorf("preparing the disk: %w", err)
+	}
+	if err := h.writeSettings(); err != nil {
+		return fmt.Errorf("writing the settings of the host: %w", err)
+	}
+	cmd, err := h.launch()
+	if err != nil {
+		return errors.Join(err, h.group.destroy(ctx))
+	}
+	go h.run(cmd)
+	return nil
+}
+
+// Adopt finds the hosts that run already, started by a process that is gone.
+func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
+	if err := requireRoot(); err != nil {
+		return nil, err
+	}
+	disks, err := fileNames(r.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []*Host
+	var errs []error
+	for _, disk := range disks {
+		h, err := r.adopt(disk)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("adopting %s: %w", disk, err))
+		}
+		if h != nil {
+			hosts = append(hosts, h)
+		}
+	}
+	return hosts, errors.Join(errs...)
+}
+
+// adopt takes over the host with this disk, nil when none runs.
+func (r *Runner) adopt(disk string) (*Host, error) {
+	data, err := os.ReadFile(filepath.Join(r.Dir, disk, specFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var spec Spec
+	if err := json.Unmarshal(data, &spec); err != nil {
+		return nil, fmt.Errorf("reading the settings of the host: %w", err)
+	}
+	if err := r.check(spec); err != nil {
+		return nil, err
+	}
+	h, err := r.host(spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.claim(h); err != nil {
+		return nil, nil // ours already
+	}
+	pid, err := h.findInit()
+	if err == nil && pid != 0 {
+		err = h.attach(pid)
+	}
+	if err != nil || pid == 0 {
+		r.release(h)
+		return nil, err
+	}
+	go h.run(nil)
+	return h, nil
+}
+
+// Destroy removes a disk for good. It refuses one in use.
+func (r *Runner) Destroy(_ context.Context, disk string) error {
+	if err := checkName("disk", disk); err != nil {
+		return err
+	}
+	h, err := r.host(Spec{Disk: disk})
+	if err != nil {
+		return fmt.Errorf("destroying disk %s: %w", disk, err)
+	}
+	if err := r.claim(h); err != nil {
+		return fmt.Errorf("destroying disk %s: %w", disk, err)
+	}
+	defer r.release(h)
+	pid, err := h.findInit()
+	if err == nil && pid != 0 {
+		err = ErrRunning
+	}
+	if err == nil {
+		err = os.RemoveAll(h.dir)
+	}
+	if err != nil {
+		return fmt.Errorf("destroying disk %s: %w", disk, err)
+	}
+	return nil
+}
+
+// check refuses a spec that no host can be made from.
+func (r *Runner) check(spec Spec) error {
+	if err := requireRoot(); err != nil {
+		return err
+	}
+	if err := errors.Join(checkName("bed", r.Bed), checkName("disk", spec.Disk)); err != nil {
+		return err
+	}
+	if len(spec.MACs) > maxNICs {
+		return fmt.Errorf("%d network cards: %d at most", len(spec.MACs), maxNICs)
+	}
+	for _, mac := range spec.MACs {
+		if _, err := net.ParseMAC(mac); err != nil {
+			return err
+		}
+	}
+	for _, keys := range []map[string]string{spec.DMI, spec.GuestInfo} {
+		for key := range keys {
+			if key == "" || strings.HasPrefix(key, ".") || strings.ContainsAny(key, "/\x00") {
+				return fmt.Errorf("setting %q: the name has to be a file name", key)
+			}
+		}
+	}
+	// These separate the layers and options of the root file system's mount.
+	if strings.ContainsAny(r.Dir+r.Assets.Node+r.Assets.Debian, ":,|\\ \n") {
+		return errors.New("the directories of the bed and of the cache may have no blank, colon, comma, bar or backslash in their names")
+	}
+	return nil
+}
+
+// host returns the host of a spec, not running.
+func (r *Runner) host(spec Spec) (*Host, error) {
+	bed, err := bedGroup(r.Bed)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{
+		spec:    spec,
+		dir:     filepath.Join(r.Dir, spec.Disk),
+		group:   bed.child(spec.Disk),
+		lower:   r.Assets.Node + ":" + r.Assets.Debian,
+		netns:   r.Netns,
+		bridge:  r.Bridge,
+		pidfd:   -1,
+		done:    make(chan struct{}),
+		changes: make(chan []Address, 1),
+	}
+	if h.netns == "" {
+		h.netns = bedName(r.Bed)
+	}
+	if h.bridge == "" {
+		h.bridge = Bridge
+	}
+	h.ended = func() { r.release(h) }
+	return h, nil
+}
+
+// claim reserves the disk of h for it.
+func (r *Runner) claim(h *Host) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hosts[h.spec.Disk] != nil {
+		return ErrRunning
+	}
+	if r.hosts == nil {
+		r.hosts = map[string]*Host{}
+	}
+	r.hosts[h.spec.Disk] = h
+	return nil
+}
+
+// release lets others have the disk of h.
+func (r *Runner) release(h *Host) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.hosts[h.spec.Disk] == h {
+		delete(r.hosts, h.spec.Disk)
+	}
+}
+
+// prepareDisk makes the disk of a host unless it is there.
+func (r *Runner) prepareDisk(dir string) error {
+	if exists(filepath.Join(dir, diskFile)) {
+		return nil
+	}
+	// Half a disk is no disk.
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, name := range []string{"up/etc", "work", "root"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	resolv := []byte("nameserver " + Gateway + "\n")
+	if err := writeFile(filepath.Join(dir, "up/etc/resolv.conf"), resolv, 0o644); err != nil {
+		return err
+	}
+	if err := linkTree(r.Assets.Containerd, filepath.Join(dir, "containerd")); err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(dir, diskFile), nil, 0o644)
+}
