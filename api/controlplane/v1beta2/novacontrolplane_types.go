@@ -10,6 +10,16 @@ import (
 // Finalizer keeps a NovaControlPlane until its machines are gone.
 const Finalizer = "nova.controlplane.cluster.x-k8s.io"
 
+const (
+	// SettingsAnnotation stands on a control plane Machine and holds a hash of
+	// each cluster-wide setting that it was made with, so that a change is
+	// seen after the NovaControlPlane has changed.
+	SettingsAnnotation = "controlplane.cluster.x-k8s.io/nova-settings"
+	// CoreDNSSpreadAnnotation stands on a NovaControlPlane once the tenant's
+	// CoreDNS pods have been spread, which happens only once.
+	CoreDNSSpreadAnnotation = "controlplane.cluster.x-k8s.io/nova-coredns-spread"
+)
+
 // Defaults of a NovaControlPlane.
 const (
 	// DefaultReplicas is the number of control plane machines.
@@ -272,8 +282,10 @@ type NovaControlPlaneStatus struct {
 	// +optional
 	UpToDateReplicas *int32 `json:"upToDateReplicas,omitempty"`
 
-	// versions are the Kubernetes versions that API servers of this control
-	// plane run, old to new, with their numbers. Empty until the first one runs.
+	// versions are the Kubernetes versions of the API servers of this control
+	// plane, old to new, with their numbers. A machine whose API server has
+	// not been seen counts with the version it is made with. Empty until the
+	// first machine exists.
 	// +optional
 	// +listType=map
 	// +listMapKey=version

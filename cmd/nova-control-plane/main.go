@@ -1,0 +1,54 @@
+// Command nova-control-plane runs the control plane provider: it reconciles
+// NovaControlPlanes over machines of any infrastructure provider.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const name = "nova-control-plane"
+
+func main() {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	manager.Main(name, scheme, setup)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	secrets, err := manager.SecretClient(mgr)
+	if err != nil {
+		return fmt.Errorf("making client for kubeconfigs: %w", err)
+	}
+	authority := pki.NewManaged(mgr.GetClient())
+	tenants, err := controlplane.SetupTenants(ctx, mgr,
+		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), o.Controller(), authority)
+	if err != nil {
+		return err
+	}
+	return (&controlplane.Reconciler{
+		Client:           mgr.GetClient(),
+		APIReader:        mgr.GetAPIReader(),
+		Authority:        authority,
+		Tenants:          tenants,
+		Recorder:         mgr.GetEventRecorder(name),
+		WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(ctx, mgr, o.Controller())
+}

@@ -1,0 +1,38 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+// certificates makes the cluster's certificate authorities, once. After the
+// cluster was initialised it only checks that they are there: new ones would
+// not be those that the nodes trust.
+func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
+	var err error
+	if s.initialized {
+		_, err = r.Authority.ControlPlaneFiles(ctx, s.key())
+	} else {
+		err = r.Authority.Ensure(ctx, s.key(), s.owner())
+	}
+	s.certificates = certificatesState{known: true, err: err}
+	var invalid *pki.InvalidCertificateError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &invalid):
+		r.event(s, corev1.EventTypeWarning, "CertificatesInvalid", "Certificates", invalid.Error())
+		return fmt.Errorf("checking certificates: %w", err)
+	case s.initialized && errors.Is(err, pki.ErrNotFound):
+		r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
+			"A certificate Secret of a running cluster is gone, restore it from a backup")
+		return fmt.Errorf("checking certificates: %w", err)
+	default:
+		return fmt.Errorf("ensuring certificates: %w", err)
+	}
+}

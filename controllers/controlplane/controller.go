@@ -1,0 +1,200 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/labels"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	"sigs.k8s.io/cluster-api/util/predicates"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	kind           = "NovaControlPlane"
+	controllerName = "novacontrolplane"
+)
+
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novacontrolplanes,verbs=get;list;watch;patch;update
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novacontrolplanes/status;novacontrolplanes/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=novaconfigs,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;clusters/status;machinesets;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=get;update;patch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;patch
+// +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
+
+// Reconciler reconciles NovaControlPlanes.
+type Reconciler struct {
+	// Client may read from a cache, but not Secrets and ConfigMaps.
+	Client client.Client
+	// APIReader reads from the API server, where a cache could be too old.
+	APIReader client.Reader
+	// Authority signs for the tenants.
+	Authority pki.Authority
+	// Tenants looks into the tenants.
+	Tenants Tenants
+	// Recorder takes events.
+	Recorder events.EventRecorder
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
+	// that objects must have; any, if empty.
+	WatchFilterValue string
+	// Now returns the time. Empty means time.Now.
+	Now func() time.Time
+
+	applied applied
+}
+
+// SetupWithManager adds the controller to mgr.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	log := ctrl.LoggerFrom(ctx)
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(controllerName).
+		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
+		Owns(&clusterv1.Machine{}, builder.WithPredicates(predicates.ResourceIsChanged(mgr.GetScheme(), log))).
+		Owns(&corev1.Secret{}).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOf)).
+		// A deletion waits for the workers' machines.
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.controlPlaneOfWorker),
+			builder.WithPredicates(predicate.Funcs{
+				CreateFunc:  func(event.CreateEvent) bool { return false },
+				UpdateFunc:  func(event.UpdateEvent) bool { return false },
+				GenericFunc: func(event.GenericEvent) bool { return false },
+			})).
+		WatchesRawSource(r.Tenants.Source(controllerName, controlPlaneOf)).
+		WithOptions(options).
+		Build(r)
+	if err != nil {
+		return fmt.Errorf("setting up controller: %w", err)
+	}
+	r.Tenants.Notify(c, r.controlPlaneOfCluster)
+	return nil
+}
+
+// Reconcile brings one control plane a step closer to its spec.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &scope{controlPlane: &controlplanev1.NovaControlPlane{}}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	// Events of what it owns get past the filter of the watch.
+	if r.WatchFilterValue != "" && !labels.HasWatchLabel(s.controlPlane, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	if found, err := r.findCluster(ctx, s); err != nil || !found {
+		return ctrl.Result{}, err
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.controlPlane, controlplanev1.Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.controlPlane); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+
+	p, err := patch.NewHelper(s.controlPlane, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	defer func() {
+		s.report(reterr)
+		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
+		if !s.controlPlane.DeletionTimestamp.IsZero() {
+			// The finalizer was the last thing that held it.
+			err = kerrors.FilterOut(err, apierrors.IsNotFound)
+		}
+		reterr = errors.Join(reterr, err)
+	}()
+	if err := r.step(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: s.again}, nil
+}
+
+// findCluster finds the Cluster. Without one only a deletion goes on.
+func (r *Reconciler) findCluster(ctx context.Context, s *scope) (bool, error) {
+	deleting := !s.controlPlane.DeletionTimestamp.IsZero()
+	s.clusterName = s.controlPlane.Labels[clusterv1.ClusterNameLabel]
+	cluster, err := util.GetOwnerCluster(ctx, r.Client, s.controlPlane.ObjectMeta)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if err != nil || cluster == nil {
+		for _, ref := range s.controlPlane.OwnerReferences {
+			if ref.Kind == clusterKind {
+				s.clusterName = ref.Name
+			}
+		}
+		return deleting, nil
+	}
+	s.cluster, s.clusterName = cluster, cluster.Name
+	return true, nil
+}
+
+const clusterKind = "Cluster"
+
+// step observes and goes through the steps until one has to wait.
+func (r *Reconciler) step(ctx context.Context, s *scope) error {
+	if err := r.observe(ctx, s); err != nil {
+		return err
+	}
+	if !s.controlPlane.DeletionTimestamp.IsZero() {
+		return r.delete(ctx, s)
+	}
+	for _, step := range []func(context.Context, *scope) error{
+		r.infrastructure,
+		r.certificates,
+		r.endpoint,
+		r.kubeconfig,
+		r.sync,
+		r.initialization,
+		r.spreadCoreDNS,
+		r.scale,
+	} {
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+		if s.waiting != "" {
+			break
+		}
+	}
+	return nil
+}
+
+// infrastructure waits for the cluster's infrastructure.
+func (r *Reconciler) infrastructure(_ context.Context, s *scope) error {
+	if ready := s.cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {
+		s.waiting = "Waiting for the cluster's infrastructure to be provisioned"
+	}
+	return nil
+}
+
+func (r *Reconciler) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}

@@ -1,0 +1,101 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// spreadCoreDNS moves one of the CoreDNS pods off the node that they share.
+// kubeadm starts them while there is only one node, and nothing moves them
+// later, so names would stop to resolve with that node. It is done once, so
+// whoever places them otherwise has the last word.
+func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
+	if _, done := s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
+		return nil
+	}
+	if !s.initialized || !s.tenant.Answers || ready(s.tenant.Nodes) < 2 {
+		return nil
+	}
+	pods, err := r.Tenants.CoreDNS(ctx, s.key())
+	if err != nil {
+		return err
+	}
+	move, done := spread(pods, s.tenant.Nodes)
+	if move != nil {
+		err := r.Tenants.Evict(ctx, s.key(), move)
+		if apierrors.IsTooManyRequests(err) {
+			// A disruption budget says not now.
+			s.lookAgain(lookAgain)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("spreading CoreDNS: %w", err)
+		}
+		r.event(s, corev1.EventTypeNormal, "CoreDNSSpread", "SpreadCoreDNS",
+			fmt.Sprintf("Moved CoreDNS pod %s off node %s, where all of them ran", move.Name, move.Spec.NodeName))
+	}
+	if !done {
+		s.lookAgain(lookAgain)
+		return nil
+	}
+	if s.controlPlane.Annotations == nil {
+		s.controlPlane.Annotations = map[string]string{}
+	}
+	s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation] = "true"
+	return nil
+}
+
+// spread returns the pod to move, if any, and whether the matter is settled
+// after that. A pod moves only while another one answers in its place.
+func spread(pods []corev1.Pod, nodes []Node) (move *corev1.Pod, done bool) {
+	if len(pods) < 2 {
+		// Someone runs it otherwise.
+		return nil, true
+	}
+	used := map[string]bool{}
+	for i := range pods {
+		if !podReady(&pods[i]) {
+			return nil, false
+		}
+		used[pods[i].Spec.NodeName] = true
+	}
+	if len(used) > 1 {
+		return nil, true
+	}
+	for _, node := range nodes {
+		if node.Ready && node.Schedulable && !used[node.Name] {
+			newest := slices.MaxFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
+			return &newest, true
+		}
+	}
+	return nil, false
+}
+
+func podReady(pod *corev1.Pod) bool {
+	if !pod.DeletionTimestamp.IsZero() {
+		return false
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			return c.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+func ready(nodes []Node) int {
+	n := 0
+	for _, node := range nodes {
+		if node.Ready {
+			n++
+		}
+	}
+	return n
+}

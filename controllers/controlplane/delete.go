@@ -1,0 +1,109 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+const (
+	// deleteAgain is when a deletion looks again whether the workers are
+	// gone; their Machines tell, what makes new ones does not.
+	deleteAgain = 10 * time.Second
+	// namesShown bounds the names in a message.
+	namesShown = 5
+)
+
+// delete takes the control plane away: first all workers, which need it to
+// leave in peace, then all its machines at once. It asks nothing of the
+// tenant, which may be dead or never have lived.
+func (r *Reconciler) delete(ctx context.Context, s *scope) error {
+	workers, err := r.workers(ctx, s)
+	if err != nil {
+		return err
+	}
+	if len(workers) > 0 {
+		s.deleting = "Waiting for workers to be deleted first: " + shorten(workers)
+		s.lookAgain(deleteAgain)
+		return nil
+	}
+	// The cache may not know yet what was created last.
+	machines, err := r.ownedMachines(ctx, r.APIReader, s)
+	if err != nil {
+		return err
+	}
+	if len(machines) == 0 {
+		controllerutil.RemoveFinalizer(s.controlPlane, controlplanev1.Finalizer)
+		s.deleting = "Deletion completed"
+		return nil
+	}
+	var names []string
+	var errs []error
+	for _, machine := range sortedMachines(machines) {
+		names = append(names, machine.Name)
+		r.applied.forget(machine.UID)
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := r.Client.Delete(ctx, machine); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("deleting machine %s: %w", machine.Name, err))
+		}
+	}
+	s.deleting = "Waiting for machines to be deleted: " + shorten(names)
+	return errors.Join(errs...)
+}
+
+// workers names what still is or makes worker machines. Without a Cluster
+// nobody deletes them, so nobody waits for them.
+func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
+	if s.cluster == nil {
+		return nil, nil
+	}
+	where := []client.ListOption{
+		client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName},
+	}
+	var names []string
+	deployments := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, deployments, where...); err != nil {
+		return nil, fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	for i := range deployments.Items {
+		names = append(names, "MachineDeployment "+deployments.Items[i].Name)
+	}
+	sets := &clusterv1.MachineSetList{}
+	if err := r.Client.List(ctx, sets, where...); err != nil {
+		return nil, fmt.Errorf("listing MachineSets: %w", err)
+	}
+	for i := range sets.Items {
+		names = append(names, "MachineSet "+sets.Items[i].Name)
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, machines, where...); err != nil {
+		return nil, fmt.Errorf("listing machines: %w", err)
+	}
+	for i := range machines.Items {
+		if !metav1.IsControlledBy(&machines.Items[i], s.controlPlane) {
+			names = append(names, "Machine "+machines.Items[i].Name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// shorten joins names for a message.
+func shorten(names []string) string {
+	if len(names) <= namesShown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:namesShown], ", "), len(names)-namesShown)
+}

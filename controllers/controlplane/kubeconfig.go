@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	// kubeconfigTTL is how long the kubeconfig's certificate is good for.
+	kubeconfigTTL = 30 * 24 * time.Hour
+	// kubeconfigRenewAt is what must be left of it, else it is renewed.
+	kubeconfigRenewAt = kubeconfigTTL * 6 / 10
+	kubeconfigUser    = "kubernetes-admin"
+	adminsGroup       = "system:masters"
+)
+
+// kubeconfig keeps the Secret by which Cluster API and this provider reach
+// the tenant. One that a user put there is left alone.
+func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
+	ca, err := r.Authority.ClusterCA(ctx, s.key())
+	if err != nil {
+		return fmt.Errorf("reading cluster CA: %w", err)
+	}
+	server := "https://" + s.cluster.Spec.ControlPlaneEndpoint.String()
+	current := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, secret.Kubeconfig)}
+	if err := r.Client.Get(ctx, key, current); apierrors.IsNotFound(err) {
+		current = nil
+	} else if err != nil {
+		return fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	if current != nil && !metav1.IsControlledBy(current, s.controlPlane) {
+		return nil
+	}
+	reason, renewIn := kubeconfigDue(current, server, ca, r.now())
+	if reason == "" {
+		s.lookAgain(renewIn)
+		return nil
+	}
+	pair, err := r.Authority.Client(ctx, s.key(), pki.ClientRequest{
+		CommonName: kubeconfigUser, Organizations: []string{adminsGroup}, TTL: kubeconfigTTL,
+	})
+	if err != nil {
+		return fmt.Errorf("issuing kubeconfig's certificate: %w", err)
+	}
+	data, err := clientcmd.Write(*newKubeconfig(s.clusterName, server, ca, pair))
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	desired := &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       key.Namespace,
+			Name:            key.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.clusterName},
+			OwnerReferences: []metav1.OwnerReference{s.owner()},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.KubeconfigDataName: data},
+	}
+	if current == nil {
+		// Not applied: one that a user made in this moment must win.
+		err = r.Client.Create(ctx, desired)
+	} else {
+		desired.UID, desired.ResourceVersion = current.UID, current.ResourceVersion
+		err = r.Client.Update(ctx, desired)
+	}
+	if err != nil {
+		return fmt.Errorf("saving kubeconfig: %w", err)
+	}
+	kubeconfigsIssued.Inc()
+	r.event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
+	s.lookAgain(kubeconfigTTL - kubeconfigRenewAt)
+	return nil
+}
+
+func newKubeconfig(cluster, server string, ca []byte, pair pki.KeyPair) *clientcmdapi.Config {
+	name := kubeconfigUser + "@" + cluster
+	return &clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{cluster: {Server: server, CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{kubeconfigUser: {ClientCertificateData: pair.Certificate, ClientKeyData: pair.Key}},
+		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: cluster, AuthInfo: kubeconfigUser}},
+		CurrentContext: name,
+	}
+}
+
+// kubeconfigDue says why a kubeconfig has to be written, or else how long the
+// current one may stay.
+func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Time) (reason string, renewIn time.Duration) {
+	if current == nil {
+		return "The kubeconfig was created", 0
+	}
+	config, err := clientcmd.Load(current.Data[secret.KubeconfigDataName])
+	if err != nil {
+		return "The kubeconfig was replaced because it could not be read", 0
+	}
+	context, ok := config.Contexts[config.CurrentContext]
+	if !ok || config.Clusters[context.Cluster] == nil || config.AuthInfos[context.AuthInfo] == nil {
+		return "The kubeconfig was replaced because it was incomplete", 0
+	}
+	if config.Clusters[context.Cluster].Server != server {
+		return "The kubeconfig was replaced because the endpoint changed", 0
+	}
+	if !bytes.Equal(config.Clusters[context.Cluster].CertificateAuthorityData, ca) {
+		return "The kubeconfig was replaced because the cluster's CA changed", 0
+	}
+	block, _ := pem.Decode(config.AuthInfos[context.AuthInfo].ClientCertificateData)
+	if block == nil {
+		return "The kubeconfig was replaced because it held no certificate", 0
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "The kubeconfig was replaced because its certificate could not be read", 0
+	}
+	renewIn = certificate.NotAfter.Add(-kubeconfigRenewAt).Sub(now)
+	if renewIn <= 0 {
+		return "The kubeconfig was renewed before its certificate expires", 0
+	}
+	return "", renewIn
+}

@@ -1,0 +1,139 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/contract"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+// observe fills the scope with what is there. It changes nothing.
+func (r *Reconciler) observe(ctx context.Context, s *scope) error {
+	var err error
+	if s.machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
+		return err
+	}
+	s.infra = map[string]*metav1.PartialObjectMetadata{}
+	s.configs = map[string]*bootstrapv1.NovaConfig{}
+	s.outdated = map[string][]string{}
+	for _, machine := range s.machines {
+		if err := r.observeMachine(ctx, s, machine); err != nil {
+			return err
+		}
+	}
+	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
+		return err
+	}
+	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
+		s.tenant = r.Tenants.Observe(ctx, s.key(), s.sorted())
+		s.lookAgain(s.tenant.Again)
+	}
+	return nil
+}
+
+// observeMachine looks at what belongs to one machine. What is gone is not an
+// error: a machine outlives it for a moment when it is deleted.
+func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	infra, err := r.infraMetadata(ctx, machine)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading infrastructure machine of %s: %w", machine.Name, err)
+	}
+	if err == nil {
+		s.infra[machine.Name] = infra
+	}
+	config := &bootstrapv1.NovaConfig{}
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading NovaConfig of %s: %w", machine.Name, err)
+	}
+	if err == nil {
+		s.configs[machine.Name] = config
+	}
+	if diff := differences(s.controlPlane, machine, s.infra[machine.Name], s.configs[machine.Name]); len(diff) > 0 {
+		s.outdated[machine.Name] = diff
+	}
+	return nil
+}
+
+// ownedMachines lists the machines of the control plane.
+func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
+	list := &clusterv1.MachineList{}
+	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName}); err != nil {
+		return nil, fmt.Errorf("listing machines: %w", err)
+	}
+	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
+		return metav1.IsControlledBy(m, s.controlPlane)
+	}), nil
+}
+
+// infraMetadata reads the metadata of a machine's infrastructure machine.
+func (r *Reconciler) infraMetadata(ctx context.Context, machine *clusterv1.Machine) (*metav1.PartialObjectMetadata, error) {
+	ref := machine.Spec.InfrastructureRef
+	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
+	if err != nil {
+		return nil, err
+	}
+	infra := &metav1.PartialObjectMetadata{}
+	infra.SetGroupVersionKind(gvk)
+	return infra, r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}, infra)
+}
+
+// contractKind returns the newest version of a kind that keeps the contract,
+// as the labels of its definition say.
+func (r *Reconciler) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
+	crd := &metav1.PartialObjectMetadata{}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	name := contract.CalculateCRDName(group, kind)
+	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
+		if apierrors.IsNotFound(err) {
+			// Not to be taken for a missing object of that kind.
+			return schema.GroupVersionKind{}, fmt.Errorf("definition %s does not exist, is its provider installed", name)
+		}
+		return schema.GroupVersionKind{}, fmt.Errorf("reading definition %s: %w", name, err)
+	}
+	label := clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version
+	versions := strings.Split(crd.Labels[label], "_")
+	if versions[0] == "" {
+		return schema.GroupVersionKind{}, fmt.Errorf("definition %s lacks the label %s: it does not keep the contract", name, label)
+	}
+	return schema.GroupVersionKind{Group: group, Version: slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings), Kind: kind}, nil
+}
+
+// knownInitialized reports what is known without asking the tenant. The
+// status does not survive a move to another management cluster, the lock does.
+func (r *Reconciler) knownInitialized(ctx context.Context, s *scope) (bool, error) {
+	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
+		return true, nil
+	}
+	done, err := initlock.Initialized(ctx, r.Client, s.key())
+	if err != nil {
+		return false, fmt.Errorf("reading whether the cluster was initialised: %w", err)
+	}
+	return done, nil
+}
+
+// sortedMachines returns machines by name.
+func sortedMachines(machines collections.Machines) []*clusterv1.Machine {
+	sorted := machines.UnsortedList()
+	slices.SortFunc(sorted, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return sorted
+}
+
+// ownedBy reports whether o has an owner reference to the control plane.
+func ownedBy(o client.Object, controlPlane *controlplanev1.NovaControlPlane) bool {
+	return slices.ContainsFunc(o.GetOwnerReferences(), func(ref metav1.OwnerReference) bool { return ref.UID == controlPlane.UID })
+}

@@ -1,0 +1,73 @@
+package controlplane
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// scope is what one reconcile knows. Fields are filled from top to bottom.
+type scope struct {
+	controlPlane *controlplanev1.NovaControlPlane
+	// cluster is nil if it is gone, which only a deletion goes on without.
+	cluster *clusterv1.Cluster
+	// clusterName is known even then.
+	clusterName string
+
+	// machines are those that the control plane owns.
+	machines collections.Machines
+	// infra and configs are what belongs to the machines, by machine. Only
+	// the metadata of infra is known.
+	infra   map[string]*metav1.PartialObjectMetadata
+	configs map[string]*bootstrapv1.NovaConfig
+	// outdated says, by machine, in what it differs from the spec.
+	outdated map[string][]string
+	// tenant is what the tenant said of itself.
+	tenant Facts
+
+	certificates certificatesState
+	// initialized is what is known before this reconcile looked.
+	initialized bool
+	// waiting is what the next step waits for, for people.
+	waiting string
+	// blocked is why no machine is created although one is missing.
+	blocked string
+	// deleting is what a deletion waits for.
+	deleting string
+	// again is when to look again without being told; 0 means never.
+	again time.Duration
+}
+
+// certificatesState is what is known of the cluster's certificates.
+type certificatesState struct {
+	known bool
+	err   error
+}
+
+// key is the cluster's.
+func (s *scope) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: s.clusterName}
+}
+
+// owner is the owner reference of what the control plane owns.
+func (s *scope) owner() metav1.OwnerReference {
+	return *metav1.NewControllerRef(s.controlPlane, controlplanev1.GroupVersion.WithKind(kind))
+}
+
+// lookAgain asks for another reconcile after d at the latest.
+func (s *scope) lookAgain(d time.Duration) {
+	if d > 0 && (s.again == 0 || d < s.again) {
+		s.again = d
+	}
+}
+
+// sorted returns the machines by name.
+func (s *scope) sorted() []*clusterv1.Machine {
+	return sortedMachines(s.machines)
+}

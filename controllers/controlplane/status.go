@@ -1,0 +1,291 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
+	clusterv1.PausedCondition,
+	controlplanev1.AvailableCondition,
+	controlplanev1.InitializedCondition,
+	controlplanev1.CertificatesAvailableCondition,
+	controlplanev1.EtcdClusterHealthyCondition,
+	controlplanev1.MachinesReadyCondition,
+	controlplanev1.MachinesUpToDateCondition,
+	controlplanev1.RollingOutCondition,
+	controlplanev1.ScalingUpCondition,
+	controlplanev1.ScalingDownCondition,
+	controlplanev1.DeletingCondition,
+}}
+
+// report turns what the reconcile saw into status. It is the only place that
+// sets conditions of the control plane.
+func (s *scope) report(err error) {
+	if s.machines == nil {
+		// Nothing was seen, so nothing is said.
+		return
+	}
+	s.reportReplicas()
+	for _, condition := range []metav1.Condition{
+		s.availableCondition(err),
+		s.initializedCondition(),
+		s.certificatesCondition(),
+		s.etcdCondition(),
+		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition),
+		s.machinesCondition(controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition),
+		s.rollingOutCondition(),
+		s.scalingUpCondition(err),
+		s.scalingDownCondition(),
+		s.deletingCondition(err),
+	} {
+		if condition.Type != "" {
+			conditions.Set(s.controlPlane, condition)
+		}
+	}
+}
+
+func (s *scope) reportReplicas() {
+	status := &s.controlPlane.Status
+	count := func(condition string) *int32 {
+		n := int32(0)
+		for _, machine := range s.machines {
+			if conditions.IsTrue(machine, condition) {
+				n++
+			}
+		}
+		return &n
+	}
+	status.Selector = collections.ControlPlaneSelectorForCluster(s.clusterName).String()
+	status.Replicas = ptr.To(int32(len(s.machines))) //nolint:gosec // A handful.
+	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
+	status.AvailableReplicas = count(clusterv1.MachineAvailableCondition)
+	status.UpToDateReplicas = count(clusterv1.MachineUpToDateCondition)
+	status.Versions = versions(s.sorted(), s.tenant.Nodes)
+}
+
+// versions counts the versions of the machines' API servers, old to new. The
+// version that was seen running counts; a machine whose API server was not
+// seen counts with the version it is made with, so that workers need not wait
+// for the first one.
+func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVersion {
+	counts := map[string]int32{}
+	for _, machine := range machines {
+		v := machine.Spec.Version
+		if node := nodeOf(machine, nodes); node != nil && node.APIServer != "" {
+			v = node.APIServer
+		}
+		if _, err := version.ParseSemantic(v); err == nil {
+			counts[v]++
+		}
+	}
+	var found []clusterv1.StatusVersion
+	for v, n := range counts {
+		found = append(found, clusterv1.StatusVersion{Version: v, Replicas: n})
+	}
+	slices.SortFunc(found, func(a, b clusterv1.StatusVersion) int {
+		older, err := version.MustParseSemantic(a.Version).Compare(b.Version)
+		if err != nil || older == 0 {
+			return strings.Compare(a.Version, b.Version)
+		}
+		return older
+	})
+	return found
+}
+
+func (s *scope) availableCondition(err error) metav1.Condition {
+	c := metav1.Condition{Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotAvailableReason}
+	initialized := ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false)
+	switch {
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+	case s.certificates.err != nil:
+		c.Message = certificatesMessage(s.certificates.err)
+	case err != nil && !initialized:
+		c.Message = sentence(err)
+	case s.waiting != "":
+		c.Message = s.waiting
+	case !initialized && s.blocked != "":
+		c.Message = "Creating machines is blocked: " + s.blocked
+	case !initialized:
+		c.Message = "Waiting for the first machine to initialise the cluster"
+	case !s.tenant.Answers:
+		c.Message = s.tenant.Silence
+	case s.tenant.Etcd == nil:
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdUnknownReason, s.tenant.EtcdSilence
+	case !s.tenant.Etcd.Quorum():
+		c.Message = "Fewer than a majority of etcd's voting members answer"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
+	}
+	return c
+}
+
+func (s *scope) initializedCondition() metav1.Condition {
+	if ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) {
+		return metav1.Condition{
+			Type: controlplanev1.InitializedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.InitializedReason,
+		}
+	}
+	return metav1.Condition{
+		Type: controlplanev1.InitializedCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotInitializedReason,
+		Message: "kubeadm init is not through yet",
+	}
+}
+
+func (s *scope) certificatesCondition() metav1.Condition {
+	c := metav1.Condition{Type: controlplanev1.CertificatesAvailableCondition, Status: metav1.ConditionFalse}
+	var invalid *pki.InvalidCertificateError
+	switch {
+	case !s.certificates.known:
+		if conditions.Has(s.controlPlane, c.Type) {
+			return metav1.Condition{}
+		}
+		c.Reason, c.Message = clusterv1.NotAvailableReason, "The certificates have not been made yet"
+	case s.certificates.err == nil:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.CertificatesAvailableReason
+	case errors.As(s.certificates.err, &invalid):
+		c.Reason, c.Message = controlplanev1.CertificatesInvalidReason, certificatesMessage(s.certificates.err)
+	case errors.Is(s.certificates.err, pki.ErrNotFound):
+		c.Reason, c.Message = clusterv1.NotAvailableReason, certificatesMessage(s.certificates.err)
+	default:
+		c.Reason, c.Message = controlplanev1.CertificatesInternalErrorReason, certificatesMessage(s.certificates.err)
+	}
+	return c
+}
+
+// certificatesMessage says what is wrong with the certificates.
+func certificatesMessage(err error) string {
+	if errors.Is(err, pki.ErrNotFound) {
+		return "A certificate Secret of the running cluster is gone, restore it from a backup: " + err.Error()
+	}
+	return sentence(err)
+}
+
+func (s *scope) etcdCondition() metav1.Condition {
+	c := metav1.Condition{
+		Type: controlplanev1.EtcdClusterHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EtcdUnknownReason,
+	}
+	switch {
+	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+		c.Message = "Waiting for the first machine to initialise the cluster"
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+	case !s.tenant.Answers:
+		c.Message = s.tenant.Silence
+	case s.tenant.Etcd == nil:
+		c.Message = s.tenant.EtcdSilence
+	default:
+		problems := s.tenant.Etcd.Problems(controlPlaneNodes(s.tenant.Nodes))
+		if len(problems) == 0 {
+			c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
+			return c
+		}
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
+		c.Message = strings.Join(problems, ", ")
+	}
+	return c
+}
+
+func (s *scope) machinesCondition(target, source string) metav1.Condition {
+	machines := s.sorted()
+	if len(machines) == 0 {
+		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
+	}
+	c, err := conditions.NewAggregateCondition(machines, source, conditions.TargetConditionType(target))
+	if err != nil {
+		return metav1.Condition{
+			Type: target, Status: metav1.ConditionUnknown, Reason: clusterv1.InternalErrorReason,
+			Message: "The machines' conditions could not be summed up",
+		}
+	}
+	return *c
+}
+
+func (s *scope) rollingOutCondition() metav1.Condition {
+	var names []string
+	for _, machine := range s.sorted() {
+		if diff := s.outdated[machine.Name]; len(diff) > 0 {
+			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
+		}
+	}
+	if len(names) == 0 {
+		return metav1.Condition{
+			Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason,
+		}
+	}
+	return metav1.Condition{
+		Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionTrue, Reason: clusterv1.RollingOutReason,
+		Message: fmt.Sprintf("Machines that are not up to date, which this version does not replace: %s", shorten(names)),
+	}
+}
+
+func (s *scope) scalingUpCondition(err error) metav1.Condition {
+	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
+	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingUpReason,
+		}
+	}
+	c := metav1.Condition{
+		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingUpReason,
+		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
+	}
+	switch {
+	case s.waiting != "":
+		c.Message += " is blocked: " + s.waiting
+	case s.blocked != "":
+		c.Message += " is blocked: " + s.blocked
+	case err != nil:
+		c.Message += " failed: " + err.Error()
+	}
+	return c
+}
+
+func (s *scope) scalingDownCondition() metav1.Condition {
+	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
+	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingDownReason,
+		}
+	}
+	return metav1.Condition{
+		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingDownReason,
+		Message: fmt.Sprintf("Scaling down from %d to %d replicas is blocked: this version takes no control plane machine away, set replicas to %d",
+			is, want, is),
+	}
+}
+
+func (s *scope) deletingCondition(err error) metav1.Condition {
+	if s.controlPlane.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotDeletingReason,
+		}
+	}
+	c := metav1.Condition{
+		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletingReason, Message: s.deleting,
+	}
+	if err != nil {
+		c.Message = sentence(err)
+	}
+	return c
+}
+
+// sentence makes an error a message for people.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:]
+}

@@ -1,0 +1,71 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// sync passes on to the machines what reaches them without a rollout, and
+// tells each whether it is up to date.
+func (r *Reconciler) sync(ctx context.Context, s *scope) error {
+	var errs []error
+	for _, machine := range s.sorted() {
+		if !machine.DeletionTimestamp.IsZero() {
+			r.applied.forget(machine.UID)
+			continue
+		}
+		if err := r.syncMachine(ctx, s, machine); err != nil {
+			errs = append(errs, fmt.Errorf("passing settings on to machine %s: %w", machine.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	if err := r.apply(ctx, fieldManager, desiredMachine(s, machine), machine); err != nil {
+		return err
+	}
+	if infra := s.infra[machine.Name]; infra != nil {
+		if err := r.apply(ctx, metadataManager, desiredMetadata(s, infra), infra); err != nil {
+			return err
+		}
+	}
+	if config := s.configs[machine.Name]; config != nil {
+		meta := &metav1.PartialObjectMetadata{ObjectMeta: config.ObjectMeta}
+		meta.SetGroupVersionKind(bootstrapv1.GroupVersion.WithKind("NovaConfig"))
+		if err := r.apply(ctx, metadataManager, desiredMetadata(s, meta), config); err != nil {
+			return err
+		}
+	}
+	return r.reportUpToDate(ctx, s, machine)
+}
+
+// reportUpToDate sets the machine's UpToDate condition.
+func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	p, err := patch.NewHelper(machine, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing patch: %w", err)
+	}
+	condition := metav1.Condition{
+		Type: clusterv1.MachineUpToDateCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineUpToDateReason,
+	}
+	if diff := s.outdated[machine.Name]; len(diff) > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason
+		condition.Message = "Differs from the NovaControlPlane in " + strings.Join(diff, ", ")
+	}
+	conditions.Set(machine, condition)
+	if err := p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}}); err != nil {
+		return fmt.Errorf("reporting whether it is up to date: %w", client.IgnoreNotFound(err))
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package etcd
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Member is one member of an etcd cluster.
+type Member struct {
+	ID uint64
+	// Name is the node's name; empty until the member has started.
+	Name string
+	// Learner is true until the member votes.
+	Learner bool
+	// Answers is true if the member itself answered and sees a leader.
+	Answers bool
+}
+
+// Health is what etcd said of itself.
+type Health struct {
+	// Members are the members, voting or not, by name.
+	Members []Member
+	// Alarms are those that are raised, for people.
+	Alarms []string
+}
+
+// Quorum reports whether a majority of the voting members answers.
+func (h *Health) Quorum() bool {
+	voters, answering := 0, 0
+	for _, m := range h.Members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if m.Answers {
+			answering++
+		}
+	}
+	return voters > 0 && answering > voters/2
+}
+
+// Problems says, for people, what keeps etcd from being healthy. Every name
+// in nodes should be a started, voting member that answers, and no other
+// member should exist.
+func (h *Health) Problems(nodes []string) []string {
+	var problems []string
+	seen := map[string]bool{}
+	for _, m := range h.Members {
+		seen[m.Name] = true
+		switch {
+		case m.Name == "":
+			problems = append(problems, "A member was added and has not started")
+		case m.Learner:
+			problems = append(problems, fmt.Sprintf("Member %s is a learner and does not vote yet", m.Name))
+		case !slices.Contains(nodes, m.Name):
+			problems = append(problems, fmt.Sprintf("Member %s belongs to no control plane node", m.Name))
+		case !m.Answers:
+			problems = append(problems, fmt.Sprintf("Member %s does not answer", m.Name))
+		}
+	}
+	for _, node := range nodes {
+		if !seen[node] {
+			problems = append(problems, fmt.Sprintf("Node %s has no member", node))
+		}
+	}
+	if !h.Quorum() {
+		problems = append(problems, "Fewer than a majority of the voting members answer")
+	}
+	problems = append(problems, h.Alarms...)
+	slices.Sort(problems)
+	return slices.Compact(problems)
+}
+
+// Foreign returns the names of the started members that belong to none of the
+// nodes.
+func (h *Health) Foreign(nodes []string) []string {
+	var foreign []string
+	for _, m := range h.Members {
+		if m.Name != "" && !slices.Contains(nodes, m.Name) {
+			foreign = append(foreign, m.Name)
+		}
+	}
+	return foreign
+}
+
+// byName sorts members for a message that does not change from look to look.
+func byName(a, b Member) int {
+	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
+}

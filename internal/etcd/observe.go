@@ -1,0 +1,133 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+)
+
+// port is where kubeadm's etcd serves its clients.
+const port = 2379
+
+// callTimeout bounds each question. A member that needs longer is not healthy.
+const callTimeout = 5 * time.Second
+
+// Dial opens a connection to the etcd member on a node.
+type Dial func(ctx context.Context, node string) (net.Conn, error)
+
+// Observe asks the members on the nodes. The first that answers names all
+// members; then each member answers for itself. It fails only if none answers.
+func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string) (*Health, error) {
+	if len(nodes) == 0 {
+		return nil, errors.New("no node to ask")
+	}
+	answers := make([]answer, len(nodes))
+	var group sync.WaitGroup
+	for i, node := range nodes {
+		group.Go(func() { answers[i] = ask(ctx, dial, config, node) })
+	}
+	group.Wait()
+
+	var list *clientv3.MemberListResponse
+	var errs []error
+	var alarms []string
+	answering := map[uint64]bool{}
+	for i, a := range answers {
+		if a.err != nil {
+			errs = append(errs, fmt.Errorf("asking etcd on %s: %w", nodes[i], a.err))
+			continue
+		}
+		answering[a.member] = a.leader != 0
+		alarms = append(alarms, a.alarms...)
+		// A list with more members is the newer one while someone joins.
+		if list == nil || len(a.members.Members) > len(list.Members) {
+			list = a.members
+		}
+	}
+	if list == nil {
+		return nil, errors.Join(errs...)
+	}
+	health := &Health{Alarms: alarms}
+	if len(list.Members) == 0 {
+		return nil, errors.New("only learners answer")
+	}
+	for _, m := range list.Members {
+		health.Members = append(health.Members, Member{
+			ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner(), Answers: answering[m.GetID()],
+		})
+	}
+	slices.SortFunc(health.Members, byName)
+	return health, nil
+}
+
+// answer is what one member said.
+type answer struct {
+	member  uint64
+	leader  uint64
+	members *clientv3.MemberListResponse
+	alarms  []string
+	err     error
+}
+
+// ask asks the member on one node. The name in the endpoint is the node's,
+// because kubeadm puts it into the member's certificate.
+func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	endpoint := "https://" + net.JoinHostPort(node, strconv.Itoa(port))
+	client, err := clientv3.New(clientv3.Config{
+		Context:   ctx,
+		Endpoints: []string{endpoint},
+		TLS:       config,
+		Logger:    zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return dial(ctx, node)
+		})},
+	})
+	if err != nil {
+		return answer{err: err}
+	}
+	defer func() { a.err = errors.Join(a.err, closed(client.Close())) }()
+
+	status, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return answer{err: fmt.Errorf("reading status: %w", err)}
+	}
+	a.member, a.leader = status.Header.GetMemberId(), status.Leader
+	for _, e := range status.Errors {
+		if _, alarm, ok := strings.Cut(e, "alarm:"); ok {
+			a.alarms = append(a.alarms, "Alarm "+strings.TrimSpace(alarm)+" is raised")
+		}
+	}
+	// A learner refuses to list members; voters do that for it.
+	if status.IsLearner {
+		a.members = &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{}}
+		return a
+	}
+	// Not linearizable: without a quorum that would only run out of time, and
+	// the leader that is missing says the same.
+	if a.members, err = client.MemberList(ctx, clientv3.WithSerializable()); err != nil {
+		return answer{err: fmt.Errorf("listing members: %w", err)}
+	}
+	return a
+}
+
+// closed drops the error of closing a client whose time is up.
+func closed(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return err
+}
