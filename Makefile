@@ -1,0 +1,76 @@
+# What can be done here. "make help" lists it.
+
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# Where tools, images and the base of hosts are kept between runs.
+export NOVA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cluster-api-provider-nova
+# A Go in its usual place is found even if it is not on PATH.
+export PATH := $(PATH):/usr/local/go/bin
+
+GO_CHECK = . hack/ensure-go.sh
+
+##@ Try it
+
+.PHONY: quickstart
+quickstart: ## Bring a tenant cluster up: management cluster, vCenter, hosts, nodes (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed quickstart
+
+.PHONY: quickstart-down
+quickstart-down: ## Take away what quickstart left, also after a crash
+	@$(GO_CHECK); go run ./test/cmd/novabed down
+
+##@ Develop
+
+.PHONY: build
+build: ## Build the managers to bin/
+	@$(GO_CHECK); mkdir -p bin; CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...; ls bin
+
+.PHONY: generate
+generate: ## Generate deep copies and definitions from the API types
+	@hack/generate.sh
+
+.PHONY: components
+components: ## Write what clusterctl installs to bin/components
+	@hack/components.sh bin/components
+
+.PHONY: lint
+lint: ## Run the linters of .golangci.yml
+	@hack/lint.sh
+
+##@ Test
+
+.PHONY: verify
+verify: ## Check generated files, modules, manifests, documents and lint
+	@hack/verify.sh $(RESULTS)
+
+.PHONY: test
+test: ## Run all tests: units, API servers, then hosts (root, Linux)
+	@CHECKS="$(CHECKS)" hack/test.sh
+
+.PHONY: test-unit
+test-unit: ## Run the tests that boot no hosts
+	@hack/test.sh unit
+
+.PHONY: e2e
+e2e: ## Run only the tests that boot hosts (root, Linux)
+	@hack/test.sh hosts
+
+.PHONY: bench-vsphere
+bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench
+
+##@ Tidy up
+
+.PHONY: clean
+clean: ## Remove what was built in the work tree; the cache stays
+	@rm -rf bin
+
+.PHONY: help
+help: ## Show this
+	@awk 'BEGIN {FS = ":.*## "} \
+		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^[a-z0-9-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# Runs the tests, and ends with a line that counts them.
+#
+#   hack/test.sh [unit] [hosts]
+#
+# unit are the tests that need no more than an API server, hosts those that
+# boot hosts: they need root, and run one after another. Both, if none is said.
+# CHECKS names a file with the results of verify.sh, to be counted too.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/ensure-go.sh"
+cd "$here/.."
+[[ $# -gt 0 ]] || set -- unit hosts
+host_packages='/test/(bed|host|suites)(/|$)'
+results=$(mktemp -d)
+trap 'rm -rf "$results"' EXIT
+started=$SECONDS
+
+prepare() {
+	local tools="gotestsum etcd kube-apiserver kubectl clusterctl"
+	if [[ " $* " == *" hosts "* ]]; then
+		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
+			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
+			return 1
+		fi
+		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux || return
+		tools+=" kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core coredns kube-vip"
+	fi
+	# shellcheck disable=SC2086 # a list of words
+	hack/tools/build.sh $tools >/dev/null
+}
+
+# tests NAME AT_ONCE TIMEOUT PACKAGES... runs the tests of packages, so many at
+# a time.
+tests() {
+	local name=$1 at_once=$2 timeout=$3
+	shift 3
+	(($#)) || return 0
+	printf 'test: %s, %d packages\n' "$name" $#
+	"$(hack/tools/build.sh gotestsum)" --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+		--jsonfile "$results/$name.json" -- -count=1 -p "$at_once" -timeout "$timeout" "$@"
+}
+
+failed=0
+cat ${CHECKS:+"$CHECKS"} </dev/null >"$results/checks"
+if ! packages=$(go list ./...) || ! prepare "$@"; then
+	failed=1
+	echo fail >>"$results/checks"
+else
+	for part in "$@"; do
+		case $part in
+		# shellcheck disable=SC2046 # a list of words
+		unit) tests unit 2 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
+		# shellcheck disable=SC2046 # a list of words
+		hosts) tests hosts 1 40m $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
+		*)
+			echo "test.sh: unknown part \"$part\"" >&2
+			exit 2
+			;;
+		esac
+	done
+fi
+printf 'test: %d s\n' $((SECONDS - started))
+
+shopt -s nullglob
+go run ./hack/testcount -checks "$results/checks" "$results"/*.json || failed=1
+exit $failed

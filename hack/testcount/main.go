@@ -1,0 +1,237 @@
+// Command testcount counts the tests in what "go test -json" wrote and ends
+// with one line, "N passed, N failed".
+//
+//	testcount [-checks FILE] FILE...
+//
+// A Ginkgo suite is one test to Go; its specs are counted instead. Of a test
+// with subtests only the subtests count. A test that was skipped, a spec that
+// is pending and a package that did not compile count as failed: none of them
+// showed that anything works. Each line of FILE of -checks, "pass" or "fail",
+// counts as one more.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+func main() {
+	checks := flag.String("checks", "", "file with a line \"pass\" or \"fail\" for each check")
+	flag.Parse()
+	sum, err := run(*checks, flag.Args(), os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "testcount:", err)
+		os.Exit(2)
+	}
+	if sum.failed > 0 || sum.passed == 0 {
+		os.Exit(1)
+	}
+}
+
+func run(checks string, files []string, out io.Writer) (count, error) {
+	r := results{}
+	for _, file := range files {
+		if err := readFile(file, r.readEvents); err != nil {
+			return count{}, err
+		}
+	}
+	sum := r.sum(out)
+	if checks != "" {
+		if err := readFile(checks, sum.readChecks); err != nil {
+			return count{}, err
+		}
+	}
+	fmt.Fprintf(out, "%d passed, %d failed\n", sum.passed, sum.failed)
+	return sum, nil
+}
+
+func readFile(name string, read func(io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return fmt.Errorf("opening results: %w", err)
+	}
+	err = read(f)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	return nil
+}
+
+// count is how many tests ended which way.
+type count struct{ passed, failed int }
+
+func (c *count) add(other count) {
+	c.passed += other.passed
+	c.failed += other.failed
+}
+
+func (c *count) readChecks(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if lines.Text() == "pass" {
+			c.passed++
+		} else {
+			c.failed++
+		}
+	}
+	return lines.Err()
+}
+
+// event is a line of "go test -json".
+type event struct {
+	Action, Package, Test, Output string
+}
+
+// outcome is what is known of one test.
+type outcome struct {
+	action string
+	// specs is set for a Ginkgo suite.
+	specs *count
+	// parent is a test with subtests.
+	parent bool
+}
+
+// results are outcomes by package and test; the package itself is the test
+// without a name.
+type results map[string]map[string]*outcome
+
+func (r results) at(pkg, test string) *outcome {
+	if r[pkg] == nil {
+		r[pkg] = map[string]*outcome{}
+	}
+	if r[pkg][test] == nil {
+		r[pkg][test] = &outcome{}
+	}
+	return r[pkg][test]
+}
+
+func (r results) readEvents(in io.Reader) error {
+	decoder := json.NewDecoder(in)
+	for {
+		var e event
+		err := decoder.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("parsing event: %w", err)
+		}
+		r.take(e)
+	}
+}
+
+func (r results) take(e event) {
+	if e.Package == "" {
+		return
+	}
+	switch e.Action {
+	case "run":
+		r.at(e.Package, e.Test)
+		if i := strings.LastIndex(e.Test, "/"); i > 0 {
+			r.at(e.Package, e.Test[:i]).parent = true
+		}
+	case "pass", "fail", "skip":
+		r.at(e.Package, e.Test).action = e.Action
+	case "output":
+		if specs, ok := specs(e.Output); ok {
+			r.at(e.Package, e.Test).specs = &specs
+		}
+	}
+}
+
+var (
+	colours   = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	specsLine = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
+)
+
+// specs reads the line with which Ginkgo ends a suite.
+func specs(line string) (count, bool) {
+	found := specsLine.FindStringSubmatch(colours.ReplaceAllString(line, ""))
+	if found == nil {
+		return count{}, false
+	}
+	var numbers [4]int
+	for i := range numbers {
+		n, err := strconv.Atoi(found[i+1])
+		if err != nil {
+			return count{}, false
+		}
+		numbers[i] = n
+	}
+	return count{passed: numbers[0], failed: numbers[1] + numbers[2] + numbers[3]}, true
+}
+
+// sum counts, and names on out what did not pass.
+func (r results) sum(out io.Writer) count {
+	var total count
+	for _, pkg := range sortedKeys(r) {
+		var here count
+		for _, test := range sortedKeys(r[pkg]) {
+			c := r[pkg][test].count(test)
+			if c.failed > 0 {
+				fmt.Fprintf(out, "%s: %s %s (%d)\n", verb(r[pkg][test].action), pkg, test, c.failed)
+			}
+			here.add(c)
+		}
+		// Neither a panic outside a test nor a broken build is any test's fault.
+		if r[pkg][""] != nil && r[pkg][""].action == "fail" && here.failed == 0 {
+			fmt.Fprintf(out, "failed: %s\n", pkg)
+			here.failed++
+		}
+		total.add(here)
+	}
+	return total
+}
+
+func (o *outcome) count(test string) count {
+	switch {
+	case test == "":
+		return count{}
+	case o.specs != nil:
+		c := *o.specs
+		// A failure outside all specs fails the suite, too.
+		if o.action != "pass" && c.failed == 0 {
+			c.failed = 1
+		}
+		return c
+	case o.parent && o.action == "pass":
+		return count{}
+	case o.parent:
+		// Its subtests tell why, unless it failed by itself; one too many is
+		// better than none.
+		return count{failed: 1}
+	case o.action == "pass":
+		return count{passed: 1}
+	default:
+		return count{failed: 1}
+	}
+}
+
+func verb(action string) string {
+	switch action {
+	case "skip":
+		return "skipped"
+	case "":
+		return "not ended"
+	default:
+		return "failed"
+	}
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}

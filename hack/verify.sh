@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Checks what a test cannot: that generated files are what the sources say,
+# that the modules are tidy, that the manifests render, that the documents
+# point at files that exist, and that the linters are content.
+#
+#   hack/verify.sh [RESULTS]
+#
+# RESULTS is a file that gets a line "pass" or "fail" for each check.
+set -uo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/ensure-go.sh"
+cd "$here/.."
+results=${1:-/dev/null}
+failed=0
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# check NAME COMMAND... runs a check, shows what it says if it fails, and goes
+# on, so that one run shows all there is to mend.
+check() {
+	local name=$1 started=$SECONDS
+	shift
+	if "$@" >"$scratch/out" 2>&1; then
+		printf 'verify: %-28s ok in %d s\n' "$name" $((SECONDS - started))
+		echo pass >>"$results"
+	else
+		printf 'verify: %-28s FAILED in %d s\n' "$name" $((SECONDS - started))
+		sed 's/^/    /' "$scratch/out"
+		echo fail >>"$results"
+		failed=1
+	fi
+}
+
+generated() {
+	local copy=$scratch/tree
+	mkdir -p "$copy" && cp -r api config go.mod go.sum "$copy/" && hack/generate.sh "$copy" &&
+		diff -r -u api "$copy/api" && diff -r -u config "$copy/config" && return
+	echo 'run "make generate" and commit what it writes'
+	return 1
+}
+
+tidy() {
+	(cd "$1" && go mod tidy -diff) && return
+	echo "run \"go mod tidy\" in $1"
+	return 1
+}
+
+manifests() {
+	hack/components.sh "$scratch/components" && clusterctl_templates
+}
+
+# clusterctl_templates lets the real clusterctl parse every cluster template.
+clusterctl_templates() {
+	local clusterctl file
+	clusterctl=$(hack/tools/build.sh clusterctl) || return
+	for file in templates/*/cluster-template*.yaml; do
+		[[ -e $file ]] || continue
+		"$clusterctl" generate yaml --from "$file" --list-variables || return
+	done
+}
+
+scripts() {
+	local file
+	while read -r file; do
+		bash -n "$file" || return
+	done < <(grep -rlE '^#!/(usr/bin/env |bin/)bash' hack .ci)
+}
+
+links() {
+	local document target missing=0
+	while IFS=: read -r document target; do
+		target=${target#*](}
+		target=${target%%[)#]*}
+		[[ -z $target || $target == *://* || -e $(dirname "$document")/$target ]] && continue
+		echo "$document points at $target, which does not exist"
+		missing=1
+	done < <(grep -roE '\]\([^)]+\)' README.md docs --include='*.md')
+	return $missing
+}
+
+check "generated files" generated
+check "go.mod" tidy .
+for module in hack/tools/*/; do
+	check "${module}go.mod" tidy "$module"
+done
+check "manifests and templates" manifests
+check "shell scripts" scripts
+check "links of documents" links
+check "linters" hack/lint.sh
+exit $failed
