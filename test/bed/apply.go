@@ -90,3 +90,15 @@ func await(ctx context.Context, timeout time.Duration, what string, try func(con
 		}
 	}
 }
+
+// pause waits, or returns why the context ended.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}

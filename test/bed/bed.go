@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"syscall"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -59,6 +59,7 @@ type Bed struct {
 	Client client.WithWatch
 
 	layout   layout
+	log      io.Writer
 	progress func(step string) func(error)
 }
 
@@ -77,7 +78,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if options.Providers == nil {
 		options.Providers = Providers()
 	}
-	b := &Bed{Name: options.Name, Dir: options.Dir, layout: layout(options.Dir), progress: options.Progress}
+	b := &Bed{Name: options.Name, Dir: options.Dir, layout: layout(options.Dir), log: options.Log, progress: options.Progress}
 	if err := claim(record{Name: b.Name, Dir: b.Dir}); err != nil {
 		return nil, err
 	}
@@ -93,7 +94,7 @@ func Open(name string) (*Bed, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir)}
+	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
 	return b, b.connect()
 }
 
@@ -184,7 +185,7 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	p.managers = make([]manager, len(names))
 	p.objects = make([][]*unstructured.Unstructured, len(names))
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.makeNetwork(ctx) })
+	group.Go(func() error { return b.network().Up(ctx) })
 	group.Go(func() (err error) {
 		p.ca, err = writeManagementPKI(b.layout)
 		return err
@@ -228,7 +229,7 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err
 	}
-	if err := b.spawn(p.programs[supervisorProgram], "run", b.layout.path("plan.json")); err != nil {
+	if err := b.spawn(ctx, p.programs[supervisorProgram], "run", b.layout.path("plan.json")); err != nil {
 		return err
 	}
 	if err := b.connect(); err != nil {
@@ -239,18 +240,14 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	})
 }
 
-// spawn starts a program in the bed's network namespace and cgroup, in a
-// session of its own.
-func (b *Bed) spawn(program string, args ...string) error {
-	group, err := managementCgroup(b.Name)
-	if err != nil {
-		return err
-	}
-	dir, err := group.open()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = dir.Close() }()
+// network is the bed's network. It is also where the bed's programs run.
+func (b *Bed) network() *host.Network {
+	return host.NewNetwork(b.Name, b.layout.path("network"), b.log)
+}
+
+// spawn starts a program in the bed's network and control group, in a session
+// of its own, so that it goes on when this process ends.
+func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 	if err := os.MkdirAll(b.layout.logs(), 0o755); err != nil {
 		return fmt.Errorf("making log directory: %w", err)
 	}
@@ -259,12 +256,14 @@ func (b *Bed) spawn(program string, args ...string) error {
 		return fmt.Errorf("opening log: %w", err)
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command(program, args...) //nolint:noctx // it outlives this process on purpose
+	cmd, err := b.network().Command(context.WithoutCancel(ctx), program, args...)
+	if err != nil {
+		return fmt.Errorf("starting %s: %w", program, err)
+	}
 	cmd.Dir = b.Dir
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, UseCgroupFD: true, CgroupFD: int(dir.Fd())}
-	err = inNamespace(Namespace(b.Name), cmd.Start)
-	if err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", program, err)
 	}
 	// Reaped when it ends, should this process live longer.
@@ -330,7 +329,7 @@ func Down(ctx context.Context, name string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir)}
+	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
 	if err := b.halt(ctx); err != nil {
 		return fmt.Errorf("taking bed %s away: %w", name, err)
 	}
@@ -339,14 +338,7 @@ func Down(ctx context.Context, name string) error {
 
 // halt ends all programs and hosts, and leaves the files.
 func (b *Bed) halt(ctx context.Context) error {
-	group, err := managementCgroup(b.Name)
-	if err != nil {
-		return err
-	}
-	if err := group.remove(ctx); err != nil {
-		return err
-	}
-	if err := b.removeNetwork(ctx); err != nil {
+	if err := host.Cleanup(ctx, b.Name, b.log); err != nil {
 		return err
 	}
 	return release(b.Name)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
 // Where the management cluster is reached inside the bed's namespace. It
@@ -20,8 +21,6 @@ import (
 const (
 	managementServer = "https://127.0.0.1:6443"
 	etcdServer       = "http://127.0.0.1:2379"
-	// Gateway is the bed's own address on the network of the hosts.
-	Gateway = "10.77.0.1"
 )
 
 // writeManagementPKI writes the certificates, keys and kubeconfigs of the
@@ -32,7 +31,7 @@ func writeManagementPKI(l layout) (*authority, error) {
 		return nil, err
 	}
 	serving, err := ca.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
-		net.IPv4(127, 0, 0, 1), net.ParseIP(Gateway), net.IPv4(10, 96, 0, 1))
+		net.IPv4(127, 0, 0, 1), net.ParseIP(host.Gateway), net.IPv4(10, 96, 0, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +96,7 @@ func managementProcesses(l layout, programs map[string]string) []supervisor.Proc
 			programs["kube-apiserver"],
 			"--etcd-servers=" + etcdServer,
 			"--bind-address=127.0.0.1",
-			"--advertise-address=" + Gateway,
+			"--advertise-address=" + host.Gateway,
 			"--secure-port=6443",
 			"--service-cluster-ip-range=10.96.0.0/16",
 			"--authorization-mode=Node,RBAC",

@@ -11,9 +11,6 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// Namespace is the name of the network namespace that a bed lives in.
-func Namespace(name string) string { return "nova-" + name }
-
 // inNamespace calls do on a thread that is in the named network namespace.
 // Programs that do starts, and sockets that it makes, belong there; what it
 // leaves to other goroutines does not.
@@ -52,7 +49,7 @@ func (b *Bed) Dial(ctx context.Context, network, address string) (net.Conn, erro
 		return nil, fmt.Errorf("dialling in bed %s: %w", b.Name, err)
 	}
 	var conn net.Conn
-	err := inNamespace(Namespace(b.Name), func() (err error) {
+	err := inNamespace(b.network().Netns(), func() (err error) {
 		var dialer net.Dialer
 		conn, err = dialer.DialContext(ctx, network, address)
 		return err
