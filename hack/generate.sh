@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Generates what follows from the API types: deep copies and definitions.
+# Generates what follows from the code: deep copies and definitions from the
+# API types, roles from the markers of the reconcilers.
 #
 #   hack/generate.sh [ROOT]
 #
@@ -22,3 +23,10 @@ definitions() {
 definitions infrastructure nova-vsphere
 definitions bootstrap nova-bootstrap
 definitions controlplane nova-control-plane
+
+# role CONTROLLER PROVIDER NAME writes the role of a manager. The role of
+# nova-vsphere is written by hand: its reconcilers serve every hypervisor.
+role() {
+	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"
+}
+role controlplane nova-control-plane manager-role
