@@ -54,7 +54,7 @@ var nodeLinks = func() map[string]string {
 		"systemd-udev-trigger.service", "systemd-udev-settle.service", "systemd-hwdb-update.service",
 		"console-getty.service", "getty.target", "getty-static.service", "systemd-logind.service",
 		"systemd-update-utmp.service", "systemd-update-utmp-runlevel.service", "systemd-boot-update.service",
-		"systemd-journal-flush.service", "systemd-journal-catalog-update.service", "systemd-pstore.service",
+		"ipvsadm.service", "systemd-journal-catalog-update.service", "systemd-pstore.service",
 		"modprobe@.service", "systemd-modules-load.service", "nftables.service",
 	} {
 		links["etc/systemd/system/"+unit] = "/dev/null"

@@ -80,6 +80,9 @@ mount_proc() {
 		cat "/proc/sys/$key" >"$file"
 		mount --bind "$file" "$root/proc/sys/$key"
 	done
+	# Every boot of a host is one of its own.
+	cat /proc/sys/kernel/random/uuid >"$HOST_DIR/sysctl/boot_id"
+	mount --bind "$HOST_DIR/sysctl/boot_id" "$root/proc/sys/kernel/random/boot_id"
 	# A virtual machine has no swap, whatever the machine has.
 	printf 'Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n' >"$HOST_DIR/sysctl/swaps"
 	mount --bind "$HOST_DIR/sysctl/swaps" "$root/proc/swaps"
@@ -88,6 +91,8 @@ mount_proc() {
 
 boot() {
 	root=$HOST_DIR/root
+	# Until the host knows its name it must not have the machine's.
+	echo localhost >/proc/sys/kernel/hostname
 	mount -t overlay -o "lowerdir=$HOST_LOWER,upperdir=$HOST_DIR/up,workdir=$HOST_DIR/work" overlay "$root"
 	mount_proc
 	mount_sys
