@@ -45,6 +45,8 @@ type Options struct {
 	Progress func(step string) (ended func(error))
 	// Providers are the managers to run. Nil means all.
 	Providers []string
+	// Delays are how long vCenter's tasks take by method, beside its defaults.
+	Delays map[string]time.Duration
 }
 
 // Bed is a running test bed.
@@ -123,6 +125,7 @@ func (b *Bed) step(name string, do func() error) error {
 // parts is what the steps of Start hand to each other.
 type parts struct {
 	programs map[string]string
+	assets   host.Assets
 	ca       *authority
 	managers []manager
 	objects  [][]*unstructured.Unstructured
@@ -141,6 +144,12 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := b.step("Building programs", func() error { return b.build(ctx, options, p) }); err != nil {
 		return err
 	}
+	if err := b.step("Preparing what hosts boot from", func() (err error) {
+		p.assets, err = host.Prepare(ctx, options.Log)
+		return err
+	}); err != nil {
+		return err
+	}
 	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
 		return err
 	}
@@ -152,6 +161,7 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	}
 	return b.step("Starting managers", func() error {
 		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error { return b.awaitVCenter(ctx) })
 		for _, m := range p.managers {
 			group.Go(func() error { return b.ready(ctx, m) })
 		}
@@ -179,13 +189,16 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	return nil
 }
 
-// prepare makes the network, the certificates and the manifests.
+// prepare makes the network, the certificates, the manifests and vCenter's
+// settings.
 func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{CoreManager}, options.Providers...)
 	p.managers = make([]manager, len(names))
 	p.objects = make([][]*unstructured.Unstructured, len(names))
+	rendered := make([][]byte, len(names))
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.network().Up(ctx) })
+	group.Go(func() error { return b.writeVCenter(p.assets, options.Delays) })
 	group.Go(func() (err error) {
 		p.ca, err = writeManagementPKI(b.layout)
 		return err
@@ -196,7 +209,10 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 			if err != nil {
 				return err
 			}
-			components, err := render(ctx, p.programs["kubectl"], dir)
+			if rendered[i], err = render(ctx, p.programs["kubectl"], dir); err != nil {
+				return err
+			}
+			components, err := parse(resolve(rendered[i]))
 			if err != nil {
 				return err
 			}
@@ -204,7 +220,14 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 			return err
 		})
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	components := map[string][]byte{}
+	for i, name := range names {
+		components[name] = rendered[i]
+	}
+	return writeRepository(b.layout.path("repository"), components)
 }
 
 // componentsDir is the kustomization of a manager's components.
@@ -226,6 +249,7 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 		}
 		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
 	}
+	plan.Processes = append(plan.Processes, b.vcenterProcess(p.programs[supervisorProgram]))
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err
 	}

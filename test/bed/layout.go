@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 // layout knows where things lie in a bed's directory.
@@ -63,6 +61,3 @@ func Cache() string {
 	}
 	return filepath.Join(base, "cluster-api-provider-nova")
 }
-
-// overlay is the directory of what only this bed's nodes need.
-func overlay() string { return filepath.Join(tools.Root(), "test", "bed", "overlay") }

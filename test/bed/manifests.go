@@ -19,8 +19,8 @@ import (
 // resolves it when nobody sets the variable.
 var defaulted = regexp.MustCompile(`\$\{[A-Z0-9_]+:?[=-]([^}]*)\}`)
 
-// render builds a kustomization and resolves its variables to their defaults.
-func render(ctx context.Context, kubectl, dir string) ([]*unstructured.Unstructured, error) {
+// render builds a kustomization, with its variables as they are.
+func render(ctx context.Context, kubectl, dir string) ([]byte, error) {
 	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, kubectl, "kustomize", dir)
 	cmd.Stderr = &errs
@@ -28,7 +28,12 @@ func render(ctx context.Context, kubectl, dir string) ([]*unstructured.Unstructu
 	if err != nil {
 		return nil, fmt.Errorf("rendering %s: %w: %s", dir, err, errs.String())
 	}
-	return parse(defaulted.ReplaceAll(out, []byte("$1")))
+	return out, nil
+}
+
+// resolve gives the variables of components their defaults.
+func resolve(components []byte) []byte {
+	return defaulted.ReplaceAll(components, []byte("$1"))
 }
 
 // parse splits YAML documents into objects.

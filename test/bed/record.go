@@ -67,8 +67,10 @@ func find(name string) (record, error) {
 
 // release gives a name back.
 func release(name string) error {
-	if err := os.Remove(recordPath(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("releasing bed %s: %w", name, err)
+	for _, path := range []string{controlSocket(name), recordPath(name)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("releasing bed %s: %w", name, err)
+		}
 	}
 	return nil
 }

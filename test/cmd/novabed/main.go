@@ -27,6 +27,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), downCommand(), upCommand())
+	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand())
 	return root
 }

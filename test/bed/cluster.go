@@ -1,0 +1,262 @@
+package bed
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// providerVersion is the version under which the providers of this work tree stand in
+// the bed's clusterctl repository.
+const providerVersion = "v0.1.0"
+
+// credentialsSecret is the name that the cluster template gives to the Secret
+// with vCenter's credentials.
+const credentialsSecret = "vsphere-credentials"
+
+//go:embed overlay/*.yaml
+var overlay embed.FS
+
+// Cluster says what tenant cluster to make.
+type Cluster struct {
+	// Name and Namespace name it.
+	Name      string
+	Namespace string
+	// ControlPlanes and Workers are the numbers of machines.
+	ControlPlanes int
+	Workers       int
+	// Endpoint is a free address, 10.77.0.10 to 10.77.0.99, for its API server.
+	Endpoint string
+	// Variables replace those that the bed gives to the cluster template.
+	Variables map[string]string
+}
+
+// Key returns the name of the Cluster object.
+func (c Cluster) Key() client.ObjectKey {
+	return client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
+}
+
+// KubernetesVersion is what tenants in a bed run.
+const KubernetesVersion = "v1.36.3"
+
+// Create makes a tenant cluster the way a person does: credentials first, then
+// what clusterctl generates. It does not wait.
+func (b *Bed) Create(ctx context.Context, c Cluster) error {
+	objects, err := b.Generate(ctx, c)
+	if err != nil {
+		return err
+	}
+	if err := b.Credentials(ctx, c.Namespace); err != nil {
+		return err
+	}
+	return Apply(ctx, b.Client, objects...)
+}
+
+// Credentials puts vCenter's credentials into a namespace, which it makes
+// unless it exists.
+func (b *Bed) Credentials(ctx context.Context, namespace string) error {
+	center, err := b.VCenter()
+	if err != nil {
+		return err
+	}
+	ns := &corev1.Namespace{}
+	ns.Name = namespace
+	if err := b.Client.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making namespace %s: %w", namespace, err)
+	}
+	secret := &corev1.Secret{StringData: map[string]string{"username": center.Username, "password": center.Password}}
+	secret.Namespace, secret.Name = namespace, credentialsSecret
+	if err := b.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("making Secret %s: %w", credentialsSecret, err)
+	}
+	return nil
+}
+
+// Generate returns what "clusterctl generate cluster" makes of the product's
+// template, with what only the hosts of a bed need merged over it.
+func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstructured, error) {
+	programs, err := tools.Paths(ctx, b.log, "clusterctl")
+	if err != nil {
+		return nil, err
+	}
+	center, err := b.VCenter()
+	if err != nil {
+		return nil, err
+	}
+	return generate(ctx, programs["clusterctl"], b.layout.path("repository"), center, c)
+}
+
+func generate(ctx context.Context, clusterctl, repository string, center VCenter, c Cluster) ([]*unstructured.Unstructured, error) {
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, clusterctl, "generate", "cluster", c.Name,
+		"--config", filepath.Join(repository, "clusterctl.yaml"),
+		"--infrastructure", "nova-vsphere:"+providerVersion,
+		"--target-namespace", c.Namespace,
+		"--kubernetes-version", KubernetesVersion,
+		"--control-plane-machine-count", strconv.Itoa(c.ControlPlanes),
+		"--worker-machine-count", strconv.Itoa(c.Workers),
+	)
+	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	for name, value := range variables(center, c) {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("generating cluster %s: %w: %s", c.Name, err, errs.String())
+	}
+	objects, err := parse(out)
+	if err != nil {
+		return nil, err
+	}
+	return objects, suitHosts(objects)
+}
+
+// variables are what the cluster template asks for.
+func variables(center VCenter, c Cluster) map[string]string {
+	variables := map[string]string{
+		"CONTROL_PLANE_ENDPOINT_IP": c.Endpoint,
+		"POD_CIDR":                  "10.244.0.0/16",
+		"VSPHERE_SERVER":            center.Server,
+		"VSPHERE_TLS_THUMBPRINT":    center.Thumbprint,
+		"VSPHERE_DATACENTER":        vcenterDatacenter,
+		"VSPHERE_RESOURCE_POOL":     vcenterResourcePool,
+		"VSPHERE_FOLDER":            vcenter.DefaultFolder,
+		"VSPHERE_DATASTORE":         vcenterDatastore,
+		"VSPHERE_NETWORK":           vcenterNetwork,
+		"VSPHERE_TEMPLATE":          vcenter.DefaultTemplate,
+	}
+	maps.Copy(variables, c.Variables)
+	return variables
+}
+
+// suitHosts merges what only the hosts of a bed need into the objects that
+// describe nodes.
+func suitHosts(objects []*unstructured.Unstructured) error {
+	for _, object := range objects {
+		var err error
+		switch object.GetKind() {
+		case "NovaControlPlane":
+			err = errors.Join(
+				merge(object, "node.yaml", "spec", "config"),
+				merge(object, "control-plane.yaml", "spec"),
+			)
+		case "NovaConfigTemplate":
+			err = merge(object, "node.yaml", "spec", "template", "spec")
+		}
+		if err != nil {
+			return fmt.Errorf("suiting %s %s to hosts: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// merge merges a file of the overlay into a field of an object.
+func merge(object *unstructured.Unstructured, file string, fields ...string) error {
+	patch, err := overlay.ReadFile("overlay/" + file)
+	if err != nil {
+		return err
+	}
+	if patch, err = yaml.YAMLToJSON(patch); err != nil {
+		return err
+	}
+	field, _, err := unstructured.NestedMap(object.Object, fields...)
+	if err != nil {
+		return err
+	}
+	if field == nil {
+		field = map[string]any{}
+	}
+	before, err := json.Marshal(field)
+	if err != nil {
+		return err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return err
+	}
+	merged := map[string]any{}
+	if err := yaml.Unmarshal(after, &merged); err != nil {
+		return err
+	}
+	return unstructured.SetNestedMap(object.Object, merged, fields...)
+}
+
+// writeRepository lays out the providers of this work tree the way clusterctl
+// finds releases.
+func writeRepository(repository string, components map[string][]byte) error {
+	var providers []map[string]string
+	for name, kind := range map[string]string{
+		"nova-vsphere":       "InfrastructureProvider",
+		"nova-bootstrap":     "BootstrapProvider",
+		"nova-control-plane": "ControlPlaneProvider",
+	} {
+		if components[name] == nil {
+			continue
+		}
+		label, file, provider := clusterctlNames(name)
+		dir := filepath.Join(repository, label, providerVersion)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return fmt.Errorf("writing clusterctl repository: %w", err)
+		}
+		metadata, err := os.ReadFile(filepath.Join(tools.Root(), "config", name, "metadata.yaml"))
+		if err != nil {
+			return fmt.Errorf("writing clusterctl repository: %w", err)
+		}
+		files := map[string][]byte{file: components[name], "metadata.yaml": metadata}
+		template, err := os.ReadFile(filepath.Join(tools.Root(), "templates", name, "cluster-template.yaml"))
+		if err == nil {
+			files["cluster-template.yaml"] = template
+		} else if !os.IsNotExist(err) {
+			return fmt.Errorf("writing clusterctl repository: %w", err)
+		}
+		for file, data := range files {
+			if err := os.WriteFile(filepath.Join(dir, file), data, 0o644); err != nil {
+				return fmt.Errorf("writing clusterctl repository: %w", err)
+			}
+		}
+		providers = append(providers, map[string]string{"name": provider, "type": kind, "url": filepath.Join(dir, file)})
+	}
+	if err := os.MkdirAll(repository, 0o755); err != nil {
+		return fmt.Errorf("writing clusterctl repository: %w", err)
+	}
+	data, err := yaml.Marshal(map[string]any{"providers": providers})
+	if err != nil {
+		return fmt.Errorf("writing clusterctl repository: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(repository, "clusterctl.yaml"), data, 0o644); err != nil {
+		return fmt.Errorf("writing clusterctl repository: %w", err)
+	}
+	return nil
+}
+
+// clusterctlNames returns how clusterctl labels a provider, the name of its
+// components file, and its name for people.
+func clusterctlNames(name string) (label, file, provider string) {
+	switch name {
+	case "nova-bootstrap":
+		return "bootstrap-nova", "bootstrap-components.yaml", "nova"
+	case "nova-control-plane":
+		return "control-plane-nova", "control-plane-components.yaml", "nova"
+	default:
+		return "infrastructure-" + name, "infrastructure-components.yaml", name
+	}
+}

@@ -1,0 +1,81 @@
+package bed
+
+import (
+	"crypto/sha256"
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// generated runs the real clusterctl over the product's template.
+func generated(t *testing.T, c Cluster) []*unstructured.Unstructured {
+	t.Helper()
+	g := NewWithT(t)
+	programs, err := tools.Paths(t.Context(), os.Stderr, "kubectl", "clusterctl")
+	g.Expect(err).NotTo(HaveOccurred())
+	components, err := render(t.Context(), programs["kubectl"], filepath.Join(tools.Root(), "config", "nova-vsphere", "default"))
+	g.Expect(err).NotTo(HaveOccurred())
+	repository := t.TempDir()
+	g.Expect(writeRepository(repository, map[string][]byte{"nova-vsphere": components})).To(Succeed())
+	sum := sha256.Sum256(nil)
+	center := VCenter{Server: "vcenter.example.org", Thumbprint: thumbprint(sum[:])}
+	objects, err := generate(t.Context(), programs["clusterctl"], repository, center, c)
+	g.Expect(err).NotTo(HaveOccurred())
+	return objects
+}
+
+// TestAPIServerTakesGeneratedCluster fails when the template or the overlay
+// names a field or a value that the definitions do not have.
+func TestAPIServerTakesGeneratedCluster(t *testing.T) {
+	g := NewWithT(t)
+	e, err := env.Start(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(e.Stop()).To(Succeed()) })
+
+	c := Cluster{Name: "demo", Namespace: "tenants", ControlPlanes: 3, Workers: 2, Endpoint: "10.77.0.10"}
+	ns := &corev1.Namespace{}
+	ns.Name = c.Namespace
+	g.Expect(e.Client.Create(t.Context(), ns)).To(Succeed())
+	strict := client.WithFieldValidation(e.Client, "Strict")
+	kinds := map[string]int{}
+	for _, object := range generated(t, c) {
+		kinds[object.GetKind()]++
+		g.Expect(strict.Create(t.Context(), object)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+	g.Expect(kinds).To(Equal(map[string]int{
+		"Cluster": 1, "NovaVSphereCluster": 1, "NovaControlPlane": 1, "MachineDeployment": 1,
+		"NovaVSphereMachineTemplate": 2, "NovaConfigTemplate": 1,
+	}))
+}
+
+// TestOverlayKeepsTheTemplate fails when the overlay replaces what it should
+// add to.
+func TestOverlayKeepsTheTemplate(t *testing.T) {
+	g := NewWithT(t)
+	for _, object := range generated(t, Cluster{Name: "demo", Namespace: "tenants", ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}) {
+		read := func(fields ...string) any {
+			value, _, err := unstructured.NestedFieldNoCopy(object.Object, fields...)
+			g.Expect(err).NotTo(HaveOccurred())
+			return value
+		}
+		switch object.GetKind() {
+		case "NovaControlPlane":
+			g.Expect(read("spec", "version")).To(Equal(KubernetesVersion))
+			g.Expect(read("spec", "config", "kubeadm", "imagePullPolicy")).To(Equal("Never"))
+			g.Expect(read("spec", "config", "kubeadm", "configPatches")).To(HaveLen(2))
+			g.Expect(read("spec", "platform", "kubeProxy", "mode")).To(Equal("nftables"))
+		case "NovaConfigTemplate":
+			g.Expect(read("spec", "template", "spec", "roles")).To(ConsistOf("worker"))
+			g.Expect(read("spec", "template", "spec", "kubeadm", "configPatches")).To(BeNil())
+			g.Expect(read("spec", "template", "spec", "files")).To(HaveLen(2))
+		}
+	}
+}
