@@ -1,0 +1,30 @@
+// Package vcenter runs a vCenter for tests: govmomi's simulator behind a TLS
+// server of our own, with the simulator's known faults mended.
+//
+// What differs from the bare simulator:
+//
+//   - CloneVM_Task applies the clone spec's config and powerOn, gives every
+//     clone its own UUIDs and MAC addresses, and checks space and references.
+//   - Tasks are visible while they run, take as long as Delays says, end with
+//     the words vCenter uses, and refuse a second task on a busy VM.
+//   - The property collector is ours: it compares what a client was told with
+//     what is true, so no change is lost, a change arrives at once, a repeated
+//     version gets the same answer again, and a long poll ends when its client
+//     goes.
+//   - Power operations reach Guests, so that real hosts boot; guests report
+//     their addresses back.
+//   - Requests are counted, and faults, outages and expired sessions can be
+//     had on demand, also from another process (Control).
+//
+// One lock covers the inventory: every call but a long poll runs under it, so
+// nobody sees a half-made VM. Locks of the simulator itself are left alone.
+//
+// A guest sees its BIOS UUID in DMI as it is, in product_uuid as well as in
+// product_serial. A real VMware VM of hardware version 13 or newer shows the
+// first three groups of product_uuid with their bytes swapped; only
+// product_serial is the same everywhere. Code that has to work on both reads
+// product_serial first.
+//
+// The package refuses to be an ESXi host, to keep its inventory over a
+// restart, and to know who asks it for anything.
+package vcenter

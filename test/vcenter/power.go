@@ -1,0 +1,296 @@
+package vcenter
+
+import (
+	"context"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+const (
+	poweredOn  = types.VirtualMachinePowerStatePoweredOn
+	poweredOff = types.VirtualMachinePowerStatePoweredOff
+)
+
+// vmTask starts a task on the VM ref, which must be in the state want, if any.
+func (o *operations) vmTask(
+	ctx *simulator.Context, ref types.ManagedObjectReference, method string,
+	want, request types.VirtualMachinePowerState, run func(*simulator.VirtualMachine) *failure,
+) (types.ManagedObjectReference, *soap.Fault) {
+	vm, ok := ctx.Map.Get(ref).(*simulator.VirtualMachine)
+	if !ok {
+		return types.ManagedObjectReference{}, soapFault(notFound(ref))
+	}
+	return o.s.startTask(ctx, work{
+		method:        method,
+		descriptionID: taskDescription(method),
+		vm:            vm,
+		check: func(*simulator.Context) *failure {
+			if want != "" && vm.Runtime.PowerState != want {
+				return fail(&types.InvalidPowerState{RequestedState: request, ExistingState: vm.Runtime.PowerState})
+			}
+			return nil
+		},
+		run: func(types.ManagedObjectReference) (types.AnyType, *failure) { return nil, run(vm) },
+	}), nil
+}
+
+// PowerOnVMTask powers a VM on.
+func (o *operations) PowerOnVMTask(ctx *simulator.Context, req *types.PowerOnVM_Task) soap.HasFault {
+	body := &methods.PowerOnVM_TaskBody{}
+	if vm, ok := ctx.Map.Get(req.This).(*simulator.VirtualMachine); ok && vm.Config.Template {
+		body.Fault_ = soapFault(&types.NotSupported{})
+		return body
+	}
+	ref, fault := o.vmTask(ctx, req.This, methodPowerOn, poweredOff, poweredOn, o.s.powerOn)
+	body.Fault_ = fault
+	if fault == nil {
+		body.Res = &types.PowerOnVM_TaskResponse{Returnval: ref}
+	}
+	return body
+}
+
+// PowerOffVMTask cuts a VM's power.
+func (o *operations) PowerOffVMTask(ctx *simulator.Context, req *types.PowerOffVM_Task) soap.HasFault {
+	body := &methods.PowerOffVM_TaskBody{}
+	ref, fault := o.vmTask(ctx, req.This, methodPowerOff, poweredOn, poweredOff, func(vm *simulator.VirtualMachine) *failure {
+		return o.s.powerOff(vm, false)
+	})
+	body.Fault_ = fault
+	if fault == nil {
+		body.Res = &types.PowerOffVM_TaskResponse{Returnval: ref}
+	}
+	return body
+}
+
+// ResetVMTask cuts a VM's power and gives it back.
+func (o *operations) ResetVMTask(ctx *simulator.Context, req *types.ResetVM_Task) soap.HasFault {
+	body := &methods.ResetVM_TaskBody{}
+	ref, fault := o.vmTask(ctx, req.This, methodReset, poweredOn, poweredOn, func(vm *simulator.VirtualMachine) *failure {
+		return o.s.restart(vm, false)
+	})
+	body.Fault_ = fault
+	if fault == nil {
+		body.Res = &types.ResetVM_TaskResponse{Returnval: ref}
+	}
+	return body
+}
+
+// ShutdownGuest asks the guest to shut down and returns at once.
+func (o *operations) ShutdownGuest(ctx *simulator.Context, req *types.ShutdownGuest) soap.HasFault {
+	body := &methods.ShutdownGuestBody{}
+	vm, fault := guestRequest(ctx, req.This)
+	if fault != nil {
+		body.Fault_ = fault
+		return body
+	}
+	o.s.wg.Go(func() { _ = o.s.powerOff(vm, true) })
+	body.Res = &types.ShutdownGuestResponse{}
+	return body
+}
+
+// RebootGuest asks the guest to start anew and returns at once.
+func (o *operations) RebootGuest(ctx *simulator.Context, req *types.RebootGuest) soap.HasFault {
+	body := &methods.RebootGuestBody{}
+	vm, fault := guestRequest(ctx, req.This)
+	if fault != nil {
+		body.Fault_ = fault
+		return body
+	}
+	o.s.wg.Go(func() { _ = o.s.restart(vm, true) })
+	body.Res = &types.RebootGuestResponse{}
+	return body
+}
+
+func guestRequest(ctx *simulator.Context, ref types.ManagedObjectReference) (*simulator.VirtualMachine, *soap.Fault) {
+	vm, ok := ctx.Map.Get(ref).(*simulator.VirtualMachine)
+	switch {
+	case !ok:
+		return nil, soapFault(notFound(ref))
+	case vm.Runtime.PowerState != poweredOn:
+		return nil, soapFault(&types.InvalidPowerState{RequestedState: poweredOn, ExistingState: vm.Runtime.PowerState})
+	case vm.Guest.ToolsRunningStatus != string(types.VirtualMachineToolsRunningStatusGuestToolsRunning):
+		return nil, soapFault(&types.ToolsUnavailable{})
+	}
+	return vm, nil
+}
+
+// DestroyTask takes a VM and its disks away.
+func (o *operations) DestroyTask(ctx *simulator.Context, req *types.Destroy_Task) soap.HasFault {
+	body := &methods.Destroy_TaskBody{}
+	ref, fault := o.vmTask(ctx, req.This, methodDestroy, poweredOff, poweredOff, o.s.destroy)
+	body.Fault_ = fault
+	if fault == nil {
+		body.Res = &types.Destroy_TaskResponse{Returnval: ref}
+	}
+	return body
+}
+
+// ReconfigVMTask changes a VM's configuration.
+func (o *operations) ReconfigVMTask(ctx *simulator.Context, req *types.ReconfigVM_Task) soap.HasFault {
+	body := &methods.ReconfigVM_TaskBody{}
+	ref, fault := o.vmTask(ctx, req.This, methodReconfigure, "", "", func(vm *simulator.VirtualMachine) *failure {
+		var refused *failure
+		var after VM
+		o.s.locked(func(ctx *simulator.Context) {
+			refused = checkDevices(ctx, req.Spec.DeviceChange)
+			if refused == nil {
+				refused = o.s.reconfigure(ctx, vm, req.Spec)
+			}
+			o.s.assignMACs(ctx, vm, false)
+			after = describe(ctx, vm)
+		})
+		if guests, ok := o.s.opts.Guests.(Reconfigurer); ok && refused == nil {
+			return guestFailure(guests.Reconfigure(o.s.ctx, after))
+		}
+		return refused
+	})
+	body.Fault_ = fault
+	if fault == nil {
+		body.Res = &types.ReconfigVM_TaskResponse{Returnval: ref}
+	}
+	return body
+}
+
+// Reconfigurer is a Guests whose machines see a new configuration, such as
+// changed guestinfo, while they run.
+type Reconfigurer interface {
+	Reconfigure(ctx context.Context, vm VM) error
+}
+
+// reconfigure applies spec. The caller holds the inventory.
+func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachine, spec types.VirtualMachineConfigSpec) *failure {
+	keepBacking(vm, spec.DeviceChange)
+	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
+	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
+		res := vm.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm.Self, Spec: spec})
+		return res.(*methods.ReconfigVM_TaskBody).Res.Returnval
+	})
+	if vm.Runtime.PowerState != poweredOn {
+		vm.Guest.Net = nil // the simulator adds cards that no guest reported
+	}
+	return refused
+}
+
+// effective leaves out the removal of keys that are not there, which the
+// simulator would add with an empty value. A later value wins.
+func effective(vm *simulator.VirtualMachine, change []types.BaseOptionValue) []types.BaseOptionValue {
+	present := map[string]bool{}
+	for _, option := range vm.Config.ExtraConfig {
+		present[option.GetOptionValue().Key] = true
+	}
+	var kept []types.BaseOptionValue
+	for _, option := range change {
+		value := option.GetOptionValue()
+		text, isText := value.Value.(string)
+		removes := value.Value == nil || isText && text == ""
+		if removes && !present[value.Key] {
+			continue
+		}
+		if removes {
+			option = &types.OptionValue{Key: value.Key, Value: ""}
+		}
+		present[value.Key] = !removes
+		kept = append(kept, option)
+	}
+	return kept
+}
+
+func (s *Server) powerOn(vm *simulator.VirtualMachine) *failure {
+	if s.opts.Guests != nil {
+		if err := s.opts.Guests.PowerOn(s.ctx, s.snapshot(vm)); err != nil {
+			return guestFailure(err)
+		}
+	}
+	s.locked(func(ctx *simulator.Context) { setPower(ctx, vm, poweredOn) })
+	return nil
+}
+
+func (s *Server) powerOff(vm *simulator.VirtualMachine, soft bool) *failure {
+	if s.opts.Guests != nil {
+		if err := s.opts.Guests.PowerOff(s.ctx, s.snapshot(vm), soft); err != nil {
+			return guestFailure(err)
+		}
+	}
+	s.locked(func(ctx *simulator.Context) { setPower(ctx, vm, poweredOff) })
+	return nil
+}
+
+// restart leaves the VM powered on for whoever looks from outside.
+func (s *Server) restart(vm *simulator.VirtualMachine, soft bool) *failure {
+	if s.opts.Guests == nil {
+		return nil
+	}
+	info := s.snapshot(vm)
+	if err := s.opts.Guests.PowerOff(s.ctx, info, soft); err != nil {
+		return guestFailure(err)
+	}
+	s.locked(func(ctx *simulator.Context) { clearGuest(ctx, vm) })
+	return guestFailure(s.opts.Guests.PowerOn(s.ctx, info))
+}
+
+func (s *Server) destroy(vm *simulator.VirtualMachine) *failure {
+	if s.opts.Guests != nil {
+		if err := s.opts.Guests.Destroy(s.ctx, s.snapshot(vm)); err != nil {
+			return guestFailure(err)
+		}
+	}
+	var refused *failure
+	s.locked(func(ctx *simulator.Context) { refused = s.remove(ctx, vm) })
+	return refused
+}
+
+// remove takes a VM out of the inventory, which the caller holds.
+func (s *Server) remove(ctx *simulator.Context, vm *simulator.VirtualMachine) *failure {
+	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
+		res := vm.DestroyTask(ctx, &types.Destroy_Task{This: vm.Self})
+		return res.(*methods.Destroy_TaskBody).Res.Returnval
+	})
+	return refused
+}
+
+func (s *Server) snapshot(vm *simulator.VirtualMachine) VM {
+	var info VM
+	s.locked(func(ctx *simulator.Context) { info = describe(ctx, vm) })
+	return info
+}
+
+func guestFailure(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	return fail(&types.SystemErrorFault{Reason: err.Error()})
+}
+
+// setPower records a power state. A guest that is off reports nothing.
+func setPower(ctx *simulator.Context, vm *simulator.VirtualMachine, state types.VirtualMachinePowerState) {
+	for _, card := range ethernetCards(vm) {
+		if card.Connectable != nil {
+			card.Connectable.Connected = state == poweredOn && card.Connectable.StartConnected
+		}
+	}
+	if state == poweredOff {
+		clearGuest(ctx, vm)
+	}
+	var boot types.AnyType
+	if state == poweredOn {
+		boot = time.Now()
+	}
+	ctx.Update(vm, []types.PropertyChange{
+		{Name: "runtime.powerState", Val: state},
+		{Name: "summary.runtime.powerState", Val: state},
+		{Name: "runtime.bootTime", Val: boot},
+		{Name: "summary.runtime.bootTime", Val: boot},
+	})
+}
+
+func clearGuest(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+	ctx.Update(vm, append(toolsState(false),
+		types.PropertyChange{Name: "guest.net", Val: []types.GuestNicInfo{}},
+		types.PropertyChange{Name: "guest.ipAddress", Val: ""},
+		types.PropertyChange{Name: "summary.guest.ipAddress", Val: ""},
+	))
+}

@@ -1,0 +1,106 @@
+package vcenter
+
+import (
+	"crypto/subtle"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// routed are the calls that operations answers in the simulator's place.
+var routed = map[string]map[string]bool{
+	"VirtualMachine": {
+		methodClone: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
+		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
+	},
+	"PropertyCollector": {
+		"CreateFilter": true, "CreatePropertyCollector": true, "DestroyPropertyCollector": true,
+		methodWaitForUpdates: true, "CancelWaitForUpdates": true,
+	},
+	"PropertyFilter": {"DestroyPropertyFilter": true},
+	"SessionManager": {"Login": true, "Logout": true},
+}
+
+// operations holds one Go method for each routed call; the simulator finds it
+// by name. A managed object comes first in it because the simulator takes
+// everything in its registry for one.
+type operations struct {
+	mo.ExtensibleManagedObject
+	s *Server
+}
+
+func newOperations(s *Server) *operations {
+	o := &operations{s: s}
+	o.Self = types.ManagedObjectReference{Type: "NovaOperations", Value: "NovaOperations"}
+	s.svc.Context.Map.Put(o)
+	return o
+}
+
+// Lock and Unlock opt out of the simulator's lock per object: the inventory
+// has one of its own, and long polls may hold none.
+func (o *operations) Lock() {}
+
+// Unlock does nothing, as Lock.
+func (o *operations) Unlock() {}
+
+// route is asked by the simulator before each call. A session looks its target
+// up again afterwards, so the target itself is changed too.
+func (s *Server) route(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
+	if ctx.Session != nil {
+		s.rememberSession(ctx)
+	}
+	if routed[method.This.Type][method.Name] {
+		method.This = s.ops.Self
+		return s.ops, nil
+	}
+	if method.This.Type == "PropertyCollector" {
+		// Only the session's own collector is known to the simulator; what it
+		// reads does not depend on the collector that is asked.
+		method.This = s.svc.Context.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content.PropertyCollector
+	}
+	return nil, nil
+}
+
+func (s *Server) rememberSession(ctx *simulator.Context) {
+	copied := *ctx
+	s.sessionsMu.Lock()
+	defer s.sessionsMu.Unlock()
+	s.sessions[ctx.Session.Key] = &copied
+}
+
+// ExpireSessions ends all sessions: every later call on one of them, and every
+// long poll under way, is answered NotAuthenticated.
+func (s *Server) ExpireSessions() {
+	s.world.Lock()
+	defer s.world.Unlock()
+	s.sessionsMu.Lock()
+	sessions := s.sessions
+	s.sessions = map[string]*simulator.Context{}
+	s.sessionsMu.Unlock()
+	for key, ctx := range sessions {
+		ctx.Map.SessionManager().Logout(ctx, &types.Logout{})
+		s.watch.endSession(key)
+	}
+}
+
+// Login lets the one user in, and says what vCenter says to all others.
+func (o *operations) Login(ctx *simulator.Context, req *types.Login) soap.HasFault {
+	user := subtle.ConstantTimeCompare([]byte(req.UserName), []byte(o.s.opts.Username))
+	password := subtle.ConstantTimeCompare([]byte(req.Password), []byte(o.s.opts.Password))
+	if user&password != 1 {
+		return &methods.LoginBody{Fault_: soapFault(&types.InvalidLogin{})}
+	}
+	return ctx.Map.SessionManager().Login(ctx, req)
+}
+
+// Logout ends the session and its long polls.
+func (o *operations) Logout(ctx *simulator.Context, req *types.Logout) soap.HasFault {
+	o.s.sessionsMu.Lock()
+	delete(o.s.sessions, ctx.Session.Key)
+	o.s.sessionsMu.Unlock()
+	o.s.watch.endSession(ctx.Session.Key)
+	return ctx.Map.SessionManager().Logout(ctx, req)
+}

@@ -1,0 +1,294 @@
+package vcenter
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/soap"
+)
+
+// maxBody is more than any request of a client can be.
+const maxBody = 64 << 20
+
+// requestMark ties a call inside the simulator to its HTTP request: the User-
+// Agent is the only thing the simulator copies from one to the other.
+const requestMark = " request="
+
+// Server is a running vCenter.
+type Server struct {
+	// CABundle is the PEM of the authority that signed the certificate.
+	CABundle []byte
+	// Thumbprint is the SHA-256 of the certificate, as AA:BB:...
+	Thumbprint string
+	// Address is the host:port it listens on.
+	Address string
+
+	opts     Options
+	model    *simulator.Model
+	svc      *simulator.Service
+	identity *identity
+	ops      *operations
+	watch    *watch
+	delays   *delays
+	counts   *counts
+	faults   *faults
+	macs     atomic.Uint32
+	hosts    atomic.Uint32
+	tasks    atomic.Int64
+
+	// world covers the inventory: whoever reads or changes it holds it.
+	world sync.Mutex
+	// busy are VMs with a task under way. Covered by world.
+	busy map[string]string
+
+	sessionsMu sync.Mutex
+	sessions   map[string]*simulator.Context
+
+	requestID atomic.Int64
+	requests  sync.Map // of string to context.Context
+
+	listener *gate
+	http     *http.Server
+	control  *http.Server
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+	stop   sync.Once
+}
+
+// Start starts a vCenter. It runs until ctx ends or Stop is called.
+func Start(ctx context.Context, opts Options) (*Server, error) {
+	opts.setDefaults()
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", opts.ListenAddress)
+	if err != nil {
+		return nil, fmt.Errorf("listening for vCenter clients: %w", err)
+	}
+	s := &Server{
+		opts:     opts,
+		Address:  listener.Addr().String(),
+		delays:   newDelays(opts.Delays),
+		counts:   newCounts(),
+		faults:   newFaults(),
+		busy:     map[string]string{},
+		sessions: map[string]*simulator.Context{},
+		listener: newGate(listener),
+	}
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.watch = newWatch(s)
+	if err := s.start(); err != nil {
+		s.cancel()
+		return nil, errors.Join(err, listener.Close())
+	}
+	context.AfterFunc(ctx, s.Stop)
+	return s, nil
+}
+
+func (s *Server) start() error {
+	host, _, err := net.SplitHostPort(s.Address)
+	if err != nil {
+		return fmt.Errorf("reading the listen address: %w", err)
+	}
+	names := append([]string{host, "127.0.0.1", "localhost"}, s.opts.Names...)
+	if s.identity, err = loadIdentity(s.opts.CertDir, names); err != nil {
+		return err
+	}
+	s.CABundle = s.identity.caPEM
+	s.Thumbprint = s.identity.thumbprint()
+
+	if err := s.buildInventory(); err != nil {
+		return fmt.Errorf("building the inventory: %w", err)
+	}
+	s.ops = newOperations(s)
+	s.svc.Context.Map.Handler = s.route
+	if guests, ok := s.opts.Guests.(interface{ Attach(Reports) }); ok {
+		guests.Attach(s)
+	}
+
+	s.http = &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return s.ctx },
+		ErrorLog:          log.New(io.Discard, "", 0), // handshakes cut off by tests
+	}
+	if err := s.startControl(); err != nil {
+		s.model.Remove()
+		return err
+	}
+	config := &tls.Config{Certificates: []tls.Certificate{s.identity.certificate}, MinVersion: tls.VersionTLS12}
+	s.wg.Go(func() { _ = s.http.Serve(tls.NewListener(s.listener, config)) })
+	return nil
+}
+
+// Stop ends all calls and tasks and frees everything. It may be repeated.
+func (s *Server) Stop() {
+	s.stop.Do(func() {
+		s.cancel()
+		_ = s.http.Close()
+		if s.control != nil {
+			_ = s.control.Close()
+		}
+		s.wg.Wait()
+		s.world.Lock()
+		defer s.world.Unlock()
+		s.model.Remove()
+	})
+}
+
+// URL is where the SOAP API is, without credentials.
+func (s *Server) URL() *url.URL {
+	return &url.URL{Scheme: "https", Host: s.Address, Path: vim25.Path}
+}
+
+// Userinfo are the credentials that are let in.
+func (s *Server) Userinfo() *url.Userinfo {
+	return url.UserPassword(s.opts.Username, s.opts.Password)
+}
+
+// SetTaskDelay says how long tasks of a method, such as CloneVM_Task, take
+// from now on; "*" stands for all that were never named.
+func (s *Server) SetTaskDelay(method string, delay time.Duration) {
+	s.delays.set(method, delay)
+}
+
+// SetDown cuts all connections and resets new ones until it is called with
+// false. Tasks go on.
+func (s *Server) SetDown(down bool) {
+	s.listener.setDown(down)
+}
+
+// SetHanging makes the server take requests and answer none of them until it
+// is called with false, when it answers them all.
+func (s *Server) SetHanging(hanging bool) {
+	s.listener.setHanging(hanging)
+}
+
+// Requests are the calls since the start or the last reset, by method. Long
+// polls are counted apart.
+func (s *Server) Requests() map[string]int {
+	return s.counts.all().Methods
+}
+
+// RequestsBySession are the calls by session; those without one are under "".
+func (s *Server) RequestsBySession() map[string]map[string]int {
+	return s.counts.all().Sessions
+}
+
+// LongPolls counts the calls of WaitForUpdatesEx.
+func (s *Server) LongPolls() int {
+	return s.counts.all().LongPolls
+}
+
+// ResetRequests starts counting anew.
+func (s *Server) ResetRequests() {
+	s.counts.reset()
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.listener.wait(r.Context()) {
+		return
+	}
+	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, vim25.Path) {
+		s.world.Lock()
+		defer s.world.Unlock()
+		s.svc.ServeMux.ServeHTTP(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "reading the request", http.StatusBadRequest)
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	method := soapMethod(body)
+	s.counts.add(method, sessionKey(r))
+
+	// Encoding reads the inventory too, so the answer is complete before the
+	// lock is given back, and a slow client holds nobody up.
+	answer := &bufferedWriter{header: w.Header(), status: http.StatusOK}
+	if method == methodWaitForUpdates {
+		s.serveLongPoll(answer, r)
+	} else {
+		s.serveLocked(answer, r, method)
+	}
+	w.WriteHeader(answer.status)
+	_, _ = w.Write(answer.body.Bytes())
+}
+
+func (s *Server) serveLocked(w http.ResponseWriter, r *http.Request, method string) {
+	s.world.Lock()
+	defer s.world.Unlock()
+	s.svc.ServeSDK(w, r)
+	if !readsOnly(method) {
+		s.watch.touchAll()
+	}
+}
+
+// serveLongPoll runs without the lock; waiting takes it when it looks.
+func (s *Server) serveLongPoll(w http.ResponseWriter, r *http.Request) {
+	id := strconv.FormatInt(s.requestID.Add(1), 10)
+	s.requests.Store(id, r.Context())
+	defer s.requests.Delete(id)
+	r.Header.Set("User-Agent", r.UserAgent()+requestMark+id)
+	s.svc.ServeSDK(w, r)
+}
+
+// requestContext is the context of the HTTP request behind a long poll.
+func (s *Server) requestContext(ctx *simulator.Context) context.Context {
+	if ctx.Session != nil {
+		if _, id, ok := strings.Cut(ctx.Session.UserAgent, requestMark); ok {
+			if found, ok := s.requests.Load(id); ok {
+				return found.(context.Context)
+			}
+		}
+	}
+	return s.ctx
+}
+
+// locked runs f with the inventory to itself. Each run has a context of its
+// own, because the simulator's locks belong to contexts.
+func (s *Server) locked(f func(*simulator.Context)) {
+	s.world.Lock()
+	defer s.world.Unlock()
+	f(s.newContext())
+}
+
+func (s *Server) newContext() *simulator.Context {
+	ctx := *s.svc.Context
+	return &ctx
+}
+
+// bufferedWriter keeps an answer until the inventory is free again.
+type bufferedWriter struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (b *bufferedWriter) Header() http.Header         { return b.header }
+func (b *bufferedWriter) WriteHeader(status int)      { b.status = status }
+func (b *bufferedWriter) Write(p []byte) (int, error) { return b.body.Write(p) }
+
+func sessionKey(r *http.Request) string {
+	cookie, err := r.Cookie(soap.SessionCookieName)
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
+}

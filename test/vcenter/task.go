@@ -1,0 +1,191 @@
+package vcenter
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+var serviceInstance = vim25.ServiceInstance
+
+// work is what a task does. The steps run without the inventory's lock; each
+// takes it where it looks or changes.
+type work struct {
+	method        string
+	descriptionID string
+	vm            *simulator.VirtualMachine
+	// shared tasks may run beside others on the same VM.
+	shared bool
+	// check fails the task at once.
+	check func(*simulator.Context) *failure
+	// run does it, after the method's delay.
+	run func(task types.ManagedObjectReference) (types.AnyType, *failure)
+}
+
+// startTask makes a task and runs it in the background. The caller holds the
+// inventory.
+func (s *Server) startTask(ctx *simulator.Context, w work) types.ManagedObjectReference {
+	number := s.tasks.Add(1)
+	id := fmt.Sprintf("task-%d", 100000+number) // clear of the simulator's own
+	task := simulator.CreateTask(w.vm, w.method, nil)
+	task.Self = types.ManagedObjectReference{Type: "Task", Value: id}
+	task.Info.Key = id
+	task.Info.Task = task.Self
+	task.Info.Name = w.method
+	task.Info.DescriptionId = w.descriptionID
+	task.Info.EntityName = w.vm.Name
+	task.Info.EventChainId = int32(number)
+	task.Info.Reason = &types.TaskReasonUser{UserName: ctx.Session.UserName}
+	ctx.WithLock(w.vm, func() { ctx.Map.Put(task) })
+
+	var refused *failure
+	key := w.vm.Self.Value
+	switch {
+	case w.shared:
+	case s.busy[key] != "":
+		refused = fail(&types.TaskInProgress{Task: types.ManagedObjectReference{Type: "Task", Value: s.busy[key]}})
+	default:
+		s.busy[key] = id
+	}
+	s.wg.Go(func() { s.runTask(task, w, refused) })
+	return task.Self
+}
+
+func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
+	s.locked(func(ctx *simulator.Context) {
+		ctx.Map.AtomicUpdate(ctx, task, []types.PropertyChange{
+			{Name: "info.state", Val: types.TaskInfoStateRunning},
+			{Name: "info.startTime", Val: time.Now()},
+		})
+		if refused == nil && w.check != nil {
+			refused = w.check(ctx)
+		}
+	})
+	var result types.AnyType
+	if refused == nil {
+		result, refused = s.perform(task.Self, w)
+	}
+	s.locked(func(ctx *simulator.Context) {
+		s.endTask(ctx, task, result, refused)
+		if s.busy[w.vm.Self.Value] == task.Self.Value {
+			delete(s.busy, w.vm.Self.Value)
+		}
+		s.watch.touch(w.vm.Self)
+	})
+}
+
+func (s *Server) perform(task types.ManagedObjectReference, w work) (types.AnyType, *failure) {
+	if !s.sleep(s.delays.of(w.method)) {
+		return nil, fail(&types.RequestCanceled{})
+	}
+	if injected := s.faults.take(w.method); injected != nil {
+		return nil, injected
+	}
+	return w.run(task)
+}
+
+func (s *Server) endTask(ctx *simulator.Context, task *simulator.Task, result types.AnyType, refused *failure) {
+	if task.Info.State != types.TaskInfoStateRunning {
+		return // cancelled meanwhile
+	}
+	changes := []types.PropertyChange{
+		{Name: "info.completeTime", Val: time.Now()},
+		{Name: "info.state", Val: types.TaskInfoStateSuccess},
+	}
+	if result != nil {
+		changes = append(changes, types.PropertyChange{Name: "info.result", Val: result})
+	}
+	if refused != nil {
+		changes = append(changes[:1],
+			types.PropertyChange{Name: "info.error", Val: types.LocalizedMethodFault{
+				Fault: refused.fault, LocalizedMessage: refused.message,
+			}},
+			types.PropertyChange{Name: "info.state", Val: types.TaskInfoStateError})
+	}
+	ctx.Map.AtomicUpdate(ctx, task, changes)
+}
+
+// sleep waits; false if the server stopped first.
+func (s *Server) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.ctx.Done():
+		return false
+	}
+}
+
+// inner runs simulator calls whose own tasks nobody is to see: it waits for
+// those tasks and takes them out of the lists of recent ones. The caller holds
+// the inventory, so nobody looks in between.
+func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectReference) (types.AnyType, *failure) {
+	content := ctx.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content
+	manager := ctx.Map.Get(*content.TaskManager).(*simulator.TaskManager)
+	before := refSet(manager.RecentTask)
+
+	outer := ctx.Map.Get(call()).(*simulator.Task)
+	outer.Wait()
+
+	inside := map[types.ManagedObjectReference]bool{}
+	for _, ref := range manager.RecentTask {
+		if before[ref] {
+			continue
+		}
+		inside[ref] = true
+		if task, ok := ctx.Map.Get(ref).(*simulator.Task); ok {
+			task.Wait()
+			hideFrom(ctx, task.Info.Entity, inside)
+			ctx.Map.Remove(ctx, ref)
+		}
+	}
+	manager.RecentTask = without(manager.RecentTask, inside)
+	if outer.Info.Error != nil {
+		return nil, fail(outer.Info.Error.Fault)
+	}
+	return outer.Info.Result, nil
+}
+
+func hideFrom(ctx *simulator.Context, entity *types.ManagedObjectReference, tasks map[types.ManagedObjectReference]bool) {
+	if entity == nil {
+		return
+	}
+	if e, ok := ctx.Map.Get(*entity).(interface{ Entity() *mo.ManagedEntity }); ok {
+		e.Entity().RecentTask = without(e.Entity().RecentTask, tasks)
+	}
+}
+
+func refSet(refs []types.ManagedObjectReference) map[types.ManagedObjectReference]bool {
+	set := make(map[types.ManagedObjectReference]bool, len(refs))
+	for _, ref := range refs {
+		set[ref] = true
+	}
+	return set
+}
+
+// without never changes refs in place: a client's answer may share it.
+func without(refs []types.ManagedObjectReference, drop map[types.ManagedObjectReference]bool) []types.ManagedObjectReference {
+	var kept []types.ManagedObjectReference
+	for _, ref := range refs {
+		if !drop[ref] {
+			kept = append(kept, ref)
+		}
+	}
+	return kept
+}
+
+// taskDescription is vCenter's description of a VM's task: CloneVM_Task is
+// VirtualMachine.clone.
+func taskDescription(method string) string {
+	verb := strings.TrimSuffix(strings.TrimSuffix(method, "_Task"), "VM")
+	if verb == "Reconfig" {
+		verb = "reconfigure"
+	}
+	return "VirtualMachine." + strings.ToLower(verb[:1]) + verb[1:]
+}
