@@ -1,0 +1,87 @@
+package machine_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("The deletion of a machine", func() {
+	It("works with Cluster and Machine gone", func(ctx SpecContext) {
+		rig := up(ctx)
+		Expect(rig.Client.Delete(ctx, rig.Cluster())).To(Succeed())
+		Expect(rig.Client.Delete(ctx, rig.Machine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.Cluster())).Should(beGone())
+		Eventually(get(ctx, rig, rig.Machine())).Should(beGone())
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+	})
+
+	It("looks for a VM even when the bootstrap data never came", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		machine := rig.Machine()
+		machine.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "NovaConfig", Name: "tenant-0",
+		}}
+		Expect(rig.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForInfrastructureReason, Not(BeEmpty())))
+
+		By("finding one that a crash left behind")
+		driver, err := fake.Connector[*infrav1.NovaVSphereMachine]{Hypervisor: rig.Hypervisor}.Connect(ctx, rig.InfraMachine())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(driver.Create(ctx, rig.InfraMachine(), hypervisor.Launch{})).To(Succeed())
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Calls(fake.Delete)).To(Equal(1))
+	})
+
+	It("keeps the machine while nobody can say whether its VM is gone", func(ctx SpecContext) {
+		rig := up(ctx)
+		rig.Hypervisor.Fail(fake.Connect, &hypervisor.Error{
+			Reason: infrav1.CredentialsInvalidReason, Terminal: true, Err: errText(`Secret "vcenter" does not exist`),
+		})
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal(`Connecting to hypervisor: Secret "vcenter" does not exist`)),
+			HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer))))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.CredentialsInvalidReason)))
+
+		By("trying again though the error was terminal")
+		rig.Hypervisor.Mend(fake.Connect)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+	})
+
+	It("repeats a deletion that fails later", func(ctx SpecContext) {
+		rig := up(ctx)
+		rig.Hypervisor.FailLater(fake.Delete, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Deleting VM: the VM is locked")))
+		rig.Hypervisor.Mend(fake.Delete)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+	})
+
+	It("leaves a VM of the same name that is not ours alone", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Plant(rig.Key())
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameTakenReason, ContainSubstring("not ours")))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.NameTakenReason)))
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeTrue())
+		Expect(rig.Hypervisor.Calls(fake.Delete)).To(BeZero())
+	})
+})

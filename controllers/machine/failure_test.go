@@ -1,0 +1,152 @@
+package machine_test
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("A failure", func() {
+	type failure struct {
+		verb   fake.Verb
+		later  bool
+		reason string
+		text   string
+		want   string
+	}
+	DescribeTable("becomes a condition and one event, and is mended", func(ctx SpecContext, f failure) {
+		rig := newRig(ctx)
+		fail := rig.Hypervisor.Fail
+		if f.later {
+			fail = rig.Hypervisor.FailLater
+		}
+		fail(f.verb, broken(f.reason, f.text))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, f.reason, Equal(f.want)))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(And(warning(f.reason), HaveField("Note", f.want))))
+
+		By("trying again without repeating the event or another condition")
+		tried := rig.Hypervisor.Calls(f.verb)
+		Eventually(func(g Gomega) {
+			g.Expect(machineOf(ctx, rig)()).To(haveState(metav1.ConditionFalse, f.reason, Equal(f.want)))
+			g.Expect(rig.Hypervisor.Calls(f.verb)).To(BeNumerically(">", tried))
+		}).Should(Succeed())
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+
+		By("mending the cause")
+		rig.Hypervisor.Mend(f.verb)
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+	},
+		Entry("the password is wrong", failure{
+			verb: fake.Connect, reason: infrav1.CredentialsInvalidReason,
+			text: "the vCenter refused the user name or password.", want: "Connecting to hypervisor: the vCenter refused the user name or password",
+		}),
+		Entry("the endpoint is down", failure{
+			verb: fake.Connect, reason: infrav1.EndpointUnreachableReason,
+			text: "connection refused", want: "Connecting to hypervisor: connection refused",
+		}),
+		Entry("the inventory cannot be read", failure{
+			verb: fake.Observe, reason: infrav1.EndpointUnreachableReason,
+			text: "no answer", want: "Observing VM: no answer",
+		}),
+		Entry("the template does not exist", failure{
+			verb: fake.Create, reason: infrav1.SourceNotFoundReason,
+			text: `template "x" does not exist`, want: `Creating VM: template "x" does not exist`,
+		}),
+		Entry("the datastore is full, which is known only later", failure{
+			verb: fake.Create, later: true, reason: infrav1.InsufficientResourcesReason,
+			text: "the datastore is full", want: "Creating VM: the datastore is full",
+		}),
+		Entry("the VM does not power on", failure{
+			verb: fake.Start, later: true, reason: infrav1.InsufficientResourcesReason,
+			text: "no host has room", want: "Powering on VM: no host has room",
+		}),
+		Entry("the failure has no known cause", failure{
+			verb: fake.Create, reason: infrav1.HypervisorErrorReason,
+			text: "a general system error occurred\nfault.Summary", want: "Creating VM: a general system error occurred; fault.Summary",
+		}),
+	)
+
+	It("whose words differ each time neither flaps nor spins", func(ctx SpecContext) {
+		rig := up(ctx)
+		fail := func(n int) {
+			rig.Hypervisor.Fail(fake.Observe, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("read tcp 192.0.2.1:%d: timeout", 40000+n)))
+		}
+		fail(0)
+		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
+		calls := rig.Hypervisor.Calls(fake.Observe)
+		for n := range 10 {
+			fail(n + 1)
+			rig.Hypervisor.Report(rig.Key())
+			Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">=", calls+n+1))
+		}
+		Expect(machineOf(ctx, rig)()).To(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+		Expect(rig.Hypervisor.Calls(fake.Observe)).To(BeNumerically("<", calls+25))
+	})
+
+	It("that is terminal is not tried again", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{
+			Reason: infrav1.HypervisorErrorReason, Terminal: true, Err: errText("the user data is too large"),
+		})
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, ContainSubstring("too large")))
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }, "3s").Should(Equal(1))
+	})
+
+	DescribeTable("of the bootstrap data says what is missing", func(ctx SpecContext, data map[string]string, want string) {
+		rig := newRig(ctx)
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		secret := rig.Secret(infratest.BootstrapName, nil)
+		Expect(rig.Client.Delete(ctx, secret)).To(Succeed())
+		if data != nil {
+			Expect(rig.Client.Create(ctx, rig.Secret(infratest.BootstrapName, data))).To(Succeed())
+		}
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, Equal(want)))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+	},
+		Entry("no Secret", nil, `Reading bootstrap data: Secret "tenant-0-bootstrap" does not exist`),
+		Entry("no value", map[string]string{"format": "ignition"}, `Reading bootstrap data: Secret "tenant-0-bootstrap" has nothing under the key value`),
+	)
+
+	It("of the credentials ends at once when the Secret is mended", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		refused := broken(infrav1.CredentialsInvalidReason, "wrong password")
+		rig.Hypervisor.Fail(fake.Connect, refused)
+		rig.Hypervisor.Fail(fake.Inspect, refused)
+		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CredentialsInvalidReason, ContainSubstring("wrong password")))
+		rig.Hypervisor.Mend(fake.Connect)
+		rig.Hypervisor.Mend(fake.Inspect)
+		Consistently(machineOf(ctx, rig)).ShouldNot(beProvisioned())
+
+		secret := rig.Secret(infratest.CredentialsName, map[string]string{"username": "nova", "password": "right"})
+		Expect(rig.Client.Update(ctx, secret)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+	})
+})
+
+// warnings counts events that warn.
+func warnings(events []infratest.Event) int {
+	n := 0
+	for _, e := range events {
+		if e.Type == "Warning" {
+			n++
+		}
+	}
+	return n
+}

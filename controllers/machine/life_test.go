@@ -1,0 +1,226 @@
+package machine_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("The life of a machine", func() {
+	It("goes from waiting for its cluster to a VM that is up, and away", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		before := observations()
+
+		By("waiting for the infrastructure, without a call to the hypervisor")
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		machine := rig.Machine()
+		machine.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "NovaConfig", Name: "tenant-0",
+		}}
+		machine.Spec.FailureDomain = "zone-a"
+		Expect(rig.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.WaitingForInfrastructureReason, Not(BeEmpty())),
+			HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer))))
+		Expect(rig.Hypervisor.Calls(fake.Connect)).To(BeZero())
+
+		By("waiting for the bootstrap data")
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, Not(BeEmpty())))
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+
+		By("creating")
+		rig.Hypervisor.Hold(fake.Create)
+		patched := machine.DeepCopy()
+		patched.Spec.Bootstrap.DataSecretName = ptr.To(infratest.BootstrapName)
+		Expect(rig.Client.Patch(ctx, patched, client.MergeFrom(machine))).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CreatingReason, Not(BeEmpty())))
+		Expect(rig.Hypervisor.Launched(rig.Key())).To(Equal(hypervisor.Launch{
+			UserData: []byte("#cloud-config"), Format: "cloud-config", Zone: "zone-a",
+		}))
+
+		By("powering on")
+		rig.Hypervisor.Hold(fake.Start)
+		rig.Hypervisor.Let(fake.Create)
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Start) }).Should(Equal(1))
+		Expect(machineOf(ctx, rig)()).NotTo(beProvisioned())
+		rig.Hypervisor.Let(fake.Start)
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.FailureDomain", "zone-a")))
+		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(normal("Created"), normal("Started"), normal("Provisioned")))
+
+		By("staying as it is, without another write")
+		settled, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", settled.ResourceVersion))
+
+		By("deleting")
+		rig.Hypervisor.Hold(fake.Delete)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.DeletingReason, Not(BeEmpty())))
+		rig.Hypervisor.Let(fake.Delete)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElements(normal("Deleting"), normal("Deleted")))
+
+		after := observations()
+		for _, action := range []string{"create", "start", "destroy"} {
+			Expect(after[action]-before[action]).To(Equal(1.0), action)
+		}
+		Expect(after["provisioned"] - before["provisioned"]).To(Equal(1.0))
+	})
+
+	It("waits for an address and says so", func(ctx SpecContext) {
+		rig := up(ctx)
+		rig.Hypervisor.Report(rig.Key())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.WaitingForAddressesReason, Not(BeEmpty())),
+			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+		rig.Hypervisor.Report(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
+			HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
+	})
+
+	It("powers a VM on again that was powered off outside", func(ctx SpecContext) {
+		rig := up(ctx)
+		rig.Hypervisor.Hold(fake.Start)
+		rig.Hypervisor.PowerOff(rig.Key())
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PoweredOffReason)))
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.PoweredOffReason, Not(BeEmpty())),
+			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+		rig.Hypervisor.Let(fake.Start)
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+	})
+
+	It("reports a VM that is lost and never creates another", func(ctx SpecContext) {
+		rig := up(ctx)
+		rig.Hypervisor.Lose(rig.Key())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.LostReason, ContainSubstring("delete the Machine")),
+			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue())),
+			HaveField("Spec.ProviderID", Not(BeEmpty()))))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.LostReason)))
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(Equal(1))
+
+		By("letting it go when it is deleted")
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+	})
+
+	It("refuses a VM whose identity was changed", func(ctx SpecContext) {
+		rig := up(ctx)
+		was, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		rig.Hypervisor.Identify(rig.Key(), "fake://other")
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, ContainSubstring("fake://other")),
+			HaveField("Spec.ProviderID", was.Spec.ProviderID)))
+	})
+
+	It("recomputes a status that was dropped", func(ctx SpecContext) {
+		rig := up(ctx)
+		was, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		bare := was.DeepCopy()
+		bare.Status = infrav1.MachineStatus{}
+		Expect(rig.Client.Status().Update(ctx, bare)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", was.Status.Addresses)))
+		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+	})
+
+	It("takes over a machine that was moved while its hypervisor is out of reach", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Fail(fake.Connect, broken(infrav1.EndpointUnreachableReason, "dial tcp: connection refused"))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		moved := rig.InfraMachine()
+		moved.Spec.ProviderID = "fake://moved"
+		Expect(rig.CreateMachine(ctx, rig.Machine(), moved)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("connection refused")),
+			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+
+		By("seeing that its VM is lost, rather than creating one")
+		rig.Hypervisor.Mend(fake.Connect)
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.LostReason, Not(BeEmpty())))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+	})
+
+	It("does nothing while paused", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		cluster := rig.Cluster()
+		cluster.Spec.Paused = ptr.To(true)
+		Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
+		isPaused := func(m *infrav1.NovaVSphereMachine) bool { return conditions.IsTrue(m, clusterv1.PausedCondition) }
+		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeZero())
+
+		By("going on when the Cluster is not paused any more")
+		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+		cluster.Spec.Paused = ptr.To(false)
+		Expect(rig.Client.Update(ctx, cluster)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), Not(Satisfy(isPaused))))
+
+		By("keeping the VM while the machine itself is paused")
+		m, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
+		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
+		Consistently(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		Expect(machineOf(ctx, rig)()).To(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
+	})
+
+	It("keeps to its watch label", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Consistently(machineOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
+		m, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		m.Labels[clusterv1.WatchLabel] = "blue"
+		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+	})
+})
+
+// observations returns what the metrics counted so far: accepted actions by
+// name, and machines provisioned.
+func observations() map[string]float64 {
+	GinkgoHelper()
+	seen := map[string]float64{}
+	families, err := metrics.Registry.Gather()
+	Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			switch {
+			case family.GetName() == "nova_machine_provision_seconds":
+				seen["provisioned"] += float64(m.GetHistogram().GetSampleCount())
+			case family.GetName() == "nova_machine_actions_total" && labels["result"] == "accepted":
+				seen[labels["action"]] += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return seen
+}

@@ -1,0 +1,144 @@
+package infratest
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+)
+
+// Rig is one namespace with a hypervisor of its own, and a manager if started.
+type Rig struct {
+	// Client reads and writes without a cache.
+	Client client.Client
+	// Hypervisor is what the reconcilers drive.
+	Hypervisor *fake.Hypervisor
+	// Namespace holds all objects of the rig.
+	Namespace string
+
+	env  *env.Env
+	stop func() error
+}
+
+// New makes an empty namespace and a hypervisor. Nothing reconciles yet.
+func New(ctx context.Context, e *env.Env) (*Rig, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rig-"}}
+	if err := e.Client.Create(ctx, namespace); err != nil {
+		return nil, fmt.Errorf("making namespace: %w", err)
+	}
+	return &Rig{Client: e.Client, Hypervisor: fake.New(), Namespace: namespace.Name, env: e, stop: func() error { return nil }}, nil
+}
+
+// Options change how a manager runs.
+type Options struct {
+	// NoRetry makes failures wait for an event, however long, so that a test
+	// sees what wakes a reconciler.
+	NoRetry bool
+	// WatchFilter is the watch label to keep to.
+	WatchFilter string
+}
+
+// Run starts a manager with both reconcilers, as a binary does, for the
+// namespace only.
+func (r *Rig) Run(options Options) error {
+	mgr, err := ctrl.NewManager(r.env.Config, ctrl.Options{
+		Scheme:     r.env.Scheme,
+		Metrics:    server.Options{BindAddress: "0"},
+		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}},
+		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	})
+	if err != nil {
+		return fmt.Errorf("making manager: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	machines := Machines(r.Hypervisor)
+	machines.WatchFilterValue = options.WatchFilter
+	clusters := Clusters(r.Hypervisor)
+	clusters.WatchFilterValue = options.WatchFilter
+	if err := machines.SetupWithManager(ctx, mgr, options.controller()); err != nil {
+		cancel()
+		return err
+	}
+	if err := clusters.SetupWithManager(ctx, mgr, options.controller()); err != nil {
+		cancel()
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	r.stop = func() error {
+		cancel()
+		return <-done
+	}
+	return nil
+}
+
+func (o Options) controller() controller.Options {
+	options := controller.Options{MaxConcurrentReconciles: 2}
+	if o.NoRetry {
+		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
+	}
+	return options
+}
+
+// Stop stops the manager, if one runs.
+func (r *Rig) Stop() error {
+	stop := r.stop
+	r.stop = func() error { return nil }
+	return stop()
+}
+
+// Machines returns a reconciler of machines that is not set up yet.
+func Machines(h *fake.Hypervisor) *machine.Reconciler[*infrav1.NovaVSphereMachine] {
+	return &machine.Reconciler[*infrav1.NovaVSphereMachine]{
+		Connector:    fake.Connector[*infrav1.NovaVSphereMachine]{Hypervisor: h},
+		New:          func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },
+		InfraCluster: &infrav1.NovaVSphereCluster{},
+	}
+}
+
+// Clusters returns a reconciler of clusters that is not set up yet.
+func Clusters(h *fake.Hypervisor) *cluster.Reconciler[*infrav1.NovaVSphereCluster] {
+	return &cluster.Reconciler[*infrav1.NovaVSphereCluster]{
+		Inspector:      fake.Inspector[*infrav1.NovaVSphereCluster]{Hypervisor: h},
+		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
+		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
+		SecretName:     func(c *infrav1.NovaVSphereCluster) string { return c.Spec.IdentityRef.Name },
+	}
+}
+
+// Event is an event as a person sees it.
+type Event struct{ Type, Reason, Note string }
+
+// Events returns the events about the object of a name.
+func (r *Rig) Events(ctx context.Context, kind, name string) ([]Event, error) {
+	list := &eventsv1.EventList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(r.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing events: %w", err)
+	}
+	var found []Event
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Regarding.Kind == kind && e.Regarding.Name == name {
+			found = append(found, Event{Type: e.Type, Reason: e.Reason, Note: e.Note})
+		}
+	}
+	return found, nil
+}
