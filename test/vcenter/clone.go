@@ -290,9 +290,9 @@ func hasNetwork(ctx *simulator.Context, card *types.VirtualEthernetCard) bool {
 	return false
 }
 
-// keepBacking points edited disks at the file the VM has: a clone spec names
+// fitDisks points edited disks at the file the VM has: a clone spec names
 // devices of its source, whose files it must not touch.
-func keepBacking(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) {
+func fitDisks(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) {
 	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
 	for _, change := range changes {
 		spec := change.GetVirtualDeviceConfigSpec()
@@ -302,6 +302,11 @@ func keepBacking(vm *simulator.VirtualMachine, changes []types.BaseVirtualDevice
 		}
 		if current, ok := devices.FindByKey(disk.Key).(*types.VirtualDisk); ok {
 			disk.Backing = current.Backing
+			// Either unit may say the new size; the simulator wants both.
+			if disk.CapacityInBytes == 0 || disk.CapacityInBytes == current.CapacityInBytes {
+				disk.CapacityInBytes = disk.CapacityInKB << 10
+			}
+			disk.CapacityInKB = disk.CapacityInBytes >> 10
 		}
 	}
 }

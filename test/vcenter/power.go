@@ -163,7 +163,7 @@ type Reconfigurer interface {
 
 // reconfigure applies spec. The caller holds the inventory.
 func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachine, spec types.VirtualMachineConfigSpec) *failure {
-	keepBacking(vm, spec.DeviceChange)
+	fitDisks(vm, spec.DeviceChange)
 	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := vm.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm.Self, Spec: spec})

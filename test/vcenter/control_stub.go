@@ -1,3 +1,0 @@
-package vcenter
-
-func (s *Server) startControl() error { return nil }
