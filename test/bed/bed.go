@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -91,24 +90,16 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 }
 
 // Open returns a bed that runs already.
-func Open(name string) (*Bed, error) {
+func Open(ctx context.Context, name string) (*Bed, error) {
 	r, err := find(name)
 	if err != nil {
 		return nil, err
 	}
 	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
-	return b, b.connect()
-}
-
-// Supported says in words why no bed can run on this machine.
-func Supported() error {
-	if runtime.GOOS != "linux" {
-		return fmt.Errorf("the test bed needs Linux, this is %s", runtime.GOOS)
+	if err := b.connect(); err != nil {
+		return nil, err
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("the test bed needs root for network namespaces, mounts and cgroups: run it with sudo")
-	}
-	return nil
+	return b, b.healthy(ctx)
 }
 
 // step runs one step of Start and tells its progress.
@@ -185,6 +176,10 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	}
 	for name, path := range own {
 		p.programs[name] = path
+	}
+	// People are told to use it, so it must stay while the bed does.
+	if err := link(p.programs["kubectl"], b.Program("kubectl")); err != nil {
+		return fmt.Errorf("keeping kubectl: %w", err)
 	}
 	return nil
 }

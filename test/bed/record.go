@@ -40,7 +40,7 @@ func claim(r record) error {
 	}
 	file, err := os.OpenFile(recordPath(r.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("bed %s exists already: %w", r.Name, err)
+		return fmt.Errorf("bed %s exists already, end it first with make quickstart-down or novabed down --name %s: %w", r.Name, r.Name, err)
 	}
 	if err != nil {
 		return fmt.Errorf("claiming bed %s: %w", r.Name, err)

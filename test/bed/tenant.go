@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/discovery"
@@ -32,6 +33,20 @@ func (b *Bed) TenantKubeconfig(ctx context.Context, cluster client.ObjectKey) ([
 		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
 	}
 	return s.Data[secret.KubeconfigDataName], nil
+}
+
+// WriteTenantKubeconfig writes the kubeconfig of a tenant cluster into a file
+// of the bed and returns its path.
+func (b *Bed) WriteTenantKubeconfig(ctx context.Context, cluster client.ObjectKey) (string, error) {
+	data, err := b.TenantKubeconfig(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	path := b.layout.kubeconfig("tenant-" + cluster.Namespace + "-" + cluster.Name)
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return "", fmt.Errorf("writing kubeconfig of tenant %s: %w", cluster.Name, err)
+	}
+	return path, nil
 }
 
 // TenantConfig returns how to reach a tenant's API server from here.

@@ -27,6 +27,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand())
+	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand(), quickstartCommand(), execCommand())
 	return root
 }

@@ -1,0 +1,41 @@
+package bed
+
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+)
+
+// Logs is the directory with a log file for each program.
+func (b *Bed) Logs() string { return b.layout.logs() }
+
+// Hosts is the directory with a directory for each host's disk.
+func (b *Bed) Hosts() string { return b.layout.path("hosts") }
+
+// Kubeconfig is the file by which an administrator reaches the management
+// cluster from inside the bed.
+func (b *Bed) Kubeconfig() string { return b.layout.kubeconfig("admin") }
+
+// Program is the path of a program that the bed brought along.
+func (b *Bed) Program(name string) string { return b.layout.path("bin", name) }
+
+// Inside calls do on a thread that is in the bed's network namespace: what it
+// starts can reach all of the bed's servers.
+func (b *Bed) Inside(do func() error) error { return inNamespace(b.network().Netns(), do) }
+
+// Pid returns the process ID of a program, for instance of a manager.
+func (b *Bed) Pid(name string) (int, error) { return supervisor.Pid(b.layout.pids(), name) }
+
+// Kill sends a signal to a program. Whatever ends by it is started again,
+// except for vCenter.
+func (b *Bed) Kill(name string, signal syscall.Signal) error {
+	pid, err := b.Pid(name)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Kill(pid, signal); err != nil {
+		return fmt.Errorf("sending %s to %s: %w", signal, name, err)
+	}
+	return nil
+}

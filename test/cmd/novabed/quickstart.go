@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// glance is how often the tenant is looked at.
+const glance = 500 * time.Millisecond
+
+// quickstart is what the command was asked for.
+type quickstart struct {
+	options bed.Options
+	cluster bed.Cluster
+	timeout time.Duration
+}
+
+func quickstartCommand() *cobra.Command {
+	q := quickstart{}
+	cmd := &cobra.Command{
+		Use:   "quickstart",
+		Short: "Start a bed and bring a tenant cluster up in it",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return q.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&q.options.Name, "name", defaultName, "name of the bed")
+	flags.StringVar(&q.options.Dir, "dir", "", "directory of the bed's files, a folder of the cache when not said")
+	flags.StringVar(&q.cluster.Name, "cluster", "demo", "name of the tenant cluster")
+	flags.StringVar(&q.cluster.Namespace, "namespace", "tenants", "namespace of the tenant cluster")
+	flags.StringVar(&q.cluster.Endpoint, "endpoint", "10.77.0.10", "address of the tenant's API server")
+	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
+	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
+	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "how long the tenant may take")
+	return cmd
+}
+
+// run does it all. The bed goes on when it returns, also after a failure, so
+// that people can look into it.
+func (q *quickstart) run(ctx context.Context) error {
+	began := time.Now()
+	if err := bed.Supported(); err != nil {
+		return err
+	}
+	board := newBoard(os.Stdout)
+	q.options.Log, q.options.Progress = board, board.step
+	b, err := bed.Start(ctx, q.options)
+	if err != nil {
+		board.close()
+		return err
+	}
+	last, err := q.tenant(ctx, b, board)
+	board.close()
+	if err != nil {
+		return errors.Join(err, q.explain(context.WithoutCancel(ctx), b))
+	}
+	kubeconfig, err := b.WriteTenantKubeconfig(ctx, q.cluster.Key())
+	if err != nil {
+		return err
+	}
+	out := os.Stdout
+	fmt.Fprintf(out, "\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times())
+	reach(out, b, q.cluster, kubeconfig)
+	fmt.Fprintf(out, "quickstart: ready nodes=%d seconds=%.0f\n", readyNodes(last), time.Since(began).Seconds())
+	return nil
+}
+
+// tenant brings the tenant cluster up and returns how it was seen last.
+func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board) (snapshot, error) {
+	ended := board.step("Generating and applying the cluster")
+	err := b.Create(ctx, q.cluster)
+	ended(err)
+	if err != nil {
+		return snapshot{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, q.timeout, fmt.Errorf("not ready within %s", q.timeout))
+	defer cancel()
+	w := &watcher{bed: b, cluster: q.cluster.Key()}
+	ticker := time.NewTicker(glance)
+	defer ticker.Stop()
+	var last snapshot
+	for _, stone := range milestones(q.cluster.ControlPlanes + q.cluster.Workers) {
+		ended := board.step(stone.name)
+		for {
+			if last, err = w.look(ctx); err != nil && ctx.Err() == nil {
+				ended(err)
+				return last, err
+			}
+			showAll(board, last)
+			if stone.reached(last) {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				ended(ctx.Err())
+				return last, errors.Join(fmt.Errorf("%s: %w", strings.ToLower(stone.name), context.Cause(ctx)), last.trouble)
+			case <-ticker.C:
+			}
+		}
+		ended(nil)
+	}
+	return last, nil
+}
+
+// explain says what the objects of the tenant wait for and where to look.
+func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	fmt.Fprintln(os.Stderr, "\nWhat waits for what:")
+	err := diagnose(ctx, os.Stderr, b.Client, q.cluster.Namespace)
+	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
+		"Consoles of the hosts: %s\n"+
+		"The bed goes on; end it with: make quickstart-down\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"))
+	return err
+}
+
+// nodeTable lists the nodes for people.
+func nodeTable(s snapshot) string {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 3, ' ', 0)
+	for i := range s.nodes {
+		node := &s.nodes[i]
+		address := ""
+		for _, a := range node.Status.Addresses {
+			if a.Type == "InternalIP" {
+				address = a.Address
+			}
+		}
+		ready := "NotReady"
+		if nodeReady(node) {
+			ready = "Ready"
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", node.Name, ready, node.Status.NodeInfo.KubeletVersion, address, node.Spec.ProviderID)
+	}
+	_ = table.Flush()
+	return text.String()
+}
+
+// reach says how to reach both clusters and how to end it all.
+func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
+	enter := "nsenter --net=/run/netns/nova-" + b.Name + " " + b.Program("kubectl") + " --kubeconfig "
+	fmt.Fprintf(out, "Management cluster:\n  %s%s -n %s get clusters,machines\n", enter, b.Kubeconfig(), c.Namespace)
+	fmt.Fprintf(out, "Tenant cluster:\n  %s%s get nodes,pods -A\n", enter, tenant)
+	stop := "make quickstart-down"
+	if b.Name != defaultName {
+		stop = "novabed down --name " + b.Name
+	}
+	fmt.Fprintf(out, "Stop:\n  %s\n\n", stop)
+}
