@@ -73,7 +73,7 @@ func (b *Bed) Create(ctx context.Context, c Cluster) error {
 // Credentials puts vCenter's credentials into a namespace, which it makes
 // unless it exists.
 func (b *Bed) Credentials(ctx context.Context, namespace string) error {
-	center, err := b.VCenter()
+	center, err := b.VCenter(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	center, err := b.VCenter()
+	center, err := b.VCenter(ctx)
 	if err != nil {
 		return nil, err
 	}

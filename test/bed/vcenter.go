@@ -3,15 +3,11 @@ package bed
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/pem"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/nova-platform/cluster-api-provider-nova/test/bed/guests"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -26,6 +22,15 @@ const (
 	vcenterNetwork      = "VM Network"
 )
 
+// vcenterSettings say what the process of the bed's vCenter runs. They hold a
+// password, so their file is for root only.
+type vcenterSettings struct {
+	Server vcenter.Config `json:"server"`
+	Bed    string         `json:"bed"`
+	Hosts  string         `json:"hosts"`
+	Assets host.Assets    `json:"assets"`
+}
+
 // VCenter is how to reach the bed's vCenter.
 type VCenter struct {
 	// Server is its address as a NovaVSphereCluster names it.
@@ -37,73 +42,99 @@ type VCenter struct {
 	Password string
 }
 
+// RunVCenter runs a vCenter whose VMs are hosts, as the settings in a file
+// say, until the context ends.
+func RunVCenter(ctx context.Context, path string) error {
+	settings, err := readVCenter(path)
+	if err != nil {
+		return err
+	}
+	runner := &host.Runner{Bed: settings.Bed, Dir: settings.Hosts, Assets: settings.Assets}
+	return vcenter.Main(ctx, settings.Server, vcenter.NewHostGuests(runner))
+}
+
+func readVCenter(path string) (vcenterSettings, error) {
+	var settings vcenterSettings
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return settings, fmt.Errorf("reading settings of vCenter: %w", err)
+	}
+	if err := json.Unmarshal(data, &settings); err != nil {
+		return settings, fmt.Errorf("reading settings of vCenter: %w", err)
+	}
+	return settings, nil
+}
+
+// vcenterFile holds the settings of the bed's vCenter.
+func (b *Bed) vcenterFile() string { return b.layout.path("vcenter", "settings.json") }
+
 // controlSocket is where the vCenter is steered. It lies beside the record
 // since the path of a socket has to be short.
 func controlSocket(name string) string { return records + "/" + name + ".sock" }
 
 // writeVCenter writes the settings of the bed's vCenter. The password is made
-// for this bed, so that none can be used that somebody wrote into a file.
+// for this bed, so that none works that stands in a file of the project.
 func (b *Bed) writeVCenter(assets host.Assets, delays map[string]time.Duration) error {
+	settings := vcenterSettings{
+		Server: vcenter.Config{
+			Listen:        vcenterAddress,
+			CertDir:       b.layout.path("vcenter"),
+			Username:      vcenter.DefaultUsername,
+			Password:      rand.Text(),
+			ControlSocket: controlSocket(b.Name),
+			Delays:        map[string]string{},
+		},
+		Bed:    b.Name,
+		Hosts:  b.Hosts(),
+		Assets: assets,
+	}
+	for method, delay := range delays {
+		settings.Server.Delays[method] = delay.String()
+	}
+	data, err := json.Marshal(settings)
+	if err != nil {
+		return fmt.Errorf("writing settings of vCenter: %w", err)
+	}
 	if err := os.MkdirAll(b.layout.path("vcenter"), 0o700); err != nil {
 		return fmt.Errorf("writing settings of vCenter: %w", err)
 	}
-	return guests.WriteConfig(b.layout.path("vcenter", "config.json"), guests.Config{
-		Bed:          b.Name,
-		Hosts:        b.layout.path("hosts"),
-		Assets:       assets,
-		Listen:       vcenterAddress,
-		Certificates: b.layout.path("vcenter"),
-		Control:      controlSocket(b.Name),
-		Username:     vcenter.DefaultUsername,
-		Password:     rand.Text(),
-		Delays:       delays,
-	})
+	if err := os.WriteFile(b.vcenterFile(), data, 0o600); err != nil {
+		return fmt.Errorf("writing settings of vCenter: %w", err)
+	}
+	return nil
 }
 
 // vcenterProcess runs the bed's vCenter. Its inventory is in memory, so it is
 // not started again.
 func (b *Bed) vcenterProcess(program string) supervisor.Process {
-	return supervisor.Process{
-		Name: "vcenter",
-		Args: []string{program, "vcenter", b.layout.path("vcenter", "config.json")},
-		Once: true,
-	}
+	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", b.vcenterFile()}, Once: true}
 }
 
+// Control steers the bed's vCenter: faults, outages, counts, delays.
+func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSocket(b.Name)) }
+
 // VCenter returns how to reach the bed's vCenter.
-func (b *Bed) VCenter() (VCenter, error) {
-	config, err := guests.ReadConfig(b.layout.path("vcenter", "config.json"))
+func (b *Bed) VCenter(ctx context.Context) (VCenter, error) {
+	settings, err := readVCenter(b.vcenterFile())
 	if err != nil {
 		return VCenter{}, err
 	}
-	data, err := os.ReadFile(b.layout.path("vcenter", "tls.crt"))
+	info, err := b.Control().Info(ctx)
 	if err != nil {
-		return VCenter{}, fmt.Errorf("reading certificate of vCenter: %w", err)
-	}
-	block, _ := pem.Decode(data)
-	if block == nil {
-		return VCenter{}, errors.New("reading certificate of vCenter: no PEM")
+		return VCenter{}, err
 	}
 	return VCenter{
 		Server:     host.Gateway,
-		Thumbprint: thumbprint(block.Bytes),
-		Username:   config.Username,
-		Password:   config.Password,
+		Thumbprint: info.Thumbprint,
+		Username:   settings.Server.Username,
+		Password:   settings.Server.Password,
 	}, nil
 }
 
-// thumbprint writes the SHA-256 of a certificate the way openssl does.
-func thumbprint(der []byte) string {
-	return strings.ReplaceAll(fmt.Sprintf("% X", sha256.Sum256(der)), " ", ":")
-}
-
-// awaitVCenter waits until vCenter takes connections.
+// awaitVCenter waits until vCenter serves.
 func (b *Bed) awaitVCenter(ctx context.Context) error {
 	return await(ctx, time.Minute, "waiting for vCenter", func(ctx context.Context) error {
-		conn, err := b.Dial(ctx, "tcp", vcenterAddress)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+		_, err := b.VCenter(ctx)
+		return err
 	})
 }

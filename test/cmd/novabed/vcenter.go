@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/nova-platform/cluster-api-provider-nova/test/bed/guests"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
 // vcenterCommand is the process of a bed's vCenter.
@@ -14,7 +14,7 @@ func vcenterCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return guests.Run(cmd.Context(), args[0])
+			return bed.RunVCenter(cmd.Context(), args[0])
 		},
 	}
 }

@@ -1,0 +1,48 @@
+package bed
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/vmware/govmomi"
+	"github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/soap"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// Control steers the bed's vCenter: delays, faults, counters.
+func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSocket(b.Name)) }
+
+// Vim logs in to the bed's vCenter as a person would who changes VMs behind
+// the providers' back.
+func (b *Bed) Vim(ctx context.Context) (*govmomi.Client, error) {
+	center, err := b.VCenter()
+	if err != nil {
+		return nil, err
+	}
+	info, err := b.Control().Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM([]byte(info.CABundle)) {
+		return nil, errors.New("reading certificate of vCenter: no PEM")
+	}
+	transport := soap.NewClient(&url.URL{Scheme: "https", Host: center.Server, Path: "/sdk"}, false)
+	transport.DefaultTransport().TLSClientConfig.RootCAs = roots
+	transport.DefaultTransport().DialContext = b.Dial
+	vim, err := vim25.NewClient(ctx, transport)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to vCenter: %w", err)
+	}
+	c := &govmomi.Client{Client: vim, SessionManager: session.NewManager(vim)}
+	if err := c.Login(ctx, url.UserPassword(center.Username, center.Password)); err != nil {
+		return nil, fmt.Errorf("logging in to vCenter: %w", err)
+	}
+	return c, nil
+}
