@@ -1,0 +1,59 @@
+package bootstrap
+
+import (
+	"slices"
+	"strings"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+const nodeLabels = "node-labels"
+
+// arg is a command line argument of ours.
+type arg struct{ name, value string }
+
+// mergeArgs returns the arguments in kubeadm's form. The user's win over ours
+// of the same name.
+func mergeArgs(ours []arg, users []bootstrapv1.Arg) []any {
+	list := []any{}
+	for _, a := range ours {
+		named := func(u bootstrapv1.Arg) bool { return u.Name == a.name }
+		if !slices.ContainsFunc(users, named) {
+			list = append(list, map[string]any{"name": a.name, "value": a.value})
+		}
+	}
+	for _, u := range users {
+		list = append(list, map[string]any{"name": u.Name, "value": value(u)})
+	}
+	return list
+}
+
+func value(a bootstrapv1.Arg) string {
+	if a.Value == nil {
+		return ""
+	}
+	return *a.Value
+}
+
+// kubeletArgs are the kubelet's arguments. All node-labels become one, because
+// a kubelet takes the last one only.
+func kubeletArgs(spec *bootstrapv1.NovaConfigSpec) ([]any, error) {
+	var users []bootstrapv1.Arg
+	var labels []string
+	for _, a := range spec.Kubelet.ExtraArgs {
+		if a.Name != nodeLabels {
+			users = append(users, a)
+			continue
+		}
+		if strings.Contains(value(a), rolePrefix) {
+			return nil, renderErrorf("spec.kubelet.extraArgs[node-labels]",
+				"a kubelet may not set labels of %s on its own node; name the role in spec.roles, or label the Machine", strings.TrimSuffix(rolePrefix, "/"))
+		}
+		labels = append(labels, value(a))
+	}
+	ours := []arg{{"node-ip", "__NOVA_NODE_IP__"}, {"provider-id", "__NOVA_PROVIDER_ID__"}}
+	if len(labels) > 0 {
+		ours = append(ours, arg{nodeLabels, strings.Join(labels, ",")})
+	}
+	return mergeArgs(ours, users), nil
+}

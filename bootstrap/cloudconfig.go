@@ -1,0 +1,68 @@
+package bootstrap
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"sigs.k8s.io/yaml"
+)
+
+// header is the first line that cloud-init looks for.
+const header = "#cloud-config\n"
+
+// runDir holds what only the first boot needs. It is in memory, so that
+// credentials do not stay on the disk.
+const runDir = "/run/nova"
+
+//go:embed node.sh
+var nodeScript []byte
+
+// cloudConfig is the document. It has no other keys: on oVirt the engine puts
+// its own document in front, and later keys win over the engine's.
+type cloudConfig struct {
+	WriteFiles []writeFile `json:"write_files"`
+	RunCmd     [][]string  `json:"runcmd"`
+}
+
+type writeFile struct {
+	Path        string `json:"path"`
+	Owner       string `json:"owner,omitempty"`
+	Permissions string `json:"permissions"`
+	Append      bool   `json:"append,omitempty"`
+	Encoding    string `json:"encoding,omitempty"`
+	Content     string `json:"content"`
+}
+
+// newFile returns a file of root's. What is no clean text is encoded.
+func newFile(path, permissions string, content []byte) writeFile {
+	f := writeFile{Path: path, Owner: "root:root", Permissions: permissions, Content: string(content)}
+	if !plain(content) {
+		f.Encoding, f.Content = "b64", base64.StdEncoding.EncodeToString(content)
+	}
+	return f
+}
+
+// plain reports whether content survives YAML and a shell unharmed.
+func plain(content []byte) bool {
+	if !utf8.Valid(content) {
+		return false
+	}
+	for _, r := range string(content) {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || !unicode.IsPrint(r) && r != ' ') {
+			return false
+		}
+	}
+	return true
+}
+
+// marshal writes the document.
+func (c *cloudConfig) marshal() ([]byte, error) {
+	body, err := yaml.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("writing cloud-config: %w", err)
+	}
+	return append([]byte(header), body...), nil
+}

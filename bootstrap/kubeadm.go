@@ -1,0 +1,183 @@
+package bootstrap
+
+import (
+	"bytes"
+	"path"
+)
+
+const (
+	kubeadmVersion   = "kubeadm.k8s.io/v1beta4"
+	kubeletVersion   = "kubelet.config.k8s.io/v1beta1"
+	kubeProxyVersion = "kubeproxy.config.k8s.io/v1alpha1"
+
+	containerdSocket     = "unix:///run/containerd/containerd.sock"
+	patchesDir           = "/etc/kubernetes/patches"
+	defaultAPIServerPort = int32(6443)
+	defaultPullPolicy    = "IfNotPresent"
+
+	// patience is how long kubeadm waits for what takes as long as the
+	// slowest machine: images, the API server, the kubelet.
+	patience = "30m0s"
+	// etcdPatience must stay short: kubeadm asks every listed member until
+	// it runs out, so a dead one would hold all joiners up.
+	etcdPatience = "2m0s"
+)
+
+// kubeadmFiles are what kubeadm is given.
+func kubeadmFiles(in *Input) ([]writeFile, error) {
+	documents, err := kubeadmDocuments(in)
+	if err != nil {
+		return nil, err
+	}
+	all := make([][]byte, 0, len(documents))
+	for _, d := range documents {
+		out, err := d.marshal()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, out)
+	}
+	files := []writeFile{newFile(path.Join(runDir, "kubeadm.template"), "0600", bytes.Join(all, []byte("---\n")))}
+	if in.Mode == Init {
+		return files, nil
+	}
+	discovery, err := discoveryFile(in)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, newFile(path.Join(runDir, "discovery.conf"), "0600", discovery)), nil
+}
+
+// kubeadmDocuments are the documents of the machine's mode, with the user's
+// patches. A patch for a document of another mode is left out: one template
+// serves the machine that initialises and those that join.
+func kubeadmDocuments(in *Input) ([]document, error) {
+	registration, err := nodeRegistration(in)
+	if err != nil {
+		return nil, err
+	}
+	documents := []document{joinConfiguration(in, registration)}
+	if in.Mode == Init {
+		documents = []document{
+			initConfiguration(in, registration),
+			clusterConfiguration(in),
+			newDocument(kubeletVersion, kubeletKind, nil),
+			newDocument(kubeProxyVersion, "KubeProxyConfiguration", map[string]any{"mode": string(in.Platform.GetKubeProxyMode())}),
+		}
+	}
+	for i := range documents {
+		if err := documents[i].patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
+			return nil, err
+		}
+	}
+	return documents, nil
+}
+
+func initConfiguration(in *Input, registration map[string]any) document {
+	content := map[string]any{
+		// The phase that makes the joiners' permissions wants a token; a
+		// second later it is gone.
+		"bootstrapTokens":  []any{map[string]any{"token": "__NOVA_TOKEN__", "ttl": "1s"}},
+		"localAPIEndpoint": localAPIEndpoint(in),
+		"nodeRegistration": registration,
+		"timeouts": map[string]any{
+			"controlPlaneComponentHealthCheck": patience,
+			"kubeletHealthCheck":               patience,
+			"kubernetesAPICall":                patience,
+			"etcdAPICall":                      etcdPatience,
+		},
+	}
+	addPatches(in, content)
+	return newDocument(kubeadmVersion, "InitConfiguration", content)
+}
+
+func joinConfiguration(in *Input, registration map[string]any) document {
+	content := map[string]any{
+		"discovery":        map[string]any{"file": map[string]any{"kubeConfigPath": path.Join(runDir, "discovery.conf")}},
+		"nodeRegistration": registration,
+		"timeouts": map[string]any{
+			"controlPlaneComponentHealthCheck": patience,
+			"discovery":                        patience,
+			"kubeletHealthCheck":               patience,
+			"kubernetesAPICall":                patience,
+			"tlsBootstrap":                     patience,
+			"etcdAPICall":                      etcdPatience,
+		},
+	}
+	if in.Mode.controlPlane() {
+		content["controlPlane"] = map[string]any{"localAPIEndpoint": localAPIEndpoint(in)}
+	}
+	addPatches(in, content)
+	return newDocument(kubeadmVersion, "JoinConfiguration", content)
+}
+
+func clusterConfiguration(in *Input) document {
+	platform := &in.Platform
+	networking := map[string]any{}
+	addList(networking, "podSubnet", in.Network.Pods)
+	addList(networking, "serviceSubnet", in.Network.Services)
+	if in.Network.DNSDomain != "" {
+		networking["dnsDomain"] = in.Network.DNSDomain
+	}
+	apiServer := map[string]any{"extraArgs": mergeArgs(nil, platform.APIServer.ExtraArgs)}
+	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
+		apiServer["certSANs"] = sans
+	}
+	return newDocument(kubeadmVersion, "ClusterConfiguration", map[string]any{
+		"clusterName":          in.ClusterName,
+		"kubernetesVersion":    in.Version,
+		"controlPlaneEndpoint": in.Endpoint.String(),
+		"imageRepository":      platform.GetImageRepository(),
+		// Made in a fraction of the time that RSA takes on a small machine.
+		"encryptionAlgorithm": "ECDSA-P256",
+		"networking":          networking,
+		"apiServer":           apiServer,
+		"controllerManager":   map[string]any{"extraArgs": mergeArgs(nil, platform.ControllerManager.ExtraArgs)},
+		"scheduler":           map[string]any{"extraArgs": mergeArgs(nil, platform.Scheduler.ExtraArgs)},
+		"etcd":                map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, platform.Etcd.ExtraArgs)}},
+	})
+}
+
+func nodeRegistration(in *Input) (map[string]any, error) {
+	args, err := kubeletArgs(&in.Spec)
+	if err != nil {
+		return nil, err
+	}
+	controlPlane := in.Mode.controlPlane()
+	registration := map[string]any{
+		"name":             in.Machine,
+		"criSocket":        containerdSocket,
+		"imagePullPolicy":  pullPolicy(in),
+		"kubeletExtraArgs": args,
+		// Written even when empty: absent would mean kubeadm's own choice.
+		"taints": taints(Roles(&in.Spec, controlPlane), controlPlane),
+	}
+	if ignored := in.Spec.Kubeadm.IgnorePreflightErrors; len(ignored) > 0 {
+		registration["ignorePreflightErrors"] = ignored
+	}
+	return registration, nil
+}
+
+func localAPIEndpoint(in *Input) map[string]any {
+	return map[string]any{"advertiseAddress": "__NOVA_ADVERTISE_ADDRESS__", "bindPort": bindPort(in)}
+}
+
+// bindPort is where the machine's API server listens. kube-vip moves an
+// address and translates no ports, so behind it the endpoint's port is used.
+func bindPort(in *Input) int32 {
+	switch {
+	case in.Network.APIServerPort != 0:
+		return in.Network.APIServerPort
+	case in.KubeVIP != nil:
+		return in.Endpoint.Port
+	default:
+		return defaultAPIServerPort
+	}
+}
+
+func pullPolicy(in *Input) string {
+	if in.Spec.Kubeadm.ImagePullPolicy == "" {
+		return defaultPullPolicy
+	}
+	return in.Spec.Kubeadm.ImagePullPolicy
+}

@@ -1,0 +1,96 @@
+package bootstrap
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+
+	"sigs.k8s.io/yaml"
+)
+
+// The times of kube-vip's lease, in seconds: an endpoint whose machine dies
+// comes back some 7 seconds later. kube-vip's own 15, 10 and 2 make it 18.
+const (
+	leaseDuration = "5"
+	renewDeadline = "3"
+	retryPeriod   = "1"
+)
+
+// kubeVIPFiles is the static pod that holds the endpoint. The script puts it
+// in its place, because only the machine knows its interface.
+func kubeVIPFiles(in *Input) ([]writeFile, error) {
+	if in.KubeVIP == nil || !in.Mode.controlPlane() {
+		return nil, nil
+	}
+	address, err := netip.ParseAddr(in.Endpoint.Host)
+	if err != nil {
+		return nil, renderErrorf("spec.controlPlaneEndpoint.host",
+			"kube-vip can only hold an IP address, and the Cluster's endpoint is %q; name an address, or set spec.endpoint.provider of the NovaControlPlane to External", in.Endpoint.Host)
+	}
+	if port := bindPort(in); port != in.Endpoint.Port {
+		return nil, renderErrorf("spec.clusterNetwork.apiServerPort",
+			"behind kube-vip API servers listen on the endpoint's port, %d, and the Cluster says %d", in.Endpoint.Port, port)
+	}
+	networkInterface := in.KubeVIP.Interface
+	if networkInterface == "" {
+		networkInterface = "__NOVA_INTERFACE__"
+	}
+	// While the first machine initialises, admin.conf has no rights yet.
+	kubeconfig := "/etc/kubernetes/admin.conf"
+	if in.Mode == Init {
+		kubeconfig = "/etc/kubernetes/super-admin.conf"
+	}
+	pod, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Pod",
+		"metadata":   map[string]any{"name": "kube-vip", "namespace": "kube-system"},
+		"spec": map[string]any{
+			"hostNetwork":       true,
+			"priorityClassName": "system-node-critical",
+			// kube-vip talks to the API server beside it, under a name that
+			// the server's certificate has.
+			"hostAliases": []any{map[string]any{"ip": "127.0.0.1", "hostnames": []any{"kubernetes"}}},
+			"containers": []any{map[string]any{
+				"name":            "kube-vip",
+				"image":           in.KubeVIP.Image,
+				"imagePullPolicy": pullPolicy(in),
+				"args":            []any{"manager"},
+				"env":             kubeVIPEnv(address, in.Endpoint.Port, networkInterface),
+				"securityContext": map[string]any{"capabilities": map[string]any{"add": []any{"NET_ADMIN", "NET_RAW"}}},
+				"volumeMounts":    []any{map[string]any{"name": "kubeconfig", "mountPath": "/etc/kubernetes/admin.conf"}},
+			}},
+			"volumes": []any{map[string]any{
+				"name": "kubeconfig", "hostPath": map[string]any{"path": kubeconfig, "type": "FileOrCreate"},
+			}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing kube-vip: %w", err)
+	}
+	return []writeFile{newFile(path.Join(runDir, "kube-vip.template"), "0600", pod)}, nil
+}
+
+func kubeVIPEnv(address netip.Addr, port int32, networkInterface string) []any {
+	list := []any{map[string]any{
+		"name": "vip_nodename", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "spec.nodeName"}},
+	}}
+	for _, variable := range [][2]string{
+		{"vip_arp", "true"},
+		{"port", strconv.Itoa(int(port))},
+		{"vip_interface", networkInterface},
+		{"vip_subnet", strconv.Itoa(address.BitLen())},
+		{"dns_mode", "first"},
+		{"cp_enable", "true"},
+		{"cp_namespace", "kube-system"},
+		{"vip_leaderelection", "true"},
+		{"vip_leasename", "plndr-cp-lock"},
+		{"vip_leaseduration", leaseDuration},
+		{"vip_renewdeadline", renewDeadline},
+		{"vip_retryperiod", retryPeriod},
+		{"address", address.String()},
+	} {
+		list = append(list, map[string]any{"name": variable[0], "value": variable[1]})
+	}
+	return list
+}

@@ -1,0 +1,222 @@
+#!/bin/sh
+# Makes this machine a node of its cluster. cloud-init writes it and runs it
+# once; what it does stands in /var/log/nova-bootstrap.log.
+set -eu
+
+dir=/run/nova
+log=/var/log/nova-bootstrap.log
+kubernetes=/etc/kubernetes
+sentinel=/run/cluster-api/bootstrap-success.complete
+
+# Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY and
+# SKIP_PHASES.
+. "$dir/settings"
+
+# What a machine waits for, in seconds.
+address_timeout=300
+kube_proxy_grace=60
+join_attempts=10
+join_pause=10
+
+exec 3>&1
+(umask 077 && : >>"$log")
+exec >>"$log" 2>&1
+
+say() {
+  printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"
+}
+
+die() {
+  say "FAILED: $*"
+  printf 'nova-bootstrap: %s; see %s\n' "$*" "$log" >&3
+  exit 1
+}
+
+# default_interface prints the interface of the default route of an IP version.
+default_interface() {
+  ip "-$1" -o route show default | awk '
+    { for (i = 1; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }'
+}
+
+# first_address prints the first lasting address of an IP version on an interface.
+first_address() {
+  ip "-$1" -o address show dev "$2" scope global | awk '
+    !/ (tentative|deprecated|temporary) / { split($4, part, "/"); print part[1]; exit }'
+}
+
+# find_addresses sets NODE_INTERFACE, NODE_IP and ADVERTISE_ADDRESS.
+find_addresses() {
+  NODE_INTERFACE= NODE_IP= ADVERTISE_ADDRESS=
+  for family in $FAMILIES; do
+    interface=$(default_interface "$family")
+    [ -n "$interface" ] || return 1
+    address=$(first_address "$family" "$interface")
+    [ -n "$address" ] || return 1
+    NODE_INTERFACE=${NODE_INTERFACE:-$interface}
+    ADVERTISE_ADDRESS=${ADVERTISE_ADDRESS:-$address}
+    NODE_IP=${NODE_IP:+$NODE_IP,}$address
+  done
+}
+
+# dmi prints a field of the machine's DMI, or nothing.
+dmi() {
+  cat "/sys/class/dmi/id/$1" 2>/dev/null || true
+}
+
+# provider_id prints the ID that the infrastructure provider knows the machine
+# by, or nothing on unknown hardware.
+provider_id() {
+  uuid=$(dmi product_uuid | tr 'A-F' 'a-f')
+  case $(dmi sys_vendor) in
+  VMware*)
+    # product_uuid has its first bytes swapped from virtual hardware 13
+    # on. The serial number always has vCenter's order.
+    hex=$(dmi product_serial | sed -n 's/^VMware-//p' | tr -d ' -' | tr 'A-F' 'a-f')
+    if [ "${#hex}" -eq 32 ]; then
+      uuid=$(printf '%s' "$hex" | sed 's/^\(.\{8\}\)\(.\{4\}\)\(.\{4\}\)\(.\{4\}\)/\1-\2-\3-\4-/')
+    fi
+    scheme=vsphere
+    ;;
+  oVirt* | zVirt* | "Red Hat"* | RHEV*)
+    scheme=zvirt
+    ;;
+  *)
+    return 0
+    ;;
+  esac
+  [ -z "$uuid" ] || printf '%s://%s\n' "$scheme" "$uuid"
+}
+
+# fill writes a file with what only this machine knows. A provider ID that is
+# unknown is left out.
+fill() {
+  omit=
+  [ -n "$PROVIDER_ID" ] || omit='/name: provider-id$/{N;/__NOVA_PROVIDER_ID__/d;}'
+  (umask 077 && sed \
+    -e "$omit" \
+    -e "s|__NOVA_PROVIDER_ID__|$PROVIDER_ID|g" \
+    -e "s|__NOVA_NODE_IP__|$NODE_IP|g" \
+    -e "s|__NOVA_ADVERTISE_ADDRESS__|$ADVERTISE_ADDRESS|g" \
+    -e "s|__NOVA_INTERFACE__|$NODE_INTERFACE|g" \
+    -e "s|__NOVA_TOKEN__|${TOKEN:-}|g" \
+    "$1" >"$2")
+}
+
+# run_commands runs the files of a directory in order, each in a shell of its own.
+run_commands() {
+  for file in "$dir/$1"/*; do
+    [ -e "$file" ] || continue
+    say "Running $1 $(basename "$file")"
+    sh "$file" || die "$1 $(basename "$file") failed with status $?"
+  done
+}
+
+# extract writes what a field of the discovery file holds to a file.
+extract() {
+  (umask 077 && sed -n "s/^ *$1: //p" "$dir/discovery.conf" | base64 -d >"$dir/$2")
+}
+
+# api reads a path of the API server with the machine's own certificate.
+api() {
+  if command -v kubectl >/dev/null; then
+    kubectl --kubeconfig "$dir/discovery.conf" --request-timeout=5s get --raw "$1"
+  else
+    curl --silent --fail --max-time 5 --cacert "$dir/ca.crt" --cert "$dir/client.crt" --key "$dir/client.key" "$ENDPOINT$1"
+  fi >/dev/null 2>&1
+}
+
+# wait_for_cluster waits until kubeadm init is through. kubeadm join would
+# meet missing permissions before, and give up.
+wait_for_cluster() {
+  configmaps=/api/v1/namespaces/kube-system/configmaps
+  say "Waiting for $ENDPOINT"
+  extract certificate-authority-data ca.crt
+  extract client-certificate-data client.crt
+  extract client-key-data client.key
+  until api $configmaps/kubelet-config; do
+    sleep 1
+  done
+  # kube-proxy is the last that kubeadm init installs. A cluster without it
+  # never has it, so it is not waited for without end.
+  left=$kube_proxy_grace
+  until api $configmaps/kube-proxy || [ "$left" -eq 0 ]; do
+    left=$((left - 1))
+    sleep 1
+  done
+}
+
+# recover makes a failed join repeatable and sets the phases not to repeat.
+# Nothing that other nodes can see is taken back: an etcd member that was
+# announced is used by the next attempt.
+recover() {
+  if [ -e $kubernetes/kubelet.conf ]; then
+    # The kubelet has its own certificate: only what follows is left.
+    skip=preflight,control-plane-prepare,kubelet-start
+  elif [ "$CONTROL_PLANE" = true ] && [ -e $kubernetes/manifests/kube-scheduler.yaml ]; then
+    # The control plane's files are complete, and repeating the checks
+    # would only find them in the way.
+    skip=preflight,control-plane-prepare
+  else
+    systemctl stop kubelet || true
+    rm -f $kubernetes/bootstrap-kubelet.conf
+    if [ "$CONTROL_PLANE" = true ]; then
+      rm -f $kubernetes/manifests/kube-apiserver.yaml $kubernetes/manifests/kube-controller-manager.yaml
+    else
+      rm -f $kubernetes/pki/ca.crt
+    fi
+    skip=
+  fi
+  skip=$skip${skip:+${SKIP_PHASES:+,}}$SKIP_PHASES
+}
+
+join() {
+  attempt=1
+  skip=$SKIP_PHASES
+  until kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
+    [ "$attempt" -lt "$join_attempts" ] || die "kubeadm join failed $join_attempts times"
+    say "kubeadm join failed, attempt $attempt of $join_attempts"
+    attempt=$((attempt + 1))
+    sleep "$join_pause"
+    recover
+  done
+}
+
+say "Making $NODE_NAME a node ($MODE)"
+left=$address_timeout
+until find_addresses; do
+  [ "$left" -gt 0 ] || die "no address on an interface with a default route"
+  left=$((left - 1))
+  sleep 1
+done
+PROVIDER_ID=$(provider_id)
+say "Address $NODE_IP on $NODE_INTERFACE, provider ID ${PROVIDER_ID:-unknown}"
+export NODE_NAME NODE_IP NODE_INTERFACE PROVIDER_ID
+
+run_commands preKubeadmCommands
+
+if [ "$MODE" = Init ]; then
+  # The phase that makes the joiners' permissions wants a token. This one is
+  # known to nobody and lives for a second.
+  TOKEN=$(kubeadm token generate)
+fi
+fill "$dir/kubeadm.template" "$dir/kubeadm.yaml"
+if [ -e "$dir/kube-vip.template" ]; then
+  mkdir -p $kubernetes/manifests
+  fill "$dir/kube-vip.template" $kubernetes/manifests/kube-vip.yaml
+fi
+
+if [ "$MODE" = Init ]; then
+  say "Running kubeadm init"
+  kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" || die "kubeadm init failed"
+else
+  wait_for_cluster
+  say "Running kubeadm join"
+  join
+fi
+rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key"
+
+run_commands postKubeadmCommands
+
+mkdir -p "$(dirname "$sentinel")"
+echo success >"$sentinel"
+say "Done"

@@ -1,0 +1,288 @@
+package bootstrap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// The commands that the script calls on a node. Each writes down how it was
+// called; kubeadm fails as often as the file fail-join says, and then leaves
+// what a failed join leaves.
+var commands = map[string]string{
+	"ip": `case "$*" in
+*route*) [ "$1" = -4 ] && echo "default via 10.77.0.1 dev eth1 proto dhcp src 10.77.0.105 metric 1024" || echo "default via fe80::1 dev eth1" ;;
+*"-4 -o address show dev eth1"*) echo "2: eth1    inet 10.77.0.105/24 metric 1024 brd 10.77.0.255 scope global dynamic eth1" ;;
+*"-6 -o address show dev eth1"*) echo "2: eth1    inet6 fd00::9/64 scope global tentative \       valid_lft forever"
+  echo "2: eth1    inet6 fd00::5/64 scope global \       valid_lft forever" ;;
+esac`,
+	"kubectl":   `echo "kubectl $*" >>"$T/calls"; case "$*" in *"$(cat "$T/missing" 2>/dev/null || echo nothing)"*) exit 1 ;; esac`,
+	"systemctl": `echo "systemctl $*" >>"$T/calls"`,
+	"sleep":     `echo "sleep $*" >>"$T/sleeps"`,
+	"kubeadm": `[ "$1" = token ] && { echo 111111.2222222222222222; exit 0; }
+echo "kubeadm $*" >>"$T/calls"
+cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
+left=$(cat "$T/fail-join" 2>/dev/null || echo 0)
+[ "$left" -eq 0 ] && exit 0
+echo $((left - 1)) >"$T/fail-join"
+for f in $(cat "$T/leave"); do mkdir -p "$(dirname "$T/etc/kubernetes/$f")"; : >"$T/etc/kubernetes/$f"; done
+exit 1`,
+}
+
+// node is a folder that the script takes for a machine.
+type node struct {
+	t   *testing.T
+	dir string
+}
+
+func newNode(t *testing.T, in Input) *node {
+	t.Helper()
+	n := &node{t: t, dir: t.TempDir()}
+	for name, body := range commands {
+		n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
+		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil { //nolint:gosec // it is a program
+			t.Fatal(err)
+		}
+	}
+	for path, content := range filesOf(t, render(t, in)) {
+		n.write(path, content)
+	}
+	n.write("var/log/.keep", "")
+	n.write("sys/class/dmi/id/sys_vendor", "VMware, Inc.\n")
+	n.write("sys/class/dmi/id/product_uuid", "b2a13742-d4c3-f6e5-0102-030405060701\n")
+	n.write("sys/class/dmi/id/product_serial", "VMware-42 37 a1 b2 c3 d4 e5 f6-01 02 03 04 05 06 07 01\n")
+	return n
+}
+
+func (n *node) write(path, content string) {
+	n.t.Helper()
+	path = filepath.Join(n.dir, path)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o600)); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) read(path string) string {
+	content, err := os.ReadFile(filepath.Join(n.dir, path))
+	if err != nil {
+		return ""
+	}
+	return string(content)
+}
+
+// boot runs the script, with the machine's folders in place of the system's.
+func (n *node) boot() error {
+	n.t.Helper()
+	script := n.read("run/nova/bootstrap.sh")
+	for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/sys/class/"} {
+		script = strings.ReplaceAll(script, folder, n.dir+folder)
+	}
+	n.write("run/nova/bootstrap.sh", script)
+	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, "run/nova/bootstrap.sh"))
+	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "T=" + n.dir}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%s: %w", out, err)
+	}
+	return nil
+}
+
+const sentinel = "run/cluster-api/bootstrap-success.complete"
+
+func TestNodeJoins(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, func(in *Input) {
+		in.Spec.PreKubeadmCommands = []string{`echo "$NODE_NAME $NODE_IP $NODE_INTERFACE $PROVIDER_ID" >"$T/facts"`, "test -e $T/facts"}
+		in.Spec.PostKubeadmCommands = []string{`test ! -e "$T/` + sentinel + `" && echo post >>"$T/calls"`}
+	}))
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	if got, want := n.read("facts"), "blue-abc12 10.77.0.105 eth1 vsphere://4237a1b2-c3d4-e5f6-0102-030405060701\n"; got != want {
+		t.Errorf("commands see %q, want %q", got, want)
+	}
+	config := n.read("kubeadm.yaml")
+	if strings.Contains(config, "__NOVA") || !strings.Contains(config, "value: vsphere://4237a1b2-c3d4-e5f6-0102-030405060701") || !strings.Contains(config, "value: 10.77.0.105") {
+		t.Errorf("kubeadm is given:\n%s", config)
+	}
+	calls := strings.Split(strings.TrimSpace(n.read("calls")), "\n")
+	if last := calls[len(calls)-1]; last != "post" {
+		t.Errorf("last call %q, want the command after kubeadm", last)
+	}
+	if n.read(sentinel) == "" {
+		t.Error("no sentinel file")
+	}
+	if n.read("run/nova/discovery.conf") != "" || n.read("run/nova/client.key") != "" {
+		t.Error("the credentials were left behind")
+	}
+}
+
+func TestNodeInitialises(t *testing.T) {
+	n := newNode(t, facts(Init, func(in *Input) {
+		in.KubeVIP = &KubeVIP{Image: "x"}
+		in.Network.Services = []string{"10.96.0.0/16", "fd00:2::/112"}
+	}))
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	config := n.read("kubeadm.yaml")
+	for _, want := range []string{"token: 111111.2222222222222222", "advertiseAddress: 10.77.0.105", "value: 10.77.0.105,fd00::5"} {
+		if !strings.Contains(config, want) {
+			t.Errorf("kubeadm is not given %q:\n%s", want, config)
+		}
+	}
+	if pod := n.read("etc/kubernetes/manifests/kube-vip.yaml"); !strings.Contains(pod, "value: eth1") {
+		t.Errorf("kube-vip:\n%s", pod)
+	}
+	if calls := n.read("calls"); strings.Contains(calls, "kubectl") || strings.Contains(calls, "join") {
+		t.Errorf("the first machine waits or joins:\n%s", calls)
+	}
+}
+
+func TestNodeProviderIDs(t *testing.T) {
+	for name, tc := range map[string]struct{ vendor, uuid, serial, want string }{
+		"VMwareNoSerial": {"VMware, Inc.", "4237A1B2-C3D4-E5F6-0102-030405060701", "None", "vsphere://4237a1b2-c3d4-e5f6-0102-030405060701"},
+		"OVirt":          {"oVirt", "4237A1B2-C3D4-E5F6-0102-030405060701", "x", "zvirt://4237a1b2-c3d4-e5f6-0102-030405060701"},
+		"Unknown":        {"Dell Inc.", "4237A1B2-C3D4-E5F6-0102-030405060701", "x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(JoinWorker, nil))
+			n.write("sys/class/dmi/id/sys_vendor", tc.vendor+"\n")
+			n.write("sys/class/dmi/id/product_uuid", tc.uuid+"\n")
+			n.write("sys/class/dmi/id/product_serial", tc.serial+"\n")
+			if err := n.boot(); err != nil {
+				t.Fatal(err)
+			}
+			config := n.read("kubeadm.yaml")
+			if tc.want == "" {
+				if strings.Contains(config, "provider-id") || !strings.Contains(config, "node-ip") {
+					t.Errorf("kubeadm is given:\n%s", config)
+				}
+				return
+			}
+			if !strings.Contains(config, "value: "+tc.want+"\n") {
+				t.Errorf("want %s, kubeadm is given:\n%s", tc.want, config)
+			}
+		})
+	}
+}
+
+func TestNodeStopsAtAFailedCommand(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, func(in *Input) { in.Spec.PreKubeadmCommands = []string{"exit 3", `echo more >>"$T/calls"`} }))
+	err := n.boot()
+	if err == nil || !strings.Contains(err.Error(), "preKubeadmCommands 0000 failed with status 3") {
+		t.Errorf("err = %v", err)
+	}
+	if calls := n.read("calls"); calls != "" || n.read(sentinel) != "" {
+		t.Errorf("went on after the failure:\n%s", calls)
+	}
+}
+
+func TestNodeWaitsNoLongerForKubeProxyThanItMust(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, nil))
+	n.write("missing", "kube-proxy")
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	if waits := strings.Count(n.read("sleeps"), "sleep 1\n"); waits != 60 {
+		t.Errorf("waited %d seconds, want 60", waits)
+	}
+	if !strings.Contains(n.read("calls"), "kubeadm join") {
+		t.Error("never joined")
+	}
+}
+
+func TestNodeJoinsAgain(t *testing.T) {
+	controlPlane := []string{"pki/ca.crt", "manifests/kube-apiserver.yaml"}
+	for name, tc := range map[string]struct {
+		reason    string
+		mode      Mode
+		patch     string
+		leave     []string
+		skip      string
+		stays     []string
+		goes      []string
+		kubeletIs string
+	}{
+		"Worker": {
+			reason: "a worker that got nowhere starts over", mode: JoinWorker,
+			leave: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, goes: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, kubeletIs: "stopped",
+		},
+		"WorkerWithCertificate": {
+			reason: "a worker whose kubelet has its certificate only goes on", mode: JoinWorker,
+			leave: []string{"kubelet.conf", "pki/ca.crt"}, skip: "preflight,control-plane-prepare,kubelet-start", stays: []string{"kubelet.conf", "pki/ca.crt"},
+		},
+		"ControlPlaneEarly": {
+			reason: "half of the manifests are made again, the authority stays", mode: JoinControlPlane,
+			leave: controlPlane, stays: []string{"pki/ca.crt"}, goes: []string{"manifests/kube-apiserver.yaml"}, kubeletIs: "stopped",
+		},
+		"ControlPlanePrepared": {
+			reason: "complete manifests stay, etcd is joined again", mode: JoinControlPlane,
+			leave: append(controlPlane, "manifests/kube-scheduler.yaml", "bootstrap-kubelet.conf"), skip: "preflight,control-plane-prepare",
+			stays: []string{"manifests/kube-apiserver.yaml", "bootstrap-kubelet.conf"},
+		},
+		"UsersPhases": {
+			reason: "phases that the user leaves out stay out", mode: JoinWorker, patch: "skipPhases: [preflight/x]",
+			leave: []string{"kubelet.conf"}, skip: "preflight,control-plane-prepare,kubelet-start,preflight/x",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(tc.mode, func(in *Input) {
+				if tc.patch != "" {
+					in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "JoinConfiguration", Patch: tc.patch}}
+				}
+			}))
+			n.write("fail-join", "1")
+			n.write("leave", strings.Join(tc.leave, " "))
+			if err := n.boot(); err != nil {
+				t.Fatal(err)
+			}
+			calls := strings.Split(strings.TrimSpace(n.read("calls")), "\n")
+			second := calls[len(calls)-1]
+			if skipped := ""; tc.skip != "" {
+				skipped = "--skip-phases=" + tc.skip
+				if !strings.HasSuffix(second, skipped) {
+					t.Errorf("%s: %q, want %q", tc.reason, second, skipped)
+				}
+			} else if strings.Contains(second, "--skip-phases") {
+				t.Errorf("%s: %q skips", tc.reason, second)
+			}
+			n.checkLeft(tc.reason, tc.stays, tc.goes)
+			if stopped := strings.Contains(n.read("calls"), "systemctl stop kubelet"); stopped != (tc.kubeletIs == "stopped") {
+				t.Errorf("%s: kubelet stopped = %v", tc.reason, stopped)
+			}
+		})
+	}
+}
+
+func (n *node) checkLeft(reason string, stays, goes []string) {
+	n.t.Helper()
+	for _, file := range stays {
+		if _, err := os.Stat(filepath.Join(n.dir, "etc/kubernetes", file)); err != nil {
+			n.t.Errorf("%s: %v", reason, err)
+		}
+	}
+	for _, file := range goes {
+		if _, err := os.Stat(filepath.Join(n.dir, "etc/kubernetes", file)); err == nil {
+			n.t.Errorf("%s: %s is still there", reason, file)
+		}
+	}
+}
+
+func TestNodeGivesUp(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, nil))
+	n.write("fail-join", "99")
+	n.write("leave", "")
+	err := n.boot()
+	if err == nil || !strings.Contains(err.Error(), "kubeadm join failed 10 times") {
+		t.Errorf("err = %v", err)
+	}
+	if n.read(sentinel) != "" {
+		t.Error("claims success")
+	}
+}

@@ -1,0 +1,157 @@
+package bootstrap
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"strings"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// kubeletKind is the one kind whose patch also counts for a joining machine.
+const kubeletKind = "KubeletConfiguration"
+
+// document is one of the documents that kubeadm is given.
+type document struct {
+	kind    string
+	content map[string]any
+}
+
+func newDocument(apiVersion, kind string, content map[string]any) document {
+	if content == nil {
+		content = map[string]any{}
+	}
+	content["apiVersion"], content["kind"] = apiVersion, kind
+	return document{kind: kind, content: content}
+}
+
+// patch merges the user's patch of the document's kind into it.
+func (d *document) patch(patches []bootstrapv1.ConfigPatch) error {
+	for _, p := range patches {
+		if p.Kind != d.kind {
+			continue
+		}
+		field := configPatchField(p)
+		patch, err := toObject(field, p.Patch)
+		if err != nil {
+			return err
+		}
+		original, err := json.Marshal(d.content)
+		if err != nil {
+			return fmt.Errorf("writing %s: %w", d.kind, err)
+		}
+		merged, err := jsonpatch.MergePatch(original, patch)
+		if err != nil {
+			return renderErrorf(field, "cannot be merged: %s", err)
+		}
+		d.content = map[string]any{}
+		if err := json.Unmarshal(merged, &d.content); err != nil {
+			return fmt.Errorf("reading patched %s: %w", d.kind, err)
+		}
+		if d.content["kind"] != d.kind {
+			return renderErrorf(field, "must not change the document's kind")
+		}
+	}
+	return nil
+}
+
+func (d *document) marshal() ([]byte, error) {
+	out, err := yaml.Marshal(d.content)
+	if err != nil {
+		return nil, fmt.Errorf("writing %s: %w", d.kind, err)
+	}
+	return out, nil
+}
+
+// skipPhases are the phases that the user's patch leaves out of kubeadm join.
+// The script repeats them, because a flag of kubeadm hides the document's.
+func skipPhases(in *Input) ([]string, error) {
+	if in.Mode == Init {
+		return nil, nil
+	}
+	d := newDocument(kubeadmVersion, "JoinConfiguration", nil)
+	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
+		return nil, err
+	}
+	list, isList := d.content["skipPhases"].([]any)
+	if !isList {
+		return nil, nil
+	}
+	phases := make([]string, 0, len(list))
+	for _, phase := range list {
+		phases = append(phases, fmt.Sprint(phase))
+	}
+	return phases, nil
+}
+
+// patchFiles are what kubeadm applies to the components it deploys. A
+// joining machine gets its kubelet's settings from the cluster, so a patch of
+// KubeletConfiguration reaches it on this way.
+func patchFiles(in *Input) ([]writeFile, error) {
+	var files []writeFile
+	if in.Mode != Init {
+		for _, p := range in.Spec.Kubeadm.ConfigPatches {
+			if p.Kind != kubeletKind {
+				continue
+			}
+			content, err := toObject(configPatchField(p), p.Patch)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, newFile(path.Join(patchesDir, "kubeletconfiguration+merge.json"), "0600", append(content, '\n')))
+		}
+	}
+	for i, p := range in.Spec.Kubeadm.Patches {
+		kind := p.Type
+		if kind == "" {
+			kind = "strategic"
+		}
+		content, err := yaml.YAMLToJSON([]byte(p.Patch))
+		if err != nil {
+			return nil, renderErrorf(fmt.Sprintf("spec.kubeadm.patches[%d]", i), "no YAML or JSON: %s", yamlProblem(err))
+		}
+		name := fmt.Sprintf("%s%02d+%s.json", p.Target, i, kind)
+		files = append(files, newFile(path.Join(patchesDir, name), "0600", append(content, '\n')))
+	}
+	return files, nil
+}
+
+// addPatches names the patches' folder, if there will be one.
+func addPatches(in *Input, content map[string]any) {
+	files, err := patchFiles(in)
+	if err != nil || len(files) == 0 {
+		return // a malformed patch is reported where its file is written
+	}
+	content["patches"] = map[string]any{"directory": patchesDir}
+}
+
+func addList(content map[string]any, key string, values []string) {
+	if len(values) > 0 {
+		content[key] = strings.Join(values, ",")
+	}
+}
+
+func configPatchField(p bootstrapv1.ConfigPatch) string {
+	return fmt.Sprintf("spec.kubeadm.configPatches[%s]", p.Kind)
+}
+
+// toObject turns a patch into JSON and makes sure that it is an object.
+func toObject(field, text string) ([]byte, error) {
+	content, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return nil, renderErrorf(field, "no YAML or JSON: %s", yamlProblem(err))
+	}
+	object := map[string]any{}
+	if err := json.Unmarshal(content, &object); err != nil || object == nil {
+		return nil, renderErrorf(field, "must be an object of %s's fields", strings.TrimSuffix(strings.TrimPrefix(field, "spec.kubeadm.configPatches["), "]"))
+	}
+	return content, nil
+}
+
+func yamlProblem(err error) string {
+	return strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: ")
+}

@@ -1,0 +1,151 @@
+package bootstrap
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+)
+
+// maxNodeName is what fits the label kubernetes.io/hostname, without which a
+// kubelet does not start.
+const maxNodeName = 63
+
+// Render returns the machine's #cloud-config. A *RenderError says that the
+// spec cannot be rendered as it is.
+func Render(in Input) ([]byte, error) {
+	if err := check(&in); err != nil {
+		return nil, err
+	}
+	var files []writeFile
+	for _, part := range []func(*Input) ([]writeFile, error){
+		settingsFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, patchFiles, commandFiles, userFiles,
+	} {
+		more, err := part(&in)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, more...)
+	}
+	document := &cloudConfig{
+		WriteFiles: files,
+		// Through sh, because /run may be mounted noexec.
+		RunCmd: [][]string{{"sh", path.Join(runDir, "bootstrap.sh")}},
+	}
+	return document.marshal()
+}
+
+// check refuses facts that no node can be made from.
+func check(in *Input) error {
+	if len(in.Machine) > maxNodeName {
+		return renderErrorf("metadata.name", "the Machine's name %q is longer than %d characters, and a node has the same name", in.Machine, maxNodeName)
+	}
+	if err := checkRoles(Roles(&in.Spec, in.Mode.controlPlane()), in.Mode.controlPlane()); err != nil {
+		return err
+	}
+	if in.Mode == Init {
+		return checkVersion(in.Version)
+	}
+	if in.Join == nil {
+		return fmt.Errorf("rendering %s: no credentials to join with", in.Mode)
+	}
+	return nil
+}
+
+// oldestMinor is the oldest minor version of Kubernetes 1 whose kubeadm reads
+// v1beta4.
+const oldestMinor = 31
+
+func checkVersion(version string) error {
+	var major, minor, fix int
+	if n, err := fmt.Sscanf(version, "v%d.%d.%d", &major, &minor, &fix); err != nil || n != 3 {
+		return renderErrorf("spec.version", "the Machine's version %q is no full Kubernetes version such as v1.36.3", version)
+	}
+	if major == 1 && minor < oldestMinor {
+		return renderErrorf("spec.version", "Kubernetes %s is too old, v1.%d.0 is the oldest supported", version, oldestMinor)
+	}
+	return nil
+}
+
+// settingsFiles are the script and what it reads.
+func settingsFiles(in *Input) ([]writeFile, error) {
+	skip, err := skipPhases(in)
+	if err != nil {
+		return nil, err
+	}
+	var verbosity int32
+	if in.Spec.Kubeadm.Verbosity != nil {
+		verbosity = *in.Spec.Kubeadm.Verbosity
+	}
+	settings := &bytes.Buffer{}
+	for _, setting := range []struct{ name, value string }{
+		{"MODE", string(in.Mode)},
+		{"CONTROL_PLANE", fmt.Sprint(in.Mode.controlPlane())},
+		{"NODE_NAME", in.Machine},
+		{"FAMILIES", families(in.Network)},
+		{"ENDPOINT", "https://" + in.Endpoint.String()},
+		{"VERBOSITY", fmt.Sprint(verbosity)},
+		{"SKIP_PHASES", strings.Join(skip, ",")},
+	} {
+		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
+	}
+	return []writeFile{
+		newFile(path.Join(runDir, "bootstrap.sh"), "0700", nodeScript),
+		newFile(path.Join(runDir, "settings"), "0600", settings.Bytes()),
+	}, nil
+}
+
+// quote makes one word of a shell.
+func quote(value string) string {
+	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+}
+
+// families are the IP versions of the cluster, the API server's first.
+func families(network Network) string {
+	ranges := network.Services
+	if len(ranges) == 0 {
+		ranges = network.Pods
+	}
+	versions := make([]string, 0, len(ranges))
+	for _, cidr := range ranges {
+		version := "4"
+		if strings.Contains(cidr, ":") {
+			version = "6"
+		}
+		versions = append(versions, version)
+	}
+	if len(versions) == 0 {
+		return "4"
+	}
+	return strings.Join(versions, " ")
+}
+
+func pkiFiles(in *Input) ([]writeFile, error) {
+	if !in.Mode.controlPlane() {
+		return nil, nil
+	}
+	files := make([]writeFile, 0, len(in.PKI))
+	for _, f := range in.PKI {
+		files = append(files, newFile(f.Path, f.Permissions, f.Content))
+	}
+	return files, nil
+}
+
+// commandFiles are the user's commands, a file each, so that none needs
+// quoting and each has a status of its own.
+func commandFiles(in *Input) ([]writeFile, error) {
+	var files []writeFile
+	for _, list := range []struct {
+		name     string
+		commands []string
+	}{
+		{"preKubeadmCommands", in.Spec.PreKubeadmCommands},
+		{"postKubeadmCommands", in.Spec.PostKubeadmCommands},
+	} {
+		for i, command := range list.commands {
+			name := path.Join(runDir, list.name, fmt.Sprintf("%04d", i))
+			files = append(files, newFile(name, "0600", []byte(strings.TrimSuffix(command, "\n")+"\n")))
+		}
+	}
+	return files, nil
+}

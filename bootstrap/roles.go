@@ -1,0 +1,79 @@
+package bootstrap
+
+import (
+	"slices"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+const (
+	// rolePrefix is the domain of role labels and taints.
+	rolePrefix = "node-role.kubernetes.io/"
+	// uninitializedTaint is the one that Cluster API takes off.
+	uninitializedTaint = "node.cluster.x-k8s.io/uninitialized"
+	// effect is the effect of all taints that this package sets.
+	effect = "NoSchedule"
+)
+
+// Roles returns what a machine's node is for.
+func Roles(spec *bootstrapv1.NovaConfigSpec, controlPlane bool) []bootstrapv1.NodeRole {
+	switch {
+	case len(spec.Roles) > 0:
+		return spec.Roles
+	case controlPlane:
+		return []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane}
+	default:
+		return []bootstrapv1.NodeRole{bootstrapv1.NodeRoleWorker}
+	}
+}
+
+// RoleLabels returns the labels of a node with these roles. A kubelet may not
+// set them on its own Node, so they are set on the Machine, from where Cluster
+// API carries them over.
+func RoleLabels(roles []bootstrapv1.NodeRole) map[string]string {
+	labels := make(map[string]string, len(roles))
+	for _, role := range roles {
+		labels[roleKey(role)] = ""
+	}
+	return labels
+}
+
+func roleKey(role bootstrapv1.NodeRole) string {
+	return rolePrefix + string(role)
+}
+
+// taints returns what a node registers with. A node that is a worker too is
+// there for everybody, so the taints of its other roles are left out. A node
+// that is no control plane starts uninitialized, so that nothing is scheduled
+// on it before Cluster API has set its labels.
+func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
+	list := []any{}
+	if !controlPlane {
+		list = append(list, taint(uninitializedTaint))
+	}
+	if slices.Contains(roles, bootstrapv1.NodeRoleWorker) {
+		return list
+	}
+	for _, role := range []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane, bootstrapv1.NodeRoleInfra} {
+		if slices.Contains(roles, role) {
+			list = append(list, taint(roleKey(role)))
+		}
+	}
+	return list
+}
+
+func taint(key string) map[string]any {
+	return map[string]any{"key": key, "effect": effect}
+}
+
+// checkRoles refuses roles that do not fit the machine.
+func checkRoles(roles []bootstrapv1.NodeRole, controlPlane bool) error {
+	named := slices.Contains(roles, bootstrapv1.NodeRoleControlPlane)
+	switch {
+	case controlPlane && !named:
+		return renderErrorf("spec.roles", "must include control-plane on a control plane machine")
+	case !controlPlane && named:
+		return renderErrorf("spec.roles", "control-plane is only for machines of the control plane")
+	}
+	return nil
+}
