@@ -1,0 +1,194 @@
+package vsphere
+
+import (
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// verb is what was asked of vCenter.
+type verb string
+
+const (
+	creating   verb = "create"
+	starting   verb = "start"
+	stopping   verb = "stop"
+	destroying verb = "destroy"
+)
+
+// settle is how long the inventory may lag behind what an answer said.
+const settle = 30 * time.Second
+
+// action is the last thing asked of vCenter for a machine.
+type action struct {
+	verb    verb
+	message string
+	at      time.Time
+	// task is vCenter's; none while the request is under way.
+	task ref
+	// taken is the VM that has the name already.
+	taken *ref
+	// unseen is set when vCenter has forgotten the task.
+	unseen bool
+}
+
+// busy reports whether the outcome is not known yet.
+func (a *action) busy(w *world, id uuid.UUID) bool {
+	if a.unseen {
+		return false
+	}
+	if a.taken != nil {
+		return a.halfMade(w, *a.taken)
+	}
+	if a.task == (ref{}) {
+		return true
+	}
+	task := w.tasks[a.task]
+	if task == nil || !task.done() {
+		return true
+	}
+	if a.verb != creating {
+		return false
+	}
+	if taken := duplicate(task.failure); taken != nil {
+		return a.halfMade(w, *taken)
+	}
+	if task.failure != nil {
+		return false
+	}
+	// The VM is made; the inventory is about to show it.
+	_, known := w.byID[id]
+	_, other := w.ids[task.result]
+	return !known && !other && time.Since(a.at) < settle
+}
+
+// halfMade reports whether the VM at vm may yet turn out to be ours.
+func (a *action) halfMade(w *world, vm ref) bool {
+	id, listed := w.ids[vm]
+	return (!listed || id == uuid.Nil) && time.Since(a.at) < settle
+}
+
+// failure returns how the action failed, if it did.
+func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
+	if a.unseen {
+		return nil
+	}
+	if a.taken != nil {
+		return a.conflict(w, id, *a.taken)
+	}
+	task := w.tasks[a.task]
+	if task == nil {
+		return nil
+	}
+	if task.failure == nil {
+		other, listed := w.ids[task.result]
+		if a.verb == creating && listed && other != uuid.Nil && other != id {
+			return failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM an instance UUID other than the one asked for, so it is not ours")
+		}
+		return nil
+	}
+	if taken := duplicate(task.failure); taken != nil && a.verb == creating {
+		return a.conflict(w, id, *taken)
+	}
+	switch task.failure.Fault.(type) {
+	case *types.InvalidPowerState:
+		return nil // it is on, or off, already
+	case *types.ManagedObjectNotFound:
+		if a.verb == destroying || a.verb == stopping {
+			return nil
+		}
+	}
+	return faulted(task.failure.Fault, task.failure.LocalizedMessage)
+}
+
+// conflict says that the name is taken, unless it is by our own VM.
+func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
+	if w.ids[taken] == id {
+		return nil
+	}
+	return failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the folder and is not ours: it is left alone")
+}
+
+// overdue returns the task of a machine that the stream should have listed by
+// now. Its outcome has to be asked for.
+func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m, ok := i.machines[id]
+	if !ok || m.act == nil || m.act.task == (ref{}) || m.act.unseen || i.world.tasks[m.act.task] != nil ||
+		time.Since(m.act.at) < settle {
+		return ref{}, false
+	}
+	m.act.at = time.Now()
+	return m.act.task, true
+}
+
+// learn notes what was asked about a task; nil means it is no more.
+func (i *inventory) learn(task ref, info *taskInfo) {
+	i.update(func(w *world) []uuid.UUID {
+		if info != nil {
+			w.tasks[task] = info
+		} else {
+			i.unsee(task)
+		}
+		return nil
+	})
+}
+
+// unsee notes that vCenter has forgotten a task. The caller holds the lock.
+func (i *inventory) unsee(task ref) {
+	for _, m := range i.machines {
+		if m.act != nil && m.act.task == task {
+			m.act.unseen = true
+		}
+	}
+}
+
+// duplicate returns the VM that has the name, if that is the fault.
+func duplicate(f *types.LocalizedMethodFault) *ref {
+	if f == nil {
+		return nil
+	}
+	if d, ok := f.Fault.(*types.DuplicateName); ok {
+		return &d.Object
+	}
+	return nil
+}
+
+// begin notes that verb is about to be asked for, unless something is under
+// way.
+func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message string) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machineOf(id, key)
+	if m.act != nil && m.act.busy(i.world, id) {
+		return false
+	}
+	m.act = &action{verb: v, message: message, at: time.Now()}
+	m.seen = i.look(id, m)
+	return true
+}
+
+// end notes vCenter's answer: a task, the VM that has the name, or neither
+// when nothing came of it.
+func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m, ok := i.machines[id]
+	if !ok || m.act == nil {
+		return
+	}
+	if task == (ref{}) && taken == nil {
+		m.act = nil
+	} else {
+		m.act.task, m.act.taken, m.act.at = task, taken, time.Now()
+		// What waits for the inventory to catch up must not wait for ever.
+		key := m.key
+		time.AfterFunc(settle, func() { i.changed(key) })
+	}
+	i.tell([]uuid.UUID{id})
+}

@@ -1,0 +1,223 @@
+package vsphere
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+const (
+	namespace = "default"
+	// soon is long for anything in memory, and soonest how often to look.
+	soon    = 20 * time.Second
+	soonest = 10 * time.Millisecond
+)
+
+var launch = hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
+
+// bed is a vCenter, a cluster on it, and a connector.
+type bed struct {
+	*WithT
+	t         *testing.T
+	ctx       context.Context
+	vc        *vcenter.Server
+	objects   client.Client
+	connector *Connector
+	cluster   *infrav1.NovaVSphereCluster
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{WithT: NewWithT(t), t: t, ctx: t.Context()}
+	b.SetDefaultEventuallyTimeout(soon)
+	b.SetDefaultEventuallyPollingInterval(soonest)
+	scheme := runtime.NewScheme()
+	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
+	b.vc = b.startVCenter(vcenter.Options{})
+	b.connector = b.newConnector()
+	b.cluster = b.addCluster("tenant", b.vc)
+	return b
+}
+
+func (b *bed) startVCenter(o vcenter.Options) *vcenter.Server {
+	b.t.Helper()
+	if o.Delays == nil {
+		o.Delays = map[string]time.Duration{"CloneVM_Task": 50 * time.Millisecond, "*": 10 * time.Millisecond}
+	}
+	vc, err := vcenter.Start(context.Background(), o)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(vc.Stop)
+	return vc
+}
+
+// newConnector returns a connector as a restarted manager would have it.
+func (b *bed) newConnector() *Connector {
+	c := NewConnector(b.objects)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+// addCluster makes a cluster and its credentials.
+func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCluster {
+	b.t.Helper()
+	b.Expect(b.objects.Create(b.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
+	})).To(Succeed())
+	cluster := &infrav1.NovaVSphereCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: name},
+			Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
+		},
+		Spec: infrav1.NovaVSphereClusterSpec{
+			Server:      vc.Address,
+			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: name},
+			TLS:         infrav1.NovaVSphereTLS{CABundle: string(vc.CABundle)},
+			Placement: infrav1.NovaVSpherePlacement{
+				Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
+			},
+		},
+	}
+	b.Expect(b.objects.Create(b.ctx, cluster)).To(Succeed())
+	return cluster
+}
+
+// machine returns a machine of a cluster. It need not be in the API: the
+// driver never reads it.
+func (b *bed) machine(name string) *infrav1.NovaVSphereMachine {
+	return &infrav1.NovaVSphereMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
+		},
+		Spec: infrav1.NovaVSphereMachineSpec{
+			Template: vcenter.DefaultTemplate,
+			Hardware: infrav1.NovaVSphereHardware{CPUs: 4, CoresPerSocket: 2, MemoryMiB: 4096},
+			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}, {Network: "VM Network"}}},
+		},
+	}
+}
+
+// going marks a machine as being deleted.
+func going(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
+	m = m.DeepCopy()
+	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return m
+}
+
+func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.NovaVSphereMachine] {
+	b.t.Helper()
+	d, err := b.connector.Connect(b.ctx, m)
+	b.Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
+// look is one Observe over a connector.
+func (b *bed) look(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
+	d, err := b.connector.Connect(b.ctx, m)
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	return d.Observe(b.ctx, m)
+}
+
+// reaches waits until a machine's VM is in a state, without an error on the
+// way.
+func (b *bed) reaches(m *infrav1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
+	b.t.Helper()
+	var vm hypervisor.VM
+	b.Eventually(func(g Gomega) {
+		var err error
+		vm, err = b.look(m)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(vm.State).To(Equal(state))
+	}).Should(Succeed())
+	return vm
+}
+
+// fails waits until looking at a machine fails with a reason.
+func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
+	b.t.Helper()
+	var err error
+	b.Eventually(func() string {
+		_, err = b.look(m)
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(reason))
+	return err
+}
+
+// create makes a machine's VM and waits until it runs.
+func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
+	b.t.Helper()
+	m := b.machine(name)
+	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	return m
+}
+
+// vmNamed returns what vCenter has under a name.
+func (b *bed) vmNamed(name string) (found []vcenter.VM) {
+	for _, vm := range b.vc.VMs() {
+		if vm.Name == name {
+			found = append(found, vm)
+		}
+	}
+	return found
+}
+
+// total is the number of requests but long polls.
+func (b *bed) total() (n int) {
+	for _, count := range b.vc.Requests() {
+		n += count
+	}
+	return n
+}
+
+// told waits until a key is delivered.
+func (b *bed) told(keys <-chan hypervisor.Key, name string, within time.Duration) {
+	b.t.Helper()
+	b.Eventually(keys, within).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
+}
+
+// admin is somebody else's session.
+func (b *bed) admin() *govmomi.Client {
+	b.t.Helper()
+	u := b.vc.URL()
+	u.User = b.vc.Userinfo()
+	c, err := govmomi.NewClient(b.ctx, u, true)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(func() { _ = c.Logout(context.Background()) })
+	return c
+}
+
+// vm is somebody else's handle of a VM.
+func (b *bed) vm(name string) *object.VirtualMachine {
+	b.t.Helper()
+	found := b.vmNamed(name)
+	b.Expect(found).To(HaveLen(1))
+	return object.NewVirtualMachine(b.admin().Client, types.ManagedObjectReference{Type: "VirtualMachine", Value: found[0].Ref})
+}
+
+func (b *bed) wait(task *object.Task, err error) {
+	b.t.Helper()
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(task.Wait(b.ctx)).To(Succeed())
+}

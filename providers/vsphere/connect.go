@@ -1,0 +1,200 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// idle is after how long a session that nobody asks for is closed.
+const idle = time.Hour
+
+// Connector shares sessions with vCenters between machines and clusters.
+type Connector struct {
+	reader   client.Reader
+	machines *feed
+	clusters *feed
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	asked    map[string]time.Time
+	// users tells which session a cluster uses.
+	users map[hypervisor.Key]string
+}
+
+var (
+	_ hypervisor.Connector[*infrav1.NovaVSphereMachine] = &Connector{}
+	_ hypervisor.Inspector[*infrav1.NovaVSphereCluster] = &Connector{}
+)
+
+// NewConnector returns a Connector without sessions. The reader reads
+// NovaVSphereClusters and the Secrets they name.
+func NewConnector(reader client.Reader) *Connector {
+	return &Connector{
+		reader:   reader,
+		machines: newFeed(),
+		clusters: newFeed(),
+		sessions: map[string]*session{},
+		asked:    map[string]time.Time{},
+		users:    map[hypervisor.Key]string{},
+	}
+}
+
+// Start waits for the end and closes all sessions, so that a manager can run
+// the Connector.
+func (c *Connector) Start(ctx context.Context) error {
+	<-ctx.Done()
+	c.Close()
+	return nil
+}
+
+// Close logs out everywhere.
+func (c *Connector) Close() {
+	c.mu.Lock()
+	all := slices.Collect(maps.Values(c.sessions))
+	clear(c.sessions)
+	clear(c.users)
+	c.mu.Unlock()
+	for _, s := range all {
+		s.stop()
+	}
+	for _, s := range all {
+		<-s.done
+	}
+}
+
+// Connect returns a driver for m. It waits no longer than a moment for a
+// session that is being opened, and not at all for one that is known to be
+// down.
+func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.Driver[*infrav1.NovaVSphereMachine], error) {
+	cluster, err := c.clusterOf(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.open(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := s.ready(ctx, keyOf(m)); err != nil {
+		return nil, err
+	}
+	return &driver{
+		session:   s,
+		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
+		placement: cluster.Spec.Placement,
+	}, nil
+}
+
+// Changes delivers the machines whose VM changed.
+func (c *Connector) Changes() <-chan hypervisor.Key { return c.machines.keys() }
+
+// SiteChanges delivers the clusters whose vCenter came or went.
+func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.clusters.keys() }
+
+// clusterOf finds the infrastructure cluster of m. It does not ask the
+// Cluster, which may be gone.
+func (c *Connector) clusterOf(ctx context.Context, m *infrav1.NovaVSphereMachine) (*infrav1.NovaVSphereCluster, error) {
+	name := m.Labels[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
+	}
+	list := &infrav1.NovaVSphereClusterList{}
+	err := c.reader.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
+	if err != nil {
+		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("finding the machine's cluster: %d NovaVSphereClusters have the label %s=%s, not one",
+			len(list.Items), clusterv1.ClusterNameLabel, name)
+	}
+	return &list.Items[0], nil
+}
+
+// open returns the session that cluster asks for, and lets go of the one it
+// used before if that was another.
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, error) {
+	e, err := c.endpoint(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	id, user := e.id(), hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.users[user]
+	c.users[user], c.asked[id] = id, time.Now()
+	if before != "" && before != id && !slices.Contains(slices.Collect(maps.Values(c.users)), before) {
+		c.evict(before)
+	}
+	for other, at := range c.asked {
+		if time.Since(at) > idle {
+			c.evict(other)
+		}
+	}
+	s, ok := c.sessions[id]
+	if !ok {
+		s = newSession(e, func(k hypervisor.Key) { c.machines.add(k) }, func() { c.tell(id) })
+		c.sessions[id] = s
+	}
+	return s, nil
+}
+
+// evict closes a session in the background. Its machines come back over
+// another. The caller holds the lock.
+func (c *Connector) evict(id string) {
+	s, ok := c.sessions[id]
+	delete(c.sessions, id)
+	delete(c.asked, id)
+	maps.DeleteFunc(c.users, func(_ hypervisor.Key, used string) bool { return used == id })
+	if ok {
+		s.stop()
+		c.machines.add(s.inv.keys()...)
+	}
+}
+
+// tell queues the clusters that use a session.
+func (c *Connector) tell(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for user, used := range c.users {
+		if used == id {
+			c.clusters.add(user)
+		}
+	}
+}
+
+// endpoint reads where and how to log in for cluster.
+func (c *Connector) endpoint(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (endpoint, error) {
+	e := endpoint{
+		server: cluster.Spec.Server,
+		tls: trust{
+			caBundle:   cluster.Spec.TLS.CABundle,
+			thumbprint: cluster.Spec.TLS.Thumbprint,
+			insecure:   ptr.Deref(cluster.Spec.TLS.InsecureSkipVerify, false),
+		},
+	}
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.IdentityRef.Name}
+	if err := c.reader.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return e, failure(infrav1.CredentialsInvalidReason, "Secret %q with the vCenter credentials does not exist", key.Name)
+		}
+		return e, fmt.Errorf("reading vCenter credentials: %w", err)
+	}
+	e.username, e.password = string(secret.Data["username"]), string(secret.Data["password"])
+	if e.username == "" || e.password == "" {
+		return e, failure(infrav1.CredentialsInvalidReason, "Secret %q must have the keys username and password", key.Name)
+	}
+	return e, nil
+}

@@ -1,0 +1,178 @@
+package vsphere
+
+import (
+	"encoding/base64"
+	"net/netip"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+func TestCreate(t *testing.T) {
+	b := newBed(t)
+	first := b.create("first") // resolves names for all others
+
+	b.vc.ResetRequests()
+	m := b.machine("second")
+	d := b.connect(m)
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed(), "a repeated call does nothing")
+	vm, err := d.Observe(b.ctx, m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy))
+	b.Expect(vm.Message).To(Equal("Cloning from " + vcenter.DefaultTemplate))
+	vm = b.reaches(m, hypervisor.Running)
+
+	found := b.vmNamed("second")
+	b.Expect(found).To(HaveLen(1))
+	b.Expect(vm.ProviderID).To(Equal("vsphere://" + found[0].BIOSUUID))
+	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(found[0].InstanceUUID).To(Equal(id.String()))
+	b.Expect(found[0].CPUs).To(Equal(4))
+	b.Expect(found[0].MemoryMiB).To(Equal(4096))
+	b.Expect(found[0].PoweredOn).To(BeTrue())
+	b.Expect(found[0].NICs).To(HaveLen(2), "the template's card is gone")
+	b.Expect(found[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
+	b.Expect(found[0].NICs[1].Network).To(Equal("VM Network"))
+	b.Expect(base64.StdEncoding.DecodeString(found[0].ExtraConfig["guestinfo.userdata"])).To(Equal(launch.UserData))
+	b.Expect(found[0].ExtraConfig).To(HaveKeyWithValue("guestinfo.userdata.encoding", "base64"))
+	b.Expect(found[0].ExtraConfig).To(HaveKeyWithValue("disk.EnableUUID", "TRUE"))
+
+	b.Expect(b.vc.SetGuestAddresses(id.String(), []vcenter.GuestNIC{
+		{MAC: found[0].NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
+	})).To(Succeed())
+	b.Eventually(func() []clusterv1.MachineAddress { return b.reaches(m, hypervisor.Running).Addresses }).
+		Should(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.1.2.3"}))
+
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
+
+	b.vc.ResetRequests()
+	b.reaches(first, hypervisor.Running)
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.total()).To(BeZero(), "a look costs nothing")
+}
+
+func TestCreateFailures(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(b *bed, m *infrav1.NovaVSphereMachine)
+		reason string
+		says   string
+	}{
+		{"template", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Template = "none" },
+			infrav1.SourceNotFoundReason, `template "none" does not exist in vCenter, or the account cannot see it`},
+		{"network", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "none" },
+			infrav1.PlacementNotFoundReason, `network "none" does not exist in vCenter, or the account cannot see it`},
+		{"datastore", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "none" },
+			infrav1.PlacementNotFoundReason, `placement.datastore "none" does not exist in vCenter, or the account cannot see it`},
+		{"several", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "LocalDS_*" },
+			infrav1.PlacementNotFoundReason, `placement.datastore "LocalDS_*" names several objects in vCenter: use an inventory path`},
+		{"datacenter", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datacenter = "none" },
+			infrav1.PlacementNotFoundReason, `placement.datacenter "none" does not exist in vCenter, or the account cannot see it`},
+	}
+	b := newBed(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := b.machine("m")
+			tt.change(b, m)
+			err := b.connect(m).Create(b.ctx, m, launch)
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
+			g.Expect(err).To(MatchError(tt.says))
+			g.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "it can be mended in vCenter")
+			g.Expect(b.vmNamed("m")).To(BeEmpty())
+		})
+	}
+}
+
+func TestCreateOnFullDatastore(t *testing.T) {
+	b := newBed(t)
+	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", true)).To(Succeed())
+	m := b.machine("m")
+	changes := b.connector.Changes()
+	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.told(changes, "m", soon)
+
+	d := b.connect(m)
+	vm, err := d.Observe(b.ctx, m)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InsufficientResourcesReason))
+	b.Expect(err).To(MatchError(ContainSubstring("Insufficient disk space on datastore 'LocalDS_0'")))
+	b.Expect(vm.State).To(Equal(hypervisor.Absent))
+	vm, err = d.Observe(b.ctx, m)
+	b.Expect(err).NotTo(HaveOccurred(), "a failure is told once")
+	b.Expect(vm.State).To(Equal(hypervisor.Absent))
+
+	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", false)).To(Succeed())
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+func TestCreateWithForeignName(t *testing.T) {
+	b := newBed(t)
+	b.create("m")
+	foreign := b.vmNamed("m")
+	// The machine of another cluster has the same name and another identity.
+	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = "7b0c8f1e-59b1-4b7a-a2a9-7b1f6a2a3c55"
+	b.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+
+	m := b.machine("m")
+	b.reaches(m, hypervisor.Absent)
+	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	err := b.fails(m, infrav1.NameTakenReason)
+	b.Expect(err).To(MatchError("a VM with this machine's name exists in the folder and is not ours: it is left alone"))
+	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	b.reaches(going(m), hypervisor.Absent)
+	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
+}
+
+func TestCreateRefusesUnknownFormat(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	err := b.connect(m).Create(b.ctx, m, hypervisor.Launch{Format: "jinja"})
+	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
+}
+
+// A manager that dies while a clone runs leaves nothing behind: its successor
+// neither clones again nor takes the machine for gone.
+func TestRestartWhileCloning(t *testing.T) {
+	b := newBed(t)
+	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
+	m := b.machine("m")
+	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	vm, err := b.look(going(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy), "it must not look gone")
+	vm, err = b.look(m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy))
+	b.told(b.connector.Changes(), "m", soon)
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
+}
+
+// A clone repeated all the same meets our own VM, and that is no failure.
+func TestRepeatedClone(t *testing.T) {
+	b := newBed(t)
+	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
+	m, id := b.machine("m"), [16]byte{}
+	d := b.connect(m).(*driver)
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	parsed, err := instanceUUID(d.clusterID, keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	id = parsed
+	d.session.inv.forget(id)
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 2))
+	b.Expect(b.vmNamed("m")).To(HaveLen(1))
+}

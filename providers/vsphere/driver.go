@@ -1,0 +1,66 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// driver is one session, seen by the machines of one cluster.
+type driver struct {
+	session   *session
+	clusterID string
+	placement infrav1.NovaVSpherePlacement
+}
+
+// placed returns where m goes: a field that is empty takes the cluster's.
+func (d *driver) placed(m *infrav1.NovaVSphereMachine) infrav1.NovaVSpherePlacement {
+	p := m.Spec.Placement
+	for _, field := range []struct{ own, cluster *string }{
+		{&p.Datacenter, &d.placement.Datacenter},
+		{&p.ResourcePool, &d.placement.ResourcePool},
+		{&p.Folder, &d.placement.Folder},
+		{&p.Datastore, &d.placement.Datastore},
+	} {
+		if *field.own == "" {
+			*field.own = *field.cluster
+		}
+	}
+	return p
+}
+
+// ask sends the one request of an action and notes the task it became.
+func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {
+	var task ref
+	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+		task, err = request(ctx, c)
+		return err
+	})
+	var taken *ref
+	var duplicate *types.DuplicateName
+	if err != nil {
+		if _, ok := fault.As(err, &duplicate); ok {
+			taken, err = &duplicate.Object, nil
+		}
+	}
+	if isGone(err) {
+		d.session.paths.forget()
+	}
+	if isAmbiguous(err) {
+		// The task may run all the same. A world learnt anew has it.
+		d.session.relearn()
+	}
+	d.session.inv.end(id, task, taken)
+	return classify(d.session.endpoint.server, err)
+}
+
+// state is what the VM behind m is like, and its reference.
+func (d *driver) state(id uuid.UUID, m *infrav1.NovaVSphereMachine) (hypervisor.State, ref) {
+	return d.session.inv.peek(id, keyOf(m))
+}

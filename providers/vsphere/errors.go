@@ -1,0 +1,176 @@
+package vsphere
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// failure returns an Error with a reason and a message.
+func failure(reason, format string, args ...any) *hypervisor.Error {
+	return &hypervisor.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
+}
+
+// classify makes err, met at server, an Error. One that already is stays.
+func classify(server string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*hypervisor.Error](err); ok {
+		return e
+	}
+	cause := innermost(err)
+	if soap.IsSoapFault(cause) {
+		return faulted(faultOf(cause), soap.ToSoapFault(cause).String)
+	}
+	if f := faultOf(cause); f != nil {
+		return faulted(f, "")
+	}
+	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(err))
+}
+
+func innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}
+
+// faultOf returns the vCenter fault that err is, or nil.
+func faultOf(err error) types.BaseMethodFault {
+	if f, ok := err.(interface{ Fault() types.BaseMethodFault }); ok {
+		return f.Fault()
+	}
+	return nil
+}
+
+// plain says what went wrong on the way in words that are the same on every
+// try. The original names ports that differ each time.
+func plain(err error) error {
+	var (
+		pinned  *thumbprintError
+		unknown x509.UnknownAuthorityError
+		cert    *tls.CertificateVerificationError
+		op      *net.OpError
+		request *url.Error
+	)
+	switch {
+	case errors.As(err, &pinned):
+		return pinned
+	case errors.As(err, &unknown):
+		return errors.New("its certificate is signed by an unknown authority: set spec.tls.caBundle or spec.tls.thumbprint")
+	case errors.As(err, &cert):
+		return cert.Err
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return errNoAnswer
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was closed")
+	case errors.As(err, &op):
+		return innermost(op)
+	case errors.As(err, &request):
+		return request.Err
+	default:
+		return err
+	}
+}
+
+var errNoAnswer = errors.New("no answer in time")
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// isAmbiguous reports that a request may have been carried out although it
+// failed: vCenter did not say no.
+func isAmbiguous(err error) bool {
+	return err != nil && faultOf(innermost(err)) == nil && !soap.IsSoapFault(innermost(err))
+}
+
+// faulted makes a vCenter fault an Error with vCenter's own words.
+func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
+	name := "unknown fault"
+	if f != nil {
+		name = reflect.TypeOf(f).Elem().Name()
+	}
+	switch message = strings.TrimRight(strings.TrimSpace(message), "."); {
+	case message == "":
+		message = name
+	case !strings.Contains(message, name):
+		message = fmt.Sprintf("%s (%s)", message, name)
+	}
+	return &hypervisor.Error{Reason: reasonOf(f), Err: errors.New(message)}
+}
+
+// reasonOf returns the condition reason for a fault.
+func reasonOf(f types.BaseMethodFault) string {
+	switch f := f.(type) {
+	case *types.InvalidLogin, *types.PasswordExpired:
+		return infrav1.CredentialsInvalidReason
+	case *types.DuplicateName:
+		return infrav1.NameTakenReason
+	case *types.NoDiskSpace, *types.NoCompatibleHost, types.BaseInsufficientResourcesFault:
+		return infrav1.InsufficientResourcesReason
+	case *types.ManagedObjectNotFound:
+		if f.Obj.Type == "VirtualMachine" {
+			return infrav1.SourceNotFoundReason
+		}
+		return infrav1.PlacementNotFoundReason
+	default:
+		return infrav1.HypervisorErrorReason
+	}
+}
+
+// unresolved makes a finder's error an Error that names the field.
+func unresolved(reason, field, name string, err error) error {
+	var (
+		none        *find.NotFoundError
+		many        *find.MultipleFoundError
+		defaultNone *find.DefaultNotFoundError
+		defaultMany *find.DefaultMultipleFoundError
+	)
+	switch {
+	case errors.As(err, &none):
+		return failure(reason, "%s %q does not exist in vCenter, or the account cannot see it", field, name)
+	case errors.As(err, &many):
+		return failure(reason, "%s %q names several objects in vCenter: use an inventory path", field, name)
+	case errors.As(err, &defaultNone):
+		return failure(reason, "%s is empty and vCenter has none to take", field)
+	case errors.As(err, &defaultMany):
+		return failure(reason, "%s is empty and vCenter has several: name one", field)
+	default:
+		return err
+	}
+}
+
+func isNotAuthenticated(err error) bool {
+	return err != nil && fault.Is(err, &types.NotAuthenticated{})
+}
+
+// isGone reports that an object that a request names is no more.
+func isGone(err error) bool {
+	return err != nil && fault.Is(err, &types.ManagedObjectNotFound{})
+}
+
+// isPowerState reports that the VM already is in the state asked for.
+func isPowerState(err error) bool {
+	return err != nil && fault.Is(err, &types.InvalidPowerState{})
+}

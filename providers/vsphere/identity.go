@@ -1,0 +1,32 @@
+package vsphere
+
+import (
+	"fmt"
+
+	"github.com/google/uuid"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// providerIDPrefix and the VM's BIOS UUID make a provider ID.
+const providerIDPrefix = "vsphere://"
+
+// derived is the version of UUIDs that are derived from names. vCenter's own
+// are random, so few VMs but ours carry it.
+const derived = uuid.Version(5)
+
+// keyOf returns the name of m in the management cluster.
+func keyOf(m *infrav1.NovaVSphereMachine) hypervisor.Key {
+	return hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
+}
+
+// instanceUUID returns the instance UUID of the VM behind the machine called
+// key in the cluster with the given ID. It is the mark of ownership.
+func instanceUUID(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
+	space, err := uuid.Parse(clusterID)
+	if err != nil {
+		return uuid.Nil, fmt.Errorf("parsing the cluster's ID in the annotation %s: %w", infrav1.ClusterIDAnnotation, err)
+	}
+	return uuid.NewSHA1(space, []byte(key.Namespace+"/"+key.Name)), nil
+}

@@ -1,0 +1,259 @@
+package vsphere
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+type ref = types.ManagedObjectReference
+
+// cloneTask is how vCenter describes the task of CloneVM_Task.
+const cloneTask = "VirtualMachine.clone"
+
+// vmInfo is what the stream told about a VM of ours.
+type vmInfo struct {
+	biosUUID   string
+	power      types.VirtualMachinePowerState
+	connection types.VirtualMachineConnectionState
+	cards      []types.GuestNicInfo
+}
+
+// taskInfo is what the stream told about a task of anybody's.
+type taskInfo struct {
+	state       types.TaskInfoState
+	entity      ref
+	description string
+	result      ref
+	failure     *types.LocalizedMethodFault
+}
+
+func (t *taskInfo) done() bool {
+	return t.state == types.TaskInfoStateSuccess || t.state == types.TaskInfoStateError
+}
+
+// world is vCenter as one stream has told it.
+type world struct {
+	// ids has every VM the account sees. A VM whose UUID vCenter has not said
+	// yet is half-made and has none here.
+	ids  map[ref]uuid.UUID
+	byID map[uuid.UUID]ref
+	// vms has those whose UUID is derived, ours among them.
+	vms   map[ref]*vmInfo
+	tasks map[ref]*taskInfo
+}
+
+func newWorld() *world {
+	return &world{ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}}
+}
+
+// inventory is what Observe reads. It survives the loss of a session; only
+// the world is learnt anew.
+type inventory struct {
+	changed func(hypervisor.Key)
+
+	mu       sync.Mutex
+	world    *world
+	machines map[uuid.UUID]*machine
+	// inherited are clones that were under way when the world was learnt and
+	// that are nobody's: one of them may be of a machine that an earlier
+	// process or session served.
+	inherited map[ref]struct{}
+}
+
+// machine is a machine that was asked about.
+type machine struct {
+	key  hypervisor.Key
+	act  *action
+	seen sight
+}
+
+// sight is what an Observe would see.
+type sight struct {
+	vm      hypervisor.VM
+	failure *hypervisor.Error
+	// lost is set when the VM's state is not known.
+	lost *hypervisor.Error
+}
+
+func newInventory(changed func(hypervisor.Key)) *inventory {
+	return &inventory{
+		changed:   changed,
+		world:     newWorld(),
+		machines:  map[uuid.UUID]*machine{},
+		inherited: map[ref]struct{}{},
+	}
+}
+
+// machineOf returns the record of a machine. The caller holds the lock.
+func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
+	m, ok := i.machines[id]
+	if !ok {
+		m = &machine{key: key}
+		i.machines[id] = m
+	}
+	return m
+}
+
+// take looks at a machine's VM and hands the failure of the last action over:
+// the next look does not have it. When the machine is going, it does not
+// matter that its VM could not be made or started.
+func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machineOf(id, key)
+	s := i.look(id, m)
+	if going && m.act != nil && (m.act.verb == creating || m.act.verb == starting) {
+		s.failure = nil
+	}
+	if s.vm.State != hypervisor.Busy && s.lost == nil {
+		m.act = nil
+	}
+	m.seen = s
+	m.seen.failure = nil
+	return s
+}
+
+// peek is take without taking.
+func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.look(id, i.machineOf(id, key)).vm.State, i.world.byID[id]
+}
+
+// keys returns all machines that were asked about.
+func (i *inventory) keys() []hypervisor.Key {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	keys := make([]hypervisor.Key, 0, len(i.machines))
+	for _, m := range i.machines {
+		keys = append(keys, m.key)
+	}
+	return keys
+}
+
+// forget drops a machine that is gone for good.
+func (i *inventory) forget(id uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.machines, id)
+}
+
+// look says what the VM with the given UUID is like.
+func (i *inventory) look(id uuid.UUID, m *machine) sight {
+	vmRef, known := i.world.byID[id]
+	info := i.world.vms[vmRef]
+	var s sight
+	if known && info != nil && info.biosUUID != "" {
+		s.vm.ProviderID = providerIDPrefix + info.biosUUID
+	}
+	if m.act != nil && m.act.busy(i.world, id) {
+		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
+		return s
+	}
+	if m.act != nil {
+		s.failure = m.act.failure(i.world, id)
+	}
+	switch {
+	case !known:
+		s.vm.State = hypervisor.Absent
+	case info == nil:
+		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
+	case info.connection != "" && info.connection != types.VirtualMachineConnectionStateConnected:
+		s.lost = failure(infrav1.HypervisorErrorReason, "vCenter has lost its connection to the VM (%s)", info.connection)
+	case info.power == types.VirtualMachinePowerStatePoweredOn:
+		s.vm.State = hypervisor.Running
+		s.vm.Addresses = addresses(m.key.Name, info.cards)
+	default:
+		s.vm.State = hypervisor.Stopped
+	}
+	return s
+}
+
+// clonesOf reports whether a clone of template that may be anybody's is under
+// way.
+func (i *inventory) clonesOf(template ref) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for task := range i.inherited {
+		if t := i.world.tasks[task]; t != nil && !t.done() && t.entity == template {
+			return true
+		}
+	}
+	return false
+}
+
+// anyClones reports whether clonesOf can be true for any template.
+func (i *inventory) anyClones() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.inherited) > 0
+}
+
+// replace takes over a world that was learnt anew, and tells every machine
+// that looks different in it.
+func (i *inventory) replace(w *world) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.world = w
+	bound := map[ref]bool{}
+	for _, m := range i.machines {
+		if m.act != nil {
+			// A task that vCenter does not list any more has ended unseen.
+			m.act.unseen = m.act.task != (ref{}) && w.tasks[m.act.task] == nil
+			bound[m.act.task] = true
+		}
+	}
+	clear(i.inherited)
+	for task, info := range w.tasks {
+		if info.description == cloneTask && !info.done() && !bound[task] {
+			i.inherited[task] = struct{}{}
+		}
+	}
+	i.tell(slices.Collect(maps.Keys(i.machines)))
+}
+
+// tell queues the machines among ids whose VM looks different from what was
+// seen last. The caller holds the lock.
+func (i *inventory) tell(ids []uuid.UUID) {
+	for _, id := range ids {
+		m, ok := i.machines[id]
+		if !ok {
+			continue
+		}
+		if s := i.look(id, m); !reflect.DeepEqual(s, m.seen) {
+			m.seen = s
+			i.changed(m.key)
+		}
+	}
+}
+
+// update lets change change the world and tells those it concerns.
+func (i *inventory) update(change func(*world) []uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	touched := change(i.world)
+	// A task may be the last that a machine waits for.
+	for id, m := range i.machines {
+		if m.act != nil {
+			touched = append(touched, id)
+		}
+	}
+	for task := range i.inherited {
+		if t := i.world.tasks[task]; t == nil || t.done() {
+			delete(i.inherited, task)
+			// It may have been of any of them.
+			for _, m := range i.machines {
+				i.changed(m.key)
+			}
+		}
+	}
+	i.tell(touched)
+}

@@ -1,0 +1,127 @@
+package vsphere
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func TestDelete(t *testing.T) {
+	b := newBed(t)
+	m := going(b.create("m"))
+	changes := b.connector.Changes()
+	b.vc.ResetRequests()
+
+	d := b.connect(m)
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed(), "a repeated call does nothing")
+	b.told(changes, "m", soon)
+	b.reaches(m, hypervisor.Stopped)
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Absent)
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed(), "a VM that is gone is deleted")
+
+	b.Expect(b.vmNamed("m")).To(BeEmpty())
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "Destroy_Task": 1}))
+}
+
+func TestDeleteWhileCloning(t *testing.T) {
+	b := newBed(t)
+	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
+	m := b.machine("m")
+	d := b.connect(m)
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	m = going(m)
+	vm, err := d.Observe(b.ctx, m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy))
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Stopped)
+	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Absent)
+}
+
+func TestDeleteFailure(t *testing.T) {
+	b := newBed(t)
+	m := going(b.create("m"))
+	b.vc.InjectFault("PowerOffVM_Task", 1, &types.SystemErrorFault{Reason: "the host is upset"}, "")
+	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	err := b.fails(m, infrav1.HypervisorErrorReason)
+	b.Expect(err).To(MatchError(ContainSubstring("the host is upset")))
+	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Stopped)
+}
+
+func TestPoweredOffOutside(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	changes := b.connector.Changes()
+	vm := b.vm("m")
+	b.drain(changes)
+	b.wait(vm.PowerOff(b.ctx))
+	b.told(changes, "m", 2*time.Second)
+	b.reaches(m, hypervisor.Stopped)
+
+	b.vc.ResetRequests()
+	b.Expect(b.connect(m).Start(b.ctx, m)).To(Succeed())
+	b.Expect(b.connect(m).Start(b.ctx, m)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOnVM_Task": 1}))
+}
+
+func TestLost(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	changes := b.connector.Changes()
+	vm := b.vm("m")
+	b.wait(vm.PowerOff(b.ctx))
+	b.reaches(m, hypervisor.Stopped)
+	b.drain(changes)
+	b.wait(vm.Destroy(b.ctx))
+	b.told(changes, "m", 2*time.Second)
+	b.reaches(m, hypervisor.Absent)
+}
+
+// A restarted manager finds every VM again with the requests that open the
+// session, however many there are.
+func TestRestart(t *testing.T) {
+	b := newBed(t)
+	count := func(first, n int) int {
+		for i := first; i < n; i++ {
+			m := b.machine(fmt.Sprintf("m%d", i))
+			b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+		}
+		for i := range n {
+			b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
+		}
+		b.connector.Close()
+		b.vc.ResetRequests()
+		b.connector = b.newConnector()
+		for i := range n {
+			b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)
+		}
+		return b.total()
+	}
+	few := count(0, 2)
+	b.Expect(count(2, 8)).To(Equal(few))
+	b.Expect(few).To(BeNumerically("<=", 8), "%v", b.vc.Requests())
+}
+
+// drain takes what was delivered until nothing comes for a moment.
+func (b *bed) drain(keys <-chan hypervisor.Key) {
+	for {
+		select {
+		case <-keys:
+		case <-time.After(300 * time.Millisecond):
+			return
+		}
+	}
+}

@@ -1,0 +1,86 @@
+package vsphere
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// maxPlain is how much is handed over uncompressed: the channel between a
+// guest and its host carries 64 KiB in one piece.
+const maxPlain = 48 << 10
+
+// guestinfo is what the guest reads at its first boot.
+func guestinfo(name string, id uuid.UUID, l hypervisor.Launch) ([]types.BaseOptionValue, error) {
+	switch l.Format {
+	case "", "cloud-config":
+		document, err := metadata(name, id)
+		if err != nil {
+			return nil, err
+		}
+		user, err := encoded("guestinfo.userdata", "guestinfo.userdata.encoding", l.UserData)
+		if err != nil {
+			return nil, err
+		}
+		meta, err := encoded("guestinfo.metadata", "guestinfo.metadata.encoding", document)
+		return append(user, meta...), err
+	case "ignition":
+		return encoded("guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding", l.UserData)
+	default:
+		e := failure(infrav1.HypervisorErrorReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
+		e.Terminal = true
+		return nil, e
+	}
+}
+
+// metadata is the document cloud-init takes the host's name and network from.
+//
+// MAC addresses do not exist before the clone does, so cards are matched by
+// name: vmxnet3 cards are ens192, ens224 and so on under predictable names and
+// eth0, eth1 without. No interface that a node makes for containers begins
+// with an e.
+func metadata(name string, id uuid.UUID) ([]byte, error) {
+	document, err := json.Marshal(map[string]any{
+		// A clone that kept the template's instance ID would not boot anew.
+		"instance-id":    id.String(),
+		"local-hostname": name,
+		"network": map[string]any{
+			"version": 2,
+			"ethernets": map[string]any{
+				"nics": map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true},
+			},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding metadata: %w", err)
+	}
+	return document, nil
+}
+
+// encoded puts data under key and says under the other key how it is encoded.
+func encoded(key, encodingKey string, data []byte) ([]types.BaseOptionValue, error) {
+	encoding := "base64"
+	if len(data) > maxPlain {
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(data); err != nil {
+			return nil, fmt.Errorf("compressing %s: %w", key, err)
+		}
+		if err := w.Close(); err != nil {
+			return nil, fmt.Errorf("compressing %s: %w", key, err)
+		}
+		data, encoding = packed.Bytes(), "gzip+base64"
+	}
+	return []types.BaseOptionValue{
+		&types.OptionValue{Key: key, Value: base64.StdEncoding.EncodeToString(data)},
+		&types.OptionValue{Key: encodingKey, Value: encoding},
+	}, nil
+}

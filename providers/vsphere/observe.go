@@ -1,0 +1,98 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/mo"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Observe reports the VM behind m from what the stream has brought.
+func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
+	if d.clusterID == "" && m.Spec.ProviderID == "" {
+		// The ID is written before anything else, so there was never a VM.
+		return hypervisor.VM{State: hypervisor.Absent}, nil
+	}
+	id, err := instanceUUID(d.clusterID, keyOf(m))
+	if err != nil {
+		return hypervisor.VM{}, err
+	}
+	if _, _, err := d.session.ready(ctx, keyOf(m)); err != nil {
+		return hypervisor.VM{}, err
+	}
+	if err := d.catchUp(ctx, id); err != nil {
+		return hypervisor.VM{}, err
+	}
+	going := !m.DeletionTimestamp.IsZero()
+	s := d.session.inv.take(id, keyOf(m), going)
+	if s.lost != nil {
+		return hypervisor.VM{}, s.lost
+	}
+	if s.vm.State == hypervisor.Absent || s.vm.State == hypervisor.Stopped {
+		if underWay, err := d.cloning(ctx, m); err != nil || underWay {
+			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, err
+		}
+	}
+	if s.vm.State == hypervisor.Absent && going {
+		d.session.inv.forget(id)
+	}
+	if s.failure != nil {
+		if s.failure.Reason == infrav1.SourceNotFoundReason || s.failure.Reason == infrav1.PlacementNotFoundReason ||
+			s.failure.Reason == infrav1.HypervisorErrorReason {
+			d.session.paths.forget() // a reference may be stale
+		}
+		return s.vm, s.failure
+	}
+	return s.vm, nil
+}
+
+// cloning reports whether a clone is under way that nobody here started and
+// that may be m's: an earlier process may have, and died. The VM of such a
+// clone shows up when it ends.
+func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bool, error) {
+	if !d.session.inv.anyClones() {
+		return false, nil
+	}
+	t, err := d.session.paths.template(ctx, d.placed(m).Datacenter, m.Spec.Template)
+	switch hypervisor.ReasonFor(err, "") {
+	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason:
+		return false, nil // nothing can be cloned from it
+	}
+	if err != nil {
+		return false, err
+	}
+	return d.session.inv.clonesOf(t.ref), nil
+}
+
+// catchUp asks for a task that the stream should have told of and has not.
+func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
+	task, ok := d.session.inv.overdue(id)
+	if !ok {
+		return nil
+	}
+	var t mo.Task
+	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		return object.NewCommon(c, task).Properties(ctx, task, []string{"info"}, &t)
+	})
+	switch {
+	case isGone(err):
+		d.session.inv.learn(task, nil)
+		return nil
+	case err != nil:
+		return classify(d.session.endpoint.server, err)
+	}
+	info := &taskInfo{state: t.Info.State, description: t.Info.DescriptionId, failure: t.Info.Error}
+	if t.Info.Entity != nil {
+		info.entity = *t.Info.Entity
+	}
+	info.result, _ = t.Info.Result.(ref)
+	if info.done() {
+		d.session.inv.learn(task, info)
+	}
+	return nil
+}

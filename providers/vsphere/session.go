@@ -1,0 +1,273 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"time"
+
+	vimsession "github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/vim25"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+const (
+	// patience is how long callers wait for a session that is being opened
+	// before they are sent away; a push fetches them back.
+	patience = 2 * time.Second
+
+	// An endpoint that is down is tried again at these intervals.
+	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// Credentials that were refused are tried again much later: vCenter locks
+	// accounts out after a few bad logins within minutes.
+	firstLogin, lastLogin = time.Minute, 10 * time.Minute
+)
+
+// phase is what state a session is in.
+type phase string
+
+const (
+	connecting phase = "Connecting"
+	up         phase = "Up"
+	down       phase = "Down"
+)
+
+// session is one login at one vCenter. One goroutine opens it, keeps it and
+// streams from it; everybody else waits for its verdict or gets it at once.
+type session struct {
+	endpoint endpoint
+	inv      *inventory
+	paths    *resolver
+	slots    chan struct{}
+	// turned is called when the endpoint came or went.
+	turned func()
+
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu     sync.Mutex
+	phase  phase
+	err    error // why it is down
+	client *vim25.Client
+	// login counts logins, so that an answer about an old one is not taken
+	// for news about the current one.
+	login int
+	// verdict is closed at the next change of phase.
+	verdict chan struct{}
+	// hangUp ends the current stream.
+	hangUp context.CancelFunc
+	// waiting are machines that were sent away.
+	waiting map[hypervisor.Key]struct{}
+}
+
+func newSession(e endpoint, changed func(hypervisor.Key), turned func()) *session {
+	s := &session{
+		endpoint: e,
+		inv:      newInventory(changed),
+		slots:    make(chan struct{}, parallel),
+		turned:   turned,
+		done:     make(chan struct{}),
+		phase:    connecting,
+		verdict:  make(chan struct{}),
+		waiting:  map[hypervisor.Key]struct{}{},
+	}
+	s.paths = newResolver(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop = cancel
+	sessions.WithLabelValues(e.server, string(connecting)).Inc()
+	go s.run(ctx)
+	return s
+}
+
+// run keeps the session until it is stopped.
+func (s *session) run(ctx context.Context) {
+	defer close(s.done)
+	logger := log.Log.WithName("vsphere").WithValues("server", s.endpoint.server)
+	retry, login := firstRetry, firstLogin
+	for {
+		wasUp, err := s.serve(ctx)
+		if ctx.Err() != nil {
+			s.turn(down, failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server), nil)
+			sessions.WithLabelValues(s.endpoint.server, string(down)).Dec()
+			return
+		}
+		err = classify(s.endpoint.server, err)
+		if wasUp {
+			// The first try after a loss comes at once.
+			retry, login = firstRetry, firstLogin
+			logger.Info("Lost the session with vCenter", "cause", err.Error())
+			continue
+		}
+		delay := retry
+		if hypervisor.ReasonFor(err, "") == infrav1.CredentialsInvalidReason {
+			delay, login = login, min(login*2, lastLogin)
+		} else {
+			retry = min(retry*2, lastRetry)
+		}
+		delay += rand.N(delay / 4)
+		s.turn(down, err, nil)
+		logger.Info("Cannot open a session with vCenter", "cause", err.Error(), "retryIn", delay.Round(time.Second))
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// serve opens the session and streams until that fails. It reports whether
+// the session was ever up.
+func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
+	streaming, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	slow := time.AfterFunc(patience, s.tooSlow)
+	defer slow.Stop()
+
+	c, err := s.endpoint.dial(streaming, s.slots)
+	if err != nil {
+		return false, err
+	}
+	defer c.CloseIdleConnections()
+	users := vimsession.NewManager(c)
+	if err := users.Login(streaming, url.UserPassword(s.endpoint.username, s.endpoint.password)); err != nil {
+		return false, err
+	}
+	defer func() {
+		// vCenter allows a bounded number of sessions. One that is hung up on
+		// because it does not answer is left to time out.
+		if ctx.Err() != nil || !isAmbiguous(err) && !isNotAuthenticated(err) {
+			farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+			defer cancel()
+			_ = users.Logout(farewell)
+		}
+	}()
+	st, err := openStream(streaming, c)
+	if err != nil {
+		return false, err
+	}
+	w, err := st.learn(streaming)
+	if err != nil {
+		return false, err
+	}
+	s.inv.replace(w)
+	machines.WithLabelValues(s.endpoint.server).Set(float64(len(st.listed)))
+	s.mu.Lock()
+	s.hangUp = hangUp
+	s.mu.Unlock()
+	s.turn(up, nil, c)
+	err = st.follow(streaming, s.inv)
+	s.turn(connecting, nil, nil)
+	return true, err
+}
+
+// turn changes the phase and tells whoever it concerns.
+func (s *session) turn(to phase, err error, c *vim25.Client) {
+	s.mu.Lock()
+	tell, waiting := s.turnLocked(to, err, c)
+	s.mu.Unlock()
+	for key := range waiting {
+		s.inv.changed(key)
+	}
+	if tell {
+		s.turned()
+	}
+}
+
+// turnLocked changes the phase. It returns whether the clusters are to be
+// told, and the machines that can come back.
+func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, back map[hypervisor.Key]struct{}) {
+	from, before := s.phase, s.err
+	s.phase, s.err, s.client = to, err, c
+	if to == up {
+		s.login++
+		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
+	}
+	if from == to {
+		return to == down && before.Error() != err.Error(), back
+	}
+	sessions.WithLabelValues(s.endpoint.server, string(from)).Dec()
+	sessions.WithLabelValues(s.endpoint.server, string(to)).Inc()
+	close(s.verdict)
+	s.verdict = make(chan struct{})
+	// A loss that is mended at once is no news.
+	return to != connecting, back
+}
+
+// tooSlow sends waiting callers away while the session is still being opened.
+func (s *session) tooSlow() {
+	s.mu.Lock()
+	still := s.phase == connecting
+	s.mu.Unlock()
+	if still {
+		s.turn(down, failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer), nil)
+	}
+}
+
+// ready returns the client once the session is up, or why it is not. It never
+// waits longer than patience. A machine that asked is told when it is up.
+func (s *session) ready(ctx context.Context, who hypervisor.Key) (*vim25.Client, int, error) {
+	for {
+		s.mu.Lock()
+		phase, err, client, login, verdict := s.phase, s.err, s.client, s.login, s.verdict
+		if phase == down && who.Name != "" {
+			s.waiting[who] = struct{}{}
+		}
+		s.mu.Unlock()
+		switch phase {
+		case up:
+			return client, login, nil
+		case down:
+			return nil, 0, err
+		case connecting:
+		}
+		select {
+		case <-verdict:
+		case <-ctx.Done():
+			return nil, 0, fmt.Errorf("waiting for vCenter %s: %w", s.endpoint.server, ctx.Err())
+		}
+	}
+}
+
+// lost ends the stream of the given login, so that a new one is made. From
+// then on nobody reads the inventory before it is learnt anew.
+func (s *session) lost(login int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.login == login && s.phase == up {
+		s.turnLocked(connecting, nil, nil)
+		s.hangUp()
+	}
+}
+
+// relearn has the inventory learnt anew.
+func (s *session) relearn() {
+	s.mu.Lock()
+	login := s.login
+	s.mu.Unlock()
+	s.lost(login)
+}
+
+// call sends a request over the session. It logs in again and repeats the
+// request once if vCenter says that nobody is logged in.
+func (s *session) call(ctx context.Context, request func(context.Context, *vim25.Client) error) error {
+	for again := true; ; again = false {
+		c, login, err := s.ready(ctx, hypervisor.Key{})
+		if err != nil {
+			return err
+		}
+		err = request(ctx, c)
+		switch {
+		case isNotAuthenticated(err) && again:
+			s.lost(login)
+			continue
+		case err != nil && isTimeout(err) && ctx.Err() == nil:
+			// A vCenter that hangs must not hold one caller after the other.
+			s.lost(login)
+		}
+		return err
+	}
+}

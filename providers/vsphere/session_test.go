@@ -1,0 +1,181 @@
+package vsphere
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+func (b *bed) setPassword(password string) {
+	b.t.Helper()
+	secret := &corev1.Secret{}
+	b.Expect(b.objects.Get(b.ctx, client.ObjectKey{Namespace: namespace, Name: b.cluster.Name}, secret)).To(Succeed())
+	secret.Data["password"] = []byte(password)
+	b.Expect(b.objects.Update(b.ctx, secret)).To(Succeed())
+}
+
+func TestWrongPassword(t *testing.T) {
+	b := newBed(t)
+	b.setPassword("wrong")
+	m := b.machine("m")
+	err := b.fails(m, infrav1.CredentialsInvalidReason)
+	b.Expect(err.Error()).NotTo(ContainSubstring("wrong"))
+	b.Consistently(func() error { _, err := b.look(m); return err }, time.Second).Should(HaveOccurred())
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1), "an account is not locked out")
+
+	b.setPassword(vcenter.DefaultPassword)
+	b.reaches(m, hypervisor.Absent)
+}
+
+func TestRotation(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	b.connector.mu.Lock()
+	b.Expect(b.connector.sessions).To(HaveLen(1))
+	b.connector.mu.Unlock()
+	changes := b.connector.Changes()
+	b.drain(changes)
+
+	b.setPassword("another")
+	b.fails(m, infrav1.CredentialsInvalidReason)
+	b.connector.mu.Lock()
+	b.Expect(b.connector.sessions).To(HaveLen(1), "the old session is closed")
+	b.connector.mu.Unlock()
+	b.told(changes, "m", soon)
+	b.setPassword(vcenter.DefaultPassword)
+	b.reaches(m, hypervisor.Running)
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", BeNumerically(">=", 1)))
+}
+
+func TestMissingSecret(t *testing.T) {
+	b := newBed(t)
+	b.cluster.Spec.IdentityRef.Name = "none"
+	b.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+	err := b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)
+	b.Expect(err).To(MatchError(`Secret "none" with the vCenter credentials does not exist`))
+}
+
+func TestTrust(t *testing.T) {
+	yes := true
+	tests := []struct {
+		name string
+		tls  func(vc *vcenter.Server) infrav1.NovaVSphereTLS
+		says string
+	}{
+		{"thumbprint", func(vc *vcenter.Server) infrav1.NovaVSphereTLS {
+			return infrav1.NovaVSphereTLS{Thumbprint: vc.Thumbprint}
+		}, ""},
+		{"insecure", func(*vcenter.Server) infrav1.NovaVSphereTLS {
+			return infrav1.NovaVSphereTLS{InsecureSkipVerify: &yes}
+		}, ""},
+		{"unknown authority", func(*vcenter.Server) infrav1.NovaVSphereTLS { return infrav1.NovaVSphereTLS{} },
+			"its certificate is signed by an unknown authority"},
+		{"other thumbprint", func(*vcenter.Server) infrav1.NovaVSphereTLS {
+			return infrav1.NovaVSphereTLS{Thumbprint: "00:11"}
+		}, "not the one in spec.tls.thumbprint"},
+	}
+	b := newBed(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			b.cluster.Spec.TLS = tt.tls(b.vc)
+			g.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+			_, err := b.look(b.machine("m"))
+			if tt.says == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(tt.says)))
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
+		})
+	}
+}
+
+func TestOutage(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
+	_, err := b.connector.Inspect(b.ctx, b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	vm := b.vm("m")
+	b.drain(sites)
+
+	b.vc.SetDown(true)
+	b.told(sites, b.cluster.Name, soon)
+	b.fails(m, infrav1.EndpointUnreachableReason)
+	start := time.Now()
+	_, err = b.look(m)
+	b.Expect(err).To(HaveOccurred())
+	b.Expect(time.Since(start)).To(BeNumerically("<", 100*time.Millisecond), "what is known to be down is not waited for")
+	b.Expect(err.Error()).NotTo(MatchRegexp(`:\d+->`), "ports of connections differ each time")
+	b.drain(changes)
+
+	b.vc.SetDown(false)
+	b.told(sites, b.cluster.Name, soon)
+	b.told(changes, "m", soon)
+	b.reaches(m, hypervisor.Running)
+	b.wait(vm.PowerOff(b.ctx))
+	b.reaches(m, hypervisor.Stopped)
+}
+
+func TestExpiredSession(t *testing.T) {
+	b := newBed(t)
+	b.create("first")
+	m := b.machine("m")
+	d := b.connect(m)
+	b.vc.ExpireSessions()
+	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed(), "it logs in again and repeats the request")
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vmNamed("m")).To(HaveLen(1))
+}
+
+// A vCenter that takes connections and never answers costs its own machines a
+// moment and others nothing.
+func TestHangingNeighbour(t *testing.T) {
+	b := newBed(t)
+	b.create("m")
+	other := b.startVCenter(vcenter.Options{})
+	other.SetHanging(true)
+	b.addCluster("other", other)
+	stuck := b.machine("stuck")
+	stuck.Labels["cluster.x-k8s.io/cluster-name"] = "other"
+
+	sent := make(chan error, 1)
+	start := time.Now()
+	go func() { _, err := b.look(stuck); sent <- err }()
+	for i := 0; i < 20; i++ {
+		at := time.Now()
+		b.reaches(b.machine("m"), hypervisor.Running)
+		b.Expect(time.Since(at)).To(BeNumerically("<", 500*time.Millisecond))
+	}
+	err := <-sent
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
+	b.Expect(time.Since(start)).To(BeNumerically("<", patience+2*time.Second))
+
+	changes := b.connector.Changes()
+	other.SetHanging(false)
+	b.told(changes, "stuck", soon)
+	b.reaches(stuck, hypervisor.Absent)
+}
+
+func TestInspect(t *testing.T) {
+	b := newBed(t)
+	site, err := b.connector.Inspect(b.ctx, b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(site.Version).To(Equal(vcenter.DefaultVersion))
+	b.vc.ResetRequests()
+	_, err = b.connector.Inspect(b.ctx, b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.total()).To(BeZero())
+
+	b.cluster.Spec.Placement.Folder = "none"
+	_, err = b.connector.Inspect(b.ctx, b.cluster)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
+}

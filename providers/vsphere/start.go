@@ -1,0 +1,34 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Start asks vCenter to power the VM behind m on.
+func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	id, err := instanceUUID(d.clusterID, keyOf(m))
+	if err != nil {
+		return err
+	}
+	state, vm := d.state(id, m)
+	if state != hypervisor.Stopped || !d.session.inv.begin(id, keyOf(m), starting, "Powering on") {
+		return nil
+	}
+	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		res, err := methods.PowerOnVM_Task(ctx, c, &types.PowerOnVM_Task{This: vm})
+		if isPowerState(err) {
+			return ref{}, nil
+		}
+		if err != nil {
+			return ref{}, err
+		}
+		return res.Returnval, nil
+	})
+}

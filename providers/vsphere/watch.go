@@ -1,0 +1,294 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// Properties that are streamed. Of VMs that are not ours only the UUID is, so
+// that ten thousand of them are as quiet as none.
+var (
+	idProperties   = []string{"config.instanceUuid"}
+	vmProperties   = []string{"config.uuid", "runtime.powerState", "runtime.connectionState", "guest.net"}
+	taskProperties = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
+)
+
+// firstPollSeconds is how long a poll may take while the world is learnt.
+const firstPollSeconds = 5
+
+// stream is a property collector with two filters: one on the UUIDs of all
+// VMs and on recent tasks, the other on the VMs whose UUID is derived.
+type stream struct {
+	client    *vim25.Client
+	collector ref
+	list      ref
+	version   string
+
+	// listed are the VMs in the second filter, and unlisted those that are
+	// about to be; left are destroyed ones, dropped from it at the next chance.
+	listed, unlisted map[ref]bool
+	left             []ref
+}
+
+// openStream sets the collector up. vCenter forgets it with the session.
+func openStream(ctx context.Context, c *vim25.Client) (*stream, error) {
+	s := &stream{client: c, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
+	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
+		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
+		Type: []string{"VirtualMachine"}, Recursive: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("creating view of VMs: %w", err)
+	}
+	ours, err := methods.CreateListView(ctx, c, &types.CreateListView{This: *c.ServiceContent.ViewManager})
+	if err != nil {
+		return nil, fmt.Errorf("creating view of our VMs: %w", err)
+	}
+	s.list = ours.Returnval
+	collector, err := methods.CreatePropertyCollector(ctx, c, &types.CreatePropertyCollector{This: c.ServiceContent.PropertyCollector})
+	if err != nil {
+		return nil, fmt.Errorf("creating property collector: %w", err)
+	}
+	s.collector = collector.Returnval
+
+	err = s.filter(ctx, types.PropertyFilterSpec{
+		ObjectSet: []types.ObjectSpec{
+			members(all.Returnval, "ContainerView", "view"),
+			members(*c.ServiceContent.TaskManager, "TaskManager", "recentTask"),
+		},
+		PropSet: []types.PropertySpec{
+			{Type: "VirtualMachine", PathSet: idProperties},
+			{Type: "Task", PathSet: taskProperties},
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s, s.filter(ctx, types.PropertyFilterSpec{
+		ObjectSet: []types.ObjectSpec{members(s.list, "ListView", "view")},
+		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: vmProperties}},
+	})
+}
+
+// members selects what the property path of an object lists, not the object.
+func members(of ref, kind, path string) types.ObjectSpec {
+	return types.ObjectSpec{
+		Obj: of, Skip: types.NewBool(true),
+		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{Type: kind, Path: path, Skip: types.NewBool(false)}},
+	}
+}
+
+func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) error {
+	_, err := methods.CreateFilter(ctx, s.client, &types.CreateFilter{This: s.collector, Spec: spec})
+	if err != nil {
+		return fmt.Errorf("creating filter: %w", err)
+	}
+	return nil
+}
+
+// poll waits for news; none come if vCenter had none for a while.
+func (s *stream) poll(ctx context.Context, seconds int32) (updates []types.ObjectUpdate, more bool, err error) {
+	res, err := methods.WaitForUpdatesEx(ctx, s.client, &types.WaitForUpdatesEx{
+		This: s.collector, Version: s.version, Options: &types.WaitOptions{MaxWaitSeconds: &seconds},
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("waiting for updates: %w", err)
+	}
+	set := res.Returnval
+	if set == nil {
+		return nil, false, nil
+	}
+	s.version = set.Version
+	for _, filter := range set.FilterSet {
+		updates = append(updates, filter.ObjectSet...)
+	}
+	return updates, set.Truncated != nil && *set.Truncated, nil
+}
+
+// learn reads the world from the start.
+func (s *stream) learn(ctx context.Context) (*world, error) {
+	w := newWorld()
+	for {
+		updates, more, err := s.poll(ctx, firstPollSeconds)
+		if err != nil {
+			return nil, err
+		}
+		s.apply(w, updates)
+		if err := s.enlist(ctx); err != nil {
+			return nil, err
+		}
+		if !more && (len(updates) == 0 || len(w.vms) >= len(s.listed)) {
+			return w, nil
+		}
+	}
+}
+
+// follow keeps the inventory up to date until it fails.
+func (s *stream) follow(ctx context.Context, inv *inventory) error {
+	for {
+		updates, _, err := s.poll(ctx, pollSeconds)
+		if err != nil {
+			return err
+		}
+		if len(updates) == 0 {
+			continue
+		}
+		inv.update(func(w *world) []uuid.UUID {
+			touched := s.apply(w, updates)
+			for _, u := range updates {
+				if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
+					inv.unsee(u.Obj)
+				}
+			}
+			return touched
+		})
+		if err := s.enlist(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// enlist puts VMs that turned up with a derived UUID into the second filter:
+// one request for all that turned up together.
+func (s *stream) enlist(ctx context.Context) error {
+	if len(s.unlisted) == 0 {
+		return nil
+	}
+	req := &types.ModifyListView{This: s.list, Remove: s.left}
+	for vm := range s.unlisted {
+		req.Add = append(req.Add, vm)
+		s.listed[vm] = true
+	}
+	res, err := methods.ModifyListView(ctx, s.client, req)
+	if err != nil {
+		return fmt.Errorf("adding VMs to the view: %w", err)
+	}
+	for _, vm := range res.Returnval {
+		delete(s.listed, vm) // gone meanwhile
+	}
+	clear(s.unlisted)
+	s.left = nil
+	return nil
+}
+
+// apply puts updates into w and returns the UUIDs of the VMs they touch.
+func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
+	var touched []uuid.UUID
+	for _, u := range updates {
+		switch {
+		case u.Obj.Type == "Task":
+			w.applyTask(u)
+		case u.Kind == types.ObjectUpdateKindLeave:
+			touched = append(touched, w.drop(u.Obj))
+			delete(s.unlisted, u.Obj)
+			if s.listed[u.Obj] {
+				delete(s.listed, u.Obj)
+				s.left = append(s.left, u.Obj)
+			}
+		default:
+			before := w.ids[u.Obj]
+			w.applyVM(u)
+			id := w.ids[u.Obj]
+			if id.Version() == derived && !s.listed[u.Obj] {
+				s.unlisted[u.Obj] = true
+			}
+			touched = append(touched, before, id)
+		}
+	}
+	return touched
+}
+
+// drop forgets a VM that left and returns the UUID it had.
+func (w *world) drop(vm ref) uuid.UUID {
+	id := w.ids[vm]
+	if w.byID[id] == vm {
+		delete(w.byID, id)
+	}
+	delete(w.ids, vm)
+	delete(w.vms, vm)
+	return id
+}
+
+// applyVM takes over what changed of a VM, from either filter.
+func (w *world) applyVM(u types.ObjectUpdate) {
+	if _, known := w.ids[u.Obj]; !known {
+		w.ids[u.Obj] = uuid.Nil
+	}
+	for _, c := range u.ChangeSet {
+		if c.Name == idProperties[0] {
+			w.identify(u.Obj, c.Val)
+			continue
+		}
+		info := w.vms[u.Obj]
+		if info == nil {
+			info = &vmInfo{}
+			w.vms[u.Obj] = info
+		}
+		switch c.Name {
+		case "config.uuid":
+			text, _ := c.Val.(string)
+			if id, err := uuid.Parse(text); err == nil {
+				info.biosUUID = id.String()
+			}
+		case "runtime.powerState":
+			info.power, _ = c.Val.(types.VirtualMachinePowerState)
+		case "runtime.connectionState":
+			info.connection, _ = c.Val.(types.VirtualMachineConnectionState)
+		case "guest.net":
+			cards, _ := c.Val.(types.ArrayOfGuestNicInfo)
+			info.cards = cards.GuestNicInfo
+		}
+	}
+}
+
+// identify notes a VM's instance UUID.
+func (w *world) identify(vm ref, value any) {
+	if old := w.ids[vm]; w.byID[old] == vm {
+		delete(w.byID, old)
+	}
+	text, _ := value.(string)
+	id, err := uuid.Parse(text)
+	if err != nil {
+		id = uuid.Nil // half-made
+	} else {
+		w.byID[id] = vm
+	}
+	w.ids[vm] = id
+}
+
+// applyTask takes over what changed of a task. One that ended is kept when it
+// leaves the list: whoever waits for it may not have looked yet.
+func (w *world) applyTask(u types.ObjectUpdate) {
+	task := w.tasks[u.Obj]
+	if u.Kind == types.ObjectUpdateKindLeave {
+		delete(w.tasks, u.Obj)
+		return
+	}
+	if task == nil {
+		task = &taskInfo{}
+		w.tasks[u.Obj] = task
+	}
+	for _, c := range u.ChangeSet {
+		switch c.Name {
+		case "info.state":
+			task.state, _ = c.Val.(types.TaskInfoState)
+		case "info.entity":
+			task.entity, _ = c.Val.(ref)
+		case "info.descriptionId":
+			task.description, _ = c.Val.(string)
+		case "info.result":
+			task.result, _ = c.Val.(ref)
+		case "info.error":
+			if f, ok := c.Val.(types.LocalizedMethodFault); ok {
+				task.failure = &f
+			} else {
+				task.failure = nil
+			}
+		}
+	}
+}
