@@ -3,6 +3,7 @@ package vcenter
 import (
 	"crypto/rand"
 	"fmt"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
@@ -92,7 +93,7 @@ func (c *clone) check(ctx *simulator.Context) *failure {
 func (c *clone) changes() []types.BaseVirtualDeviceConfigSpec {
 	changes := c.req.Spec.Location.DeviceChange
 	if config := c.req.Spec.Config; config != nil {
-		changes = append(changes[:len(changes):len(changes)], config.DeviceChange...)
+		changes = append(slices.Clip(changes), config.DeviceChange...)
 	}
 	return changes
 }

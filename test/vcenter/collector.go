@@ -2,6 +2,7 @@ package vcenter
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"strconv"
 	"sync"
@@ -307,7 +308,7 @@ type canceled struct{ fault types.BaseMethodFault }
 func (c canceled) Error() string { return localize(c.fault) }
 
 func cancelFault(ctx context.Context) types.BaseMethodFault {
-	if c, ok := context.Cause(ctx).(canceled); ok {
+	if c, ok := errors.AsType[canceled](context.Cause(ctx)); ok {
 		return c.fault
 	}
 	return &types.RequestCanceled{}

@@ -46,7 +46,7 @@ func (f Fault) build() (types.BaseMethodFault, error) {
 	if !ok {
 		return nil, fmt.Errorf("no fault type %q", f.Type)
 	}
-	fault, ok := reflect.New(kind).Interface().(types.BaseMethodFault)
+	fault, ok := reflect.TypeAssert[types.BaseMethodFault](reflect.New(kind))
 	if !ok {
 		return nil, fmt.Errorf("%s is no fault", f.Type)
 	}

@@ -46,14 +46,21 @@ func localize(fault types.BaseMethodFault) string {
 		return fmt.Sprintf("The object 'vim.%s:%s' has already been deleted or has not been completely created", f.Obj.Type, f.Obj.Value)
 	case *types.TaskInProgress:
 		return "Another task is already in progress."
+	case *types.ToolsUnavailable:
+		return "Cannot complete operation because VMware Tools is not running in this virtual machine."
+	}
+	return localizeInput(fault)
+}
+
+// localizeInput says faults in what was asked for.
+func localizeInput(fault types.BaseMethodFault) string {
+	switch f := fault.(type) {
 	case *types.InvalidDeviceSpec:
 		return fmt.Sprintf("Invalid configuration for device '%d'.", f.DeviceIndex)
 	case *types.InvalidArgument:
 		return "A specified parameter was not correct: " + f.InvalidProperty
 	case *types.InvalidVmConfig:
 		return "Invalid virtual machine configuration."
-	case *types.ToolsUnavailable:
-		return "Cannot complete operation because VMware Tools is not running in this virtual machine."
 	case *types.NotSupported:
 		return "The operation is not supported on the object."
 	case *types.SystemErrorFault:

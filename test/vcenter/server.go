@@ -66,7 +66,7 @@ type Server struct {
 	http     *http.Server
 	control  *http.Server
 
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the server's lifetime, which its tasks outlive calls by
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 	stop   sync.Once

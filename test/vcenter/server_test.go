@@ -28,7 +28,7 @@ const prompt = 100 * time.Millisecond
 // bench is a server with one client.
 type bench struct {
 	*WithT
-	ctx    context.Context
+	ctx    context.Context //nolint:containedctx // the test's own
 	server *vcenter.Server
 	client *vim25.Client
 	finder *find.Finder
