@@ -21,7 +21,7 @@ func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSock
 // Vim logs in to the bed's vCenter as a person would who changes VMs behind
 // the providers' back.
 func (b *Bed) Vim(ctx context.Context) (*govmomi.Client, error) {
-	center, err := b.VCenter()
+	center, err := b.VCenter(ctx)
 	if err != nil {
 		return nil, err
 	}

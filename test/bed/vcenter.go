@@ -110,9 +110,6 @@ func (b *Bed) vcenterProcess(program string) supervisor.Process {
 	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", b.vcenterFile()}, Once: true}
 }
 
-// Control steers the bed's vCenter: faults, outages, counts, delays.
-func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSocket(b.Name)) }
-
 // VCenter returns how to reach the bed's vCenter.
 func (b *Bed) VCenter(ctx context.Context) (VCenter, error) {
 	settings, err := readVCenter(b.vcenterFile())
