@@ -1,0 +1,89 @@
+package tenant
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// scaleWorkers sets the number of workers and waits for the nodes.
+func scaleWorkers(ctx context.Context, c bed.Cluster, workers int32, timeout time.Duration, meanwhile func()) {
+	GinkgoHelper()
+	md := &clusterv1.MachineDeployment{}
+	key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}
+	Expect(b.Client.Get(ctx, key, md)).To(Succeed())
+	before := md.DeepCopy()
+	md.Spec.Replicas = &workers
+	Expect(b.Client.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
+	meanwhile()
+	awaitNodes(ctx, c, int(workers)+c.ControlPlanes, timeout)
+}
+
+// killAll kills every manager of this project where it stands.
+func killAll() {
+	GinkgoHelper()
+	for _, name := range bed.Providers() {
+		Expect(b.Kill(name, syscall.SIGKILL)).To(Succeed())
+	}
+}
+
+var _ = Describe("A cluster of one control plane and two workers", Ordered, func() {
+	c := bed.Cluster{Name: "life", Namespace: "life", ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}
+
+	It("comes up although every manager is killed on the way", func(ctx context.Context) {
+		Expect(b.Create(ctx, c)).To(Succeed())
+		By("killing the managers while VMs are being cloned")
+		Eventually(vms).WithContext(ctx).WithArguments(c.Name + "-").WithTimeout(reportTimeout).ShouldNot(BeEmpty())
+		killAll()
+		By("killing the managers while the control plane initialises")
+		Eventually(func(ctx context.Context) ([]clusterv1.Machine, error) {
+			list := &clusterv1.MachineList{}
+			err := b.Client.List(ctx, list, client.InNamespace(c.Namespace))
+			return list.Items, err
+		}).WithContext(ctx).WithTimeout(bootTimeout).Should(ContainElement(HaveField("Spec.ProviderID", Not(BeEmpty()))))
+		killAll()
+		awaitNodes(ctx, c, 3, bootTimeout)
+		names, err := vms(ctx, c.Name+"-")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(names).To(HaveLen(3), "no call was repeated into a second VM")
+	})
+
+	It("runs CoreDNS and matches nodes with machines", func(ctx context.Context) {
+		awaitCoreDNS(ctx, c)
+		Eventually(func(g Gomega, ctx context.Context) {
+			list := &clusterv1.MachineList{}
+			g.Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(3))
+			for _, machine := range list.Items {
+				g.Expect(machine.Status.NodeRef.Name).To(Equal(machine.Name))
+				g.Expect(machine.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)))
+			}
+			cp := &controlplanev1.NovaControlPlane{}
+			g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-control-plane"}, cp)).To(Succeed())
+			g.Expect(message(cp, controlplanev1.AvailableCondition)).To(HavePrefix("True"))
+			g.Expect(cp.Status.ReadyReplicas).To(HaveValue(BeEquivalentTo(1)))
+			g.Expect(cp.Status.Versions).To(ConsistOf(HaveField("Version", bed.KubernetesVersion)))
+		}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
+	})
+
+	It("scales its workers from two to three to one", func(ctx context.Context) {
+		scaleWorkers(ctx, c, 3, joinTimeout, killAll)
+		scaleWorkers(ctx, c, 1, deleteTimeout, killAll)
+		awaitCoreDNS(ctx, c)
+		Eventually(vms).WithContext(ctx).WithArguments(c.Name+"-").WithTimeout(deleteTimeout).Should(HaveLen(2))
+	})
+
+	It("leaves nothing when it is deleted and the managers are killed meanwhile", func(ctx context.Context) {
+		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: objectMeta(c)})).To(Succeed())
+		killAll()
+		deleteCluster(ctx, c)
+	})
+})

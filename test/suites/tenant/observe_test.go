@@ -1,0 +1,235 @@
+package tenant
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// readyNodes returns the names of the tenant's nodes that are Ready.
+func readyNodes(ctx context.Context, c bed.Cluster) ([]string, error) {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := tenant.List(ctx, nodes); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				names = append(names, node.Name)
+			}
+		}
+	}
+	return names, nil
+}
+
+// awaitNodes waits until the tenant has exactly so many nodes, all Ready.
+func awaitNodes(ctx context.Context, c bed.Cluster, want int, timeout time.Duration) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		names, err := readyNodes(ctx, c)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(names).To(HaveLen(want))
+		tenant, err := b.TenantClient(ctx, c.Key())
+		g.Expect(err).NotTo(HaveOccurred())
+		nodes := &corev1.NodeList{}
+		g.Expect(tenant.List(ctx, nodes)).To(Succeed())
+		g.Expect(nodes.Items).To(HaveLen(want))
+	}).WithContext(ctx).WithTimeout(timeout).Should(Succeed(), func() string { return describe(ctx, c) })
+}
+
+// awaitCoreDNS waits until two pods of CoreDNS run and are ready.
+func awaitCoreDNS(ctx context.Context, c bed.Cluster) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		tenant, err := b.TenantClient(ctx, c.Key())
+		g.Expect(err).NotTo(HaveOccurred())
+		pods := &corev1.PodList{}
+		g.Expect(tenant.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"k8s-app": "kube-dns"})).To(Succeed())
+		ready := 0
+		for _, pod := range pods.Items {
+			if slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+				return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+			}) {
+				ready++
+			}
+		}
+		g.Expect(ready).To(Equal(2))
+	}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed())
+}
+
+// describe says what the objects of a cluster wait for.
+func describe(ctx context.Context, c bed.Cluster) string {
+	var out strings.Builder
+	lists := []client.ObjectList{
+		&clusterv1.ClusterList{}, &infrav1.NovaVSphereClusterList{}, &controlplanev1.NovaControlPlaneList{},
+		&clusterv1.MachineList{}, &infrav1.NovaVSphereMachineList{},
+	}
+	for _, list := range lists {
+		if err := b.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+			fmt.Fprintln(&out, err)
+			continue
+		}
+		for _, object := range items(list) {
+			getter, ok := object.(conditions.Getter)
+			if !ok {
+				continue
+			}
+			for _, condition := range getter.GetConditions() {
+				if condition.Message != "" {
+					fmt.Fprintf(&out, "%T %s: %s=%s %s: %s\n", object, object.GetName(), condition.Type, condition.Status, condition.Reason, condition.Message)
+				}
+			}
+		}
+	}
+	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
+	return out.String()
+}
+
+// items returns pointers to the items of a list.
+func items(list client.ObjectList) []client.Object {
+	var objects []client.Object
+	switch l := list.(type) {
+	case *clusterv1.ClusterList:
+		objects = pointers(l.Items)
+	case *clusterv1.MachineList:
+		objects = pointers(l.Items)
+	case *infrav1.NovaVSphereClusterList:
+		objects = pointers(l.Items)
+	case *infrav1.NovaVSphereMachineList:
+		objects = pointers(l.Items)
+	case *controlplanev1.NovaControlPlaneList:
+		objects = pointers(l.Items)
+	}
+	return objects
+}
+
+func pointers[T any, P interface {
+	*T
+	client.Object
+}](values []T) []client.Object {
+	objects := make([]client.Object, 0, len(values))
+	for i := range values {
+		objects = append(objects, P(&values[i]))
+	}
+	return objects
+}
+
+// vms lists the names of the VMs whose name begins with prefix.
+func vms(ctx context.Context, prefix string) ([]string, error) {
+	all, err := b.Control().VMs(ctx)
+	var names []string
+	for _, vm := range all {
+		if strings.HasPrefix(vm.Name, prefix) {
+			names = append(names, vm.Name)
+		}
+	}
+	return names, err
+}
+
+// hosts lists the hosts that have a disk or run.
+func hosts() []string {
+	disks, err := filepath.Glob(filepath.Join(b.Hosts(), "*"))
+	Expect(err).NotTo(HaveOccurred())
+	running, err := filepath.Glob("/run/netns/nova-" + b.Name + "-*")
+	Expect(err).NotTo(HaveOccurred())
+	return append(disks, running...)
+}
+
+// deleteCluster deletes a Cluster and waits until nothing of it is left: no
+// object, no VM, no host.
+func deleteCluster(ctx context.Context, c bed.Cluster) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace}}
+	Expect(client.IgnoreNotFound(b.Client.Delete(ctx, cluster))).To(Succeed())
+	Eventually(func(g Gomega, ctx context.Context) {
+		g.Expect(apierrors.IsNotFound(b.Client.Get(ctx, c.Key(), &clusterv1.Cluster{}))).To(BeTrue(), "the Cluster is there")
+		for _, list := range []client.ObjectList{
+			&infrav1.NovaVSphereClusterList{}, &controlplanev1.NovaControlPlaneList{}, &clusterv1.MachineList{}, &infrav1.NovaVSphereMachineList{},
+		} {
+			g.Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+			g.Expect(items(list)).To(BeEmpty())
+		}
+		names, err := vms(ctx, c.Name+"-")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(names).To(BeEmpty())
+		g.Expect(hosts()).To(BeEmpty())
+	}).WithContext(ctx).WithTimeout(deleteTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
+}
+
+// machines lists the machines of one kind of a cluster.
+func controlPlaneMachines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})).To(Succeed())
+	return list.Items
+}
+
+// internalIP returns a machine's address.
+func internalIP(machine *clusterv1.Machine) string {
+	for _, address := range machine.Status.Addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			return address.Address
+		}
+	}
+	return ""
+}
+
+// etcdHealth asks the tenant's etcd members themselves, past API server and
+// providers.
+func etcdHealth(ctx context.Context, c bed.Cluster, machines []clusterv1.Machine) (*etcd.Health, error) {
+	pair, ca, err := pki.NewManaged(b.Client).EtcdClient(ctx, c.Key(), pki.ClientRequest{CommonName: "suite", TTL: time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	addresses := map[string]string{}
+	var nodes []string
+	for i := range machines {
+		addresses[machines[i].Status.NodeRef.Name] = internalIP(&machines[i])
+		nodes = append(nodes, machines[i].Status.NodeRef.Name)
+	}
+	dial := func(ctx context.Context, node string) (net.Conn, error) {
+		return b.Dial(ctx, "tcp", net.JoinHostPort(addresses[node], "2379"))
+	}
+	return etcd.Observe(ctx, dial, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate}}, nodes)
+}
+
+// message returns a condition's reason and message.
+func message(from conditions.Getter, condition string) string {
+	c := conditions.Get(from, condition)
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+}

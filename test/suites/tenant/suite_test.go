@@ -1,0 +1,65 @@
+package tenant
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// How long things may take on a slow machine that builds something else.
+const (
+	bootTimeout   = 6 * time.Minute
+	joinTimeout   = 4 * time.Minute
+	deleteTimeout = 4 * time.Minute
+	reportTimeout = time.Minute
+)
+
+// b is the bed that all specs share.
+var b *bed.Bed
+
+func TestTenant(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyPollingInterval(time.Second)
+	RunSpecs(t, "Tenant clusters on hosts")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	name := "suite"
+	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
+	var err error
+	b, err = bed.Start(ctx, bed.Options{Name: name, Log: GinkgoWriter, Progress: func(step string) func(error) {
+		By(step)
+		return func(error) {}
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(b.Stop(ctx)).To(Succeed())
+		Expect(leftovers(name)).To(BeEmpty(), "a stopped bed leaves no namespace, no control group and no mount")
+	})
+})
+
+// leftovers lists what a bed of that name still has on this machine.
+func leftovers(name string) []string {
+	var left []string
+	for _, pattern := range []string{"/run/netns/nova-" + name + "*", "/sys/fs/cgroup/*/nova-" + name + "*", "/run/nova-beds/" + name + "*"} {
+		matches, err := filepath.Glob(pattern)
+		Expect(err).NotTo(HaveOccurred())
+		left = append(left, matches...)
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	Expect(err).NotTo(HaveOccurred())
+	for _, line := range strings.Split(string(mounts), "\n") {
+		if strings.Contains(line, "/beds/"+name+"/") {
+			left = append(left, line)
+		}
+	}
+	return left
+}
