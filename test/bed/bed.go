@@ -298,6 +298,8 @@ func (b *Bed) connect() error {
 	}
 	config.Dial = b.Dial
 	config.QPS, config.Burst = -1, -1
+	// Warnings would go to the terminal, into the middle of what is there.
+	config.WarningHandler = rest.NoWarnings{}
 	b.Config = config
 	return nil
 }

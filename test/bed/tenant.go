@@ -60,6 +60,7 @@ func (b *Bed) TenantConfig(ctx context.Context, cluster client.ObjectKey) (*rest
 		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
 	}
 	config.Dial = b.Dial
+	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
 }
 
