@@ -291,25 +291,43 @@ func hasNetwork(ctx *simulator.Context, card *types.VirtualEthernetCard) bool {
 	return false
 }
 
-// fitDisks points edited disks at the file the VM has: a clone spec names
+// fitDevices completes changes of devices that are named by key alone, as
+// vCenter allows. Edited disks keep the file the VM has: a clone spec names
 // devices of its source, whose files it must not touch.
-func fitDisks(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) {
+func fitDevices(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) *failure {
 	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
-	for _, change := range changes {
+	for i, change := range changes {
 		spec := change.GetVirtualDeviceConfigSpec()
-		disk, ok := spec.Device.(*types.VirtualDisk)
-		if !ok || spec.Operation != types.VirtualDeviceConfigSpecOperationEdit {
+		if spec.Operation == types.VirtualDeviceConfigSpecOperationAdd || spec.Operation == "" {
 			continue
 		}
-		if current, ok := devices.FindByKey(disk.Key).(*types.VirtualDisk); ok {
-			disk.Backing = current.Backing
-			// Either unit may say the new size; the simulator wants both.
-			if disk.CapacityInBytes == 0 || disk.CapacityInBytes == current.CapacityInBytes {
-				disk.CapacityInBytes = disk.CapacityInKB << 10
-			}
-			disk.CapacityInKB = disk.CapacityInBytes >> 10
+		current := devices.FindByKey(spec.Device.GetVirtualDevice().Key)
+		if current == nil {
+			return fail(&types.InvalidDeviceSpec{
+				InvalidVmConfig: types.InvalidVmConfig{Property: fmt.Sprintf("virtualDeviceSpec[%d].device.key", i)},
+				DeviceIndex:     int32(i),
+			})
+		}
+		if spec.Operation == types.VirtualDeviceConfigSpecOperationRemove {
+			spec.Device = current
+			continue
+		}
+		disk, wanted := spec.Device.(*types.VirtualDisk)
+		if own, ok := current.(*types.VirtualDisk); ok && wanted {
+			fitDisk(disk, own)
 		}
 	}
+	return nil
+}
+
+// fitDisk fits an edited disk to the one the VM has. Either unit may say the
+// new size; the simulator wants both.
+func fitDisk(disk, own *types.VirtualDisk) {
+	disk.Backing = own.Backing
+	if disk.CapacityInBytes == 0 || disk.CapacityInBytes == own.CapacityInBytes {
+		disk.CapacityInBytes = disk.CapacityInKB << 10
+	}
+	disk.CapacityInKB = disk.CapacityInBytes >> 10
 }
 
 // assignMACs gives cards addresses of vCenter's range, 00:50:56:80:00:00 to

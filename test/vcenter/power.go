@@ -163,7 +163,9 @@ type Reconfigurer interface {
 
 // reconfigure applies spec. The caller holds the inventory.
 func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachine, spec types.VirtualMachineConfigSpec) *failure {
-	fitDisks(vm, spec.DeviceChange)
+	if refused := fitDevices(vm, spec.DeviceChange); refused != nil {
+		return refused
+	}
 	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := vm.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm.Self, Spec: spec})

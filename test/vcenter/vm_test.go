@@ -48,7 +48,10 @@ func TestCloneAppliesItsSpec(t *testing.T) {
 	disk := devices.SelectByType((*types.VirtualDisk)(nil))[0].(*types.VirtualDisk)
 	disk.CapacityInKB = 40 << 20
 	disk.CapacityInBytes = 0
-	card := devices.SelectByType((*types.VirtualEthernetCard)(nil))[0]
+	// A device to be removed may be named by its key alone.
+	card := &types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{
+		Key: devices.SelectByType((*types.VirtualEthernetCard)(nil))[0].GetVirtualDevice().Key,
+	}}
 
 	spec := b.cloneSpec()
 	spec.PowerOn = true
@@ -91,6 +94,7 @@ func TestCloneAppliesItsSpec(t *testing.T) {
 	b.Expect(file).To(HavePrefix("[LocalDS_1] full/"))
 	cards := after.SelectByType((*types.VirtualEthernetCard)(nil))
 	b.Expect(cards).To(HaveLen(1))
+	b.Expect(got.Network).To(ConsistOf(group.Reference()))
 	b.Expect(b.vmInfo("full").NICs).To(HaveLen(1))
 	b.Expect(b.vmInfo("full").NICs[0].Network).To(Equal("DC0_DVPG0"))
 }
@@ -176,6 +180,15 @@ func TestCloneIsRefused(t *testing.T) {
 		}},
 	}}
 	fault, _ = b.failed(b.startClone("netless", spec))
+	b.Expect(fault).To(BeAssignableToTypeOf(&types.InvalidDeviceSpec{}))
+
+	spec = b.cloneSpec()
+	spec.Config = &types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+		&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: &types.VirtualDisk{
+			VirtualDevice: types.VirtualDevice{Key: 9999},
+		}},
+	}}
+	fault, _ = b.failed(b.startClone("deviceless", spec))
 	b.Expect(fault).To(BeAssignableToTypeOf(&types.InvalidDeviceSpec{}))
 
 	b.Expect(b.server.SetDatastoreFull("LocalDS_1", true)).To(Succeed())
