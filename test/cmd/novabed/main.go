@@ -31,6 +31,6 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand(), quickstartCommand(), execCommand())
+	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand(), quickstartCommand(), benchCommand(), execCommand())
 	return root
 }
