@@ -134,7 +134,7 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.do)
 	if s.failure != nil && s.do != wait {
 		if delay := r.retries.delay(s.key()); delay > 0 {
-			return ctrl.Result{RequeueAfter: delay}, nil
+			return s.again(delay), nil
 		}
 	}
 	switch s.do {

@@ -1,11 +1,15 @@
 package machine_test
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
@@ -101,7 +105,10 @@ var _ = Describe("A failure", func() {
 			Reason: infrav1.HypervisorErrorReason, Terminal: true, Err: errText("the user data is too large"),
 		})
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
-		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
+		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, ContainSubstring("too large")))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }, "3s").Should(Equal(1))
 	})
@@ -130,6 +137,14 @@ var _ = Describe("A failure", func() {
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CredentialsInvalidReason, ContainSubstring("wrong password")))
+		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionFalse))
+		last := -1
+		quiet := func() bool {
+			calls := rig.Hypervisor.Calls(fake.Connect)
+			defer func() { last = calls }()
+			return calls == last
+		}
+		Eventually(quiet).WithPolling(500 * time.Millisecond).Should(BeTrue())
 		rig.Hypervisor.Mend(fake.Connect)
 		rig.Hypervisor.Mend(fake.Inspect)
 		Consistently(machineOf(ctx, rig)).ShouldNot(beProvisioned())
@@ -139,6 +154,18 @@ var _ = Describe("A failure", func() {
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
 })
+
+// available polls the status of the cluster's HypervisorAvailable condition.
+func available(ctx context.Context, rig *infratest.Rig) func() (metav1.ConditionStatus, error) {
+	return func() (metav1.ConditionStatus, error) {
+		cluster := rig.InfraCluster()
+		err := rig.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+		if c := conditions.Get(cluster, infrav1.HypervisorAvailableCondition); c != nil {
+			return c.Status, err
+		}
+		return metav1.ConditionUnknown, err
+	}
+}
 
 // warnings counts events that warn.
 func warnings(events []infratest.Event) int {

@@ -1,6 +1,8 @@
 package machine_test
 
 import (
+	"errors"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -60,8 +62,13 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(normal("Created"), normal("Started"), normal("Provisioned")))
 
 		By("staying as it is, without another write")
-		settled, err := machineOf(ctx, rig)()
-		Expect(err).NotTo(HaveOccurred())
+		var settled *infrav1.NovaVSphereMachine
+		Eventually(func(g Gomega) {
+			var err error
+			settled, err = machineOf(ctx, rig)()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(condition(clusterv1.ReadyCondition)(settled).ObservedGeneration).To(Equal(settled.Generation))
+		}).Should(Succeed())
 		Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", settled.ResourceVersion))
 
 		By("deleting")
@@ -71,7 +78,9 @@ var _ = Describe("The life of a machine", func() {
 		rig.Hypervisor.Let(fake.Delete)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
-		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
+		Expect(rig.Hypervisor.Calls(fake.Start)).To(Equal(1))
+		Expect(rig.Hypervisor.Calls(fake.Delete)).To(Equal(1))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElements(normal("Deleting"), normal("Deleted")))
 
 		after := observations()
@@ -86,7 +95,7 @@ var _ = Describe("The life of a machine", func() {
 		rig.Hypervisor.Report(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.WaitingForAddressesReason, Not(BeEmpty())),
-			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+			haveBeenProvisioned()))
 		rig.Hypervisor.Report(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
@@ -99,7 +108,7 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PoweredOffReason)))
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.PoweredOffReason, Not(BeEmpty())),
-			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+			haveBeenProvisioned()))
 		rig.Hypervisor.Let(fake.Start)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
@@ -110,7 +119,7 @@ var _ = Describe("The life of a machine", func() {
 		rig.Hypervisor.Lose(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.LostReason, ContainSubstring("delete the Machine")),
-			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue())),
+			haveBeenProvisioned(),
 			HaveField("Spec.ProviderID", Not(BeEmpty()))))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.LostReason)))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(Equal(1))
@@ -134,9 +143,11 @@ var _ = Describe("The life of a machine", func() {
 		rig := up(ctx)
 		was, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
-		bare := was.DeepCopy()
-		bare.Status = infrav1.MachineStatus{}
-		Expect(rig.Client.Status().Update(ctx, bare)).To(Succeed())
+		Eventually(func() error {
+			bare, err := machineOf(ctx, rig)()
+			bare.Status = infrav1.MachineStatus{}
+			return errors.Join(err, rig.Client.Status().Update(ctx, bare))
+		}).Should(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", was.Status.Addresses)))
 		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
 	})
@@ -151,7 +162,7 @@ var _ = Describe("The life of a machine", func() {
 		Expect(rig.CreateMachine(ctx, rig.Machine(), moved)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("connection refused")),
-			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue()))))
+			haveBeenProvisioned()))
 
 		By("seeing that its VM is lost, rather than creating one")
 		rig.Hypervisor.Mend(fake.Connect)
@@ -180,8 +191,9 @@ var _ = Describe("The life of a machine", func() {
 		By("keeping the VM while the machine itself is paused")
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
+		before := m.DeepCopy()
 		m.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
-		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+		Expect(rig.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
 		Consistently(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
@@ -195,8 +207,9 @@ var _ = Describe("The life of a machine", func() {
 		Consistently(machineOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
+		before := m.DeepCopy()
 		m.Labels[clusterv1.WatchLabel] = "blue"
-		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+		Expect(rig.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 	})
 })

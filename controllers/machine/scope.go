@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -55,6 +57,15 @@ func (s *scope[M]) provisioned() bool {
 
 func (s *scope[M]) infrastructureProvisioned() bool {
 	return s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false)
+}
+
+// again returns when to try again what failed. What is pointless to try again
+// waits for an event, except that a VM must go whatever it takes.
+func (s *scope[M]) again(delay time.Duration) ctrl.Result {
+	if hypervisor.IsTerminal(s.failure) && !s.deleting() {
+		return ctrl.Result{}
+	}
+	return ctrl.Result{RequeueAfter: delay}
 }
 
 // findOwners fills in Machine and Cluster. Either may be gone: a deletion goes

@@ -11,8 +11,10 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -25,6 +27,7 @@ var server *env.Env
 
 func TestMachine(t *testing.T) {
 	RegisterFailHandler(Fail)
+	ctrl.SetLogger(GinkgoLogr)
 	// Less than the safety net of 30 s, so that only a push can be in time.
 	SetDefaultEventuallyTimeout(15 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
@@ -106,9 +109,14 @@ func beProvisioned() gomegatypes.GomegaMatcher {
 	return And(
 		haveState(metav1.ConditionTrue, infrav1.ProvisionedReason, BeEmpty()),
 		HaveField("Spec.ProviderID", HavePrefix("fake://")),
-		HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue())),
+		haveBeenProvisioned(),
 		HaveField("Status.Addresses", ConsistOf(HaveField("Type", clusterv1.MachineInternalIP))),
 	)
+}
+
+// haveBeenProvisioned matches a machine that Cluster API knows to be provisioned.
+func haveBeenProvisioned() gomegatypes.GomegaMatcher {
+	return Satisfy(func(m *infrav1.NovaVSphereMachine) bool { return ptr.Deref(m.Status.Initialization.Provisioned, false) })
 }
 
 // beGone matches the error of reading an object that does not exist.

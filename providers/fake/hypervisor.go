@@ -113,11 +113,11 @@ func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	}
 	seen, failed := v.seen, v.failed
 	v.failed = nil
-	if seen.State == hypervisor.Absent {
-		delete(h.vms, key)
-	}
-	if v.work != "" {
+	switch {
+	case v.work != "":
 		seen.State, seen.Message = hypervisor.Busy, fmt.Sprintf("%s is under way", v.work)
+	case seen.State == hypervisor.Absent:
+		delete(h.vms, key) // what a failed creation left
 	}
 	return seen, failed
 }

@@ -92,11 +92,14 @@ func (r *Rig) Run(options Options) error {
 }
 
 func (o Options) controller() controller.Options {
-	options := controller.Options{MaxConcurrentReconciles: 2}
+	first, longest := 100*time.Millisecond, time.Second // a test should not take long
 	if o.NoRetry {
-		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour)
+		first, longest = time.Hour, time.Hour
 	}
-	return options
+	return controller.Options{
+		MaxConcurrentReconciles: 2,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](first, longest),
+	}
 }
 
 // Stop stops the manager, if one runs.

@@ -1,0 +1,205 @@
+package cluster_test
+
+import (
+	"fmt"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("An infrastructure cluster", func() {
+	It("becomes provisioned with an ID, a version and failure domains", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		zones := []clusterv1.FailureDomain{{Name: "zone-a", ControlPlane: ptr.To(true)}}
+		rig.Hypervisor.SetSite(hypervisor.Key{}, hypervisor.Site{Version: "8.0.3", FailureDomains: zones})
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(),
+			HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)),
+			HaveField("Status.Version", "8.0.3"), HaveField("Status.FailureDomains", zones)))
+		c, err := clusterOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Annotations).To(HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(c.UID)))
+		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(event("Normal", infrav1.HypervisorAvailableReason), event("Normal", clusterv1.ReadyReason)))
+
+		By("staying as it is, without another write")
+		Consistently(clusterOf(ctx, rig)).Should(HaveField("ResourceVersion", c.ResourceVersion))
+	})
+
+	It("keeps the ID it was moved with", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		moved := rig.InfraCluster()
+		moved.Annotations = map[string]string{infrav1.ClusterIDAnnotation: "0c0ffee0-0000-4000-8000-000000000000"}
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), moved)).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+		Expect(clusterOf(ctx, rig)()).To(HaveField("Annotations", Equal(moved.Annotations)))
+	})
+
+	It("waits for an endpoint, which the Cluster may name", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		infra, cluster := rig.InfraCluster(), rig.Cluster()
+		infra.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		Expect(rig.CreateCluster(ctx, cluster, infra)).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(And(
+			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForEndpointReason, ContainSubstring("spec.controlPlaneEndpoint")),
+			have(infrav1.HypervisorAvailableCondition, metav1.ConditionTrue, infrav1.HypervisorAvailableReason, BeEmpty()),
+			Not(beProvisioned())))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", infrav1.WaitingForEndpointReason)))
+		before := cluster.DeepCopy()
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}
+		Expect(rig.Client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+	})
+
+	It("says when the hypervisor goes and comes, and stays provisioned", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		key := fake.KeyOf(rig.InfraCluster())
+		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "wrong password."))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(And(
+			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal("Connecting to hypervisor: wrong password")),
+			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal("Connecting to hypervisor: wrong password")),
+			Not(beProvisioned())))
+		rig.Hypervisor.Mend(fake.Inspect)
+		rig.Hypervisor.PushSite(key)
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+
+		By("losing the hypervisor, with other words each time")
+		for n := range 5 {
+			rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("port %d: connection refused", 40000+n)))
+			calls := rig.Hypervisor.Calls(fake.Inspect)
+			rig.Hypervisor.PushSite(key)
+			Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">", calls))
+			Eventually(clusterOf(ctx, rig)).Should(And(
+				have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")),
+				have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")),
+				beProvisioned()))
+		}
+		rig.Hypervisor.Mend(fake.Inspect)
+		rig.Hypervisor.PushSite(key)
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(
+			event("Warning", infrav1.CredentialsInvalidReason), event("Warning", infrav1.EndpointUnreachableReason),
+			event("Normal", infrav1.HypervisorAvailableReason), event("Normal", clusterv1.ReadyReason),
+			event("Normal", infrav1.HypervisorAvailableReason), event("Normal", clusterv1.ReadyReason)))
+	})
+
+	It("recovers at once when the Secret is mended", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "wrong password"))
+		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))
+		rig.Hypervisor.Mend(fake.Inspect)
+		other := rig.Secret("unrelated", map[string]string{"password": "x"})
+		Expect(rig.Client.Create(ctx, other)).To(Succeed())
+		Consistently(clusterOf(ctx, rig)).ShouldNot(beReady())
+		Expect(rig.Client.Update(ctx, rig.Secret(infratest.CredentialsName, map[string]string{"username": "nova", "password": "right"}))).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+	})
+
+	It("waits for its machines when it is deleted, and names them", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		rig.Hypervisor.Hold(fake.Delete)
+		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Delete(ctx, rig.Cluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForMachinesReason,
+			Equal("Waiting until these machines are gone: tenant-0")))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", infrav1.WaitingForMachinesReason)))
+		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)))
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		rig.Hypervisor.Let(fake.Delete)
+		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
+		Expect(gone(ctx, rig, rig.InfraMachine())()).To(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", "Deleted")))
+	})
+
+	It("counts the machines that do not fit the message", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		for n := range 7 {
+			m := rig.InfraMachine()
+			m.Name = fmt.Sprintf("m%d", n)
+			Expect(rig.Client.Create(ctx, m)).To(Succeed())
+		}
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForMachinesReason,
+			HaveSuffix("gone: m0, m1, m2, m3, m4 and 2 more")))
+	})
+
+	It("goes although the hypervisor cannot be reached, once no machine is left", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.EndpointUnreachableReason, "connection refused"))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, Not(BeEmpty())))
+		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
+		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
+	})
+
+	It("gets its ID even when it is deleted first, as its machines need it", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		cluster, infra := rig.Cluster(), rig.InfraCluster()
+		controllerutil.AddFinalizer(infra, infrav1.ClusterFinalizer)
+		Expect(rig.CreateCluster(ctx, cluster, infra)).To(Succeed())
+		m := rig.InfraMachine()
+		controllerutil.AddFinalizer(m, "example.test/held")
+		Expect(rig.Client.Create(ctx, m)).To(Succeed())
+		Expect(rig.Client.Delete(ctx, infra)).To(Succeed())
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(HaveField("Annotations", HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(infra.UID))))
+	})
+
+	It("is left alone while paused, by another watch label, or managed by others", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
+		cluster, infra := rig.Cluster(), rig.InfraCluster()
+		cluster.Spec.Paused = ptr.To(true)
+		infra.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
+		Expect(rig.CreateCluster(ctx, cluster, infra)).To(Succeed())
+		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
+
+		patch := func(change func(*infrav1.NovaVSphereCluster)) {
+			GinkgoHelper()
+			c, err := clusterOf(ctx, rig)()
+			Expect(err).NotTo(HaveOccurred())
+			before := c.DeepCopy()
+			change(c)
+			Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		}
+		By("labelling it")
+		patch(func(c *infrav1.NovaVSphereCluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
+		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
+		By("taking it over, which the pause holds back")
+		patch(func(c *infrav1.NovaVSphereCluster) { delete(c.Annotations, clusterv1.ManagedByAnnotation) })
+		Eventually(clusterOf(ctx, rig)).Should(Satisfy(func(c *infrav1.NovaVSphereCluster) bool {
+			return conditions.IsTrue(c, clusterv1.PausedCondition)
+		}))
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeZero())
+		By("going on")
+		before := cluster.DeepCopy()
+		cluster.Spec.Paused = ptr.To(false)
+		Expect(rig.Client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+	})
+})

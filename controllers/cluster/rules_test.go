@@ -1,0 +1,55 @@
+package cluster_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+var _ = Describe("The rules of a NovaVSphereCluster", func() {
+	const pem = "-----BEGIN CERTIFICATE-----\n"
+	thumbprint := strings.TrimSuffix(strings.Repeat("aB:", 32), ":")
+
+	DescribeTable("refuse", func(ctx SpecContext, spoil func(*infrav1.NovaVSphereCluster), message string) {
+		rig := newRig(ctx)
+		Expect(rig.Client.Create(ctx, rig.InfraCluster(), client.DryRunAll)).To(Succeed())
+		bad := rig.InfraCluster()
+		spoil(bad)
+		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("no server", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "" }, "spec.server"),
+		Entry("a server with scheme", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "https://vcenter" },
+			"server is a host name or address with an optional port, without scheme, path or credentials"),
+		Entry("a server with credentials", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "nova@vcenter" },
+			"server is a host name or address with an optional port, without scheme, path or credentials"),
+		Entry("no credentials", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{} }, "spec.identityRef"),
+		Entry("credentials of an unknown kind", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
+		Entry("a bundle that is no certificate", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.CABundle = "hello" },
+			"caBundle must hold at least one PEM certificate"),
+		Entry("a short thumbprint", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.Thumbprint = "AA:BB" }, "spec.tls.thumbprint"),
+		Entry("two ways to trust", func(c *infrav1.NovaVSphereCluster) {
+			c.Spec.TLS = infrav1.NovaVSphereTLS{CABundle: pem, Thumbprint: thumbprint}
+		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
+		Entry("trust in anybody beside a thumbprint", func(c *infrav1.NovaVSphereCluster) {
+			c.Spec.TLS = infrav1.NovaVSphereTLS{Thumbprint: thumbprint, InsecureSkipVerify: ptr.To(true)}
+		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
+	)
+
+	DescribeTable("allow", func(ctx SpecContext, change func(*infrav1.NovaVSphereCluster)) {
+		c := newRig(ctx).InfraCluster()
+		change(c)
+		Expect(server.Client.Create(ctx, c)).To(Succeed())
+	},
+		Entry("a server with a port", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "192.0.2.1:8443" }),
+		Entry("a bundle", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.CABundle = pem }),
+		Entry("a thumbprint, and no trust in anybody", func(c *infrav1.NovaVSphereCluster) {
+			c.Spec.TLS = infrav1.NovaVSphereTLS{Thumbprint: thumbprint, InsecureSkipVerify: ptr.To(false)}
+		}),
+		Entry("trust in anybody, said in words", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.InsecureSkipVerify = ptr.To(true) }),
+	)
+})

@@ -1,0 +1,75 @@
+package machine
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+func TestRetriesWaitLongerEachTime(t *testing.T) {
+	r, key := &retries{}, types.NamespacedName{Namespace: "ns", Name: "m"}
+	if d := r.delay(key); d > 0 {
+		t.Errorf("delay before any failure = %s", d)
+	}
+	want := loop.MinDelay
+	for range 20 {
+		r.tried(key)
+		if !r.failed(key, create, errors.New("full")) {
+			t.Fatal("failed() = false after another attempt")
+		}
+		if d := r.delay(key); d > want || d < want-time.Second/2 {
+			t.Fatalf("delay = %s, want about %s", d, want)
+		}
+		want = min(2*want, loop.MaxDelay)
+	}
+}
+
+func TestRetriesRemember(t *testing.T) {
+	full := errors.New("full")
+	cases := map[string]struct {
+		due  action
+		busy bool
+		want error
+	}{
+		"DueAgain":       {due: create, want: full},
+		"UnderWay":       {due: wait, busy: true, want: full},
+		"Mended":         {due: start},
+		"MendedAndUp":    {due: publish},
+		"MendedAndBoots": {due: wait},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			r, key := &retries{}, types.NamespacedName{Name: "m"}
+			r.failed(key, create, full)
+			for range 2 {
+				if got := r.last(key, tc.due, tc.busy); !errors.Is(got, tc.want) {
+					t.Errorf("last() = %v, want %v", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+func TestRetriesTellNewsOnce(t *testing.T) {
+	r, key := &retries{}, types.NamespacedName{Name: "m"}
+	steps := []struct {
+		name string
+		do   func() bool
+		want bool
+	}{
+		{"first", func() bool { return r.failed(key, create, errors.New("full")) }, true},
+		{"told again", func() bool { return r.failed(key, create, errors.New("full")) }, false},
+		{"after another attempt", func() bool { r.tried(key); return r.failed(key, create, errors.New("full")) }, true},
+		{"of another action", func() bool { return r.failed(key, destroy, errors.New("locked")) }, true},
+		{"after it was forgotten", func() bool { r.forget(key); return r.failed(key, destroy, errors.New("locked")) }, true},
+	}
+	for _, step := range steps {
+		if got := step.do(); got != step.want {
+			t.Errorf("%s: failed() = %t, want %t", step.name, got, step.want)
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package machine_test
+
+import (
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+var _ = Describe("The rules of a NovaVSphereMachine", func() {
+	DescribeTable("refuse", func(ctx SpecContext, spoil func(*infrav1.NovaVSphereMachine), message string) {
+		rig := newRig(ctx)
+		good := rig.InfraMachine()
+		Expect(rig.Client.Create(ctx, good, client.DryRunAll)).To(Succeed())
+		bad := rig.InfraMachine()
+		spoil(bad)
+		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("a name that is no host name", func(m *infrav1.NovaVSphereMachine) { m.Name = strings.Repeat("a", 64) },
+			"metadata.name becomes the VM's and the node's name and can have at most 63 characters"),
+		Entry("no template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "" }, "spec.template"),
+		Entry("no network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network = infrav1.NovaVSphereNetwork{} }, "spec.network"),
+		Entry("an interface without network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "" }, "spec.network.interfaces[0].network"),
+		Entry("cores that do not fill sockets", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUs: 3, CoresPerSocket: 2}
+		}, "cpus must be set and be a multiple of coresPerSocket"),
+		Entry("cores without processors", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Hardware = infrav1.NovaVSphereHardware{CoresPerSocket: 2}
+		}, "cpus must be set and be a multiple of coresPerSocket"),
+		Entry("odd memory", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Hardware = infrav1.NovaVSphereHardware{MemoryMiB: 1023}
+		}, "spec.hardware.memoryMiB"),
+		Entry("a provider ID that is too long", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.ProviderID = strings.Repeat("a", 513)
+		}, "spec.providerID"),
+	)
+
+	DescribeTable("refuse to change", func(ctx SpecContext, change func(*infrav1.NovaVSphereMachine), message string) {
+		rig := newRig(ctx)
+		m := rig.InfraMachine()
+		m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUs: 2}
+		Expect(rig.Client.Create(ctx, m)).To(Succeed())
+		m.Spec.ProviderID = "vsphere://one"
+		Expect(rig.Client.Update(ctx, m)).To(Succeed())
+		change(m)
+		Expect(rig.Client.Update(ctx, m)).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("the template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "other" }, "spec is immutable"),
+		Entry("the network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "other" }, "spec is immutable"),
+		Entry("the hardware", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.CPUs = 4 }, "spec is immutable"),
+		Entry("the hardware to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware = infrav1.NovaVSphereHardware{} }, "spec is immutable"),
+		Entry("the placement", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "other"}
+		}, "spec is immutable"),
+		Entry("the provider ID", func(m *infrav1.NovaVSphereMachine) { m.Spec.ProviderID = "vsphere://two" }, "providerID cannot change once it is set"),
+		Entry("the provider ID to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.ProviderID = "" }, "providerID cannot change once it is set"),
+	)
+
+	It("refuse a provider ID in a template", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		template := &infrav1.NovaVSphereMachineTemplate{}
+		template.Namespace, template.Name = rig.Namespace, "workers"
+		template.Spec.Template.Spec = rig.InfraMachine().Spec
+		Expect(rig.Client.Create(ctx, template.DeepCopy(), client.DryRunAll)).To(Succeed())
+		template.Spec.Template.Spec.ProviderID = "vsphere://one"
+		Expect(rig.Client.Create(ctx, template)).To(MatchError(ContainSubstring("providerID belongs to one machine and cannot stand in a template")))
+	})
+})
