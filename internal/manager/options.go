@@ -7,9 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -100,12 +98,6 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("reading diagnostics flags: %w", err)
 	}
-	// Only the Secrets of clusters are kept in memory. All other Secrets and
-	// all ConfigMaps are read when they are needed.
-	ours, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
-	if err != nil {
-		return ctrl.Options{}, fmt.Errorf("selecting Secrets: %w", err)
-	}
 	opts := ctrl.Options{
 		Scheme:                        scheme,
 		Metrics:                       *metrics,
@@ -121,9 +113,10 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 			SyncPeriod:       &o.SyncPeriod,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Secret{}: {Label: labels.NewSelector().Add(*ours)},
+				&corev1.Secret{}: {Transform: keepOurs},
 			},
 		},
+		// A read of one of these is always a request; see SecretClient.
 		Client: client.Options{Cache: &client.CacheOptions{
 			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 		}},
@@ -132,4 +125,13 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 		opts.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
 	}
 	return opts, nil
+}
+
+// keepOurs keeps what is in the Secrets of clusters. Of all others only the
+// metadata is kept in memory, which is enough to notice a change.
+func keepOurs(object any) (any, error) {
+	if secret, ok := object.(*corev1.Secret); ok && secret.Labels[clusterv1.ClusterNameLabel] == "" {
+		secret.Data = nil
+	}
+	return cache.TransformStripManagedFields()(object)
 }

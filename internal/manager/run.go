@@ -81,7 +81,7 @@ func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, s
 }
 
 // SecretClient returns a client that reads the Secrets of clusters from the
-// manager's cache. A Secret without the cluster's name label is not found.
+// manager's cache. A Secret without the cluster's name label looks empty.
 func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		Scheme:     mgr.GetScheme(),

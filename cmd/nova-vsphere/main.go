@@ -1,0 +1,54 @@
+// Command nova-vsphere runs the vSphere provider: it reconciles
+// NovaVSphereClusters and NovaVSphereMachines over vCenter.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
+)
+
+func main() {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	manager.Main("nova-vsphere", scheme, setup)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	connector := vsphere.NewConnector(mgr.GetClient())
+	if err := mgr.Add(connector); err != nil {
+		return fmt.Errorf("adding sessions: %w", err)
+	}
+	err := (&cluster.Reconciler[*infrav1.NovaVSphereCluster]{
+		Inspector:        connector,
+		New:              func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
+		NewMachineList:   func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
+		SecretName:       func(c *infrav1.NovaVSphereCluster) string { return c.Spec.IdentityRef.Name },
+		WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(ctx, mgr, o.Controller())
+	if err != nil {
+		return fmt.Errorf("setting up clusters: %w", err)
+	}
+	return (&machine.Reconciler[*infrav1.NovaVSphereMachine]{
+		Connector:        connector,
+		New:              func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },
+		InfraCluster:     &infrav1.NovaVSphereCluster{},
+		WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(ctx, mgr, o.Controller())
+}

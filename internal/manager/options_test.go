@@ -1,0 +1,75 @@
+package manager
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+func parse(t *testing.T, args ...string) *Options {
+	t.Helper()
+	o := &Options{}
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	o.AddFlags(fs)
+	NewWithT(t).Expect(fs.Parse(args)).To(Succeed())
+	return o
+}
+
+func TestDefaults(t *testing.T) {
+	g := NewWithT(t)
+	o := parse(t)
+	opts, err := o.manager("nova-test", runtime.NewScheme())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(opts.LeaderElection).To(BeFalse())
+	g.Expect(opts.LeaderElectionID).To(Equal("nova-test-leader"))
+	g.Expect(opts.Cache.DefaultNamespaces).To(BeNil())
+	g.Expect(*opts.Cache.SyncPeriod).To(Equal(10 * time.Minute))
+	g.Expect(opts.Metrics.SecureServing).To(BeTrue())
+	g.Expect(o.Controller().MaxConcurrentReconciles).To(Equal(10))
+	g.Expect(o.QPS).To(BeEquivalentTo(50))
+	g.Expect(o.Burst).To(Equal(100))
+}
+
+func TestFlags(t *testing.T) {
+	g := NewWithT(t)
+	o := parse(t, "--namespace=tenants", "--watch-filter=a", "--concurrency=3", "--leader-elect",
+		"--leader-elect-namespace=nova", "--insecure-diagnostics", "--diagnostics-address=127.0.0.1:0", "--sync-period=1m")
+	opts, err := o.manager("nova-test", runtime.NewScheme())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(opts.Cache.DefaultNamespaces).To(HaveKey("tenants"))
+	g.Expect(opts.LeaderElection).To(BeTrue())
+	g.Expect(opts.LeaderElectionNamespace).To(Equal("nova"))
+	g.Expect(opts.Metrics.SecureServing).To(BeFalse())
+	g.Expect(opts.Metrics.BindAddress).To(Equal("127.0.0.1:0"))
+	g.Expect(o.WatchFilter).To(Equal("a"))
+	g.Expect(o.Controller().MaxConcurrentReconciles).To(Equal(3))
+}
+
+func TestBadFlags(t *testing.T) {
+	o := parse(t, "--tls-min-version=VersionTLS00")
+	_, err := o.manager("nova-test", runtime.NewScheme())
+	NewWithT(t).Expect(err).To(HaveOccurred())
+}
+
+func TestKeepOurs(t *testing.T) {
+	g := NewWithT(t)
+	secret := func(labels map[string]string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
+			Data:       map[string][]byte{"password": []byte("p")},
+		}
+	}
+	kept, err := keepOurs(secret(map[string]string{clusterv1.ClusterNameLabel: "c"}))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept.(*corev1.Secret).Data).To(HaveKey("password"))
+	g.Expect(kept.(*corev1.Secret).ManagedFields).To(BeEmpty())
+	kept, err = keepOurs(secret(nil))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(kept.(*corev1.Secret).Data).To(BeEmpty())
+}
