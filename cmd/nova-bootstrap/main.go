@@ -1,0 +1,42 @@
+// Command nova-bootstrap runs the bootstrap provider: it writes what machines
+// are told on their first boot, for any infrastructure provider.
+package main
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+func main() {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, clusterv1.AddToScheme, bootstrapv1.AddToScheme, controlplanev1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	manager.Main("nova-bootstrap", scheme, setup)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	configs := &bootstrap.Reconciler{
+		Authority:        pki.NewManaged(mgr.GetClient()),
+		Namespace:        o.Namespace,
+		WatchFilterValue: o.WatchFilter,
+	}
+	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
+		return err
+	}
+	templates := &bootstrap.TemplateReconciler{WatchFilterValue: o.WatchFilter}
+	return templates.SetupWithManager(ctx, mgr, o.Controller())
+}

@@ -1,0 +1,69 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// readContent copies what files name in Secrets and ConfigMaps into the spec.
+func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
+	s.spec = *s.config.Spec.DeepCopy()
+	for i := range s.spec.Files {
+		file := &s.spec.Files[i]
+		if isZero(file.ContentFrom) {
+			continue
+		}
+		content, err := r.read(ctx, s.config.Namespace, file.ContentFrom)
+		if err != nil {
+			return err
+		}
+		file.Content, file.ContentFrom = string(content), bootstrapv1.FileSource{}
+	}
+	return nil
+}
+
+// read returns what one file names.
+func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv1.FileSource) ([]byte, error) {
+	ref, kind := from.Secret, "Secret"
+	var object client.Object = &corev1.Secret{}
+	if ref.Name == "" {
+		ref, kind, object = from.ConfigMap, "ConfigMap", &corev1.ConfigMap{}
+	}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
+	if apierrors.IsNotFound(err) {
+		return nil, &obstacle{
+			reason:  bootstrapv1.ContentUnavailableReason,
+			message: fmt.Sprintf("%s %s, which a file names, does not exist", kind, ref.Name),
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", kind, ref.Name, err)
+	}
+	content, found := keyOf(object, ref.Key)
+	if !found {
+		return nil, &obstacle{
+			reason:  bootstrapv1.ContentUnavailableReason,
+			message: fmt.Sprintf("%s %s has no key %s, which a file names", kind, ref.Name, ref.Key),
+		}
+	}
+	return content, nil
+}
+
+func keyOf(object client.Object, key string) (content []byte, found bool) {
+	switch o := object.(type) {
+	case *corev1.Secret:
+		content, found = o.Data[key]
+	case *corev1.ConfigMap:
+		if text, isText := o.Data[key]; isText {
+			return []byte(text), true
+		}
+		content, found = o.BinaryData[key]
+	}
+	return content, found
+}

@@ -1,0 +1,76 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	// joinGroup is the group that kubeadm init lets join.
+	joinGroup = "system:bootstrappers:kubeadm:default-node-token"
+	// joinUserPrefix begins the names of users that kubeadm init lets join.
+	joinUserPrefix = "system:bootstrap:"
+)
+
+// issueCredentials gives the machine what it proves itself with, and what a
+// control plane machine must have before it starts.
+func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
+	if s.mode != bootstrap.Init {
+		if err := r.issueJoin(ctx, s); err != nil {
+			return withoutCertificates(err)
+		}
+	}
+	if s.mode == bootstrap.JoinWorker {
+		return nil
+	}
+	files, err := r.Authority.ControlPlaneFiles(ctx, s.clusterKey())
+	if err != nil {
+		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
+	}
+	for _, f := range files {
+		s.pki = append(s.pki, bootstrap.File{Path: f.Path, Permissions: f.Permissions, Content: f.Content})
+	}
+	return nil
+}
+
+// issueJoin issues the certificate that stands in for a bootstrap token. It is
+// this machine's alone.
+func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
+	ca, err := r.Authority.ClusterCA(ctx, s.clusterKey())
+	if err != nil {
+		return fmt.Errorf("reading cluster certificate: %w", err)
+	}
+	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
+		CommonName:    joinUserPrefix + s.machine.Name,
+		Organizations: []string{joinGroup},
+		TTL:           r.ttl(),
+	})
+	if err != nil {
+		return fmt.Errorf("issuing join certificate: %w", err)
+	}
+	s.join = &bootstrap.Credentials{CA: ca, Certificate: pair.Certificate, Key: pair.Key}
+	return nil
+}
+
+// withoutCertificates tells a cluster that has no certificates yet, or broken
+// ones, from a failure.
+func withoutCertificates(err error) error {
+	var invalid *pki.InvalidCertificateError
+	switch {
+	case errors.Is(err, pki.ErrNotFound):
+		return &obstacle{
+			waiting: true,
+			reason:  bootstrapv1.WaitingForCertificatesReason,
+			message: "Waiting for the control plane provider to make the cluster's certificates",
+		}
+	case errors.As(err, &invalid):
+		return &obstacle{reason: bootstrapv1.WaitingForCertificatesReason, message: loop.Sentence(invalid)}
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+// findControlPlane reads the cluster's NovaControlPlane, which says what is
+// said once for the whole cluster. Under another control plane provider there
+// is none.
+func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
+	ref := s.cluster.Spec.ControlPlaneRef
+	if ref.Kind != "NovaControlPlane" || ref.APIGroup != controlplanev1.GroupVersion.Group {
+		return nil
+	}
+	controlPlane := &controlplanev1.NovaControlPlane{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: ref.Name}, controlPlane)
+	if apierrors.IsNotFound(err) {
+		return &obstacle{
+			waiting: true,
+			reason:  bootstrapv1.WaitingForCertificatesReason,
+			message: fmt.Sprintf("Waiting for NovaControlPlane %s", ref.Name),
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reading NovaControlPlane: %w", err)
+	}
+	s.controlPlane = controlPlane
+	return nil
+}
+
+// platform returns the cluster-wide settings: the NovaConfig's own, or else
+// the control plane's.
+func platform(config *bootstrapv1.NovaConfig, controlPlane *controlplanev1.NovaControlPlane) bootstrapv1.PlatformSpec {
+	if own := config.Spec.Platform; !isZero(own) || controlPlane == nil {
+		return own
+	}
+	return controlPlane.Spec.Platform
+}
+
+// kubeVIP returns kube-vip's settings, nil if something else holds the endpoint.
+func kubeVIP(controlPlane *controlplanev1.NovaControlPlane) *bootstrap.KubeVIP {
+	if controlPlane == nil || controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+		return nil
+	}
+	settings := &controlPlane.Spec.Endpoint.KubeVIP
+	return &bootstrap.KubeVIP{Image: settings.GetImage(), Interface: settings.Interface}
+}

@@ -1,0 +1,71 @@
+package bootstrap
+
+import (
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// liftedCheck is the check that holds workers back until the control
+	// plane has been up once.
+	liftedCheck = string(clusterv1.MachineSetPreflightCheckControlPlaneIsStable)
+	// liftedAnnotation remembers that the check in the skip annotation is
+	// ours to take out again.
+	liftedAnnotation = "nova.bootstrap.cluster.x-k8s.io/lifted-preflight-check"
+)
+
+// lift decides whether workers made from a template may boot early. up holds,
+// for each cluster that uses the template, whether its control plane has ever
+// been up; around holds the same for all clusters of the namespace.
+//
+// A template that serves one cluster that is up is left to the check, which
+// guards upgrades. A template that nobody uses yet is lifted in good time for
+// its first MachineSet, but only where there is no upgrade to guard.
+func lift(up, around []bool) bool {
+	if len(up) > 0 {
+		return !slices.Contains(up, true)
+	}
+	return !slices.Contains(around, true)
+}
+
+// annotate returns the template's annotations with the check lifted or put
+// back, and whether that changes anything. It never takes away what a user
+// wrote.
+func annotate(annotations map[string]string, lifted bool) (wanted map[string]string, changed bool) {
+	const skip = clusterv1.MachineSetSkipPreflightChecksAnnotation
+	_, ours := annotations[liftedAnnotation]
+	checks := split(annotations[skip])
+	switch {
+	case lifted && !ours && !slices.Contains(checks, liftedCheck) && !slices.Contains(checks, string(clusterv1.MachineSetPreflightCheckAll)):
+		checks = append(checks, liftedCheck)
+	case !lifted && ours:
+		checks = slices.DeleteFunc(checks, func(check string) bool { return check == liftedCheck })
+	default:
+		return annotations, false
+	}
+	wanted = map[string]string{}
+	for key, value := range annotations {
+		wanted[key] = value
+	}
+	delete(wanted, liftedAnnotation)
+	delete(wanted, skip)
+	if lifted {
+		wanted[liftedAnnotation] = liftedCheck
+	}
+	if len(checks) > 0 {
+		wanted[skip] = strings.Join(checks, ",")
+	}
+	return wanted, true
+}
+
+func split(list string) []string {
+	var checks []string
+	for check := range strings.SplitSeq(list, ",") {
+		if check = strings.TrimSpace(check); check != "" {
+			checks = append(checks, check)
+		}
+	}
+	return checks
+}

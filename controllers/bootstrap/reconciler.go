@@ -1,0 +1,127 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/cluster-api/util/paused"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+// DefaultCredentialTTL is how long a machine may join with what it was given.
+const DefaultCredentialTTL = 24 * time.Hour
+
+// Reconciler reconciles NovaConfigs.
+type Reconciler struct {
+	// Client reads through the cache, except Secrets and ConfigMaps, and
+	// writes. Taken from the manager when nil.
+	Client client.Client
+	// APIReader reads past the cache. Taken from the manager when nil.
+	APIReader client.Reader
+	// Recorder records events. Taken from the manager when nil.
+	Recorder events.EventRecorder
+	// Authority signs for the tenant clusters.
+	Authority pki.Authority
+	// Namespace is the only one watched for what files name. Empty watches all.
+	Namespace string
+	// WatchFilterValue limits the NovaConfigs to those with this watch label.
+	// Empty takes all.
+	WatchFilterValue string
+	// CredentialTTL is how long a machine's certificate is good for; it is
+	// renewed after half of it. 0 means DefaultCredentialTTL.
+	CredentialTTL time.Duration
+}
+
+// Reconcile brings the bootstrap data of one machine up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &scope{config: &bootstrapv1.NovaConfig{}}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.config); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(s.config, r.WatchFilterValue) || !s.config.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	if err := r.findOwners(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.cluster == nil || !s.machine.DeletionTimestamp.IsZero() {
+		ctrl.LoggerFrom(ctx).V(4).Info("No Machine and Cluster to make bootstrap data for")
+		return ctrl.Result{}, nil
+	}
+	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.config); err != nil || isPaused || requeue {
+		return ctrl.Result{}, err
+	}
+
+	helper, err := patch.NewHelper(s.config, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
+	defer func() {
+		s.report(reterr)
+		if err := helper.Patch(ctx, s.config, owned); err != nil {
+			reterr = errors.Join(reterr, fmt.Errorf("patching NovaConfig: %w", err))
+			return
+		}
+		r.announce(s, before)
+	}()
+	return r.step(ctx, s)
+}
+
+// owned are the conditions that nobody else writes.
+var owned = patch.WithOwnedConditions{Conditions: []string{
+	clusterv1.PausedCondition, clusterv1.ReadyCondition, bootstrapv1.DataSecretAvailableCondition,
+}}
+
+// step observes the Secret and does what is due.
+func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
+	if err := r.findSecret(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	s.due = next(s.observed(time.Now()))
+	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.due)
+	if s.due == write {
+		err := r.write(ctx, s)
+		var stop *obstacle
+		if errors.As(err, &stop) {
+			// Someone has to act. Watches tell when that happened; the net
+			// catches what they miss.
+			s.obstacle = stop
+			return ctrl.Result{RequeueAfter: loop.Net}, nil
+		}
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+	}
+	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
+}
+
+// write makes the data and stores it.
+func (r *Reconciler) write(ctx context.Context, s *scope) error {
+	for _, step := range []func(context.Context, *scope) error{
+		r.findControlPlane, r.decideMode, r.labelMachine, r.readContent, r.issueCredentials, r.render, r.store,
+	} {
+		if err := step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Reconciler) ttl() time.Duration {
+	if r.CredentialTTL == 0 {
+		return DefaultCredentialTTL
+	}
+	return r.CredentialTTL
+}

@@ -1,0 +1,57 @@
+package bootstrap
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// render makes the data from all that was learnt.
+func (r *Reconciler) render(_ context.Context, s *scope) error {
+	data, err := bootstrap.Render(input(s))
+	var malformed *bootstrap.RenderError
+	if errors.As(err, &malformed) {
+		return &obstacle{reason: bootstrapv1.RenderingFailedReason, message: loop.Sentence(malformed)}
+	}
+	if err != nil {
+		return fmt.Errorf("rendering bootstrap data: %w", err)
+	}
+	s.data = data
+	return nil
+}
+
+// input hands the facts over.
+func input(s *scope) bootstrap.Input {
+	version := s.machine.Spec.Version
+	if s.controlPlane != nil {
+		version = cmp.Or(version, s.controlPlane.Spec.Version)
+	}
+	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
+	return bootstrap.Input{
+		Mode:             s.mode,
+		ClusterNamespace: s.cluster.Namespace,
+		ClusterName:      s.cluster.Name,
+		Machine:          s.machine.Name,
+		Version:          version,
+		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},
+		Network: bootstrap.Network{
+			Pods:          network.Pods.CIDRBlocks,
+			Services:      network.Services.CIDRBlocks,
+			DNSDomain:     network.ServiceDomain,
+			APIServerPort: network.APIServerPort,
+		},
+		Spec:     s.spec,
+		Platform: platform(s.config, s.controlPlane),
+		KubeVIP:  kubeVIP(s.controlPlane),
+		PKI:      s.pki,
+		Join:     s.join,
+	}
+}
+
+func isZero[T any](value T) bool { return reflect.ValueOf(value).IsZero() }

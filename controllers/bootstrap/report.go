@@ -1,0 +1,75 @@
+package bootstrap
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// report turns what the reconcile saw into the status. It is the only place
+// that sets conditions, but for Paused.
+func (s *scope) report(err error) {
+	s.config.Status.ObservedGeneration = s.config.Generation
+	if s.available() {
+		s.config.Status.DataSecretName = s.config.Name
+		s.config.Status.Initialization.DataSecretCreated = ptr.To(true)
+	}
+	c := s.condition(err)
+	conditions.Set(s.config, c)
+	c.Type = clusterv1.ReadyCondition
+	if c.Status == metav1.ConditionTrue {
+		c.Reason = clusterv1.ReadyReason
+	}
+	conditions.Set(s.config, c)
+}
+
+// available reports whether the data is there, or was used.
+func (s *scope) available() bool { return s.secret != nil || s.due == publish }
+
+func (s *scope) condition(err error) metav1.Condition {
+	c := metav1.Condition{Type: bootstrapv1.DataSecretAvailableCondition, Status: metav1.ConditionFalse}
+	switch {
+	case err != nil:
+		c.Reason, c.Message = bootstrapv1.InternalErrorReason, loop.Sentence(err)
+	case s.obstacle != nil:
+		c.Reason, c.Message = s.obstacle.reason, s.obstacle.message
+	case s.due == waitForInfrastructure:
+		c.Reason, c.Message = bootstrapv1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
+	case s.due == waitForEndpoint:
+		c.Reason, c.Message = bootstrapv1.WaitingForEndpointReason, "Waiting until the Cluster names its control plane endpoint"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, bootstrapv1.DataSecretAvailableReason
+	}
+	return c
+}
+
+// announce tells people what changed, once it is written.
+func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
+	now := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
+	if s.refreshed {
+		r.event(s, corev1.EventTypeNormal, "DataSecretRefreshed", "The bootstrap data was renewed with a new certificate")
+	}
+	if now == nil || before != nil && now.Reason == before.Reason && now.Message == before.Message {
+		return
+	}
+	switch {
+	case now.Status == metav1.ConditionTrue:
+		r.event(s, corev1.EventTypeNormal, "DataSecretCreated", "The bootstrap data is there")
+	case s.obstacle != nil && !s.obstacle.waiting, now.Reason == bootstrapv1.InternalErrorReason:
+		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
+	}
+}
+
+// event records one event. The note is never a format: it holds words of users.
+func (r *Reconciler) event(s *scope, kind, reason, note string) {
+	doing := s.due
+	if doing == "" {
+		doing = "Read"
+	}
+	r.Recorder.Eventf(s.config, nil, kind, reason, string(doing), "%s", note)
+}

@@ -1,0 +1,36 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+// labelMachine sets the labels of the node's roles on the Machine. A kubelet
+// may not set them on its own Node; Cluster API carries them over from the
+// Machine. A label that is there, whatever its value, is left alone.
+func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
+	missing := map[string]string{}
+	for key, value := range bootstrap.RoleLabels(bootstrap.Roles(&s.config.Spec, s.isControlPlane())) {
+		if _, found := s.machine.Labels[key]; !found {
+			missing[key] = value
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	before := s.machine.DeepCopy()
+	if s.machine.Labels == nil {
+		s.machine.Labels = map[string]string{}
+	}
+	for key, value := range missing {
+		s.machine.Labels[key] = value
+	}
+	if err := r.Client.Patch(ctx, s.machine, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("labelling Machine: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package bootstrap
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+// scope holds the facts of one reconcile, in the order they are learnt.
+type scope struct {
+	config  *bootstrapv1.NovaConfig
+	machine *clusterv1.Machine
+	cluster *clusterv1.Cluster
+
+	// secret is the bootstrap data as it is, nil if there is none.
+	secret *corev1.Secret
+	due    due
+
+	// controlPlane is nil under another control plane provider.
+	controlPlane *controlplanev1.NovaControlPlane
+	mode         bootstrap.Mode
+	spec         bootstrapv1.NovaConfigSpec
+	pki          []bootstrap.File
+	join         *bootstrap.Credentials
+	data         []byte
+
+	// obstacle is what someone has to take away first.
+	obstacle *obstacle
+	// refreshed says that data was replaced by data with a newer certificate.
+	refreshed bool
+}
+
+// obstacle ends a reconcile until someone outside acts.
+type obstacle struct {
+	reason, message string
+	// waiting says that it is part of a cluster's normal life.
+	waiting bool
+}
+
+// Error implements error.
+func (o *obstacle) Error() string { return o.message }
+
+func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
+
+func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.machine) }
+
+// settled reports whether the machine exists. Its data is not used any more.
+func (s *scope) settled() bool {
+	return s.machine.Status.NodeRef.IsDefined() || ptr.Deref(s.machine.Status.Initialization.InfrastructureProvisioned, false)
+}
+
+// observed are the facts of the decision.
+func (s *scope) observed(now time.Time) observed {
+	o := observed{
+		stored:         s.secret != nil,
+		settled:        s.settled(),
+		infrastructure: ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false),
+		endpoint:       s.cluster.Spec.ControlPlaneEndpoint.IsValid(),
+	}
+	if at, expires := refreshTime(s.secret); expires {
+		o.stale = !now.Before(at)
+	}
+	return o
+}
+
+// untilRefresh is how long the data stays as it is, 0 for ever.
+func (s *scope) untilRefresh(now time.Time) time.Duration {
+	at, expires := refreshTime(s.secret)
+	if !expires || s.settled() {
+		return 0
+	}
+	return max(at.Sub(now), time.Second)
+}

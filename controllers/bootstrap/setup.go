@@ -1,0 +1,190 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// Indexes of NovaConfigs by what their files name.
+const (
+	secretIndex    = "spec.files.contentFrom.secret"
+	configMapIndex = "spec.files.contentFrom.configMap"
+)
+
+// SetupWithManager starts reconciling with the manager.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
+	r.complete(mgr)
+	if err := indexContent(ctx, mgr); err != nil {
+		return err
+	}
+	content, err := r.contentCache(mgr)
+	if err != nil {
+		return err
+	}
+	fromCluster, err := util.ClusterToTypedObjectsMapper(r.Client, &bootstrapv1.NovaConfigList{}, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to NovaConfigs: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("novaconfig").
+		For(&bootstrapv1.NovaConfig{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WithOptions(loop.Options(options)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(fromMachine), builder.WithPredicates(machineMoved())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(clusterMoved())).
+		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, &bootstrapv1.NovaConfigList{})),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind(content, metadata("Secret"), handler.TypedEnqueueRequestsFromMapFunc(r.fromSecret))).
+		WatchesRawSource(source.Kind(content, metadata("ConfigMap"), handler.TypedEnqueueRequestsFromMapFunc(r.fromConfigMap))).
+		Complete(r)
+}
+
+func (r *Reconciler) complete(mgr ctrl.Manager) {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.APIReader == nil {
+		r.APIReader = mgr.GetAPIReader()
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("novaconfig")
+	}
+}
+
+// contentCache holds the metadata of all Secrets and ConfigMaps: a file may
+// name any, and its mending must wake the NovaConfig at once. The manager's
+// own cache knows only the Secrets of clusters.
+func (r *Reconciler) contentCache(mgr ctrl.Manager) (cache.Cache, error) {
+	options := cache.Options{
+		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
+		DefaultTransform: cache.TransformStripManagedFields(),
+	}
+	if r.Namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{r.Namespace: {}}
+	}
+	content, err := cache.New(mgr.GetConfig(), options)
+	if err != nil {
+		return nil, fmt.Errorf("making cache of content: %w", err)
+	}
+	if err := mgr.Add(content); err != nil {
+		return nil, fmt.Errorf("adding cache of content: %w", err)
+	}
+	return content, nil
+}
+
+func metadata(kind string) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return object
+}
+
+// indexContent makes NovaConfigs found by what their files name.
+func indexContent(ctx context.Context, mgr ctrl.Manager) error {
+	for index, name := range map[string]func(bootstrapv1.FileSource) string{
+		secretIndex:    func(from bootstrapv1.FileSource) string { return from.Secret.Name },
+		configMapIndex: func(from bootstrapv1.FileSource) string { return from.ConfigMap.Name },
+	} {
+		err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.NovaConfig{}, index, func(o client.Object) []string {
+			config, isConfig := o.(*bootstrapv1.NovaConfig)
+			if !isConfig {
+				return nil
+			}
+			var names []string
+			for i := range config.Spec.Files {
+				if n := name(config.Spec.Files[i].ContentFrom); n != "" {
+					names = append(names, n)
+				}
+			}
+			return names
+		})
+		if err != nil {
+			return fmt.Errorf("indexing NovaConfigs by %s: %w", index, err)
+		}
+	}
+	return nil
+}
+
+func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
+	machine, isMachine := o.(*clusterv1.Machine)
+	if !isMachine {
+		return nil
+	}
+	ref := machine.Spec.Bootstrap.ConfigRef
+	if ref.Kind != "NovaConfig" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
+}
+
+// fromSecret finds the NovaConfigs that name the Secret, own it, or wait for
+// the certificates in it.
+func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
+	requests := r.naming(ctx, secretIndex, o)
+	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "NovaConfig" {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: owner.Name}})
+	}
+	if cluster, _, err := secret.ParseSecretName(o.Name); err == nil {
+		requests = append(requests, r.list(ctx, o.Namespace, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster})...)
+	}
+	return requests
+}
+
+func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
+	return r.naming(ctx, configMapIndex, o)
+}
+
+func (r *Reconciler) naming(ctx context.Context, index string, o client.Object) []reconcile.Request {
+	return r.list(ctx, o.GetNamespace(), client.MatchingFields{index: o.GetName()})
+}
+
+func (r *Reconciler) list(ctx context.Context, namespace string, option client.ListOption) []reconcile.Request {
+	found, err := loop.Select(ctx, r.Client, &bootstrapv1.NovaConfigList{}, namespace, option)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaConfigs")
+	}
+	return loop.Requests(found)
+}
+
+// machineMoved lets through what changes a machine's need for data.
+func machineMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
+		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
+		return isMachine && isMachineToo &&
+			(was.Status.NodeRef.IsDefined() != is.Status.NodeRef.IsDefined() ||
+				ptr.Deref(was.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(is.Status.Initialization.InfrastructureProvisioned, false) ||
+				was.Generation != is.Generation || !maps.Equal(was.Labels, is.Labels))
+	}}
+}
+
+// clusterMoved lets through what NovaConfigs wait for.
+func clusterMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
+		return isCluster && isClusterToo &&
+			(was.Generation != is.Generation ||
+				ptr.Deref(was.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(is.Status.Initialization.InfrastructureProvisioned, false))
+	}}
+}

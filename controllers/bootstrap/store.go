@@ -1,0 +1,104 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+const (
+	// modeAnnotation says how the machine that boots with the data becomes a
+	// node.
+	modeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
+	// refreshAnnotation says when the data is made anew unless it was used.
+	// Both lie on the Secret, because a status does not survive a move.
+	refreshAnnotation = "nova.bootstrap.cluster.x-k8s.io/refresh-after"
+
+	dataKey   = "value"
+	formatKey = "format"
+	format    = "cloud-config"
+)
+
+// findSecret reads the bootstrap data as it is. The Secret is named like the
+// NovaConfig; one that is somebody else's is left alone.
+func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading bootstrap data: %w", err)
+	}
+	if !metav1.IsControlledBy(secret, s.config) {
+		return fmt.Errorf("writing bootstrap data: Secret %s exists and is not this NovaConfig's; delete it, or take another name", secret.Name)
+	}
+	s.secret = secret
+	return nil
+}
+
+// store writes the data. It is created only if absent, and replaced only as it
+// was read.
+func (r *Reconciler) store(ctx context.Context, s *scope) error {
+	wanted := r.newSecret(s, time.Now())
+	if s.secret == nil {
+		if err := r.Client.Create(ctx, wanted); err != nil {
+			return fmt.Errorf("creating bootstrap data: %w", err)
+		}
+		s.secret = wanted
+		return nil
+	}
+	renewed := s.secret.DeepCopy()
+	renewed.Data = wanted.Data
+	maps.Copy(renewed.Annotations, wanted.Annotations)
+	if err := r.Client.Update(ctx, renewed); err != nil {
+		return fmt.Errorf("refreshing bootstrap data: %w", err)
+	}
+	s.secret, s.refreshed = renewed, true
+	return nil
+}
+
+func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       s.config.Namespace,
+			Name:            s.config.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			Annotations:     map[string]string{modeAnnotation: string(s.mode)},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(format)},
+	}
+	if s.join != nil {
+		secret.Annotations[refreshAnnotation] = now.Add(r.ttl() / 2).UTC().Format(time.RFC3339)
+	}
+	return secret
+}
+
+// storedMode is the mode of the data, empty if there is none.
+func storedMode(secret *corev1.Secret) bootstrap.Mode {
+	if secret == nil {
+		return ""
+	}
+	return bootstrap.Mode(secret.Annotations[modeAnnotation])
+}
+
+// refreshTime is when the data is made anew. Data without credentials stays.
+func refreshTime(secret *corev1.Secret) (at time.Time, expires bool) {
+	if secret == nil {
+		return time.Time{}, false
+	}
+	at, err := time.Parse(time.RFC3339, secret.Annotations[refreshAnnotation])
+	return at, err == nil
+}

@@ -1,0 +1,176 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// TemplateReconciler lets workers boot while their control plane comes up for
+// the first time: it lifts the one preflight check of MachineSets that holds
+// them back, and puts it back once the control plane is up.
+type TemplateReconciler struct {
+	// Client reads through the cache and writes. Taken from the manager when
+	// nil.
+	Client client.Client
+	// WatchFilterValue limits the templates to those with this watch label.
+	// Empty takes all.
+	WatchFilterValue string
+}
+
+// SetupWithManager starts reconciling with the manager.
+func (r *TemplateReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("novaconfigtemplate").
+		For(&bootstrapv1.NovaConfigTemplate{}).
+		WithOptions(loop.Options(options)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(fromUser), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.fromCluster), builder.WithPredicates(controlPlaneMoved())).
+		Complete(r)
+}
+
+// Reconcile lifts the check for one template or puts it back.
+func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	template := &bootstrapv1.NovaConfigTemplate{}
+	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(template, r.WatchFilterValue) || annotations.HasPaused(template) || !template.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	users, err := r.users(ctx, template)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	clusters := &clusterv1.ClusterList{}
+	if err := r.Client.List(ctx, clusters, client.InNamespace(template.Namespace)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("listing Clusters: %w", err)
+	}
+	var up, around []bool
+	for i := range clusters.Items {
+		cluster := &clusters.Items[i]
+		been, err := r.beenUp(ctx, cluster)
+		if err != nil {
+			return ctrl.Result{}, err
+		}
+		around = append(around, been)
+		if slices.Contains(users, cluster.Name) {
+			up = append(up, been)
+		}
+	}
+	wanted, changed := annotate(template.Annotations, lift(up, around))
+	if !changed {
+		return ctrl.Result{}, nil
+	}
+	before := template.DeepCopy()
+	template.Annotations = wanted
+	// With the resource version, so that a user's change in between counts.
+	if err := r.Client.Patch(ctx, template, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return ctrl.Result{}, fmt.Errorf("annotating NovaConfigTemplate: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// users returns the names of the clusters whose workers are made from the
+// template.
+func (r *TemplateReconciler) users(ctx context.Context, template *bootstrapv1.NovaConfigTemplate) ([]string, error) {
+	deployments, sets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
+	for _, list := range []client.ObjectList{deployments, sets} {
+		if err := r.Client.List(ctx, list, client.InNamespace(template.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing users of NovaConfigTemplate: %w", err)
+		}
+	}
+	var names []string
+	for i := range deployments.Items {
+		if uses(&deployments.Items[i].Spec.Template.Spec, template.Name) {
+			names = append(names, deployments.Items[i].Spec.ClusterName)
+		}
+	}
+	for i := range sets.Items {
+		if uses(&sets.Items[i].Spec.Template.Spec, template.Name) {
+			names = append(names, sets.Items[i].Spec.ClusterName)
+		}
+	}
+	return names, nil
+}
+
+// beenUp reports whether the cluster's control plane has ever been up. The
+// status is lost in a move, the init lock is not.
+func (r *TemplateReconciler) beenUp(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
+	if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
+		return true, nil
+	}
+	initialized, err := initlock.Initialized(ctx, r.Client, client.ObjectKeyFromObject(cluster))
+	if err != nil {
+		return false, fmt.Errorf("reading init lock: %w", err)
+	}
+	return initialized, nil
+}
+
+func uses(spec *clusterv1.MachineSpec, template string) bool {
+	return templateOf(spec) == template
+}
+
+// templateOf returns the name of the NovaConfigTemplate that machines are made
+// from, empty if it is another kind.
+func templateOf(spec *clusterv1.MachineSpec) string {
+	ref := spec.Bootstrap.ConfigRef
+	if ref.Kind != "NovaConfigTemplate" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+		return ""
+	}
+	return ref.Name
+}
+
+func fromUser(_ context.Context, o client.Object) []reconcile.Request {
+	name := ""
+	switch user := o.(type) {
+	case *clusterv1.MachineDeployment:
+		name = templateOf(&user.Spec.Template.Spec)
+	case *clusterv1.MachineSet:
+		name = templateOf(&user.Spec.Template.Spec)
+	}
+	if name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// fromCluster finds all templates of the namespace: a cluster that is up
+// counts for those that nobody uses yet too.
+func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) []reconcile.Request {
+	found, err := loop.Select(ctx, r.Client, &bootstrapv1.NovaConfigTemplateList{}, o.GetNamespace())
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaConfigTemplates")
+	}
+	return loop.Requests(found)
+}
+
+// controlPlaneMoved lets through clusters that come, go or come up.
+func controlPlaneMoved() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
+		return isCluster && isClusterToo && ptr.Deref(was.Status.Initialization.ControlPlaneInitialized, false) !=
+			ptr.Deref(is.Status.Initialization.ControlPlaneInitialized, false)
+	}}
+}
