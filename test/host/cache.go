@@ -35,7 +35,10 @@ func newCache(log io.Writer) (cache, error) {
 		}
 		root = filepath.Join(base, "cluster-api-provider-nova")
 	}
-	dir := filepath.Join(root, "host")
+	dir, err := filepath.Abs(filepath.Join(root, "host"))
+	if err != nil {
+		return cache{}, fmt.Errorf("finding the cache directory: %w", err)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return cache{}, fmt.Errorf("making the cache directory: %w", err)
 	}

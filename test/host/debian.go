@@ -130,7 +130,7 @@ func needPrograms(ctx context.Context, log io.Writer, packages map[string]string
 		return fmt.Errorf("this machine lacks %s and has no apt-get: install them by hand", strings.Join(missing, ", "))
 	}
 	fmt.Fprintf(log, "host: installing %s\n", strings.Join(missing, ", "))
-	install := append([]string{"install", "-y", "--no-install-recommends"}, missing...)
+	install := append([]string{"install", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300"}, missing...)
 	for _, args := range [][]string{{"update"}, install} {
 		cmd := exec.CommandContext(ctx, "apt-get", args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C")

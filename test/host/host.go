@@ -145,6 +145,9 @@ func (h *Host) Exec(ctx context.Context, args ...string) ([]byte, error) {
 	h.mu.Lock()
 	pid := h.pid
 	h.mu.Unlock()
+	if pid == 0 {
+		return nil, fmt.Errorf("running %s in %q: the host is off", args[0], h.spec.Name)
+	}
 	enter := []string{
 		"--target", strconv.Itoa(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",
 		"/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
@@ -266,7 +269,7 @@ func (h *Host) run(cmd *exec.Cmd) {
 		h.mu.Lock()
 		h.publish(nil)
 		_ = unix.Close(h.pidfd)
-		h.pidfd = -1
+		h.pid, h.pidfd = 0, -1
 		again := rebooted && !h.off
 		h.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)

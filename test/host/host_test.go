@@ -130,7 +130,10 @@ var _ = Describe("A host", Ordered, func() {
 		Expect(read(ctx, h, "cat", "/proc/1/comm")()).To(Equal("systemd"))
 		Expect(read(ctx, h, "hostname")()).To(Equal("first"))
 		Eventually(read(ctx, h, "systemctl", "is-system-running")).WithTimeout(bootTimeout).Should(Equal("running"))
-		Expect(os.ReadFile(h.ConsoleLog())).To(ContainSubstring("Datasource DataSourceVMware"))
+		Eventually(func() (string, error) {
+			data, err := os.ReadFile(h.ConsoleLog())
+			return string(data), err
+		}).WithTimeout(bootTimeout).Should(ContainSubstring("Datasource DataSourceVMware"))
 	})
 
 	It("has the hardware of its virtual machine", func(ctx context.Context) {

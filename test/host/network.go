@@ -30,8 +30,9 @@ const (
 	prefixLength = "/24"
 	dhcpRange    = "10.77.0.100,10.77.0.250,255.255.255.0,12h"
 	netnsDir     = "/run/netns"
-	// services is the control group of the bed's processes that are no host.
-	services = "services"
+	// services is the control group of the bed's processes that are no host;
+	// no disk has such a name.
+	services = ".services"
 )
 
 // Network is the wire between the hosts of one bed: a network namespace with
@@ -63,9 +64,14 @@ func (n *Network) Up(ctx context.Context) error {
 	if err := needPrograms(ctx, n.log, machinePrograms); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+	dir, err := filepath.Abs(n.dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
 		return fmt.Errorf("making the network: %w", err)
 	}
+	n.dir = dir
 	if err := raiseInotify(ctx, n.bed, n.log); err != nil {
 		return fmt.Errorf("raising the limit of inotify: %w", err)
 	}

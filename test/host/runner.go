@@ -100,6 +100,8 @@ func (r *Runner) boot(ctx context.Context, h *Host) error {
 }
 
 // Adopt finds the hosts that run already, started by a process that is gone.
+// A reboot ends an adopted host: only the parent of a process is told why it
+// ended.
 func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
 	if err := requireRoot(); err != nil {
 		return nil, err
@@ -219,9 +221,13 @@ func (r *Runner) host(spec Spec) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	dir, err := filepath.Abs(filepath.Join(r.Dir, spec.Disk))
+	if err != nil {
+		return nil, err
+	}
 	h := &Host{
 		spec:    spec,
-		dir:     filepath.Join(r.Dir, spec.Disk),
+		dir:     dir,
 		group:   bed.child(spec.Disk),
 		lower:   r.Assets.Node + ":" + r.Assets.Debian,
 		netns:   r.Netns,

@@ -103,11 +103,12 @@ func (h *Host) watch(pid int) (stop func(), err error) {
 		return nil, err
 	}
 	updates, done, stopped := make(chan netlink.AddrUpdate), make(chan struct{}), make(chan struct{})
-	options := netlink.AddrSubscribeOptions{Namespace: &ns, ListExisting: true}
+	options := netlink.AddrSubscribeOptions{Namespace: &ns}
 	if err := netlink.AddrSubscribeWithOptions(updates, done, options); err != nil {
 		handle.Close()
 		return nil, err
 	}
+	h.refresh(handle)
 	go func() {
 		defer close(stopped)
 		for range updates {

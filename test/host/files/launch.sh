@@ -60,10 +60,12 @@ mount_dev() {
 	ln -s /proc/self/fd/0 "$root/dev/stdin"
 	ln -s /proc/self/fd/1 "$root/dev/stdout"
 	ln -s /proc/self/fd/2 "$root/dev/stderr"
-	# The kernel's log is the machine's.
-	touch "$root/dev/kmsg" "$root/dev/console"
+	# The kernel's log is the machine's. There is no terminal; what is logged
+	# goes to a file, which those who empty a console must not find.
+	touch "$root/dev/kmsg" "$root/dev/console" "$root/dev/console.log"
 	mount --bind /dev/null "$root/dev/kmsg"
-	mount --bind "$HOST_DIR/console.log" "$root/dev/console"
+	mount --bind /dev/null "$root/dev/console"
+	mount --bind "$HOST_DIR/console.log" "$root/dev/console.log"
 }
 
 # Only settings that are the host's own can be changed. Kubelet insists on
@@ -109,7 +111,7 @@ boot() {
 	umount -l /mnt/old
 	cd /
 	exec env -i TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-		/sbin/init </dev/null >>/dev/console 2>&1
+		/sbin/init </dev/null >>/dev/console.log 2>&1
 }
 
 "$1"

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestAptMirror(t *testing.T) {
+	for _, test := range []struct {
+		name, file, data, want string
+	}{
+		{"one line", "sources.list", "deb http://mirror.example/debian bookworm main contrib\n", "http://mirror.example/debian"},
+		{"options", "sources.list.d/a.list", "deb [arch=amd64 signed-by=/k] http://mirror.example/debian bookworm main\n", "http://mirror.example/debian"},
+		{"comment", "sources.list", "# deb http://old.example/debian bookworm main\n", ""},
+		{"source packages", "sources.list", "deb-src http://mirror.example/debian bookworm main\n", ""},
+		{"other suites", "sources.list", "deb http://a.example/debian bookworm-updates main\ndeb http://b.example/debian trixie main\n", ""},
+		{"other components", "sources.list", "deb http://a.example/debian bookworm contrib\n", ""},
+		{
+			"stanzas", "sources.list.d/debian.sources",
+			"Types: deb\nURIs: http://a.example/security\nSuites: bookworm-security\nComponents: main\n\n" +
+				"Types: deb deb-src\n# comment\nURIs: http://b.example/debian http://c.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n",
+			"http://b.example/debian",
+		},
+		{"disabled stanza", "sources.list.d/debian.sources", "Enabled: no\nTypes: deb\nURIs: http://a.example/debian\nSuites: bookworm\nComponents: main\n", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			etc := t.TempDir()
+			if err := writeFile(filepath.Join(etc, test.file), []byte(test.data), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			got, err := aptMirror(etc, "bookworm")
+			if got != test.want || (err == nil) != (test.want != "") {
+				t.Errorf("got %q, %v, want %q", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestTreeOptions(t *testing.T) {
+	for options, want := range map[string]string{
+		"rw,cpu,cpuacct":        "cpu,cpuacct",
+		"rw,memory":             "memory",
+		"rw,xattr,name=systemd": "none,name=systemd,xattr",
+		"rw,cpuset,clone_children,release_agent=/x": "cpuset",
+	} {
+		if got := treeOptions(options); got != want {
+			t.Errorf("%s: got %q, want %q", options, got, want)
+		}
+	}
+}
+
+func TestLinkTree(t *testing.T) {
+	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
+	for _, name := range []string{"blobs/a", "meta/meta.db"} {
+		if err := writeFile(filepath.Join(from, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("a", filepath.Join(from, "blobs/link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := linkTree(from, to); err != nil {
+		t.Fatal(err)
+	}
+	for name, shared := range map[string]bool{"blobs/a": true, "meta/meta.db": false} {
+		data, err := os.ReadFile(filepath.Join(to, name))
+		if err != nil || string(data) != name {
+			t.Errorf("%s: got %q, %v", name, data, err)
+		}
+		one, _ := os.Stat(filepath.Join(from, name))
+		two, _ := os.Stat(filepath.Join(to, name))
+		if os.SameFile(one, two) != shared {
+			t.Errorf("%s: shared is %t", name, !shared)
+		}
+	}
+	if target, err := os.Readlink(filepath.Join(to, "blobs/link")); err != nil || target != "a" {
+		t.Errorf("link: got %q, %v", target, err)
+	}
+}
+
+func TestCheckName(t *testing.T) {
+	for name, ok := range map[string]bool{
+		"a": true, "bed-1": true, "0a": true,
+		"": false, ".": false, "a/b": false, "-a": false, "a-": false, "A": false, "a b": false,
+	} {
+		if err := checkName("disk", name); (err == nil) != ok {
+			t.Errorf("%q: got %v", name, err)
+		}
+	}
+}
