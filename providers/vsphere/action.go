@@ -113,6 +113,18 @@ func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 	return failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the folder and is not ours: it is left alone")
 }
 
+// remind has the machine looked at again if the inventory does not catch up
+// with act in time.
+func (i *inventory) remind(id uuid.UUID, act *action) {
+	time.AfterFunc(settle, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if m := i.machines[id]; m != nil && m.act == act {
+			i.changed(m.key)
+		}
+	})
+}
+
 // overdue returns the task of a machine that the stream should have listed by
 // now. Its outcome has to be asked for.
 func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
@@ -124,6 +136,7 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 		return ref{}, false
 	}
 	m.act.at = time.Now()
+	i.remind(id, m.act)
 	return m.act.task, true
 }
 
@@ -186,9 +199,7 @@ func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
 		m.act = nil
 	} else {
 		m.act.task, m.act.taken, m.act.at = task, taken, time.Now()
-		// What waits for the inventory to catch up must not wait for ever.
-		key := m.key
-		time.AfterFunc(settle, func() { i.changed(key) })
+		i.remind(id, m.act)
 	}
 	i.tell([]uuid.UUID{id})
 }

@@ -1,12 +1,16 @@
 package vsphere
 
 import (
+	"context"
 	"encoding/base64"
+	"io"
 	"net/netip"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -174,5 +178,39 @@ func TestRepeatedClone(t *testing.T) {
 	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 2))
+	b.Expect(b.vmNamed("m")).To(HaveLen(1))
+}
+
+// lossy carries a clone out and loses the answer.
+type lossy struct{ next soap.RoundTripper }
+
+func (l *lossy) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
+	err := l.next.RoundTrip(ctx, req, res)
+	if _, ok := req.(*methods.CloneVM_TaskBody); ok {
+		return io.EOF
+	}
+	return err
+}
+
+// A clone whose answer is lost runs all the same. The machine must not look
+// gone while it does.
+func TestLostAnswer(t *testing.T) {
+	b := newBed(t)
+	b.create("first")
+	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
+	m := b.machine("m")
+	d := b.connect(m).(*driver)
+	d.session.mu.Lock()
+	c := *d.session.client
+	c.RoundTripper = &lossy{next: c.RoundTripper}
+	d.session.client = &c
+	d.session.mu.Unlock()
+
+	err := d.Create(b.ctx, m, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
+	vm, err := b.look(going(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy))
+	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }

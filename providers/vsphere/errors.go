@@ -111,6 +111,9 @@ func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
 	if f != nil {
 		name = reflect.TypeOf(f).Elem().Name()
 	}
+	if denied, ok := f.(*types.NoPermission); ok && denied.Object != nil {
+		message = fmt.Sprintf("%s: the account lacks the privilege %s on %s", strings.TrimRight(message, ". "), denied.PrivilegeId, denied.Object.Value)
+	}
 	switch message = strings.TrimRight(strings.TrimSpace(message), "."); {
 	case message == "":
 		message = name

@@ -202,6 +202,7 @@ func (i *inventory) anyClones() bool {
 func (i *inventory) replace(w *world) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	w.inherit(i.world)
 	i.world = w
 	bound := map[ref]bool{}
 	for _, m := range i.machines {

@@ -21,13 +21,8 @@ var (
 		Name: "nova_vsphere_sessions",
 		Help: "Sessions with a vCenter by state (Connecting, Up, Down).",
 	}, []string{"server", "state"})
-
-	machines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nova_vsphere_vms",
-		Help: "VMs that the inventory of a vCenter holds in detail.",
-	}, []string{"server"})
 )
 
 func init() {
-	metrics.Registry.MustRegister(requests, requestSeconds, sessions, machines)
+	metrics.Registry.MustRegister(requests, requestSeconds, sessions)
 }

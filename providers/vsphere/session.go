@@ -25,7 +25,7 @@ const (
 	firstRetry, lastRetry = time.Second, 30 * time.Second
 	// Credentials that were refused are tried again much later: vCenter locks
 	// accounts out after a few bad logins within minutes.
-	firstLogin, lastLogin = time.Minute, 10 * time.Minute
+	firstLogin, lastLogin = time.Minute, 5 * time.Minute
 )
 
 // phase is what state a session is in.
@@ -154,7 +154,6 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 		return false, err
 	}
 	s.inv.replace(w)
-	machines.WithLabelValues(s.endpoint.server).Set(float64(len(st.listed)))
 	s.mu.Lock()
 	s.hangUp = hangUp
 	s.mu.Unlock()

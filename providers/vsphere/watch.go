@@ -246,19 +246,27 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 	}
 }
 
-// identify notes a VM's instance UUID.
+// identify notes a VM's instance UUID. One that vCenter had and cannot read
+// now, because the VM's host or datastore is out of reach, is still the VM's.
 func (w *world) identify(vm ref, value any) {
-	if old := w.ids[vm]; w.byID[old] == vm {
-		delete(w.byID, old)
-	}
 	text, _ := value.(string)
 	id, err := uuid.Parse(text)
 	if err != nil {
-		id = uuid.Nil // half-made
-	} else {
-		w.byID[id] = vm
+		return
 	}
-	w.ids[vm] = id
+	if old := w.ids[vm]; w.byID[old] == vm {
+		delete(w.byID, old)
+	}
+	w.ids[vm], w.byID[id] = id, vm
+}
+
+// inherit keeps the UUIDs that an earlier world had and w could not read.
+func (w *world) inherit(from *world) {
+	for vm, id := range w.ids {
+		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
+			w.ids[vm], w.byID[old] = old, vm
+		}
+	}
 }
 
 // applyTask takes over what changed of a task. One that ended is kept when it

@@ -1,0 +1,195 @@
+package vsphere
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+var (
+	ourKey  = hypervisor.Key{Namespace: "ns", Name: "m"}
+	ourID   = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
+	otherID = uuid.MustParse("5032c8a5-9c5e-4a7a-b804-832a03e16381")
+	vmRef   = ref{Type: "VirtualMachine", Value: "vm-1"}
+	taskRef = ref{Type: "Task", Value: "task-1"}
+)
+
+// tale is an inventory that is told what happened, one update set at a time.
+type tale struct {
+	inv  *inventory
+	s    *stream
+	told int
+}
+
+func newTale() *tale {
+	t := &tale{s: &stream{listed: map[ref]bool{}, unlisted: map[ref]bool{}}}
+	t.inv = newInventory(func(hypervisor.Key) { t.told++ })
+	t.inv.take(ourID, ourKey, false)
+	return t
+}
+
+func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
+	u := types.ObjectUpdate{Kind: kind, Obj: obj}
+	for i := 0; i < len(values); i += 2 {
+		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
+	}
+	t.inv.update(func(w *world) []uuid.UUID { return t.s.apply(w, []types.ObjectUpdate{u}) })
+}
+
+func (t *tale) look() (hypervisor.State, error) {
+	s := t.inv.take(ourID, ourKey, false)
+	if s.lost != nil {
+		return s.vm.State, s.lost
+	}
+	if s.failure != nil {
+		return s.vm.State, s.failure
+	}
+	return s.vm.State, nil
+}
+
+const (
+	enter  = types.ObjectUpdateKindEnter
+	modify = types.ObjectUpdateKindModify
+	leave  = types.ObjectUpdateKindLeave
+)
+
+func TestVMAppearsInParts(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef) // half-made
+	g.Expect(ta.told).To(BeZero())
+	ta.tell(modify, vmRef, "config.instanceUuid", ourID.String())
+	g.Expect(ta.s.unlisted).To(HaveKey(vmRef))
+	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its power state is not known")
+	ta.tell(enter, vmRef, "config.uuid", "423742AA-0000-0000-0000-000000000001",
+		"runtime.powerState", types.VirtualMachinePowerStatePoweredOn,
+		"runtime.connectionState", types.VirtualMachineConnectionStateConnected)
+	g.Expect(ta.look()).To(Equal(hypervisor.Running))
+	g.Expect(ta.inv.take(ourID, ourKey, false).vm.ProviderID).To(Equal("vsphere://423742aa-0000-0000-0000-000000000001"))
+}
+
+func TestForeignVMsAreNotListed(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef, "config.instanceUuid", otherID.String())
+	g.Expect(ta.s.unlisted).To(BeEmpty())
+	g.Expect(ta.told).To(BeZero())
+}
+
+func TestChatterIsNotTold(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+	g.Expect(ta.look()).To(Equal(hypervisor.Running))
+	ta.told = 0
+	bridge := types.GuestNicInfo{DeviceConfigId: -1, IpAddress: []string{"10.244.0.1"}}
+	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge}})
+	g.Expect(ta.told).To(BeZero())
+	card := types.GuestNicInfo{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.1"}}
+	ta.tell(modify, vmRef, "guest.net", types.ArrayOfGuestNicInfo{GuestNicInfo: []types.GuestNicInfo{bridge, card}})
+	g.Expect(ta.told).To(Equal(1))
+}
+
+// vCenter cannot read the settings of a VM whose host is out of reach. That
+// must not look as if the VM were gone.
+func TestUnreadableVMIsNotGone(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+	ta.tell(modify, vmRef, "config.instanceUuid", nil, "runtime.connectionState", types.VirtualMachineConnectionStateInaccessible)
+	_, err := ta.look()
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
+
+	w := newWorld()
+	w.applyVM(types.ObjectUpdate{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
+		{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionStateInaccessible},
+	}})
+	ta.inv.replace(w)
+	_, err = ta.look()
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
+}
+
+func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())
+	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeFalse(), "one at a time")
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error",
+		types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+	ta.told = 0
+	ta.inv.end(ourID, taskRef, nil)
+	g.Expect(ta.told).To(Equal(1))
+	_, err := ta.look()
+	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
+	_, err = ta.look()
+	g.Expect(err).NotTo(HaveOccurred(), "it is told once")
+}
+
+func TestDeletionForgetsFailedCreation(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.inv.begin(ourID, ourKey, creating, "Cloning")
+	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
+	ta.inv.end(ourID, taskRef, nil)
+	g.Expect(ta.inv.take(ourID, ourKey, true).failure).To(BeNil())
+}
+
+func TestSuccessWaitsForTheVM(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.inv.begin(ourID, ourKey, creating, "Cloning")
+	ta.inv.end(ourID, taskRef, nil)
+	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
+	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
+	g.Expect(ta.look()).To(Equal(hypervisor.Running))
+}
+
+func TestDuplicateName(t *testing.T) {
+	taken := vmRef
+	tests := []struct {
+		name   string
+		id     any
+		state  hypervisor.State
+		reason string
+	}{
+		{"ours", ourID.String(), hypervisor.Busy, ""},
+		{"half-made", nil, hypervisor.Busy, ""},
+		{"foreign", otherID.String(), hypervisor.Absent, infrav1.NameTakenReason},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, ta := NewWithT(t), newTale()
+			ta.inv.begin(ourID, ourKey, creating, "Cloning")
+			ta.tell(enter, vmRef, "config.instanceUuid", tt.id)
+			ta.inv.end(ourID, ref{}, &taken)
+			state, err := ta.look()
+			g.Expect(state).To(Equal(tt.state))
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
+		})
+	}
+}
+
+func TestForgottenTask(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.inv.begin(ourID, ourKey, creating, "Cloning")
+	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.replace(newWorld())
+	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
+}
+
+func TestDestroyedVM(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOff)
+	g.Expect(ta.look()).To(Equal(hypervisor.Stopped))
+	ta.inv.begin(ourID, ourKey, destroying, "Destroying")
+	ta.inv.end(ourID, taskRef, nil)
+	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateRunning)
+	ta.tell(leave, vmRef)
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "its disks are not gone yet")
+	ta.told = 0
+	ta.tell(modify, taskRef, "info.state", types.TaskInfoStateSuccess)
+	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
+}

@@ -1,0 +1,60 @@
+package vsphere
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func options(t *testing.T, l hypervisor.Launch) map[string]string {
+	t.Helper()
+	values, err := guestinfo("m", uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8"), l)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	out := map[string]string{}
+	for _, v := range values {
+		out[v.GetOptionValue().Key], _ = v.GetOptionValue().Value.(string)
+	}
+	return out
+}
+
+func TestMetadata(t *testing.T) {
+	g := NewWithT(t)
+	got := options(t, hypervisor.Launch{UserData: []byte("data")})
+	document, err := base64.StdEncoding.DecodeString(got["guestinfo.metadata"])
+	g.Expect(err).NotTo(HaveOccurred())
+	want := `{"instance-id":"6ba7b810-9dad-51d1-80b4-00c04fd430c8","local-hostname":"m",` +
+		`"network":{"ethernets":{"nics":{"dhcp4":true,"match":{"name":"e*"}}},"version":2}}`
+	if diff := cmp.Diff(want, string(document)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	g.Expect(got).To(HaveKeyWithValue("guestinfo.metadata.encoding", "base64"))
+}
+
+func TestLargeUserData(t *testing.T) {
+	g := NewWithT(t)
+	data := []byte(strings.Repeat("line\n", maxPlain))
+	got := options(t, hypervisor.Launch{UserData: data, Format: "cloud-config"})
+	g.Expect(got).To(HaveKeyWithValue("guestinfo.userdata.encoding", "gzip+base64"))
+	packed, err := base64.StdEncoding.DecodeString(got["guestinfo.userdata"])
+	g.Expect(err).NotTo(HaveOccurred())
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(io.ReadAll(r)).To(Equal(data))
+}
+
+func TestIgnition(t *testing.T) {
+	got := options(t, hypervisor.Launch{UserData: []byte("{}"), Format: "ignition"})
+	want := map[string]string{"guestinfo.ignition.config.data": "e30=", "guestinfo.ignition.config.data.encoding": "base64"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}
