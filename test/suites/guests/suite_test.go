@@ -26,6 +26,7 @@ import (
 
 const (
 	bed         = "guests-suite"
+	name        = "guest-1"
 	bootTimeout = time.Minute
 )
 
@@ -88,7 +89,7 @@ var _ = JustAfterEach(func() {
 // name, as whoever does not know a clone's address beforehand has to. The
 // pattern stands in both places because cloud-init's networkd renderer takes
 // the entry's own name for the card's and looks at no other.
-func clone(ctx context.Context, name string) *object.VirtualMachine {
+func clone(ctx context.Context) *object.VirtualMachine {
 	finder := find.NewFinder(client)
 	template, err := finder.VirtualMachine(ctx, "/DC0/vm/"+vcenter.DefaultTemplate)
 	Expect(err).NotTo(HaveOccurred())
@@ -125,7 +126,8 @@ func done(ctx context.Context, task *object.Task, err error) {
 	Expect(task.Wait(ctx)).To(Succeed())
 }
 
-func vm(name string) vcenter.VM {
+// vm is the VM as vCenter knows it; empty if it does not.
+func vm() vcenter.VM {
 	for _, vm := range server.VMs() {
 		if vm.Name == name {
 			return vm
@@ -134,10 +136,10 @@ func vm(name string) vcenter.VM {
 	return vcenter.VM{}
 }
 
-// inside runs a command in a VM's host.
-func inside(ctx context.Context, name string, args ...string) func() (string, error) {
+// inside runs a command in the VM's host.
+func inside(ctx context.Context, args ...string) func() (string, error) {
 	return func() (string, error) {
-		h := guests.Host(vm(name).BIOSUUID)
+		h := guests.Host(vm().BIOSUUID)
 		if h == nil {
 			return "", fmt.Errorf("%s has no host", name)
 		}
@@ -146,10 +148,8 @@ func inside(ctx context.Context, name string, args ...string) func() (string, er
 	}
 }
 
-// address is what vCenter says a VM's address is, if it is one.
-func address(name string) func() error {
-	return func() error {
-		_, err := netip.ParseAddr(vm(name).IPAddress)
-		return err
-	}
+// address fails until vCenter says what the VM's address is.
+func address() error {
+	_, err := netip.ParseAddr(vm().IPAddress)
+	return err
 }
