@@ -86,6 +86,8 @@ type answer struct {
 func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a answer) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
 	endpoint := "https://" + net.JoinHostPort(node, strconv.Itoa(port))
 	client, err := clientv3.New(clientv3.Config{
 		Context:   ctx,
@@ -93,7 +95,12 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 		TLS:       config,
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return dial(ctx, node)
+			conn, err := dial(ctx, node)
+			if err != nil {
+				// gRPC would try again until the time is up.
+				fail(err)
+			}
+			return conn, err
 		})},
 	})
 	if err != nil {
@@ -103,7 +110,7 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 
 	status, err := client.Status(ctx, endpoint)
 	if err != nil {
-		return answer{err: fmt.Errorf("reading status: %w", err)}
+		return answer{err: fmt.Errorf("reading status: %w", cause(ctx, err))}
 	}
 	a.member, a.leader = status.Header.GetMemberId(), status.Leader
 	for _, e := range status.Errors {
@@ -119,9 +126,17 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 	// Not linearizable: without a quorum that would only run out of time, and
 	// the leader that is missing says the same.
 	if a.members, err = client.MemberList(ctx, clientv3.WithSerializable()); err != nil {
-		return answer{err: fmt.Errorf("listing members: %w", err)}
+		return answer{err: fmt.Errorf("listing members: %w", cause(ctx, err))}
 	}
 	return a
+}
+
+// cause returns why ctx was cancelled, or else err.
+func cause(ctx context.Context, err error) error {
+	if c := context.Cause(ctx); c != nil {
+		return c
+	}
+	return err
 }
 
 // closed drops the error of closing a client whose time is up.
