@@ -46,7 +46,8 @@ func guestinfo(name string, id uuid.UUID, l hypervisor.Launch) ([]types.BaseOpti
 // MAC addresses do not exist before the clone does, so cards are matched by
 // name: vmxnet3 cards are ens192, ens224 and so on under predictable names and
 // eth0, eth1 without. No interface that a node makes for containers begins
-// with an e.
+// with an e. The entry's key is the pattern too, because cloud-init's networkd
+// renderer takes the key for the name of the interface.
 func metadata(name string, id uuid.UUID) ([]byte, error) {
 	document, err := json.Marshal(map[string]any{
 		// A clone that kept the template's instance ID would not boot anew.
@@ -55,7 +56,7 @@ func metadata(name string, id uuid.UUID) ([]byte, error) {
 		"network": map[string]any{
 			"version": 2,
 			"ethernets": map[string]any{
-				"nics": map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true},
+				"e*": map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true},
 			},
 		},
 	})

@@ -32,7 +32,7 @@ func TestMetadata(t *testing.T) {
 	document, err := base64.StdEncoding.DecodeString(got["guestinfo.metadata"])
 	g.Expect(err).NotTo(HaveOccurred())
 	want := `{"instance-id":"6ba7b810-9dad-51d1-80b4-00c04fd430c8","local-hostname":"m",` +
-		`"network":{"ethernets":{"nics":{"dhcp4":true,"match":{"name":"e*"}}},"version":2}}`
+		`"network":{"ethernets":{"e*":{"dhcp4":true,"match":{"name":"e*"}}},"version":2}}`
 	if diff := cmp.Diff(want, string(document)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}
