@@ -41,7 +41,6 @@ type Host struct {
 	changes       chan []Address
 
 	mu        sync.Mutex
-	pid       int
 	pidfd     int
 	off       bool
 	addresses []Address
@@ -142,24 +141,38 @@ func (h *Host) SetGuestInfo(key, value string) error {
 // Exec runs a command in the host and returns what it wrote to its standard
 // output. The error has what it wrote to the other.
 func (h *Host) Exec(ctx context.Context, args ...string) ([]byte, error) {
-	h.mu.Lock()
-	pid := h.pid
-	h.mu.Unlock()
-	if pid == 0 {
-		return nil, fmt.Errorf("running %s in %q: the host is off", args[0], h.spec.Name)
-	}
-	enter := []string{
-		"--target", strconv.Itoa(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--",
-		"/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
-	}
-	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
+	cmd := exec.CommandContext(ctx, "/usr/bin/env", append([]string{
+		"-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root",
+	}, args...)...)
+	cmd.Dir = "/"
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	// Not by nsenter: it stops with its child when systemd stops all processes
+	// to shut down, and then nobody reaps the child and the host never ends.
+	err := onThread(func() error {
+		if err := h.enter(); err != nil {
+			return err
+		}
+		return cmd.Run()
+	})
 	if err != nil {
-		return out, fmt.Errorf("running %s in %q: %w: %s", args[0], h.spec.Name, err, strings.TrimSpace(errs.String()))
+		return out.Bytes(), fmt.Errorf("running %s in %q: %w: %s", args[0], h.spec.Name, err, strings.TrimSpace(errs.String()))
 	}
-	return out, nil
+	return out.Bytes(), nil
+}
+
+// enter moves the thread, and the processes that it starts, into the host.
+func (h *Host) enter() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.pidfd < 0 {
+		return errors.New("the host is off")
+	}
+	// A thread that shares its working directory with others cannot move.
+	if err := unix.Unshare(unix.CLONE_FS); err != nil {
+		return err
+	}
+	return unix.Setns(h.pidfd, unix.CLONE_NEWNS|unix.CLONE_NEWUTS|unix.CLONE_NEWIPC|unix.CLONE_NEWNET|unix.CLONE_NEWPID|unix.CLONE_NEWCGROUP)
 }
 
 // writeSettings lays out for the launch script what the virtual machine says.
@@ -256,7 +269,7 @@ func (h *Host) attach(pid int) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pid, h.pidfd, h.unwatch = pid, pidfd, unwatch
+	h.pidfd, h.unwatch = pidfd, unwatch
 	return nil
 }
 
@@ -269,7 +282,7 @@ func (h *Host) run(cmd *exec.Cmd) {
 		h.mu.Lock()
 		h.publish(nil)
 		_ = unix.Close(h.pidfd)
-		h.pid, h.pidfd = 0, -1
+		h.pidfd = -1
 		again := rebooted && !h.off
 		h.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
