@@ -11,12 +11,10 @@ import (
 )
 
 // doing says an action in words that go before the cause of its failure.
-var doing = map[action]string{
-	create: "creating VM", start: "powering on VM", destroy: "deleting VM",
-	wait: "working on VM", publish: "working on VM", mourn: "working on VM", release: "deleting VM",
-}
+var doing = map[action]string{create: "creating VM", start: "powering on VM", destroy: "deleting VM"}
 
-// asked is the event that an accepted request becomes.
+// asked is the event that an accepted request becomes. What is not in it asks
+// nothing of the hypervisor.
 var asked = map[action]struct{ reason, note string }{
 	create:  {"Created", "Asked the hypervisor to create the VM"},
 	start:   {"Started", "Asked the hypervisor to power the VM on"},

@@ -157,17 +157,18 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 // observe fills in the VM, what is due and, when that failed before, how.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
-	if err != nil && vm.State == "" {
+	due := next(vm, life{deleting: s.deleting(), provisioned: s.provisioned()})
+	if err != nil && (vm.State == "" || asked[due].reason == "") {
 		return fmt.Errorf("observing VM: %w", err)
 	}
-	s.vm, s.do = vm, next(vm, life{deleting: s.deleting(), provisioned: s.provisioned()})
+	s.vm, s.do = vm, due
 	if err != nil {
-		err = fmt.Errorf("%s: %w", doing[s.do], err)
-		if r.retries.failed(s.key(), s.do, err) {
+		err = fmt.Errorf("%s: %w", doing[due], err)
+		if r.retries.failed(s.key(), due, err) {
 			r.count(s, failed)
 			return err
 		}
 	}
-	s.failure = r.retries.last(s.key(), s.do, s.vm.State == hypervisor.Busy)
+	s.failure = r.retries.last(s.key(), due, vm.State == hypervisor.Busy)
 	return nil
 }

@@ -1,0 +1,158 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func TestIgnoreOwnStatus(t *testing.T) {
+	cases := map[string]struct {
+		change func(*infrav1.NovaVSphereMachine)
+		want   bool
+	}{
+		"OwnCondition": {func(m *infrav1.NovaVSphereMachine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+		}, false},
+		"OwnStatus":  {func(m *infrav1.NovaVSphereMachine) { m.Status.FailureDomain = "zone-a" }, false},
+		"Resync":     {func(m *infrav1.NovaVSphereMachine) { m.ResourceVersion = "1" }, true},
+		"Spec":       {func(m *infrav1.NovaVSphereMachine) { m.Generation = 2 }, true},
+		"Deletion":   {func(m *infrav1.NovaVSphereMachine) { m.DeletionTimestamp = &metav1.Time{Time: time.Now()} }, true},
+		"Label":      {func(m *infrav1.NovaVSphereMachine) { m.Labels = map[string]string{"a": "b"} }, true},
+		"Annotation": {func(m *infrav1.NovaVSphereMachine) { m.Annotations = map[string]string{"a": "b"} }, true},
+		"Finalizer":  {func(m *infrav1.NovaVSphereMachine) { m.Finalizers = []string{"a"} }, true},
+		"Owner": {func(m *infrav1.NovaVSphereMachine) {
+			m.OwnerReferences = []metav1.OwnerReference{{Name: "a"}}
+		}, true},
+		"Paused": {func(m *infrav1.NovaVSphereMachine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionTrue, Reason: "Paused"})
+		}, true},
+		"StatusDropped": {func(m *infrav1.NovaVSphereMachine) { m.Status = infrav1.MachineStatus{} }, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			was := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Generation: 1}}
+			conditions.Set(was, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused"})
+			is := was.DeepCopy()
+			is.ResourceVersion = "2"
+			tc.change(is)
+			if got := IgnoreOwnStatus().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}); got != tc.want {
+				t.Errorf("Update() = %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestFailure(t *testing.T) {
+	unreachable := func(text string) error {
+		return fmt.Errorf("observing VM: %w", &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Err: errors.New(text)})
+	}
+	cases := map[string]struct {
+		before          *metav1.Condition
+		err             error
+		reason, message string
+	}{
+		"Known": {
+			err:    fmt.Errorf("creating VM: %w", &hypervisor.Error{Reason: infrav1.NameTakenReason, Err: errors.New("taken.")}),
+			reason: infrav1.NameTakenReason, message: "Creating VM: taken",
+		},
+		"Unknown":  {err: errors.New("odd"), reason: infrav1.HypervisorErrorReason, message: "Odd"},
+		"Nameless": {err: &hypervisor.Error{Err: errors.New("odd")}, reason: infrav1.HypervisorErrorReason, message: "Odd"},
+		"Management": {
+			err:    fmt.Errorf("reading: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", errors.New("no rule"))),
+			reason: clusterv1.InternalErrorReason, message: `Reading: secrets "s" is forbidden: no rule`,
+		},
+		"UnreachableFirst": {err: unreachable("port 1"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: port 1"},
+		"UnreachableStill": {
+			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.EndpointUnreachableReason, Message: "Observing VM: port 1"},
+			err:    unreachable("port 2"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: port 1",
+		},
+		"UnreachableAfterAnother": {
+			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.CredentialsInvalidReason, Message: "No"},
+			err:    unreachable("port 2"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: port 2",
+		},
+		"OtherWords": {
+			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.HypervisorErrorReason, Message: "Odd"},
+			err:    errors.New("odder"), reason: infrav1.HypervisorErrorReason, message: "Odder",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			m := &infrav1.NovaVSphereMachine{}
+			if tc.before != nil {
+				tc.before.Type = clusterv1.ReadyCondition
+				conditions.Set(m, *tc.before)
+			}
+			got := Failure(m, clusterv1.ReadyCondition, tc.err)
+			if got.Status != metav1.ConditionFalse || got.Reason != tc.reason || got.Message != tc.message {
+				t.Errorf("Failure() = %s %s %q, want False %s %q", got.Status, got.Reason, got.Message, tc.reason, tc.message)
+			}
+		})
+	}
+}
+
+func TestSentence(t *testing.T) {
+	cases := map[string]struct{ text, want string }{
+		"Plain":  {"creating VM: no room", "Creating VM: no room"},
+		"Stop":   {"no room. ", "No room"},
+		"Lines":  {"one\ntwo\n", "One; two;"},
+		"Letter": {"ключ", "Ключ"},
+		"Empty":  {"", ""},
+		"Long":   {strings.Repeat("я", 600), "Я" + strings.Repeat("я", 499)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			if got := Sentence(errors.New(tc.text)); got != tc.want {
+				t.Errorf("Sentence() = %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestKeys(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer queue.ShutDown()
+	keys := make(chan hypervisor.Key)
+	if err := Keys(keys).Start(ctx, queue); err != nil {
+		t.Fatal(err)
+	}
+	keys <- hypervisor.Key{Namespace: "ns", Name: "m"}
+	want := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "m"}}
+	if got, _ := queue.Get(); got != want {
+		t.Errorf("queued %s, want %s", got, want)
+	}
+}
+
+func TestOptionsKeepWhatIsSet(t *testing.T) {
+	limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
+	got := Options(controller.Options{RateLimiter: limiter, ReconciliationTimeout: time.Second})
+	if got.RateLimiter != limiter || got.ReconciliationTimeout != time.Second {
+		t.Errorf("Options() replaced what was set: %+v", got)
+	}
+	key := reconcile.Request{}
+	bounded := Options(controller.Options{})
+	for range 100 {
+		if d := bounded.RateLimiter.When(key); d < MinDelay || d > MaxDelay {
+			t.Fatalf("When() = %s, want %s to %s", d, MinDelay, MaxDelay)
+		}
+	}
+}
