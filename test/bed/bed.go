@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -280,6 +282,8 @@ func (b *Bed) spawn(ctx context.Context, program string, args ...string) error {
 		return fmt.Errorf("starting %s: %w", program, err)
 	}
 	cmd.Dir = b.Dir
+	// Without the proxy of whoever starts the bed: there is no way to it.
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
@@ -296,12 +300,18 @@ func (b *Bed) connect() error {
 	if err != nil {
 		return fmt.Errorf("reading kubeconfig of bed %s: %w", b.Name, err)
 	}
-	config.Dial = b.Dial
 	config.QPS, config.Burst = -1, -1
-	// Warnings would go to the terminal, into the middle of what is there.
-	config.WarningHandler = rest.NoWarnings{}
+	b.direct(config)
 	b.Config = config
 	return nil
+}
+
+// direct lets a client reach a server inside the bed.
+func (b *Bed) direct(config *rest.Config) {
+	config.Dial = b.Dial
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	// Warnings would go to the terminal, into the middle of what is there.
+	config.WarningHandler = rest.NoWarnings{}
 }
 
 // healthy makes the client once the API server serves, since making it

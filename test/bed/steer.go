@@ -34,8 +34,11 @@ func (b *Bed) Vim(ctx context.Context) (*govmomi.Client, error) {
 		return nil, errors.New("reading certificate of vCenter: no PEM")
 	}
 	transport := soap.NewClient(&url.URL{Scheme: "https", Host: center.Server, Path: "/sdk"}, false)
-	transport.DefaultTransport().TLSClientConfig.RootCAs = roots
-	transport.DefaultTransport().DialContext = b.Dial
+	t := transport.DefaultTransport()
+	t.TLSClientConfig.RootCAs = roots
+	t.DialContext = b.Dial
+	// The SDK's own would leave the bed's network, and so would a proxy.
+	t.DialTLSContext, t.Proxy = nil, nil
 	vim, err := vim25.NewClient(ctx, transport)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to vCenter: %w", err)

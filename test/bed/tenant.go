@@ -59,8 +59,7 @@ func (b *Bed) TenantConfig(ctx context.Context, cluster client.ObjectKey) (*rest
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", cluster.Name, err)
 	}
-	config.Dial = b.Dial
-	config.WarningHandler = rest.NoWarnings{}
+	b.direct(config)
 	return config, nil
 }
 

@@ -34,7 +34,7 @@ func execCommand() *cobra.Command {
 				args[0] = b.Program("kubectl")
 			}
 			run := exec.CommandContext(cmd.Context(), args[0], args[1:]...)
-			run.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+			run.Env = append(os.Environ(), "NO_PROXY=*", "KUBECONFIG="+kubeconfig)
 			run.Stdin, run.Stdout, run.Stderr = os.Stdin, os.Stdout, os.Stderr
 			if err := b.Inside(run.Start); err != nil {
 				return err
