@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -78,7 +79,10 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 			up = append(up, been)
 		}
 	}
-	wanted, changed := annotate(template.Annotations, lift(up, around))
+	// A ClusterClass's template is no template of machines but copied into
+	// those that are, with its annotations.
+	base := util.HasOwner(template.OwnerReferences, clusterv1.GroupVersion.String(), []string{"ClusterClass"})
+	wanted, changed := annotate(template.Annotations, !base && lift(up, around))
 	if !changed {
 		return ctrl.Result{}, nil
 	}

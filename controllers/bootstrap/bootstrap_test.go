@@ -1,0 +1,262 @@
+package bootstrap_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+var _ = Describe("Bootstrap data", func() {
+	It("lets exactly one of three machines initialise", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		names := []string{"cp-1", "cp-2", "cp-3"}
+		for _, name := range names {
+			b.machine(ctx, "blue", name, true, bootstrapv1.NovaConfigSpec{})
+		}
+		modes := map[string]int{}
+		for _, name := range names {
+			Eventually(b.config(ctx, name)).Should(beAvailable())
+			secret, err := b.secret(ctx, name)()
+			Expect(err).NotTo(HaveOccurred())
+			modes[mode(secret)]++
+			found := files(secret)
+			Expect(found).To(HaveKey("/etc/kubernetes/pki/ca.key"))
+			Expect(found["/run/nova/kube-vip.template"]).To(ContainSubstring("value: 10.77.0.10"))
+			if mode(secret) == "Init" {
+				Expect(found["/run/nova/kubeadm.template"]).To(ContainSubstring("imageRepository: registry.example/k8s"))
+			}
+		}
+		Expect(modes).To(Equal(map[string]int{"Init": 1, "JoinControlPlane": 2}))
+	})
+
+	It("makes a worker's data without a running API server", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"infra"}})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+
+		secret, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(secret.Type).To(Equal(clusterv1.ClusterSecretType))
+		Expect(secret.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, "blue"))
+		Expect(secret.OwnerReferences).To(ConsistOf(And(
+			HaveField("Kind", "NovaConfig"), HaveField("Name", "w-1"), HaveField("Controller", HaveValue(BeTrue())))))
+		Expect(secret.Data).To(And(HaveLen(2), HaveKeyWithValue("format", []byte("cloud-config"))))
+		Expect(mode(secret)).To(Equal("JoinWorker"))
+		Expect(files(secret)).NotTo(HaveKey(ContainSubstring(".key")))
+		expectOwnCertificate(ctx, b, cluster, secret, "system:bootstrap:w-1")
+
+		// Cluster API carries the role over to the node from here.
+		Expect(b.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+		Expect(machine.Labels).To(HaveKeyWithValue("node-role.kubernetes.io/infra", ""))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretCreated"))
+	})
+
+	It("waits for what it needs, one after the other, and goes on at once", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.bareCluster(ctx, "blue")
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		Expect(b.Update(ctx, cluster)).To(Succeed())
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForInfrastructureReason, Not(BeEmpty())))
+
+		b.provision(ctx, cluster)
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForEndpointReason, Not(BeEmpty())))
+
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "10.77.0.10", Port: 6443}
+		Expect(b.Update(ctx, cluster)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForCertificatesReason, ContainSubstring("certificates")))
+		Expect(b.absent(ctx, "w-1")()).To(BeTrue())
+
+		b.certificates(ctx, cluster)
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+	})
+
+	It("renews the certificate until the machine exists, and never after", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(4 * time.Second)
+		b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
+		first, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		init, err := b.secret(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(b.secret(ctx, "w-1")).Should(HaveField("Data", Not(Equal(first.Data))))
+		Expect(b.secret(ctx, "w-1")()).To(HaveField("UID", first.UID), "the Secret is renewed, not replaced")
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretRefreshed"))
+
+		b.patchMachine(ctx, machine, func() { machine.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
+		// A renewal that had begun may still be written.
+		var settled *corev1.Secret
+		Eventually(func(g Gomega) {
+			was, err := b.secret(ctx, "w-1")()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Consistently(b.secret(ctx, "w-1")).Should(HaveField("ResourceVersion", was.ResourceVersion))
+			settled = was
+		}).Should(Succeed())
+		Consistently(b.secret(ctx, "w-1")).WithTimeout(5 * time.Second).Should(HaveField("Data", Equal(settled.Data)))
+		Expect(b.secret(ctx, "cp-1")()).To(HaveField("ResourceVersion", init.ResourceVersion), "data without credentials is not renewed")
+	})
+
+	It("makes deleted data again, in the same mode, until the machine has joined", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		machine := b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
+		first, err := b.secret(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Delete(ctx, first)).To(Succeed())
+		Eventually(b.secret(ctx, "cp-1")).Should(HaveField("UID", Not(Equal(first.UID))))
+		again, err := b.secret(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(mode(again)).To(Equal("Init"))
+
+		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "cp-1"} })
+		// Once the reconciler answers to the Machine's node, it knows of it.
+		config, err := b.config(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		config.Status = bootstrapv1.NovaConfigStatus{}
+		Expect(b.Status().Update(ctx, config)).To(Succeed())
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
+		Expect(b.Delete(ctx, again)).To(Succeed())
+		Consistently(b.absent(ctx, "cp-1")).Should(BeTrue())
+		Expect(b.config(ctx, "cp-1")()).To(beAvailable())
+	})
+
+	It("says what is malformed and goes on when it is mended", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{{
+			Path: "/etc/motd", ContentFormat: bootstrapv1.ContentFormatTemplate, Content: "{{ .Cluster.Nmae }}",
+		}}})
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.RenderingFailedReason,
+			And(ContainSubstring("/etc/motd"), ContainSubstring("Nmae"))))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning RenderingFailed"))
+		Expect(b.absent(ctx, "w-1")()).To(BeTrue())
+
+		config, err := b.config(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		config.Spec.Files[0].Content = "{{ .Cluster.Name }}"
+		Expect(b.Update(ctx, config)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		secret, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files(secret)).To(HaveKeyWithValue("/etc/motd", "blue"))
+	})
+
+	It("says which Secret or ConfigMap is missing and goes on when it is there", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{
+			{Path: "/etc/a", ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "content", Key: "a"}}},
+			{Path: "/etc/b", ContentFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "content", Key: "b"}}},
+		}})
+		unavailable := func(words string) OmegaMatcher {
+			return haveState(metav1.ConditionFalse, bootstrapv1.ContentUnavailableReason, ContainSubstring(words))
+		}
+		Eventually(b.config(ctx, "w-1")).Should(unavailable("Secret content, which a file names, does not exist"))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning ContentUnavailable"))
+
+		secret := &corev1.Secret{ObjectMeta: b.meta("content"), StringData: map[string]string{"other": "x"}}
+		Expect(b.Create(ctx, secret)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(unavailable("Secret content has no key a"))
+
+		secret.StringData = map[string]string{"a": "from a Secret\n"}
+		Expect(b.Update(ctx, secret)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(unavailable("ConfigMap content, which a file names, does not exist"))
+
+		Expect(b.Create(ctx, &corev1.ConfigMap{ObjectMeta: b.meta("content"), BinaryData: map[string][]byte{"b": {0, 1}}})).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		data, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files(data)).To(And(HaveKeyWithValue("/etc/a", "from a Secret\n"), HaveKeyWithValue("/etc/b", "\x00\x01")))
+	})
+
+	It("does nothing while paused", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		cluster.Spec.Paused = ptr.To(true)
+		Expect(b.Update(ctx, cluster)).To(Succeed())
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(WithTransform(condition(clusterv1.PausedCondition), HaveField("Status", metav1.ConditionTrue)))
+		Consistently(b.absent(ctx, "w-1")).Should(BeTrue())
+
+		cluster.Spec.Paused = ptr.To(false)
+		Expect(b.Update(ctx, cluster)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(And(beAvailable(),
+			WithTransform(condition(clusterv1.PausedCondition), HaveField("Status", metav1.ConditionFalse))))
+	})
+
+	It("never writes over somebody else's Secret", func(ctx SpecContext) {
+		b := newBed(ctx)
+		foreign := &corev1.Secret{ObjectMeta: b.meta("w-1"), StringData: map[string]string{"value": "precious"}}
+		Expect(b.Create(ctx, foreign)).To(Succeed())
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.InternalErrorReason,
+			ContainSubstring("Secret w-1 exists and is not this NovaConfig's")))
+		Expect(b.secret(ctx, "w-1")()).To(HaveField("Data", HaveKeyWithValue("value", []byte("precious"))))
+
+		Expect(b.Delete(ctx, foreign)).To(Succeed())
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+	})
+
+	It("takes the platform from the NovaConfig under another control plane provider", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+			APIGroup: "controlplane.cluster.x-k8s.io", Kind: "OtherControlPlane", Name: "blue",
+		}
+		Expect(b.Update(ctx, cluster)).To(Succeed())
+		b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{ImageRepository: "own.example"}})
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
+		secret, err := b.secret(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files(secret)["/run/nova/kubeadm.template"]).To(ContainSubstring("imageRepository: own.example"))
+		Expect(files(secret)).NotTo(HaveKey("/run/nova/kube-vip.template"))
+	})
+})
+
+// expectOwnCertificate checks what the machine joins with.
+func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) {
+	GinkgoHelper()
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(secret)["/run/nova/discovery.conf"]))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(config.Host).To(Equal("https://10.77.0.10:6443"))
+	pair, err := tls.X509KeyPair(config.CertData, config.KeyData)
+	Expect(err).NotTo(HaveOccurred())
+	ca, err := b.secret(ctx, cluster.Name+"-ca")()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(config.CAData).To(Equal(ca.Data["tls.crt"]))
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(config.CAData)).To(BeTrue())
+	Expect(pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})).NotTo(BeEmpty())
+	Expect(pair.Leaf.Subject.CommonName).To(Equal(user))
+	Expect(pair.Leaf.Subject.Organization).To(Equal([]string{"system:bootstrappers:kubeadm:default-node-token"}))
+	Expect(time.Until(pair.Leaf.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
+}

@@ -1,0 +1,49 @@
+package bootstrap
+
+import (
+	"testing"
+
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+func TestNext(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		observed
+		want due
+	}{
+		"New":                   {"data needs the infrastructure", observed{}, waitForInfrastructure},
+		"NoEndpoint":            {"data names the endpoint", observed{infrastructure: true}, waitForEndpoint},
+		"Ready":                 {"all is there", observed{infrastructure: true, endpoint: true}, write},
+		"Stored":                {"data is made once", observed{stored: true, infrastructure: true, endpoint: true}, publish},
+		"StoredAfterMove":       {"a moved cluster's status is empty for a while", observed{stored: true}, publish},
+		"Stale":                 {"nobody used it yet", observed{stored: true, stale: true, infrastructure: true, endpoint: true}, write},
+		"StaleAfterMove":        {"facts come back first", observed{stored: true, stale: true}, waitForInfrastructure},
+		"Used":                  {"used data stays", observed{stored: true, stale: true, settled: true, infrastructure: true, endpoint: true}, publish},
+		"UsedAndGone":           {"used data is not made again", observed{settled: true, infrastructure: true, endpoint: true}, publish},
+		"DeletedBeforeItIsUsed": {"data that was lost is made again", observed{infrastructure: true, endpoint: true}, write},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := next(tc.observed); got != tc.want {
+				t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		controlPlane, held bool
+		want               bootstrap.Mode
+	}{
+		"Worker":  {false, false, bootstrap.JoinWorker},
+		"Holder":  {true, true, bootstrap.Init},
+		"Another": {true, false, bootstrap.JoinControlPlane},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := mode(tc.controlPlane, tc.held); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
