@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		})).To(Succeed())
 	}
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	health := listener.Addr().String()
 	g.Expect(listener.Close()).To(Succeed())
@@ -63,7 +63,11 @@ func TestRun(t *testing.T) {
 	g.Eventually(led, time.Minute).Should(BeClosed())
 	for _, path := range []string{"healthz", "readyz"} {
 		g.Eventually(func() (int, error) {
-			res, err := http.Get(fmt.Sprintf("http://%s/%s", health, path))
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("http://%s/%s", health, path), nil)
+			if err != nil {
+				return 0, err
+			}
+			res, err := http.DefaultClient.Do(req)
 			if err != nil {
 				return 0, err
 			}

@@ -34,7 +34,6 @@ var launch = hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Format: 
 type bed struct {
 	*WithT
 	t         *testing.T
-	ctx       context.Context
 	vc        *vcenter.Server
 	objects   client.Client
 	connector *Connector
@@ -43,7 +42,7 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t, ctx: t.Context()}
+	b := &bed{WithT: NewWithT(t), t: t}
 	b.SetDefaultEventuallyTimeout(soon)
 	b.SetDefaultEventuallyPollingInterval(soonest)
 	scheme := runtime.NewScheme()
@@ -55,6 +54,8 @@ func newBed(t *testing.T) *bed {
 	b.cluster = b.addCluster("tenant", b.vc)
 	return b
 }
+
+func (b *bed) ctx() context.Context { return b.t.Context() }
 
 func (b *bed) startVCenter(o vcenter.Options) *vcenter.Server {
 	b.t.Helper()
@@ -77,7 +78,7 @@ func (b *bed) newConnector() *Connector {
 // addCluster makes a cluster and its credentials.
 func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCluster {
 	b.t.Helper()
-	b.Expect(b.objects.Create(b.ctx, &corev1.Secret{
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
 	})).To(Succeed())
@@ -96,7 +97,7 @@ func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCl
 			},
 		},
 	}
-	b.Expect(b.objects.Create(b.ctx, cluster)).To(Succeed())
+	b.Expect(b.objects.Create(b.ctx(), cluster)).To(Succeed())
 	return cluster
 }
 
@@ -125,18 +126,18 @@ func going(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
 
 func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.NovaVSphereMachine] {
 	b.t.Helper()
-	d, err := b.connector.Connect(b.ctx, m)
+	d, err := b.connector.Connect(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	return d
 }
 
 // look is one Observe over a connector.
 func (b *bed) look(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
-	d, err := b.connector.Connect(b.ctx, m)
+	d, err := b.connector.Connect(b.ctx(), m)
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
-	return d.Observe(b.ctx, m)
+	return d.Observe(b.ctx(), m)
 }
 
 // reaches waits until a machine's VM is in a state, without an error on the
@@ -168,7 +169,7 @@ func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
 func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine(name)
-	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	return m
 }
@@ -202,7 +203,7 @@ func (b *bed) admin() *govmomi.Client {
 	b.t.Helper()
 	u := b.vc.URL()
 	u.User = b.vc.Userinfo()
-	c, err := govmomi.NewClient(b.ctx, u, true)
+	c, err := govmomi.NewClient(b.ctx(), u, true)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.t.Cleanup(func() { _ = c.Logout(context.Background()) })
 	return c
@@ -219,5 +220,5 @@ func (b *bed) vm(name string) *object.VirtualMachine {
 func (b *bed) wait(task *object.Task, err error) {
 	b.t.Helper()
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(task.Wait(b.ctx)).To(Succeed())
+	b.Expect(task.Wait(b.ctx())).To(Succeed())
 }

@@ -25,9 +25,9 @@ func TestCreate(t *testing.T) {
 	b.vc.ResetRequests()
 	m := b.machine("second")
 	d := b.connect(m)
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed(), "a repeated call does nothing")
-	vm, err := d.Observe(b.ctx, m)
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed(), "a repeated call does nothing")
+	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
 	b.Expect(vm.Message).To(Equal("Cloning from " + vcenter.DefaultTemplate))
@@ -87,7 +87,7 @@ func TestCreateFailures(t *testing.T) {
 			g := NewWithT(t)
 			m := b.machine("m")
 			tt.change(b, m)
-			err := b.connect(m).Create(b.ctx, m, launch)
+			err := b.connect(m).Create(b.ctx(), m, launch)
 			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
 			g.Expect(err).To(MatchError(tt.says))
 			g.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "it can be mended in vCenter")
@@ -101,20 +101,20 @@ func TestCreateOnFullDatastore(t *testing.T) {
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", true)).To(Succeed())
 	m := b.machine("m")
 	changes := b.connector.Changes()
-	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.told(changes, "m", soon)
 
 	d := b.connect(m)
-	vm, err := d.Observe(b.ctx, m)
+	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InsufficientResourcesReason))
 	b.Expect(err).To(MatchError(ContainSubstring("Insufficient disk space on datastore 'LocalDS_0'")))
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
-	vm, err = d.Observe(b.ctx, m)
+	vm, err = d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred(), "a failure is told once")
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
 
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_0", false)).To(Succeed())
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }
 
@@ -124,14 +124,14 @@ func TestCreateWithForeignName(t *testing.T) {
 	foreign := b.vmNamed("m")
 	// The machine of another cluster has the same name and another identity.
 	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = "7b0c8f1e-59b1-4b7a-a2a9-7b1f6a2a3c55"
-	b.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 
 	m := b.machine("m")
 	b.reaches(m, hypervisor.Absent)
-	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	err := b.fails(m, infrav1.NameTakenReason)
 	b.Expect(err).To(MatchError("a VM with this machine's name exists in the folder and is not ours: it is left alone"))
-	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(going(m), hypervisor.Absent)
 	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
 }
@@ -139,7 +139,7 @@ func TestCreateWithForeignName(t *testing.T) {
 func TestCreateRefusesUnknownFormat(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	err := b.connect(m).Create(b.ctx, m, hypervisor.Launch{Format: "jinja"})
+	err := b.connect(m).Create(b.ctx(), m, hypervisor.Launch{Format: "jinja"})
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
 }
 
@@ -149,7 +149,7 @@ func TestRestartWhileCloning(t *testing.T) {
 	b := newBed(t)
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	m := b.machine("m")
-	b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 
 	b.connector.Close()
 	b.connector = b.newConnector()
@@ -168,14 +168,13 @@ func TestRestartWhileCloning(t *testing.T) {
 func TestRepeatedClone(t *testing.T) {
 	b := newBed(t)
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
-	m, id := b.machine("m"), [16]byte{}
+	m := b.machine("m")
 	d := b.connect(m).(*driver)
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
-	parsed, err := instanceUUID(d.clusterID, keyOf(m))
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
+	id, err := instanceUUID(d.clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	id = parsed
 	d.session.inv.forget(id)
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 2))
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
@@ -206,7 +205,7 @@ func TestLostAnswer(t *testing.T) {
 	d.session.client = &c
 	d.session.mu.Unlock()
 
-	err := d.Create(b.ctx, m, launch)
+	err := d.Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
 	vm, err := b.look(going(m))
 	b.Expect(err).NotTo(HaveOccurred())

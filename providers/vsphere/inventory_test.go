@@ -133,7 +133,8 @@ func TestDeletionForgetsFailedCreation(t *testing.T) {
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
 	ta.inv.end(ourID, taskRef, nil)
-	g.Expect(ta.inv.take(ourID, ourKey, true).failure).To(BeNil())
+	s := ta.inv.take(ourID, ourKey, true)
+	g.Expect(s).To(Equal(sight{vm: hypervisor.VM{State: hypervisor.Absent}}))
 }
 
 func TestSuccessWaitsForTheVM(t *testing.T) {

@@ -19,13 +19,13 @@ func TestDelete(t *testing.T) {
 	b.vc.ResetRequests()
 
 	d := b.connect(m)
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed(), "a repeated call does nothing")
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "a repeated call does nothing")
 	b.told(changes, "m", soon)
 	b.reaches(m, hypervisor.Stopped)
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Absent)
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed(), "a VM that is gone is deleted")
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "a VM that is gone is deleted")
 
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "Destroy_Task": 1}))
@@ -36,16 +36,16 @@ func TestDeleteWhileCloning(t *testing.T) {
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
 	m := b.machine("m")
 	d := b.connect(m)
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
 	m = going(m)
-	vm, err := d.Observe(b.ctx, m)
+	vm, err := d.Observe(b.ctx(), m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Busy))
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Stopped)
-	b.Expect(d.Delete(b.ctx, m)).To(Succeed())
+	b.Expect(d.Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Absent)
 }
 
@@ -53,10 +53,10 @@ func TestDeleteFailure(t *testing.T) {
 	b := newBed(t)
 	m := going(b.create("m"))
 	b.vc.InjectFault("PowerOffVM_Task", 1, &types.SystemErrorFault{Reason: "the host is upset"}, "")
-	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	err := b.fails(m, infrav1.HypervisorErrorReason)
 	b.Expect(err).To(MatchError(ContainSubstring("the host is upset")))
-	b.Expect(b.connect(m).Delete(b.ctx, m)).To(Succeed())
+	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Stopped)
 }
 
@@ -66,13 +66,13 @@ func TestPoweredOffOutside(t *testing.T) {
 	changes := b.connector.Changes()
 	vm := b.vm("m")
 	b.drain(changes)
-	b.wait(vm.PowerOff(b.ctx))
+	b.wait(vm.PowerOff(b.ctx()))
 	b.told(changes, "m", 2*time.Second)
 	b.reaches(m, hypervisor.Stopped)
 
 	b.vc.ResetRequests()
-	b.Expect(b.connect(m).Start(b.ctx, m)).To(Succeed())
-	b.Expect(b.connect(m).Start(b.ctx, m)).To(Succeed())
+	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
+	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOnVM_Task": 1}))
 }
@@ -82,10 +82,10 @@ func TestLost(t *testing.T) {
 	m := b.create("m")
 	changes := b.connector.Changes()
 	vm := b.vm("m")
-	b.wait(vm.PowerOff(b.ctx))
+	b.wait(vm.PowerOff(b.ctx()))
 	b.reaches(m, hypervisor.Stopped)
 	b.drain(changes)
-	b.wait(vm.Destroy(b.ctx))
+	b.wait(vm.Destroy(b.ctx()))
 	b.told(changes, "m", 2*time.Second)
 	b.reaches(m, hypervisor.Absent)
 }
@@ -97,7 +97,7 @@ func TestRestart(t *testing.T) {
 	count := func(first, n int) int {
 		for i := first; i < n; i++ {
 			m := b.machine(fmt.Sprintf("m%d", i))
-			b.Expect(b.connect(m).Create(b.ctx, m, launch)).To(Succeed())
+			b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 		}
 		for i := range n {
 			b.reaches(b.machine(fmt.Sprintf("m%d", i)), hypervisor.Running)

@@ -34,21 +34,31 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 		return hypervisor.VM{}, s.lost
 	}
 	if s.vm.State == hypervisor.Absent || s.vm.State == hypervisor.Stopped {
-		if underWay, err := d.cloning(ctx, m); err != nil || underWay {
-			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, err
+		underWay, err := d.cloning(ctx, m)
+		if err != nil {
+			return hypervisor.VM{}, err
+		}
+		if underWay {
+			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, nil
 		}
 	}
 	if s.vm.State == hypervisor.Absent && going {
 		d.session.inv.forget(id)
 	}
 	if s.failure != nil {
-		if s.failure.Reason == infrav1.SourceNotFoundReason || s.failure.Reason == infrav1.PlacementNotFoundReason ||
-			s.failure.Reason == infrav1.HypervisorErrorReason {
-			d.session.paths.forget() // a reference may be stale
-		}
+		d.doubt(s.failure)
 		return s.vm, s.failure
 	}
 	return s.vm, nil
+}
+
+// doubt has names resolved again after a failure that a stale reference can
+// have caused.
+func (d *driver) doubt(f *hypervisor.Error) {
+	switch f.Reason {
+	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.HypervisorErrorReason:
+		d.session.paths.forget()
+	}
 }
 
 // cloning reports whether a clone is under way that nobody here started and

@@ -59,11 +59,11 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 	var none T
 	k := strings.Join(key, "\x00")
 	r.mu.Lock()
-	found, ok := r.known[k]
+	found, ok := r.known[k].(T)
 	epoch := r.epoch
 	r.mu.Unlock()
 	if ok {
-		return found.(T), nil
+		return found, nil
 	}
 	done := r.flights.DoChan(k, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
@@ -88,7 +88,8 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 		if res.Err != nil {
 			return none, classify(r.session.endpoint.server, res.Err)
 		}
-		return res.Val.(T), nil
+		found, _ = res.Val.(T)
+		return found, nil
 	case <-ctx.Done():
 		return none, fmt.Errorf("resolving names in vCenter: %w", ctx.Err())
 	}

@@ -3,13 +3,13 @@ package vsphere
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"sync"
 	"time"
 
 	vimsession "github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/vim25"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -109,7 +109,7 @@ func (s *session) run(ctx context.Context) {
 		} else {
 			retry = min(retry*2, lastRetry)
 		}
-		delay += rand.N(delay / 4)
+		delay = wait.Jitter(delay, 0.25)
 		s.turn(down, err, nil)
 		logger.Info("Cannot open a session with vCenter", "cause", err.Error(), "retryIn", delay.Round(time.Second))
 		select {

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -16,9 +17,9 @@ import (
 func (b *bed) setPassword(password string) {
 	b.t.Helper()
 	secret := &corev1.Secret{}
-	b.Expect(b.objects.Get(b.ctx, client.ObjectKey{Namespace: namespace, Name: b.cluster.Name}, secret)).To(Succeed())
+	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: b.cluster.Name}, secret)).To(Succeed())
 	secret.Data["password"] = []byte(password)
-	b.Expect(b.objects.Update(b.ctx, secret)).To(Succeed())
+	b.Expect(b.objects.Update(b.ctx(), secret)).To(Succeed())
 }
 
 func TestWrongPassword(t *testing.T) {
@@ -44,7 +45,7 @@ func TestRotation(t *testing.T) {
 	b.drain(changes)
 
 	b.setPassword("another")
-	b.fails(m, infrav1.CredentialsInvalidReason)
+	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 	b.connector.mu.Lock()
 	b.Expect(b.connector.sessions).To(HaveLen(1), "the old session is closed")
 	b.connector.mu.Unlock()
@@ -57,7 +58,7 @@ func TestRotation(t *testing.T) {
 func TestMissingSecret(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.IdentityRef.Name = "none"
-	b.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	err := b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)
 	b.Expect(err).To(MatchError(`Secret "none" with the vCenter credentials does not exist`))
 }
@@ -86,7 +87,7 @@ func TestTrust(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
 			b.cluster.Spec.TLS = tt.tls(b.vc)
-			g.Expect(b.objects.Update(b.ctx, b.cluster)).To(Succeed())
+			g.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 			_, err := b.look(b.machine("m"))
 			if tt.says == "" {
 				g.Expect(err).NotTo(HaveOccurred())
@@ -102,14 +103,14 @@ func TestOutage(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
-	_, err := b.connector.Inspect(b.ctx, b.cluster)
+	_, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	vm := b.vm("m")
 	b.drain(sites)
 
 	b.vc.SetDown(true)
 	b.told(sites, b.cluster.Name, soon)
-	b.fails(m, infrav1.EndpointUnreachableReason)
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(HaveOccurred())
 	start := time.Now()
 	_, err = b.look(m)
 	b.Expect(err).To(HaveOccurred())
@@ -121,7 +122,7 @@ func TestOutage(t *testing.T) {
 	b.told(sites, b.cluster.Name, soon)
 	b.told(changes, "m", soon)
 	b.reaches(m, hypervisor.Running)
-	b.wait(vm.PowerOff(b.ctx))
+	b.wait(vm.PowerOff(b.ctx()))
 	b.reaches(m, hypervisor.Stopped)
 }
 
@@ -131,7 +132,7 @@ func TestExpiredSession(t *testing.T) {
 	m := b.machine("m")
 	d := b.connect(m)
 	b.vc.ExpireSessions()
-	b.Expect(d.Create(b.ctx, m, launch)).To(Succeed(), "it logs in again and repeats the request")
+	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed(), "it logs in again and repeats the request")
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
@@ -145,12 +146,12 @@ func TestHangingNeighbour(t *testing.T) {
 	other.SetHanging(true)
 	b.addCluster("other", other)
 	stuck := b.machine("stuck")
-	stuck.Labels["cluster.x-k8s.io/cluster-name"] = "other"
+	stuck.Labels[clusterv1.ClusterNameLabel] = "other"
 
 	sent := make(chan error, 1)
 	start := time.Now()
 	go func() { _, err := b.look(stuck); sent <- err }()
-	for i := 0; i < 20; i++ {
+	for range 20 {
 		at := time.Now()
 		b.reaches(b.machine("m"), hypervisor.Running)
 		b.Expect(time.Since(at)).To(BeNumerically("<", 500*time.Millisecond))
@@ -167,15 +168,15 @@ func TestHangingNeighbour(t *testing.T) {
 
 func TestInspect(t *testing.T) {
 	b := newBed(t)
-	site, err := b.connector.Inspect(b.ctx, b.cluster)
+	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Version).To(Equal(vcenter.DefaultVersion))
 	b.vc.ResetRequests()
-	_, err = b.connector.Inspect(b.ctx, b.cluster)
+	_, err = b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(b.total()).To(BeZero())
 
 	b.cluster.Spec.Placement.Folder = "none"
-	_, err = b.connector.Inspect(b.ctx, b.cluster)
+	_, err = b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
 }

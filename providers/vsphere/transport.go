@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ type trust struct {
 // id tells endpoints apart without giving the password away.
 func (e endpoint) id() string {
 	h := sha256.New()
-	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, fmt.Sprint(e.tls.insecure)} {
+	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.tls.insecure)} {
 		// The length keeps two neighbours from running into each other.
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
