@@ -1,0 +1,94 @@
+package controlplane
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/secret"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+func TestKubeconfigDue(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	kubeconfig := func(left time.Duration, change func(*pki.KeyPair)) *corev1.Secret {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(left)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pair := pki.KeyPair{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+		if change != nil {
+			change(&pair)
+		}
+		data, err := clientcmd.Write(*newKubeconfig("c", "https://10.0.0.1:6443", []byte("ca"), pair))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: data}}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		current *corev1.Secret
+		server  string
+		ca      string
+		want    string
+		renewIn time.Duration
+	}{
+		"Fresh": {
+			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(kubeconfigTTL, nil),
+			renewIn: kubeconfigTTL - kubeconfigRenewAt,
+		},
+		"Missing": {reason: "one that is gone is made again", want: "was created"},
+		"Old":     {reason: "an old one is renewed", current: kubeconfig(kubeconfigRenewAt, nil), want: "renewed"},
+		"Expired": {reason: "an expired one too", current: kubeconfig(-time.Minute, nil), want: "renewed"},
+		"Endpoint": {
+			reason: "another endpoint needs another one", current: kubeconfig(kubeconfigTTL, nil),
+			server: "https://10.0.0.2:6443", want: "endpoint",
+		},
+		"CA": {reason: "another CA needs another one", current: kubeconfig(kubeconfigTTL, nil), ca: "other", want: "CA"},
+		"Garbage": {
+			reason:  "what cannot be read is replaced",
+			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "could not be read",
+		},
+		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "incomplete"},
+		"NoCertificate": {
+			reason:  "one without a certificate is replaced",
+			current: kubeconfig(kubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",
+		},
+		"BadCertificate": {
+			reason: "one with a broken certificate is replaced",
+			current: kubeconfig(kubeconfigTTL, func(p *pki.KeyPair) {
+				p.Certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("x")})
+			}),
+			want: "certificate could not be read",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server, ca := "https://10.0.0.1:6443", "ca"
+			if tc.server != "" {
+				server = tc.server
+			}
+			if tc.ca != "" {
+				ca = tc.ca
+			}
+			got, renewIn := kubeconfigDue(tc.current, server, []byte(ca), now)
+			if (tc.want == "") != (got == "") || !strings.Contains(got, tc.want) || renewIn != tc.renewIn {
+				t.Errorf("%s: want %q %s, got %q %s", tc.reason, tc.want, tc.renewIn, got, renewIn)
+			}
+		})
+	}
+}

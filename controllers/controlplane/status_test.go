@@ -1,0 +1,209 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+func TestVersions(t *testing.T) {
+	machine := func(name, version string) *clusterv1.Machine {
+		return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: clusterv1.MachineSpec{Version: version}}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		machines []*clusterv1.Machine
+		nodes    []Node
+		want     []clusterv1.StatusVersion
+	}{
+		"None": {reason: "no machine has no version"},
+		"Booting": {
+			reason:   "a machine that still boots counts as what it will be",
+			machines: []*clusterv1.Machine{machine("a", "v1.36.3"), machine("b", "v1.36.3")},
+			want:     []clusterv1.StatusVersion{{Version: "v1.36.3", Replicas: 2}},
+		},
+		"Seen": {
+			reason:   "what runs counts, not what was asked for",
+			machines: []*clusterv1.Machine{machine("a", "v1.36.3"), machine("b", "v1.36.3")},
+			nodes:    []Node{{Name: "a", APIServer: "v1.35.4"}, {Name: "b", APIServer: "v1.36.3"}},
+			want:     []clusterv1.StatusVersion{{Version: "v1.35.4", Replicas: 1}, {Version: "v1.36.3", Replicas: 1}},
+		},
+		"Order": {
+			reason:   "old to new by meaning, not by letter",
+			machines: []*clusterv1.Machine{machine("a", "v1.36.10"), machine("b", "v1.36.9"), machine("c", "v1.36.10-rc.1")},
+			want: []clusterv1.StatusVersion{
+				{Version: "v1.36.9", Replicas: 1}, {Version: "v1.36.10-rc.1", Replicas: 1}, {Version: "v1.36.10", Replicas: 1},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, versions(tc.machines, tc.nodes)); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// running is a control plane of one machine in full health.
+func running() *scope {
+	return &scope{
+		controlPlane: &controlplanev1.NovaControlPlane{Status: controlplanev1.NovaControlPlaneStatus{
+			Initialization: controlplanev1.NovaControlPlaneInitializationStatus{ControlPlaneInitialized: ptr.To(true)},
+		}},
+		clusterName:  "c",
+		initialized:  true,
+		certificates: certificatesState{known: true},
+		machines:     machinesIn(""),
+		tenant: Facts{
+			Answers: true, KubeadmConfig: true,
+			Nodes: []Node{{Name: "m0", ControlPlane: true, Ready: true}},
+			Etcd:  &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
+		},
+	}
+}
+
+func TestReport(t *testing.T) {
+	invalid := &pki.InvalidCertificateError{Secret: client.ObjectKey{Name: "c-ca"}, Problem: "tls.crt has expired"}
+	type expect struct{ condition, status, message string }
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*scope)
+		err    error
+		want   []expect
+	}{
+		"Healthy": {
+			reason: "nothing to say",
+			want: []expect{
+				{"Available", "True", ""}, {"Initialized", "True", ""}, {"CertificatesAvailable", "True", ""},
+				{"EtcdClusterHealthy", "True", ""}, {"RollingOut", "False", ""}, {"ScalingUp", "False", ""},
+				{"ScalingDown", "False", ""}, {"Deleting", "False", ""},
+			},
+		},
+		"APIServerSilent": {
+			reason: "a control plane that does not answer is not available, and nothing is known of etcd",
+			change: func(s *scope) { s.tenant = Facts{Silence: "The API server does not answer"} },
+			want: []expect{
+				{"Available", "False", "The API server does not answer"}, {"Initialized", "True", ""},
+				{"EtcdClusterHealthy", "Unknown", "The API server does not answer"},
+			},
+		},
+		"MemberDead": {
+			reason: "one of three members may fail",
+			change: func(s *scope) {
+				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
+				s.tenant.Nodes = []Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
+			},
+			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "Member m2 does not answer"}},
+		},
+		"NoQuorum": {
+			reason: "two of three may not",
+			change: func(s *scope) {
+				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
+			},
+			want: []expect{{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"}},
+		},
+		"EtcdSilent": {
+			reason: "what is not known is not claimed",
+			change: func(s *scope) { s.tenant.Etcd, s.tenant.EtcdSilence = nil, "No member answers" },
+			want:   []expect{{"Available", "Unknown", "No member answers"}, {"EtcdClusterHealthy", "Unknown", "No member answers"}},
+		},
+		"CertificatesInvalid": {
+			reason: "a person can act on the message",
+			change: func(s *scope) { s.certificates.err = fmt.Errorf("ensuring: %w", invalid) },
+			err:    invalid,
+			want: []expect{
+				{"Available", "False", "Secret c-ca: tls.crt has expired"},
+				{"CertificatesAvailable", "False", "Secret c-ca: tls.crt has expired"},
+			},
+		},
+		"CertificatesLost": {
+			reason: "lost certificates have to come from a backup",
+			change: func(s *scope) { s.certificates.err = fmt.Errorf("reading: %w", pki.ErrNotFound) },
+			want:   []expect{{"CertificatesAvailable", "False", "restore it from a backup"}},
+		},
+		"Waiting": {
+			reason: "what it waits for stands where people look first",
+			change: func(s *scope) {
+				s.waiting = "Waiting for X"
+				s.machines = collections.New()
+				s.controlPlane.Status.Initialization.ControlPlaneInitialized = nil
+				s.initialized = false
+			},
+			want: []expect{
+				{"Available", "False", "Waiting for X"}, {"Initialized", "False", "not through"},
+				{"ScalingUp", "True", "Scaling up from 0 to 1 replicas is blocked: Waiting for X"},
+			},
+		},
+		"Failed": {
+			reason: "a failure is said",
+			change: func(s *scope) { s.controlPlane.Spec.Replicas = ptr.To(int32(3)) },
+			err:    errors.New("creating machine: no room"),
+			want:   []expect{{"Available", "True", ""}, {"ScalingUp", "True", "failed: creating machine: no room"}},
+		},
+		"TooMany": {
+			reason: "what is not done is said, with a way out",
+			change: func(s *scope) { s.machines = machinesIn("", "", "") },
+			want:   []expect{{"ScalingDown", "True", "from 3 to 1 replicas is blocked"}, {"ScalingUp", "False", ""}},
+		},
+		"Outdated": {
+			reason: "machines that are not up to date are named",
+			change: func(s *scope) { s.outdated = map[string][]string{"m0": {"version is v1 instead of v2"}} },
+			want:   []expect{{"RollingOut", "True", "m0 (version is v1 instead of v2)"}},
+		},
+		"Deleting": {
+			reason: "a deletion says what it waits for",
+			change: func(s *scope) {
+				s.controlPlane.DeletionTimestamp = ptr.To(metav1.Now())
+				s.deleting = "Waiting for workers"
+			},
+			want: []expect{
+				{"Deleting", "True", "Waiting for workers"}, {"Available", "False", "being deleted"}, {"ScalingDown", "False", ""},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			s.report(tc.err)
+			for _, want := range tc.want {
+				got := conditions.Get(s.controlPlane, want.condition)
+				if got == nil {
+					t.Errorf("%s: no condition %s", tc.reason, want.condition)
+					continue
+				}
+				if string(got.Status) != want.status || (want.message == "") != (got.Message == "") || !strings.Contains(got.Message, want.message) {
+					t.Errorf("%s: %s: want %s %q, got %s %q", tc.reason, want.condition, want.status, want.message, got.Status, got.Message)
+				}
+				if strings.HasSuffix(got.Message, ".") {
+					t.Errorf("%s: %s: full stop in %q", tc.reason, want.condition, got.Message)
+				}
+			}
+		})
+	}
+}
+
+func TestReportKeepsWhatWasNotSeen(t *testing.T) {
+	s := running()
+	s.report(nil)
+	before := s.controlPlane.DeepCopy()
+	s.machines = nil
+	s.report(errors.New("the API server is away"))
+	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
+		t.Errorf("a reconcile that saw nothing changed the status (-before +after)\n%s", diff)
+	}
+}

@@ -1,0 +1,306 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+)
+
+// managed is the watch filter of what the suite's manager reconciles. What
+// lacks it is reconciled by a test itself.
+const managed = "managed"
+
+var testEnv *env.Env
+
+func TestControlPlane(t *testing.T) {
+	RegisterFailHandler(Fail)
+	ctrl.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	RunSpecs(t, "NovaControlPlane")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	testEnv, err = env.Start(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return testEnv.Stop() })
+	startManager()
+})
+
+// startManager runs the controller with caches like the binary does.
+func startManager() {
+	GinkgoHelper()
+	// Not the node's context: the manager lives as long as the suite.
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{
+		Scheme:  testEnv.Scheme,
+		Metrics: server.Options{BindAddress: "0"},
+		Cache:   cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor: []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+		}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	authority := pki.NewManaged(mgr.GetClient())
+	options := controller.Options{MaxConcurrentReconciles: 4}
+	tenants, err := SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority)
+	Expect(err).NotTo(HaveOccurred())
+	Expect((&Reconciler{
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: tenants,
+		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
+	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(stopped, "30s").Should(Receive(BeNil()))
+	})
+}
+
+// rig is one control plane in a namespace of its own, and stands in for core
+// Cluster API, which does not run here.
+type rig struct {
+	namespace string
+	filter    string
+}
+
+const (
+	clusterName      = "c"
+	controlPlaneName = "c-cp"
+)
+
+// newRig makes a Cluster whose infrastructure is ready, and what its control
+// plane needs; change may alter the control plane before it is made.
+func newRig(ctx context.Context, filter string, change func(*controlplanev1.NovaControlPlane)) *rig {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cp-"}}
+	Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
+	r := &rig{namespace: ns.Name, filter: filter}
+	cluster := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: clusterName, Labels: r.labels()},
+		Spec: clusterv1.ClusterSpec{
+			// Nobody listens there.
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1},
+			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: controlplanev1.GroupVersion.Group, Kind: kind, Name: controlPlaneName,
+			},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+				APIGroup: infrav1.GroupVersion.Group, Kind: "NovaVSphereCluster", Name: clusterName,
+			},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, cluster)).To(Succeed())
+	cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+	Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+	Expect(testEnv.Client.Create(ctx, &infrav1.NovaVSphereMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "template"},
+		Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
+			Spec: infrav1.NovaVSphereMachineSpec{
+				Template: "debian", Network: infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
+			},
+		}},
+	})).To(Succeed())
+	controlPlane := newControlPlane(ns.Name)
+	controlPlane.Labels = r.labels()
+	controlPlane.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind(clusterKind)),
+	}
+	if change != nil {
+		change(controlPlane)
+	}
+	Expect(testEnv.Client.Create(ctx, controlPlane)).To(Succeed())
+	return r
+}
+
+func newControlPlane(namespace string) *controlplanev1.NovaControlPlane {
+	return &controlplanev1.NovaControlPlane{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controlPlaneName},
+		Spec: controlplanev1.NovaControlPlaneSpec{
+			Replicas: ptr.To(int32(3)),
+			Version:  "v1.36.3",
+			MachineTemplate: controlplanev1.NovaControlPlaneMachineTemplate{Spec: controlplanev1.NovaControlPlaneMachineTemplateSpec{
+				InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+					APIGroup: infrav1.GroupVersion.Group, Kind: "NovaVSphereMachineTemplate", Name: "template",
+				},
+			}},
+		},
+	}
+}
+
+func (r *rig) labels() map[string]string {
+	labels := map[string]string{clusterv1.ClusterNameLabel: clusterName}
+	if r.filter != "" {
+		labels[clusterv1.WatchLabel] = r.filter
+	}
+	return labels
+}
+
+func (r *rig) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: r.namespace, Name: name}
+}
+
+// controlPlane reads the control plane.
+func (r *rig) controlPlane(ctx context.Context) (*controlplanev1.NovaControlPlane, error) {
+	c := &controlplanev1.NovaControlPlane{}
+	return c, testEnv.Client.Get(ctx, r.key(controlPlaneName), c)
+}
+
+// update changes the control plane's spec or metadata.
+func (r *rig) update(ctx context.Context, change func(*controlplanev1.NovaControlPlane)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		c, err := r.controlPlane(ctx)
+		if err != nil {
+			return err
+		}
+		change(c)
+		return testEnv.Client.Update(ctx, c)
+	}).Should(Succeed())
+}
+
+// condition polls a condition of the control plane.
+func (r *rig) condition(ctx context.Context, name string) func() (metav1.Condition, error) {
+	return func() (metav1.Condition, error) {
+		c, err := r.controlPlane(ctx)
+		if err != nil {
+			return metav1.Condition{}, err
+		}
+		return ptr.Deref(conditions.Get(c, name), metav1.Condition{}), nil
+	}
+}
+
+func (r *rig) machines(ctx context.Context) ([]clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := testEnv.Client.List(ctx, list, client.InNamespace(r.namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	return list.Items, err
+}
+
+// names lists the names of the machines and of what was made for them.
+func (r *rig) names(ctx context.Context) (machines, infra, configs []string, err error) {
+	list, err := r.machines(ctx)
+	for i := range list {
+		machines = append(machines, list[i].Name)
+	}
+	infraList := &infrav1.NovaVSphereMachineList{}
+	err = errors.Join(err, testEnv.Client.List(ctx, infraList, client.InNamespace(r.namespace)))
+	for i := range infraList.Items {
+		infra = append(infra, infraList.Items[i].Name)
+	}
+	configList := &bootstrapv1.NovaConfigList{}
+	err = errors.Join(err, testEnv.Client.List(ctx, configList, client.InNamespace(r.namespace)))
+	for i := range configList.Items {
+		configs = append(configs, configList.Items[i].Name)
+	}
+	return machines, infra, configs, err
+}
+
+// expectMachines waits for n machines, each with an infrastructure machine and
+// a config of its name and nothing else beside them.
+func (r *rig) expectMachines(ctx context.Context, n int) []clusterv1.Machine {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		machines, infra, configs, err := r.names(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(machines).To(HaveLen(n))
+		g.Expect(infra).To(ConsistOf(machines))
+		g.Expect(configs).To(ConsistOf(machines))
+	}).Should(Succeed())
+	list, err := r.machines(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return list
+}
+
+// adopt does for a machine what core Cluster API does: it takes over what the
+// machine refers to.
+func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	owner := *metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))
+	for _, o := range []client.Object{&infrav1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}} {
+		Eventually(func() error {
+			if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(machine), o); err != nil {
+				return err
+			}
+			o.SetOwnerReferences([]metav1.OwnerReference{owner})
+			return testEnv.Client.Update(ctx, o)
+		}).Should(Succeed())
+	}
+}
+
+// direct returns a reconciler that a test calls itself, over config.
+func direct(config *rest.Config, tenants Tenants) *Reconciler {
+	GinkgoHelper()
+	c, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return &Reconciler{
+		Client: c, APIReader: c, Authority: pki.NewManaged(c), Tenants: tenants, Recorder: events.NewFakeRecorder(1000),
+	}
+}
+
+// settle reconciles until nothing is left to do but wait.
+func (r *rig) settle(ctx context.Context, reconciler *Reconciler) {
+	GinkgoHelper()
+	for range 20 {
+		before, err := r.controlPlane(ctx)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		Expect(err).NotTo(HaveOccurred())
+		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+		Expect(err).NotTo(HaveOccurred())
+		after, err := r.controlPlane(ctx)
+		if err == nil && before.ResourceVersion == after.ResourceVersion {
+			return
+		}
+	}
+	Fail("the control plane does not come to rest")
+}
+
+// facts is a tenant that says what a test wants it to say.
+type facts struct {
+	Facts
+	coreDNS []corev1.Pod
+	evicted []string
+}
+
+func (f *facts) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
+	return f.Facts
+}
+
+func (f *facts) CoreDNS(context.Context, client.ObjectKey) ([]corev1.Pod, error) {
+	return f.coreDNS, nil
+}
+
+func (f *facts) Evict(_ context.Context, _ client.ObjectKey, pod *corev1.Pod) error {
+	f.evicted = append(f.evicted, pod.Name)
+	return nil
+}
+
+func (f *facts) Source(string, handler.MapFunc) source.Source { return nil }
+
+func (f *facts) Notify(Watcher, func(context.Context, client.ObjectKey) []ctrl.Request) {}
