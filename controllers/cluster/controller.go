@@ -61,7 +61,7 @@ type Reconciler[C Object] struct {
 }
 
 // Reconcile brings one infrastructure cluster a step closer to its spec.
-func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[C]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -76,19 +76,30 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")
 		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
-	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.ClusterFinalizer); err != nil || added {
+	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
+	}
+	return r.reconcile(ctx, s)
+}
+
+// prepare puts in place what must be there before anything is done, and
+// reports whether it is. What it writes brings an event that reconciles again.
+func (r *Reconciler[C]) prepare(ctx context.Context, s *scope[C]) (bool, error) {
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.ClusterFinalizer); err != nil || added {
+		return false, err
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || requeue {
-		return ctrl.Result{}, err
+		return false, err
 	}
 	if !controllerutil.ContainsFinalizer(s.infra, infrav1.ClusterFinalizer) {
-		return ctrl.Result{}, nil // our part of the deletion is done
+		return false, nil // our part of the deletion is done
 	}
-	if minted, err := r.mint(ctx, s); err != nil || minted {
-		return ctrl.Result{}, err
-	}
+	minted, err := r.mint(ctx, s)
+	return !minted, err
+}
 
+// reconcile takes a step and writes down what came of it.
+func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)

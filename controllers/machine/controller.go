@@ -63,7 +63,7 @@ type Reconciler[M Object] struct {
 }
 
 // Reconcile brings the VM behind one machine a step closer to its spec.
-func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[M]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		r.retries.forget(req.NamespacedName)
@@ -79,16 +79,27 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Machine and its Cluster")
 		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
-	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.MachineFinalizer); err != nil || added {
+	if ready, err := r.prepare(ctx, s); err != nil || !ready {
 		return ctrl.Result{}, err
+	}
+	return r.reconcile(ctx, s)
+}
+
+// prepare puts in place what must be there before anything is done, and
+// reports whether it is. What it writes brings an event that reconciles again.
+func (r *Reconciler[M]) prepare(ctx context.Context, s *scope[M]) (bool, error) {
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.MachineFinalizer); err != nil || added {
+		return false, err
 	}
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || requeue {
-		return ctrl.Result{}, err
+		return false, err
 	}
-	if !controllerutil.ContainsFinalizer(s.infra, infrav1.MachineFinalizer) {
-		return ctrl.Result{}, nil // our part of the deletion is done
-	}
+	// Without the finalizer our part of a deletion is done.
+	return controllerutil.ContainsFinalizer(s.infra, infrav1.MachineFinalizer), nil
+}
 
+// reconcile takes a step and writes down what came of it.
+func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (_ ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)

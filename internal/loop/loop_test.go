@@ -70,7 +70,7 @@ func TestFailure(t *testing.T) {
 		reason, message string
 	}{
 		"Known": {
-			err:    fmt.Errorf("creating VM: %w", &hypervisor.Error{Reason: infrav1.NameTakenReason, Err: errors.New("taken.")}),
+			err:    fmt.Errorf("creating VM: %w", &hypervisor.Error{Reason: infrav1.NameTakenReason, Err: errors.New("taken")}),
 			reason: infrav1.NameTakenReason, message: "Creating VM: taken",
 		},
 		"Unknown":  {err: errors.New("odd"), reason: infrav1.HypervisorErrorReason, message: "Odd"},

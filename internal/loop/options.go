@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// MinDelay and MaxDelay bound the wait before a failed step is tried
-	// again. The upper bound is how long a mended cause can go unnoticed when
-	// nothing reports that it was mended.
+	// MinDelay is the wait before a failed step is tried again for the first
+	// time; each later wait is twice as long.
 	MinDelay = time.Second
+	// MaxDelay is the longest wait: how long a mended cause can go unnoticed
+	// when nothing tells that it was mended.
 	MaxDelay = time.Minute
 
 	// Net is how soon an object that waits for a push is looked at without

@@ -179,17 +179,23 @@ func (h *Hypervisor) settle(key hypervisor.Key) {
 	work := v.work
 	v.work = ""
 	if v.failed = take(h.late, work); v.failed == nil {
-		switch work {
-		case Create:
-			h.made[key]++
-			v.seen.State = hypervisor.Stopped
-		case Start:
-			v.seen.State, v.seen.Addresses = hypervisor.Running, v.addresses
-		case Delete:
-			delete(h.vms, key)
-		}
+		h.finish(key, v, work)
 	}
 	h.push(key)
+}
+
+// finish puts the VM into the state that work leads to.
+func (h *Hypervisor) finish(key hypervisor.Key, v *vm, work Verb) {
+	if work == Create {
+		h.made[key]++
+		v.seen.State = hypervisor.Stopped
+	}
+	if work == Start {
+		v.seen.State, v.seen.Addresses = hypervisor.Running, v.addresses
+	}
+	if work == Delete {
+		delete(h.vms, key)
+	}
 }
 
 func (h *Hypervisor) push(key hypervisor.Key) {
