@@ -67,15 +67,24 @@ func (c cache) get(ctx context.Context, name string, key []string, build func(ct
 	}
 	fmt.Fprintf(c.log, "host: building %s\n", name)
 	started := time.Now()
-	// With the lock held, what lies there is what a killed builder left.
-	half := dir + ".new"
-	if err := os.RemoveAll(half); err != nil {
-		return "", fmt.Errorf("removing a half-built %s: %w", name, err)
+	// With the lock held, these are what killed builders left. A child of one
+	// may still write there, so another name is taken.
+	left, err := filepath.Glob(dir + ".new-*")
+	if err != nil {
+		return "", fmt.Errorf("looking for a half-built %s: %w", name, err)
 	}
-	if err := os.MkdirAll(half, 0o755); err != nil {
+	for _, path := range left {
+		_ = os.RemoveAll(path)
+	}
+	half, err := os.MkdirTemp(c.dir, filepath.Base(dir)+".new-")
+	if err == nil {
+		err = os.Chmod(half, 0o755)
+	}
+	if err != nil {
 		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	if err := build(ctx, half); err != nil {
+		_ = os.RemoveAll(half)
 		return "", fmt.Errorf("building %s: %w", name, err)
 	}
 	if err := os.Rename(half, dir); err != nil {

@@ -223,7 +223,8 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	cmd := exec.Command("/bin/sh", "-eu", filepath.Join(h.dir, "launch.sh"), "enter")
+	// Whoever powers a host on may be gone before it.
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-eu", filepath.Join(h.dir, "launch.sh"), "enter")
 	var trees []string
 	for _, tree := range h.group.trees {
 		trees = append(trees, tree.path+"|"+tree.kind+"|"+tree.options)

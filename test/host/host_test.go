@@ -115,7 +115,7 @@ var _ = Describe("A host", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 	})
 
-	It("tells the address that DHCP gave it", func(ctx context.Context) {
+	It("tells the address that DHCP gave it", func() {
 		Eventually(h.Addresses).WithTimeout(bootTimeout).Should(HaveLen(1))
 		address := h.Addresses()[0]
 		Expect(address.MAC).To(Equal(spec.MACs[0]))

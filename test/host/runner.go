@@ -113,39 +113,39 @@ func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
 	var hosts []*Host
 	var errs []error
 	for _, disk := range disks {
-		h, err := r.adopt(disk)
+		h, running, err := r.adopt(disk)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("adopting %s: %w", disk, err))
 		}
-		if h != nil {
+		if running {
 			hosts = append(hosts, h)
 		}
 	}
 	return hosts, errors.Join(errs...)
 }
 
-// adopt takes over the host with this disk, nil when none runs.
-func (r *Runner) adopt(disk string) (*Host, error) {
+// adopt takes over the host with this disk, if one runs that is not ours.
+func (r *Runner) adopt(disk string) (_ *Host, running bool, _ error) {
 	data, err := os.ReadFile(filepath.Join(r.Dir, disk, specFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var spec Spec
 	if err := json.Unmarshal(data, &spec); err != nil {
-		return nil, fmt.Errorf("reading the settings of the host: %w", err)
+		return nil, false, fmt.Errorf("reading the settings of the host: %w", err)
 	}
 	if err := r.check(spec); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	h, err := r.host(spec)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if err := r.claim(h); err != nil {
-		return nil, nil // ours already
+	if err := r.claim(h); errors.Is(err, ErrRunning) {
+		return nil, false, nil
 	}
 	pid, err := h.findInit()
 	if err == nil && pid != 0 {
@@ -153,10 +153,10 @@ func (r *Runner) adopt(disk string) (*Host, error) {
 	}
 	if err != nil || pid == 0 {
 		r.release(h)
-		return nil, err
+		return nil, false, err
 	}
 	go h.run(nil)
-	return h, nil
+	return h, true, nil
 }
 
 // Destroy removes a disk for good. It refuses one in use.
