@@ -177,6 +177,9 @@ func (r results) sum(out io.Writer) count {
 		var here count
 		for _, test := range sortedKeys(r[pkg]) {
 			c := r[pkg][test].count(test)
+			if r[pkg][test].parent && r.failedBelow(pkg, test) {
+				c = count{}
+			}
 			if c.failed > 0 {
 				fmt.Fprintf(out, "%s: %s %s (%d)\n", verb(r[pkg][test].action), pkg, test, c.failed)
 			}
@@ -206,14 +209,23 @@ func (o *outcome) count(test string) count {
 	case o.parent && o.action == "pass":
 		return count{}
 	case o.parent:
-		// Its subtests tell why, unless it failed by itself; one too many is
-		// better than none.
+		// By itself, or its subtests were counted instead.
 		return count{failed: 1}
 	case o.action == "pass":
 		return count{passed: 1}
 	default:
 		return count{failed: 1}
 	}
+}
+
+// failedBelow reports whether a subtest failed, which then counts instead.
+func (r results) failedBelow(pkg, test string) bool {
+	for name, o := range r[pkg] {
+		if strings.HasPrefix(name, test+"/") && o.action != "pass" {
+			return true
+		}
+	}
+	return false
 }
 
 func verb(action string) string {

@@ -29,6 +29,23 @@ func TestRun(t *testing.T) {
 				{"Action":"pass","Package":"p","Test":"TestA"}`,
 			want: "2 passed, 0 failed\n",
 		},
+		"a subtest that failed": {
+			events: `{"Action":"run","Package":"p","Test":"TestA"}
+				{"Action":"run","Package":"p","Test":"TestA/one"}
+				{"Action":"run","Package":"p","Test":"TestA/two"}
+				{"Action":"pass","Package":"p","Test":"TestA/one"}
+				{"Action":"fail","Package":"p","Test":"TestA/two"}
+				{"Action":"fail","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p"}`,
+			want: "failed: p TestA/two (1)\n1 passed, 1 failed\n",
+		},
+		"a test that failed after its subtests": {
+			events: `{"Action":"run","Package":"p","Test":"TestA"}
+				{"Action":"run","Package":"p","Test":"TestA/one"}
+				{"Action":"pass","Package":"p","Test":"TestA/one"}
+				{"Action":"fail","Package":"p","Test":"TestA"}`,
+			want: "failed: p TestA (1)\n1 passed, 1 failed\n",
+		},
 		"specs instead of their suite": {
 			events: `{"Action":"run","Package":"p","Test":"TestSuite"}
 				{"Action":"output","Package":"p","Test":"TestSuite","Output":"\u001b[38;5;10m\u001b[1mSUCCESS!\u001b[0m -- \u001b[1m12 Passed\u001b[0m | \u001b[1m0 Failed\u001b[0m | \u001b[1m0 Pending\u001b[0m | \u001b[1m0 Skipped\u001b[0m\n"}
