@@ -23,9 +23,9 @@ import (
 )
 
 // The first ports of managers. All share one network namespace, where each
-// pod would have its own, so each gets the next.
+// pod would have its own, so each gets the next. Webhooks are at 9443.
 const (
-	healthPort      = 9440
+	healthPort      = 9500
 	diagnosticsPort = 8443
 )
 
