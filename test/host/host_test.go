@@ -204,8 +204,18 @@ var _ = Describe("A host", Ordered, func() {
 	})
 
 	It("powers off softly and leaves nothing but its disk", func(ctx context.Context) {
+		// A command that runs meanwhile ends with the host and does not hold it.
+		ended := make(chan error, 1)
+		go func() {
+			_, err := h.Exec(ctx, "sleep", "600")
+			ended <- err
+		}()
+		Eventually(read(ctx, h, "pgrep", "--exact", "sleep")).WithContext(ctx).Should(Not(BeEmpty()))
 		Expect(h.PowerOff(ctx, true)).To(Succeed())
+		Eventually(ended).Should(Receive(HaveOccurred()))
 		Expect(h.Done()).To(BeClosed())
+		_, err := h.Exec(ctx, "true")
+		Expect(err).To(MatchError(ContainSubstring("the host is off")))
 		Expect(h.Addresses()).To(BeEmpty())
 		Expect(leftovers(spec.Disk)).To(BeEmpty())
 		Eventually(wires).WithContext(ctx).ShouldNot(MatchRegexp(`\bh[0-9a-f]{8}-0:`))
@@ -241,12 +251,15 @@ var _ = Describe("A guest that powers itself off", func() {
 
 var _ = Describe("Two hosts", func() {
 	It("reach each other by name", func(ctx context.Context) {
-		one, err := runner.PowerOn(ctx, virtualMachine("one", "52:54:00:00:00:21"))
+		spec := virtualMachine("one", "52:54:00:00:00:21")
+		spec.MACs = append(spec.MACs, "52:54:00:00:00:2f")
+		one, err := runner.PowerOn(ctx, spec)
 		Expect(err).NotTo(HaveOccurred())
 		two, err := runner.PowerOn(ctx, virtualMachine("two", "52:54:00:00:00:22"))
 		Expect(err).NotTo(HaveOccurred())
 		booted(ctx, one)
 		booted(ctx, two)
+		Expect(read(ctx, one, "cat", "/sys/class/net/eth1/address")()).To(Equal("52:54:00:00:00:2f"))
 		Expect(read(ctx, one, "ping", "-c1", "-W5", "two")()).To(ContainSubstring("1 received"))
 		id, err := read(ctx, one, "cat", "/etc/machine-id")()
 		Expect(err).NotTo(HaveOccurred())

@@ -1,8 +1,14 @@
 package host
 
 import (
+	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -87,5 +93,61 @@ func TestCheckName(t *testing.T) {
 		if err := checkName("disk", name); (err == nil) != ok {
 			t.Errorf("%q: got %v", name, err)
 		}
+	}
+}
+
+func TestCacheBuildsOnce(t *testing.T) {
+	t.Setenv("NOVA_CACHE", t.TempDir())
+	var builds atomic.Int32
+	build := func(_ context.Context, dir string) error {
+		builds.Add(1)
+		return writeFile(filepath.Join(dir, "file"), nil, 0o644)
+	}
+	dirs := make([]string, 4)
+	var group sync.WaitGroup
+	for i := range dirs {
+		group.Go(func() {
+			c, err := newCache(io.Discard)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if dirs[i], err = c.get(t.Context(), "thing", []string{"a"}, build); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if builds.Load() != 1 || len(slices.Compact(dirs)) != 1 || !exists(filepath.Join(dirs[0], "file")) {
+		t.Errorf("got %d builds in %v", builds.Load(), dirs)
+	}
+	c, err := newCache(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := c.get(t.Context(), "thing", []string{"b"}, build); err != nil || other == dirs[0] {
+		t.Errorf("another key: got %s, %v", other, err)
+	}
+}
+
+func TestCacheKeepsNothingHalfBuilt(t *testing.T) {
+	t.Setenv("NOVA_CACHE", t.TempDir())
+	c, err := newCache(io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	_, err = c.get(t.Context(), "thing", nil, func(_ context.Context, dir string) error {
+		return errors.Join(writeFile(filepath.Join(dir, "half"), nil, 0o644), broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+	dir, err := c.get(t.Context(), "thing", nil, func(_ context.Context, dir string) error {
+		return writeFile(filepath.Join(dir, "whole"), nil, 0o644)
+	})
+	names, _ := fileNames(dir)
+	if err != nil || !slices.Equal(names, []string{"whole"}) {
+		t.Errorf("got %v, %v", names, err)
 	}
 }
