@@ -35,7 +35,11 @@ import (
 // lacks it is reconciled by a test itself.
 const managed = "managed"
 
-var testEnv *env.Env
+var (
+	testEnv *env.Env
+	// realTenants is what the suite's manager looks into tenants with.
+	realTenants Tenants
+)
 
 func TestControlPlane(t *testing.T) {
 	RegisterFailHandler(Fail)
@@ -69,10 +73,10 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	authority := pki.NewManaged(mgr.GetClient())
 	options := controller.Options{MaxConcurrentReconciles: 4}
-	tenants, err := SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority)
+	realTenants, err = SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority)
 	Expect(err).NotTo(HaveOccurred())
 	Expect((&Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: tenants,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: realTenants,
 		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
 	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	stopped := make(chan error, 1)

@@ -1,0 +1,110 @@
+package controlplane
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+func requestFor(r *rig) ctrl.Request { return ctrl.Request{NamespacedName: r.key(controlPlaneName)} }
+
+var _ = Describe("Deleting a control plane", func() {
+	deleteIt := func(ctx context.Context, r *rig) {
+		GinkgoHelper()
+		Expect(testEnv.Client.Delete(ctx, newControlPlane(r.namespace))).To(Succeed())
+	}
+	gone := func(ctx context.Context, r *rig) func() bool {
+		return func() bool {
+			_, err := r.controlPlane(ctx)
+			return apierrors.IsNotFound(err)
+		}
+	}
+	// hold keeps machines until let go, as core does while their VMs go.
+	hold := func(ctx context.Context, machines []clusterv1.Machine) {
+		GinkgoHelper()
+		for i := range machines {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i])).To(Succeed())
+			machines[i].Finalizers = []string{clusterv1.MachineFinalizer}
+			Expect(testEnv.Client.Update(ctx, &machines[i])).To(Succeed())
+		}
+	}
+	letGo := func(ctx context.Context, machines []clusterv1.Machine) {
+		GinkgoHelper()
+		for i := range machines {
+			Eventually(func() error {
+				if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i]); err != nil {
+					return err
+				}
+				machines[i].Finalizers = nil
+				return testEnv.Client.Update(ctx, &machines[i])
+			}).Should(Succeed())
+		}
+	}
+
+	It("deletes the workers first, then all machines at once", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		machines := r.expectMachines(ctx, 3)
+		worker := &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.namespace, Name: "worker", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			},
+			Spec: clusterv1.MachineSpec{
+				ClusterName: clusterName, Bootstrap: machines[0].Spec.Bootstrap, InfrastructureRef: machines[0].Spec.InfrastructureRef,
+			},
+		}
+		Expect(testEnv.Client.Create(ctx, worker)).To(Succeed())
+		hold(ctx, machines)
+		deleteIt(ctx, r)
+		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
+			HaveField("Message", "Waiting for workers to be deleted first: Machine worker"))
+		list, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+
+		Expect(testEnv.Client.Delete(ctx, worker)).To(Succeed())
+		// Less than the time after which it would look again unasked.
+		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deleteAgain/2).Should(
+			HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
+		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
+			HaveField("Message", HavePrefix("Waiting for machines to be deleted: c-cp-")))
+		letGo(ctx, machines)
+		Eventually(gone(ctx, r)).Should(BeTrue())
+	})
+
+	It("needs neither infrastructure nor machines", func(ctx SpecContext) {
+		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "missing"
+		})
+		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).ShouldNot(HaveField("Type", BeEmpty()))
+		deleteIt(ctx, r)
+		Eventually(gone(ctx, r)).Should(BeTrue())
+	})
+
+	It("needs no Cluster", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: clusterName}}
+		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		list, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveLen(len(machines)), "a Cluster that is gone is no reason to delete anything")
+		deleteIt(ctx, r)
+		r.settle(ctx, reconciler)
+		Expect(gone(ctx, r)()).To(BeTrue())
+		list, err = r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(BeEmpty())
+	})
+})

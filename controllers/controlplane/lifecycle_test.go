@@ -1,0 +1,300 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+var _ = Describe("Certificates and kubeconfig", func() {
+	kubeconfig := func(ctx context.Context, r *rig) func() (*corev1.Secret, error) {
+		return func() (*corev1.Secret, error) {
+			s := &corev1.Secret{}
+			return s, testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.Kubeconfig)), s)
+		}
+	}
+
+	It("makes them as the contract says, and the kubeconfig again when it is deleted", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		var s *corev1.Secret
+		Eventually(func() (err error) { s, err = kubeconfig(ctx, r)(); return err }).Should(Succeed())
+		Expect(s.Type).To(Equal(clusterv1.ClusterSecretType))
+		Expect(s.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, clusterName))
+		Expect(metav1.GetControllerOf(s)).To(HaveField("Kind", kind))
+		config, err := clientcmd.RESTConfigFromKubeConfig(s.Data[secret.KubeconfigDataName])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.Host).To(Equal("https://127.0.0.1:1"))
+		for _, purpose := range []secret.Purpose{secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.ServiceAccount} {
+			Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, purpose)), &corev1.Secret{})).To(Succeed())
+		}
+		Eventually(r.condition(ctx, controlplanev1.CertificatesAvailableCondition)).Should(HaveField("Status", metav1.ConditionTrue))
+
+		Expect(testEnv.Client.Delete(ctx, s)).To(Succeed())
+		Eventually(kubeconfig(ctx, r)).Should(HaveField("UID", Not(Equal(s.UID))))
+	})
+
+	It("leaves a user's kubeconfig alone", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		mine := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.Kubeconfig)},
+			Data:       map[string][]byte{secret.KubeconfigDataName: []byte("mine")},
+		}
+		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
+		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		Expect(kubeconfig(ctx, r)()).To(HaveField("ResourceVersion", mine.ResourceVersion))
+	})
+
+	It("renews the kubeconfig before it expires", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		first, err := kubeconfig(ctx, r)()
+		Expect(err).NotTo(HaveOccurred())
+		reconciler.Now = func() time.Time { return time.Now().Add(kubeconfigTTL - kubeconfigRenewAt + time.Minute) }
+		r.settle(ctx, reconciler)
+		Expect(kubeconfig(ctx, r)()).To(And(HaveField("UID", first.UID), HaveField("Data", Not(Equal(first.Data)))))
+	})
+
+	It("uses a user's CA and says what is wrong with a broken one", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		// A CA of another cluster serves as the user's.
+		other := newRig(ctx, "", nil)
+		other.settle(ctx, direct(testEnv.Config, &facts{}))
+		ca := &corev1.Secret{}
+		Expect(testEnv.Client.Get(ctx, other.key(secret.Name(clusterName, secret.ClusterCA)), ca)).To(Succeed())
+		mine := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.namespace, Name: ca.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			},
+			Type: clusterv1.ClusterSecretType,
+			Data: map[string][]byte{secret.TLSCrtDataName: []byte("garbage"), secret.TLSKeyDataName: []byte("garbage")},
+		}
+		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
+		reconciler := direct(testEnv.Config, &facts{})
+		Eventually(func() (metav1.Condition, error) {
+			_, err := reconciler.Reconcile(ctx, requestFor(r))
+			if err == nil {
+				return metav1.Condition{}, nil
+			}
+			return r.condition(ctx, controlplanev1.CertificatesAvailableCondition)()
+		}).Should(And(HaveField("Reason", controlplanev1.CertificatesInvalidReason), HaveField("Message", ContainSubstring("Secret c-ca"))))
+		r.expectMachines(ctx, 0)
+
+		mine.Data = ca.Data
+		Expect(testEnv.Client.Update(ctx, mine)).To(Succeed())
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 3)
+		s, err := kubeconfig(ctx, r)()
+		Expect(err).NotTo(HaveOccurred())
+		config, err := clientcmd.RESTConfigFromKubeConfig(s.Data[secret.KubeconfigDataName])
+		Expect(err).NotTo(HaveOccurred())
+		Expect(config.CAData).To(Equal(ca.Data[secret.TLSCrtDataName]))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(mine), mine)).To(Succeed())
+		Expect(mine.OwnerReferences).To(BeEmpty(), "a user's CA is not owned")
+	})
+
+	It("makes no new CA for a cluster that was initialised", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.settle(ctx, reconciler)
+		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
+		ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.ClusterCA)}}
+		Expect(testEnv.Client.Delete(ctx, ca)).To(Succeed())
+		// As after a move to another management cluster, which takes no status along.
+		Eventually(func() error {
+			c, err := r.controlPlane(ctx)
+			if err != nil {
+				return err
+			}
+			c.Status = controlplanev1.NovaControlPlaneStatus{}
+			return testEnv.Client.Status().Update(ctx, c)
+		}).Should(Succeed())
+
+		Eventually(func() (string, error) {
+			_, err := reconciler.Reconcile(ctx, requestFor(r))
+			if err == nil {
+				return "", nil
+			}
+			c, err := r.condition(ctx, controlplanev1.CertificatesAvailableCondition)()
+			return c.Message, err
+		}).Should(ContainSubstring("restore it from a backup"))
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(ca), ca))).To(BeTrue())
+	})
+})
+
+var _ = Describe("The life of a control plane", func() {
+	It("waits for the infrastructure and the endpoint, and says so", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		r.expectMachines(ctx, 3)
+
+		waiting := newRig(ctx, "", nil)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, waiting.key(clusterName), cluster)).To(Succeed())
+		cluster.Status.Initialization.InfrastructureProvisioned = nil
+		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+		Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
+		reconciler := direct(testEnv.Config, &facts{})
+		waiting.settle(ctx, reconciler)
+		Expect(waiting.condition(ctx, controlplanev1.AvailableCondition)()).To(HaveField("Message", ContainSubstring("infrastructure")))
+		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+		waiting.settle(ctx, reconciler)
+		Expect(waiting.condition(ctx, controlplanev1.AvailableCondition)()).To(
+			HaveField("Message", ContainSubstring("spec.controlPlaneEndpoint")))
+		waiting.expectMachines(ctx, 0)
+	})
+
+	It("does nothing while it is paused", func(ctx SpecContext) {
+		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) {
+			c.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		})
+		Eventually(r.condition(ctx, clusterv1.PausedCondition)).Should(HaveField("Status", metav1.ConditionTrue))
+		r.expectMachines(ctx, 0)
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Annotations = nil })
+		r.expectMachines(ctx, 3)
+	})
+
+	It("is initialised when the tenant says so, and hears of it by itself", func(ctx SpecContext) {
+		// The test's own API server plays the tenant, through a user's kubeconfig.
+		r := newRig(ctx, "", nil)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, utilkubeconfig.GenerateSecret(cluster,
+			utilkubeconfig.FromEnvTestConfig(testEnv.Config, cluster)))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			// Watches that stay open would keep the API server from stopping.
+			Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
+			Eventually(func() bool { return realTenants.Observe(ctx, r.key(clusterName), nil).Answers }).Should(BeFalse())
+		})
+		r.filter = managed
+		cluster.Labels = r.labels()
+		Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Labels = r.labels() })
+		machines := r.expectMachines(ctx, 3)
+		Consistently(r.condition(ctx, controlplanev1.InitializedCondition), "1s").Should(HaveField("Status", Not(Equal(metav1.ConditionTrue))))
+
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: machines[0].Name, Labels: map[string]string{roleControlPlane: ""}}}
+		Expect(testEnv.Client.Create(ctx, node)).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-" + node.Name,
+				Labels: map[string]string{componentLabel: apiServerName, tierLabel: tierControlPlane},
+			},
+			Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "c", Image: "r/kube-apiserver:v1.35.4"}}},
+		})).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName},
+		})).To(Succeed())
+		Eventually(r.controlPlane).WithArguments(ctx).Should(And(
+			HaveField("Status.Initialization.ControlPlaneInitialized", HaveValue(BeTrue())),
+			HaveField("Status.Versions", ConsistOf(
+				clusterv1.StatusVersion{Version: "v1.35.4", Replicas: 1}, clusterv1.StatusVersion{Version: "v1.36.3", Replicas: 2}))))
+		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
+		// No etcd runs here, and nothing is claimed about it.
+		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).Should(HaveField("Status", metav1.ConditionUnknown))
+		Eventually(r.condition(ctx, controlplanev1.EtcdClusterHealthyCondition)).Should(HaveField("Status", metav1.ConditionUnknown))
+	})
+
+	It("does not count as initialised while its only machine goes", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		machine := r.expectMachines(ctx, 1)[0]
+		machine.Finalizers = []string{clusterv1.MachineFinalizer}
+		Expect(testEnv.Client.Update(ctx, &machine)).To(Succeed())
+		Expect(testEnv.Client.Delete(ctx, &machine)).To(Succeed())
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.settle(ctx, reconciler)
+		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionFalse))
+		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeFalse())
+	})
+
+	It("spreads CoreDNS once", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		coreDNS := func(name string) corev1.Pod {
+			return corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: "n1"},
+				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			}
+		}
+		tenant := &facts{
+			Facts: Facts{Answers: true, KubeadmConfig: true, Nodes: []Node{
+				{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true},
+			}},
+			coreDNS: []corev1.Pod{coreDNS("a"), coreDNS("b")},
+		}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		r.settle(ctx, reconciler)
+		Expect(tenant.evicted).To(Equal([]string{"b"}), "and not again while they stay together")
+	})
+
+	It("passes metadata on in place and tells each machine whether it is up to date", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"old": "1", "kept": "1"}
+		})
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		for _, m := range r.expectMachines(ctx, 3) {
+			r.adopt(ctx, &m)
+		}
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"new": "1", "kept": "1"}
+			c.Spec.MachineTemplate.ObjectMeta.Annotations = map[string]string{"note": "1"}
+			c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(7))
+		})
+		r.settle(ctx, reconciler)
+		for _, m := range r.expectMachines(ctx, 3) {
+			infra := &infrav1.NovaVSphereMachine{}
+			Expect(testEnv.Client.Get(ctx, r.key(m.Name), infra)).To(Succeed())
+			for _, o := range []client.Object{&m, infra} {
+				Expect(o.GetLabels()).To(And(HaveKey("new"), HaveKey("kept"), Not(HaveKey("old")), HaveKey(clusterv1.MachineControlPlaneLabel)))
+				Expect(o.GetAnnotations()).To(HaveKeyWithValue("note", "1"))
+			}
+			Expect(m.Spec.Deletion.NodeDrainTimeoutSeconds).To(HaveValue(BeEquivalentTo(7)))
+			Expect(conditions.IsTrue(&m, clusterv1.MachineUpToDateCondition)).To(BeTrue())
+		}
+
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.37.0" })
+		r.settle(ctx, reconciler)
+		for _, m := range r.expectMachines(ctx, 3) {
+			Expect(conditions.GetMessage(&m, clusterv1.MachineUpToDateCondition)).To(ContainSubstring("version is v1.36.3 instead of v1.37.0"))
+			Expect(m.Spec.Version).To(Equal("v1.36.3"))
+		}
+		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("which this version does not replace"))))
+		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
+	})
+
+	It("writes nothing at rest", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		count := &crash{}
+		reconciler := direct(count.config(), &facts{})
+		r.settle(ctx, reconciler)
+		before := count.writes
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(count.writes).To(Equal(before))
+	})
+})

@@ -1,0 +1,67 @@
+package controlplane
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+var _ = Describe("What the API server refuses", func() {
+	DescribeTable("says what is wrong", func(ctx SpecContext, change func(*controlplanev1.NovaControlPlane), message string) {
+		c := newControlPlane(metav1.NamespaceDefault)
+		change(c)
+		err := testEnv.Client.Create(ctx, c, client.DryRunAll)
+		if message == "" {
+			Expect(err).NotTo(HaveOccurred())
+			return
+		}
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("nothing wrong", func(*controlplanev1.NovaControlPlane) {}, ""),
+		Entry("even replicas", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(2)) }, "replicas must be odd"),
+		Entry("no replicas at all", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(0)) }, "greater than or equal to 1"),
+		Entry("a version without its v", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "1.36.3" }, "full Kubernetes version"),
+		Entry("a minor version", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36" }, "full Kubernetes version"),
+		Entry("a pre-release", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.37.0-rc.1" }, ""),
+		Entry("no template", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate = controlplanev1.NovaControlPlaneMachineTemplate{}
+		},
+			"spec.machineTemplate"),
+		Entry("the platform said twice", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Config.Platform.ImageRepository = "x"
+		}, "platform is said once"),
+		Entry("a control plane that is only a worker", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Config.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleWorker}
+		}, "must include control-plane"),
+		Entry("kube-vip's settings for another balancer", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Endpoint = controlplanev1.EndpointSpec{
+				Provider: controlplanev1.EndpointProviderExternal, KubeVIP: controlplanev1.KubeVIPSpec{Interface: "eth0"},
+			}
+		}, "kubeVIP can only be set with provider KubeVIP"),
+	)
+
+	It("refuses even replicas through the scale subresource too, and scales by it", func(ctx SpecContext) {
+		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(1)) })
+		r.expectMachines(ctx, 1)
+		c, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 2}}
+		Expect(testEnv.Client.SubResource("scale").Update(ctx, c, client.WithSubResourceBody(scale))).To(
+			MatchError(ContainSubstring("replicas must be odd")))
+		scale.Spec.Replicas = 3
+		Expect(testEnv.Client.SubResource("scale").Update(ctx, c, client.WithSubResourceBody(scale))).To(Succeed())
+		r.expectMachines(ctx, 3)
+		Eventually(func() (autoscalingv1.ScaleStatus, error) {
+			current := &autoscalingv1.Scale{}
+			err := testEnv.Client.SubResource("scale").Get(ctx, c, current)
+			return current.Status, err
+		}).Should(And(HaveField("Replicas", BeEquivalentTo(3)),
+			HaveField("Selector", And(ContainSubstring("cluster.x-k8s.io/control-plane"), ContainSubstring("cluster-name=c")))))
+	})
+})
