@@ -341,6 +341,9 @@ func (b *Bed) install(ctx context.Context, p *parts) error {
 		return err
 	}
 	for _, m := range p.managers {
+		if err := m.awaitRoles(ctx, b.Client); err != nil {
+			return err
+		}
 		if err := m.admit(ctx, b.layout, b.Client, p.ca.bundle()); err != nil {
 			return err
 		}

@@ -14,9 +14,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
@@ -114,6 +116,28 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 		},
 		After: []string{filepath.Join(account, "token")},
 	}
+}
+
+// awaitRoles waits until the API server grants the manager what its roles say.
+// It learns of new roles with a delay, the longer where one is put together
+// from others, and a manager that is refused at its start waits for seconds
+// until it tries again. Every manager watches Machines.
+func (m manager) awaitRoles(ctx context.Context, c client.Client) error {
+	return await(ctx, time.Minute, "waiting for roles of "+m.name, func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:" + m.namespace + ":" + m.serviceAccount,
+			ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Verb: "watch", Group: clusterv1.GroupVersion.Group, Resource: "machines",
+			},
+		}}
+		if err := c.Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("%s may not watch Machines", review.Spec.User)
+		}
+		return nil
+	})
 }
 
 // admit gives the manager a token of its own service account, so that it can
