@@ -21,13 +21,17 @@ import (
 )
 
 func main() {
-	scheme := runtime.NewScheme()
+	manager.Main("nova-vsphere", scheme(), setup)
+}
+
+func scheme() *runtime.Scheme {
+	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, clusterv1.AddToScheme, infrav1.AddToScheme,
 	} {
-		utilruntime.Must(add(scheme))
+		utilruntime.Must(add(s))
 	}
-	manager.Main("nova-vsphere", scheme, setup)
+	return s
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {

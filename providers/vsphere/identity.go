@@ -24,6 +24,9 @@ func keyOf(m *infrav1.NovaVSphereMachine) hypervisor.Key {
 // instanceUUID returns the instance UUID of the VM behind the machine called
 // key in the cluster with the given ID. It is the mark of ownership.
 func instanceUUID(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
+	if clusterID == "" {
+		return uuid.Nil, failure(infrav1.WaitingForInfrastructureReason, "the NovaVSphereCluster has no ID yet")
+	}
 	space, err := uuid.Parse(clusterID)
 	if err != nil {
 		return uuid.Nil, fmt.Errorf("parsing the cluster's ID in the annotation %s: %w", infrav1.ClusterIDAnnotation, err)

@@ -23,6 +23,9 @@ const (
 
 	// An endpoint that is down is tried again at these intervals.
 	firstRetry, lastRetry = time.Second, 30 * time.Second
+	// maxBrief is how many sessions in a row may be short before the next
+	// login has to wait too.
+	maxBrief = 5
 	// Credentials that were refused are tried again much later: vCenter locks
 	// accounts out after a few bad logins within minutes.
 	firstLogin, lastLogin = time.Minute, 5 * time.Minute
@@ -88,8 +91,9 @@ func newSession(e endpoint, changed func(hypervisor.Key), turned func()) *sessio
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	logger := log.Log.WithName("vsphere").WithValues("server", s.endpoint.server)
-	retry, login := firstRetry, firstLogin
+	retry, login, brief := firstRetry, firstLogin, 0
 	for {
+		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
 			s.turn(down, failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server), nil)
@@ -97,9 +101,13 @@ func (s *session) run(ctx context.Context) {
 			return
 		}
 		err = classify(s.endpoint.server, err)
-		if wasUp {
-			// The first try after a loss comes at once.
+		if time.Since(began) > lastRetry {
+			brief = 0
+		}
+		if wasUp && brief < maxBrief {
+			// A loss is mended at once, unless sessions never last.
 			retry, login = firstRetry, firstLogin
+			brief++
 			logger.Info("Lost the session with vCenter", "cause", err.Error())
 			continue
 		}
