@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -66,7 +67,9 @@ type Reconciler[M Object] struct {
 func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[M]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
-		r.retries.forget(req.NamespacedName)
+		if apierrors.IsNotFound(err) {
+			r.retries.forget(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(s.infra, r.WatchFilterValue) {

@@ -54,42 +54,41 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
-			builder.WithPredicates(machineSettled())).
+			builder.WithPredicates(machineSettled)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log))).
 		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, machines)),
-			builder.WithPredicates(infraClusterMended())).
+			builder.WithPredicates(infraClusterMended)).
 		WatchesRawSource(loop.Keys(r.Connector.Changes())).
 		Complete(r)
 }
 
+// The predicates below are made of named functions. Literals would become part
+// of the generic method, and Go 1.26 confuses those when two packages use the
+// method for types of one shape and inline it differently.
+
 // machineSettled lets through what a VM waits for: the Machine itself, where
 // its bootstrap data is and the failure domain.
-func machineSettled() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			was, isMachine := e.ObjectOld.(*clusterv1.Machine)
-			is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
-			return isMachine && isMachineToo &&
-				(ptr.Deref(was.Spec.Bootstrap.DataSecretName, "") != ptr.Deref(is.Spec.Bootstrap.DataSecretName, "") ||
-					was.Spec.FailureDomain != is.Spec.FailureDomain)
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
+var machineSettled = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
+
+func machineChanged(e event.UpdateEvent) bool {
+	was, isMachine := e.ObjectOld.(*clusterv1.Machine)
+	is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
+	return isMachine && isMachineToo &&
+		(ptr.Deref(was.Spec.Bootstrap.DataSecretName, "") != ptr.Deref(is.Spec.Bootstrap.DataSecretName, "") ||
+			was.Spec.FailureDomain != is.Spec.FailureDomain)
 }
 
 // infraClusterMended lets through what can end the failure of its machines:
 // the hypervisor came back, the settings changed, or the cluster got its ID.
-func infraClusterMended() predicate.Predicate {
-	return predicate.Funcs{
-		CreateFunc: func(event.CreateEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
-				e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-				clusterID(e.ObjectOld) != clusterID(e.ObjectNew)
-		},
-		DeleteFunc: func(event.DeleteEvent) bool { return false },
-	}
+var infraClusterMended = predicate.Funcs{
+	CreateFunc: loop.IgnoreCreate, UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete,
+}
+
+func infraClusterChanged(e event.UpdateEvent) bool {
+	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
+		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		clusterID(e.ObjectOld) != clusterID(e.ObjectNew)
 }
 
 func clusterID(o client.Object) string { return o.GetAnnotations()[infrav1.ClusterIDAnnotation] }

@@ -32,18 +32,29 @@ import (
 // is let through: Cluster API's helper writes it and counts on the event, and
 // a status that was dropped has lost it.
 func IgnoreOwnStatus() predicate.Predicate {
-	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-		was, is := e.ObjectOld, e.ObjectNew
-		return was.GetResourceVersion() == is.GetResourceVersion() || // a resync
-			was.GetGeneration() != is.GetGeneration() ||
-			was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero() ||
-			!maps.Equal(was.GetLabels(), is.GetLabels()) ||
-			!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
-			!slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
-			!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences()) ||
-			ConditionChanged(was, is, clusterv1.PausedCondition)
-	}}
+	return predicate.Funcs{UpdateFunc: changedByOthers}
 }
+
+func changedByOthers(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld, e.ObjectNew
+	return was.GetResourceVersion() == is.GetResourceVersion() || // a resync
+		was.GetGeneration() != is.GetGeneration() ||
+		was.GetDeletionTimestamp().IsZero() != is.GetDeletionTimestamp().IsZero() ||
+		!maps.Equal(was.GetLabels(), is.GetLabels()) ||
+		!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
+		!slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
+		!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences()) ||
+		ConditionChanged(was, is, clusterv1.PausedCondition)
+}
+
+// IgnoreCreate drops creations.
+func IgnoreCreate(event.CreateEvent) bool { return false }
+
+// IgnoreUpdate drops updates.
+func IgnoreUpdate(event.UpdateEvent) bool { return false }
+
+// IgnoreDelete drops deletions.
+func IgnoreDelete(event.DeleteEvent) bool { return false }
 
 // Watched reports whether o has the watch label that a manager was told to
 // keep to. Reconcilers ask it themselves, as an event of another object, which

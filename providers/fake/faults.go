@@ -55,13 +55,6 @@ func (h *Hypervisor) Let(verb Verb) {
 	}
 }
 
-// Mute drops pushes while on, as a driver with a bug would.
-func (h *Hypervisor) Mute(on bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.mute = on
-}
-
 // PowerOff powers a VM off outside.
 func (h *Hypervisor) PowerOff(key hypervisor.Key) {
 	h.edit(key, func(v *vm) { v.seen.State, v.seen.Addresses = hypervisor.Stopped, nil })

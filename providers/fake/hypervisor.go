@@ -40,7 +40,6 @@ type Hypervisor struct {
 	lost   map[Verb]*fault
 	// held keeps work that a verb started from ending.
 	held map[Verb]bool
-	mute bool
 	site hypervisor.Site
 
 	changes, siteChanges chan hypervisor.Key
@@ -198,10 +197,8 @@ func (h *Hypervisor) finish(key hypervisor.Key, v *vm, work Verb) {
 	}
 }
 
+// push tells of a change, as long as somebody listens.
 func (h *Hypervisor) push(key hypervisor.Key) {
-	if h.mute {
-		return
-	}
 	select {
 	case h.changes <- key:
 	default:
