@@ -6,7 +6,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -24,6 +26,9 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	var invalid *pki.InvalidCertificateError
 	switch {
 	case err == nil:
+		if !s.initialized && !conditions.IsTrue(s.controlPlane, controlplanev1.CertificatesAvailableCondition) {
+			r.event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are there")
+		}
 		return nil
 	case errors.As(err, &invalid):
 		r.event(s, corev1.EventTypeWarning, "CertificatesInvalid", "Certificates", invalid.Error())

@@ -118,7 +118,7 @@ func (t *tenants) Notify(w Watcher, of func(ctx context.Context, cluster client.
 func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
 	facts, pods, err := t.read(ctx, cluster)
 	if err != nil {
-		facts.Answers = false
+		t.forget(cluster)
 		facts.Silence = silence(err)
 		return facts
 	}
@@ -226,6 +226,13 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 	}
 	t.etcd[cluster] = answer
 	return answer
+}
+
+// forget drops what etcd said, for it has to be asked anew.
+func (t *tenants) forget(cluster client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.etcd, cluster)
 }
 
 func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, nodes []Node) (*etcd.Health, error) {

@@ -62,31 +62,37 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("writing kubeconfig: %w", err)
 	}
-	desired := &corev1.Secret{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace:       key.Namespace,
-			Name:            key.Name,
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.clusterName},
-			OwnerReferences: []metav1.OwnerReference{s.owner()},
-		},
-		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{secret.KubeconfigDataName: data},
-	}
-	if current == nil {
-		// Not applied: one that a user made in this moment must win.
-		err = r.Client.Create(ctx, desired)
-	} else {
-		desired.UID, desired.ResourceVersion = current.UID, current.ResourceVersion
-		err = r.Client.Update(ctx, desired)
-	}
-	if err != nil {
+	if err := r.saveKubeconfig(ctx, s, current, key, data); err != nil {
 		return fmt.Errorf("saving kubeconfig: %w", err)
 	}
 	kubeconfigsIssued.Inc()
 	r.event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
 	s.lookAgain(kubeconfigTTL - kubeconfigRenewAt)
 	return nil
+}
+
+// saveKubeconfig writes the kubeconfig into current, or into a new Secret.
+func (r *Reconciler) saveKubeconfig(ctx context.Context, s *scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
+	if current == nil {
+		// Not applied: one that a user made in this moment must win.
+		return r.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       key.Namespace,
+				Name:            key.Name,
+				Labels:          map[string]string{clusterv1.ClusterNameLabel: s.clusterName},
+				OwnerReferences: []metav1.OwnerReference{s.owner()},
+			},
+			Type: clusterv1.ClusterSecretType,
+			Data: map[string][]byte{secret.KubeconfigDataName: data},
+		})
+	}
+	renewed := current.DeepCopy()
+	if renewed.Labels == nil {
+		renewed.Labels = map[string]string{}
+	}
+	renewed.Labels[clusterv1.ClusterNameLabel] = s.clusterName
+	renewed.Data = map[string][]byte{secret.KubeconfigDataName: data}
+	return r.Client.Update(ctx, renewed)
 }
 
 func newKubeconfig(cluster, server string, ca []byte, pair pki.KeyPair) *clientcmdapi.Config {

@@ -70,7 +70,7 @@ func (s *scope) reportReplicas() {
 		return &n
 	}
 	status.Selector = collections.ControlPlaneSelectorForCluster(s.clusterName).String()
-	status.Replicas = ptr.To(int32(len(s.machines))) //nolint:gosec // A handful.
+	status.Replicas = ptr.To(int32(len(s.machines)))
 	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
 	status.AvailableReplicas = count(clusterv1.MachineAvailableCondition)
 	status.UpToDateReplicas = count(clusterv1.MachineUpToDateCondition)

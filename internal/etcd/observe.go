@@ -36,7 +36,12 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	answers := make([]answer, len(nodes))
 	var group sync.WaitGroup
 	for i, node := range nodes {
-		group.Go(func() { answers[i] = ask(ctx, dial, config, node) })
+		group.Go(func() {
+			answers[i] = ask(ctx, dial, config, node)
+			if err := answers[i].err; err != nil {
+				answers[i].err = fmt.Errorf("asking etcd on %s: %w", node, err)
+			}
+		})
 	}
 	group.Wait()
 
@@ -44,9 +49,9 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	var errs []error
 	var alarms []string
 	answering := map[uint64]bool{}
-	for i, a := range answers {
+	for _, a := range answers {
 		if a.err != nil {
-			errs = append(errs, fmt.Errorf("asking etcd on %s: %w", nodes[i], a.err))
+			errs = append(errs, a.err)
 			continue
 		}
 		answering[a.member] = a.leader != 0
