@@ -112,6 +112,9 @@ func managementProcesses(l layout, programs map[string]string) []supervisor.Proc
 			"--kubeconfig=" + l.kubeconfig("kube-controller-manager"),
 			"--bind-address=127.0.0.1",
 			"--use-service-account-credentials",
+			// Its controllers start one after another, a request each.
+			"--kube-api-qps=500",
+			"--kube-api-burst=1000",
 			"--service-account-private-key-file=" + l.pki("sa.key"),
 			"--root-ca-file=" + l.pki("ca.crt"),
 			"--leader-elect=false",

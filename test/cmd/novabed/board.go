@@ -15,6 +15,9 @@ import (
 // redraw is how often a terminal is drawn anew.
 const redraw = 200 * time.Millisecond
 
+// longest is how much of a note is shown.
+const longest = 100
+
 // state is how far a line of the board is.
 type state int
 
@@ -185,10 +188,14 @@ func (l *line) text(now time.Time) string {
 		end = now
 	}
 	text := fmt.Sprintf("%-46s %-14s %6.1f s", l.name, l.word(), end.Sub(l.began).Seconds())
-	if l.note != "" {
-		text += "  " + strings.ReplaceAll(l.note, "\n", " ")
+	if l.note == "" {
+		return text
 	}
-	return text
+	note := []rune(l.note)
+	if len(note) > longest {
+		note = append(note[:longest-1], '…')
+	}
+	return text + "  " + string(note)
 }
 
 // word says how far the line is.

@@ -151,5 +151,6 @@ func waitsFor(conditions []metav1.Condition, name string) string {
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return ""
 	}
-	return strings.TrimPrefix(c.Message, "* ")
+	// Messages are lists in lines; the board has one line for each object.
+	return strings.TrimPrefix(strings.Join(strings.Fields(c.Message), " "), "* ")
 }
