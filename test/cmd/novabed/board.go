@@ -158,7 +158,7 @@ func (b *board) render() string {
 	defer b.mu.Unlock()
 	var text strings.Builder
 	width := pterm.GetTerminalWidth()
-	for _, l := range b.lines {
+	for _, l := range fit(b.lines, pterm.GetTerminalHeight()-2) {
 		row := []rune(l.text(b.now()))
 		// A row that wraps would put the cursor into the wrong one.
 		if len(row) > width-3 {
@@ -167,6 +167,21 @@ func (b *board) render() string {
 		text.WriteString(l.mark() + " " + string(row) + "\n")
 	}
 	return text.String()
+}
+
+// fit leaves lines out until there are no more than said, the oldest of those
+// that are done first: a terminal cannot redraw what it has scrolled away.
+func fit(lines []*line, rows int) []*line {
+	excess := len(lines) - max(rows, 1)
+	var kept []*line
+	for _, l := range lines {
+		if excess > 0 && l.state == done {
+			excess--
+			continue
+		}
+		kept = append(kept, l)
+	}
+	return kept[max(excess, 0):]
 }
 
 // mark says by one sign how far the line is.

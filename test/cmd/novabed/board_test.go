@@ -49,3 +49,27 @@ func TestBoardTellsWhatStepsTook(t *testing.T) {
 		t.Errorf("times (-want +got):\n%s", diff)
 	}
 }
+
+func TestFit(t *testing.T) {
+	lines := []*line{{name: "a", state: done}, {name: "b"}, {name: "c", state: done}, {name: "d", state: failed}}
+	tests := []struct {
+		reason string
+		rows   int
+		want   string
+	}{
+		{"all fit", 4, "abcd"},
+		{"the oldest that is done goes first", 3, "bcd"},
+		{"all that is done goes", 2, "bd"},
+		{"then the oldest", 1, "d"},
+		{"something is always shown", 0, "d"},
+	}
+	for _, test := range tests {
+		got := ""
+		for _, l := range fit(lines, test.rows) {
+			got += l.name
+		}
+		if got != test.want {
+			t.Errorf("%s: fit(%d) = %q, want %q", test.reason, test.rows, got, test.want)
+		}
+	}
+}

@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"time"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -17,23 +17,14 @@ func upCommand() *cobra.Command {
 		Short: "Start a bed without a tenant cluster",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			out := cmd.OutOrStdout()
-			options.Log = out
-			options.Progress = func(step string) func(error) {
-				started := time.Now()
-				return func(err error) {
-					state := "done"
-					if err != nil {
-						state = "failed"
-					}
-					fmt.Fprintf(out, "%-45s %s in %.1f s\n", step, state, time.Since(started).Seconds())
-				}
-			}
+			board := newBoard(os.Stdout)
+			options.Log, options.Progress = board, board.step
 			b, err := bed.Start(cmd.Context(), options)
+			board.close()
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(out, "bed %s is up, files in %s\n", b.Name, b.Dir)
+			fmt.Fprintf(os.Stdout, "bed %s is up, files in %s\n", b.Name, b.Dir)
 			return nil
 		},
 	}
