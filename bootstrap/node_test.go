@@ -46,7 +46,7 @@ func newNode(t *testing.T, in Input) *node {
 	n := &node{t: t, dir: t.TempDir()}
 	for name, body := range commands {
 		n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
-		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil { //nolint:gosec // it is a program
+		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -244,10 +244,9 @@ func TestNodeJoinsAgain(t *testing.T) {
 			}
 			calls := strings.Split(strings.TrimSpace(n.read("calls")), "\n")
 			second := calls[len(calls)-1]
-			if skipped := ""; tc.skip != "" {
-				skipped = "--skip-phases=" + tc.skip
-				if !strings.HasSuffix(second, skipped) {
-					t.Errorf("%s: %q, want %q", tc.reason, second, skipped)
+			if tc.skip != "" {
+				if want := "--skip-phases=" + tc.skip; !strings.HasSuffix(second, want) {
+					t.Errorf("%s: %q, want %q", tc.reason, second, want)
 				}
 			} else if strings.Contains(second, "--skip-phases") {
 				t.Errorf("%s: %q skips", tc.reason, second)

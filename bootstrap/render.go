@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -80,11 +81,11 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 	settings := &bytes.Buffer{}
 	for _, setting := range []struct{ name, value string }{
 		{"MODE", string(in.Mode)},
-		{"CONTROL_PLANE", fmt.Sprint(in.Mode.controlPlane())},
+		{"CONTROL_PLANE", strconv.FormatBool(in.Mode.controlPlane())},
 		{"NODE_NAME", in.Machine},
 		{"FAMILIES", families(in.Network)},
 		{"ENDPOINT", "https://" + in.Endpoint.String()},
-		{"VERBOSITY", fmt.Sprint(verbosity)},
+		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
 	} {
 		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))

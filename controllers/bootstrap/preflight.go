@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,9 +47,7 @@ func annotate(annotations map[string]string, lifted bool) (wanted map[string]str
 		return annotations, false
 	}
 	wanted = map[string]string{}
-	for key, value := range annotations {
-		wanted[key] = value
-	}
+	maps.Copy(wanted, annotations)
 	delete(wanted, liftedAnnotation)
 	delete(wanted, skip)
 	if lifted {

@@ -93,8 +93,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.due)
 	if s.due == write {
 		err := r.write(ctx, s)
-		var stop *obstacle
-		if errors.As(err, &stop) {
+		if stop, stopped := errors.AsType[*obstacle](err); stopped {
 			// Someone has to act. Watches tell when that happened; the net
 			// catches what they miss.
 			s.obstacle = stop

@@ -15,8 +15,7 @@ import (
 // render makes the data from all that was learnt.
 func (r *Reconciler) render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
-	var malformed *bootstrap.RenderError
-	if errors.As(err, &malformed) {
+	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
 		return &obstacle{reason: bootstrapv1.RenderingFailedReason, message: loop.Sentence(malformed)}
 	}
 	if err != nil {

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,9 +27,7 @@ func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
 	if s.machine.Labels == nil {
 		s.machine.Labels = map[string]string{}
 	}
-	for key, value := range missing {
-		s.machine.Labels[key] = value
-	}
+	maps.Copy(s.machine.Labels, missing)
 	if err := r.Client.Patch(ctx, s.machine, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("labelling Machine: %w", err)
 	}
