@@ -48,7 +48,7 @@ func TestBedsSideBySide(t *testing.T) {
 	g.Expect(one.Password).NotTo(Equal(other.Password))
 
 	_, err = Start(t.Context(), Options{Name: first.Name})
-	g.Expect(err).To(MatchError(fs.ErrExist))
+	g.Expect(err).To(MatchError(ErrExists))
 }
 
 // TestCoreManagerServesItsWebhooks proves conversion and admission through the

@@ -15,6 +15,9 @@ import (
 // it stands for.
 const records = "/run/nova-beds"
 
+// ErrExists is returned by Start for the name of a bed that was not ended.
+var ErrExists = errors.New("exists already: end it first (make quickstart-down, or novabed down --name)")
+
 // record is what Down and Open need to know of a bed.
 type record struct {
 	Name string `json:"name"`
@@ -40,7 +43,7 @@ func claim(r record) error {
 	}
 	file, err := os.OpenFile(recordPath(r.Name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("bed %s exists already, end it first with make quickstart-down or novabed down --name %s: %w", r.Name, r.Name, err)
+		return fmt.Errorf("bed %s %w", r.Name, ErrExists)
 	}
 	if err != nil {
 		return fmt.Errorf("claiming bed %s: %w", r.Name, err)

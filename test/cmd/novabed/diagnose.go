@@ -57,7 +57,7 @@ func troubles(object conditioned) []string {
 		if !bad || c.Message == "" {
 			continue
 		}
-		message := strings.ReplaceAll(c.Message, "\n", " ")
+		message := strings.Join(strings.Fields(c.Message), " ")
 		found = append(found, fmt.Sprintf("%s %s: %s=%s (%s): %s", gvk, object.GetName(), c.Type, c.Status, c.Reason, message))
 	}
 	return found

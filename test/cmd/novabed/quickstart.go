@@ -95,11 +95,15 @@ func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board) (snap
 	for _, stone := range milestones(q.cluster.ControlPlanes + q.cluster.Workers) {
 		ended := board.step(stone.name)
 		for {
-			if last, err = w.look(ctx); err != nil && ctx.Err() == nil {
+			seen, err := w.look(ctx)
+			switch {
+			case err == nil:
+				last = seen
+				showAll(board, last)
+			case ctx.Err() == nil:
 				ended(err)
 				return last, err
 			}
-			showAll(board, last)
 			if stone.reached(last) {
 				break
 			}
@@ -123,7 +127,7 @@ func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	err := diagnose(ctx, os.Stderr, b.Client, q.cluster.Namespace)
 	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
 		"Consoles of the hosts: %s\n"+
-		"The bed goes on; end it with: make quickstart-down\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"))
+		"The bed goes on; end it with: %s\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), stopCommand(b.Name))
 	return err
 }
 
@@ -154,9 +158,13 @@ func reach(out io.Writer, b *bed.Bed, c bed.Cluster, tenant string) {
 	enter := "nsenter --net=/run/netns/nova-" + b.Name + " " + b.Program("kubectl") + " --kubeconfig "
 	fmt.Fprintf(out, "Management cluster:\n  %s%s -n %s get clusters,machines\n", enter, b.Kubeconfig(), c.Namespace)
 	fmt.Fprintf(out, "Tenant cluster:\n  %s%s get nodes,pods -A\n", enter, tenant)
-	stop := "make quickstart-down"
-	if b.Name != defaultName {
-		stop = "novabed down --name " + b.Name
+	fmt.Fprintf(out, "Stop:\n  %s\n\n", stopCommand(b.Name))
+}
+
+// stopCommand is what ends a bed.
+func stopCommand(name string) string {
+	if name == defaultName {
+		return "make quickstart-down"
 	}
-	fmt.Fprintf(out, "Stop:\n  %s\n\n", stop)
+	return "go run ./test/cmd/novabed down --name " + name
 }
