@@ -26,7 +26,7 @@ const (
 	// softOff is systemd's signal to power off, SIGRTMIN+4.
 	softOff = syscall.Signal(38)
 	// endTimeout bounds the time to clean up after a host.
-	endTimeout = 30 * time.Second
+	endTimeout = time.Minute
 )
 
 // Host is a running host. All methods may be called at the same time.

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	bootTimeout = time.Minute
+	bootTimeout = 3 * time.Minute
 	uuid        = "4237a1b2-c3d4-e5f6-0102-030405060701"
 )
 
