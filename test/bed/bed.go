@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -176,9 +176,7 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	if err != nil {
 		return err
 	}
-	for name, path := range own {
-		p.programs[name] = path
-	}
+	maps.Copy(p.programs, own)
 	// People are told to use it, so it must stay while the bed does.
 	if err := link(p.programs["kubectl"], b.Program("kubectl")); err != nil {
 		return fmt.Errorf("keeping kubectl: %w", err)
@@ -309,7 +307,7 @@ func (b *Bed) connect() error {
 // direct lets a client reach a server inside the bed.
 func (b *Bed) direct(config *rest.Config) {
 	config.Dial = b.Dial
-	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+	config.Proxy = http.ProxyURL(nil)
 	// Warnings would go to the terminal, into the middle of what is there.
 	config.WarningHandler = rest.NoWarnings{}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,7 +25,7 @@ const supervisorProgram = "novabed"
 func buildPrograms(ctx context.Context, dir string, packages ...string) (map[string]string, error) {
 	root := tools.Root()
 	sum := sha256.Sum256([]byte(root))
-	cache := filepath.Join(Cache(), "bin", fmt.Sprintf("%x", sum[:4]))
+	cache := filepath.Join(Cache(), "bin", hex.EncodeToString(sum[:4]))
 	if err := errors.Join(os.MkdirAll(cache, 0o755), os.MkdirAll(dir, 0o755)); err != nil {
 		return nil, fmt.Errorf("building programs: %w", err)
 	}

@@ -116,7 +116,7 @@ func (n *bench) scale(ctx context.Context, workers int) error {
 		return fmt.Errorf("reading MachineDeployment: %w", err)
 	}
 	before := md.DeepCopy()
-	replicas := int32(workers) //nolint:gosec // a number of machines on this computer
+	replicas := int32(workers)
 	md.Spec.Replicas = &replicas
 	if err := n.bed.Client.Patch(ctx, md, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("scaling MachineDeployment: %w", err)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,11 +65,11 @@ func TestFit(t *testing.T) {
 		{"something is always shown", 0, "d"},
 	}
 	for _, test := range tests {
-		got := ""
+		var kept strings.Builder
 		for _, l := range fit(lines, test.rows) {
-			got += l.name
+			kept.WriteString(l.name)
 		}
-		if got != test.want {
+		if got := kept.String(); got != test.want {
 			t.Errorf("%s: fit(%d) = %q, want %q", test.reason, test.rows, got, test.want)
 		}
 	}

@@ -116,21 +116,21 @@ func nodeReady(node *corev1.Node) bool {
 
 // showAll puts a snapshot on the board, one line an object.
 func showAll(b *board, s snapshot) {
-	phase := state(running)
+	phase := running
 	if meta.IsStatusConditionTrue(s.cluster.Status.Conditions, clusterv1.AvailableCondition) {
 		phase = done
 	}
 	b.show("Cluster "+s.cluster.Name, orPending(s.cluster.Status.Phase), waitsFor(s.cluster.Status.Conditions, clusterv1.AvailableCondition), phase)
 	for i := range s.machines {
 		m := &s.machines[i]
-		phase := state(running)
+		phase := running
 		if meta.IsStatusConditionTrue(m.Status.Conditions, clusterv1.ReadyCondition) {
 			phase = done
 		}
 		b.show("Machine "+m.Name, orPending(m.Status.Phase), waitsFor(m.Status.Conditions, clusterv1.ReadyCondition), phase)
 	}
 	for i := range s.nodes {
-		word, phase := "NotReady", state(running)
+		word, phase := "NotReady", running
 		if nodeReady(&s.nodes[i]) {
 			word, phase = "Ready", done
 		}
