@@ -78,7 +78,7 @@ var _ = Describe("A cluster of one control plane and two workers", Ordered, func
 		scaleWorkers(ctx, c, 3, joinTimeout, killAll)
 		scaleWorkers(ctx, c, 1, deleteTimeout, killAll)
 		awaitCoreDNS(ctx, c)
-		Eventually(vms).WithContext(ctx).WithArguments(c.Name+"-").WithTimeout(deleteTimeout).Should(HaveLen(2))
+		Eventually(vms).WithContext(ctx).WithArguments(c.Name + "-").WithTimeout(deleteTimeout).Should(HaveLen(2))
 	})
 
 	It("leaves nothing when it is deleted and the managers are killed meanwhile", func(ctx context.Context) {

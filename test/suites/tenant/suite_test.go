@@ -56,7 +56,7 @@ func leftovers(name string) []string {
 	}
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	Expect(err).NotTo(HaveOccurred())
-	for _, line := range strings.Split(string(mounts), "\n") {
+	for line := range strings.SplitSeq(string(mounts), "\n") {
 		if strings.Contains(line, "/beds/"+name+"/") {
 			left = append(left, line)
 		}
