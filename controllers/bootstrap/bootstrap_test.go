@@ -113,7 +113,19 @@ var _ = Describe("Bootstrap data", func() {
 			g.Consistently(b.secret(ctx, "w-1")).Should(HaveField("ResourceVersion", was.ResourceVersion))
 			settled = was
 		}).Should(Succeed())
-		Consistently(b.secret(ctx, "w-1")).WithTimeout(5 * time.Second).Should(HaveField("Data", Equal(settled.Data)))
+		// Long past the time of a renewal, with every reason to reconcile.
+		Consistently(func() (*corev1.Secret, error) {
+			config, err := b.config(ctx, "w-1")()
+			if err != nil {
+				return nil, err
+			}
+			before := config.DeepCopy()
+			metav1.SetMetaDataAnnotation(&config.ObjectMeta, "touched", time.Now().String())
+			if err := b.Patch(ctx, config, client.MergeFrom(before)); err != nil {
+				return nil, err
+			}
+			return b.secret(ctx, "w-1")()
+		}).WithTimeout(5 * time.Second).WithPolling(250 * time.Millisecond).Should(HaveField("Data", Equal(settled.Data)))
 		Expect(b.secret(ctx, "cp-1")()).To(HaveField("ResourceVersion", init.ResourceVersion), "data without credentials is not renewed")
 	})
 
