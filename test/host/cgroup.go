@@ -144,6 +144,16 @@ func inheritCpuset(dir string) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.clone_children"), []byte("1"), 0o644)
 }
 
+// add moves a process into the group.
+func (g group) add(pid int) error {
+	for _, dir := range g.dirs() {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644); err != nil {
+			return fmt.Errorf("moving process %d into a control group: %w", pid, err)
+		}
+	}
+	return nil
+}
+
 // processes lists the processes in the group and in all groups below it.
 func (g group) processes() ([]int, error) {
 	var pids []int

@@ -37,6 +37,7 @@ type Host struct {
 	lower         string
 	netns, bridge string
 	ended         func()
+	lock          *os.File
 	done          chan struct{}
 	changes       chan []Address
 
@@ -230,7 +231,7 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 		trees = append(trees, tree.path+"|"+tree.kind+"|"+tree.options)
 	}
 	cmd.Env = append(os.Environ(), "HOST_DIR="+h.dir, "HOST_LOWER="+h.lower,
-		"HOST_GROUPS="+strings.Join(h.group.dirs(), " "), "HOST_TREES="+strings.Join(trees, " "))
+		"HOST_TREES="+strings.Join(trees, " "))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
 	// A host is no part of the terminal or the session of who powered it on.
@@ -248,6 +249,10 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 			_ = cmd.Wait()
 		}
 	}()
+	// Before it goes on by itself, so that whoever comes after us finds it.
+	if err := h.group.add(cmd.Process.Pid); err != nil {
+		return nil, err
+	}
 	if err := h.connect(cmd.Process.Pid); err != nil {
 		return nil, fmt.Errorf("connecting network cards: %w", err)
 	}

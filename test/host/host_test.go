@@ -1,6 +1,7 @@
 package host_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io/fs"
@@ -176,16 +177,11 @@ var _ = Describe("A host", Ordered, func() {
 		Expect(runner.Destroy(ctx, spec.Disk)).To(MatchError(host.ErrRunning))
 	})
 
-	It("is found by a runner that did not start it", func(ctx context.Context) {
+	It("is left to the runner that started it", func(ctx context.Context) {
 		other := &host.Runner{Bed: bed, Dir: runner.Dir, Assets: assets}
 		_, err := other.PowerOn(ctx, spec)
 		Expect(err).To(MatchError(host.ErrRunning))
-		hosts, err := other.Adopt(ctx)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(hosts).To(HaveLen(1))
-		Expect(hosts[0].Spec()).To(Equal(spec))
-		Eventually(hosts[0].Addresses).Should(Equal(h.Addresses()))
-		Expect(read(ctx, hosts[0], "hostname")()).To(Equal("first"))
+		Expect(other.Adopt(ctx)).To(BeEmpty())
 	})
 
 	It("boots again when the guest reboots", func(ctx context.Context) {
@@ -246,6 +242,32 @@ var _ = Describe("A guest that powers itself off", func() {
 		_, err = h.Exec(ctx, "systemctl", "poweroff")
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(h.Done()).WithTimeout(bootTimeout).Should(BeClosed())
+	})
+})
+
+var _ = Describe("A host whose process is killed", func() {
+	It("goes on and is found by the next one", func(ctx context.Context) {
+		owner := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestHost$")
+		owner.Env = append(os.Environ(), orphanDir+"="+runner.Dir)
+		out, err := owner.StdoutPipe()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(owner.Start()).To(Succeed())
+		Expect(bufio.NewReader(out).ReadString('\n')).To(Equal("powered on\n"))
+		Expect(runner.Adopt(ctx)).To(BeEmpty(), "while its owner lives")
+		Expect(owner.Process.Kill()).To(Succeed())
+		Expect(owner.Wait()).To(HaveOccurred())
+
+		_, err = runner.PowerOn(ctx, orphan)
+		Expect(err).To(MatchError(host.ErrRunning))
+		hosts, err := runner.Adopt(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(hosts).To(HaveLen(1))
+		Expect(hosts[0].Spec()).To(Equal(orphan))
+		Eventually(hosts[0].Addresses).WithTimeout(bootTimeout).Should(HaveLen(1))
+		booted(ctx, hosts[0])
+		Expect(hosts[0].PowerOff(ctx, true)).To(Succeed())
+		// The machine's own init is to reap it now.
+		Eventually(leftovers).WithArguments(orphan.Disk).WithTimeout(bootTimeout).Should(BeEmpty())
 	})
 })
 

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxNICs is how many network cards a host may have.
@@ -51,8 +53,7 @@ type Runner struct {
 	// empty. Bridge is what hosts are joined to, Bridge's value when empty.
 	Netns, Bridge string
 
-	mu    sync.Mutex
-	hosts map[string]*Host
+	mu sync.Mutex
 }
 
 // PowerOn boots a host. Its disk is made when there is none.
@@ -99,7 +100,8 @@ func (r *Runner) boot(ctx context.Context, h *Host) error {
 	return nil
 }
 
-// Adopt finds the hosts that run already, started by a process that is gone.
+// Adopt finds the hosts that run already and that no living process looks
+// after: who powered them on is gone.
 // A reboot ends an adopted host: only the parent of a process is told why it
 // ended.
 func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
@@ -113,6 +115,9 @@ func (r *Runner) Adopt(_ context.Context) ([]*Host, error) {
 	var hosts []*Host
 	var errs []error
 	for _, disk := range disks {
+		if checkName("disk", disk) != nil {
+			continue
+		}
 		h, running, err := r.adopt(disk)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("adopting %s: %w", disk, err))
@@ -146,6 +151,8 @@ func (r *Runner) adopt(disk string) (_ *Host, running bool, _ error) {
 	}
 	if err := r.claim(h); errors.Is(err, ErrRunning) {
 		return nil, false, nil
+	} else if err != nil {
+		return nil, false, err
 	}
 	pid, err := h.findInit()
 	if err == nil && pid != 0 {
@@ -177,7 +184,7 @@ func (r *Runner) Destroy(_ context.Context, disk string) error {
 		err = ErrRunning
 	}
 	if err == nil {
-		err = os.RemoveAll(h.dir)
+		err = errors.Join(os.RemoveAll(h.dir), os.Remove(r.lockPath(h)))
 	}
 	if err != nil {
 		return fmt.Errorf("destroying disk %s: %w", disk, err)
@@ -246,17 +253,27 @@ func (r *Runner) host(spec Spec) (*Host, error) {
 	return h, nil
 }
 
-// claim reserves the disk of h for it.
+// claim reserves the disk of h for it, among all runners of the machine: two
+// that look after one host would each clean up after it. The claim of a
+// process that dies dies with it.
 func (r *Runner) claim(h *Host) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hosts[h.spec.Disk] != nil {
-		return ErrRunning
+	if err := os.MkdirAll(r.Dir, 0o755); err != nil {
+		return err
 	}
-	if r.hosts == nil {
-		r.hosts = map[string]*Host{}
+	lock, err := os.OpenFile(r.lockPath(h), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
 	}
-	r.hosts[h.spec.Disk] = h
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return ErrRunning
+		}
+		return err
+	}
+	h.lock = lock
 	return nil
 }
 
@@ -264,9 +281,11 @@ func (r *Runner) claim(h *Host) error {
 func (r *Runner) release(h *Host) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.hosts[h.spec.Disk] == h {
-		delete(r.hosts, h.spec.Disk)
-	}
+	_ = h.lock.Close()
+}
+
+func (r *Runner) lockPath(h *Host) string {
+	return filepath.Join(r.Dir, "."+h.spec.Disk+".lock")
 }
 
 // prepareDisk makes the disk of a host unless it is there.

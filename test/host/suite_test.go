@@ -2,6 +2,8 @@ package host_test
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"testing"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,9 +21,34 @@ var (
 	runner  *host.Runner
 )
 
+// orphanDir is set for a process that only powers the orphan on, to be killed.
+const orphanDir = "NOVA_TEST_ORPHAN_DIR"
+
+var orphan = virtualMachine("orphan", "52:54:00:00:00:13")
+
 func TestHost(t *testing.T) {
+	if dir := os.Getenv(orphanDir); dir != "" {
+		powerOnOrphan(t, dir)
+		return
+	}
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Hosts")
+}
+
+// powerOnOrphan powers a host on and waits to be killed.
+func powerOnOrphan(t *testing.T, dir string) {
+	t.Helper()
+	assets, err := host.Prepare(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &host.Runner{Bed: bed, Dir: dir, Assets: assets}
+	h, err := r.PowerOn(t.Context(), orphan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("powered on")
+	<-h.Done()
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {

@@ -1,18 +1,14 @@
 # Becomes PID 1 of a host. The runner starts it in a pid and a network
 # namespace of the host, with "enter" first.
 #
-#   HOST_DIR     the host's directory on the machine
-#   HOST_LOWER   the read-only layers under its root file system
-#   HOST_GROUPS  its control groups
-#   HOST_TREES   the control group trees of the machine: path|kind|options
+#   HOST_DIR    the host's directory on the machine
+#   HOST_LOWER  the read-only layers under its root file system
+#   HOST_TREES  the control group trees of the machine: path|kind|options
 
 enter() {
-	# The runner writes a line once the network cards are in. End of file
-	# means that it is gone.
+	# The runner writes a line once this is in the host's control groups and
+	# the network cards are in. End of file means that the runner is gone.
 	read -r _ || exit 1
-	for group in $HOST_GROUPS; do
-		echo 0 >"$group/cgroup.procs"
-	done
 	# From here on the groups that it is in are the roots that it sees.
 	exec unshare --mount --uts --ipc --cgroup --propagation private /bin/sh -eu "$0" boot </dev/null
 }
