@@ -73,7 +73,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		return nil, err
 	}
 	if options.Dir == "" {
-		options.Dir = filepath.Join(Cache(), "beds", options.Name)
+		options.Dir = defaultDir(options.Name)
 	}
 	if options.Log == nil {
 		options.Log = io.Discard
@@ -358,7 +358,11 @@ func (b *Bed) Stop(ctx context.Context) error {
 // does nothing when there is none.
 func Down(ctx context.Context, name string) error {
 	r, err := find(name)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		// A reboot takes the record and leaves the files.
+		r, err = record{Name: name, Dir: defaultDir(name)}, nil
+	}
+	if err != nil {
 		return err
 	}
 	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}

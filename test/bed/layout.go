@@ -49,6 +49,9 @@ func (l layout) clear() error {
 	return nil
 }
 
+// defaultDir is where a bed lies that names no directory.
+func defaultDir(name string) string { return filepath.Join(Cache(), "beds", name) }
+
 // Cache returns the directory that survives beds: $NOVA_CACHE, or a folder of
 // the user's cache directory.
 func Cache() string {
