@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -47,7 +46,9 @@ func powerOnOrphan(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fmt.Println("powered on")
+	if _, err := os.Stdout.WriteString("powered on\n"); err != nil {
+		t.Fatal(err)
+	}
 	<-h.Done()
 }
 
