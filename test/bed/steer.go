@@ -8,7 +8,10 @@ import (
 	"net/url"
 
 	"github.com/vmware/govmomi"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/property"
 	"github.com/vmware/govmomi/session"
+	"github.com/vmware/govmomi/view"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
 
@@ -48,4 +51,22 @@ func (b *Bed) Vim(ctx context.Context) (*govmomi.Client, error) {
 		return nil, fmt.Errorf("logging in to vCenter: %w", err)
 	}
 	return c, nil
+}
+
+// FindVM finds a VM or template of that name, wherever it lies in vCenter.
+func FindVM(ctx context.Context, vim *govmomi.Client, name string) (*object.VirtualMachine, error) {
+	kind := []string{"VirtualMachine"}
+	all, err := view.NewManager(vim.Client).CreateContainerView(ctx, vim.ServiceContent.RootFolder, kind, true)
+	if err != nil {
+		return nil, fmt.Errorf("finding VM %s: %w", name, err)
+	}
+	defer func() { _ = all.Destroy(ctx) }()
+	refs, err := all.Find(ctx, kind, property.Match{"name": name})
+	if err != nil {
+		return nil, fmt.Errorf("finding VM %s: %w", name, err)
+	}
+	if len(refs) != 1 {
+		return nil, fmt.Errorf("finding VM %s: there are %d", name, len(refs))
+	}
+	return object.NewVirtualMachine(vim.Client, refs[0]), nil
 }

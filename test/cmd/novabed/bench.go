@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/vmware/govmomi/find"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -188,9 +187,9 @@ func (n *bench) powerOff(ctx context.Context, name string) error {
 		return err
 	}
 	defer func() { _ = vim.Logout(ctx) }()
-	vm, err := find.NewFinder(vim.Client).VirtualMachine(ctx, "/DC0/vm/**/"+name)
+	vm, err := bed.FindVM(ctx, vim, name)
 	if err != nil {
-		return fmt.Errorf("finding VM %s: %w", name, err)
+		return err
 	}
 	task, err := vm.PowerOff(ctx)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/vmware/govmomi/find"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,7 +22,7 @@ func powerOff(ctx context.Context, name string) {
 	GinkgoHelper()
 	vim, err := b.Vim(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	vm, err := find.NewFinder(vim.Client).VirtualMachine(ctx, "/DC0/vm/**/"+name)
+	vm, err := bed.FindVM(ctx, vim, name)
 	Expect(err).NotTo(HaveOccurred())
 	task, err := vm.PowerOff(ctx)
 	Expect(err).NotTo(HaveOccurred())

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -158,12 +159,20 @@ var _ = Describe("Bad input", func() {
 		deleteCluster(ctx, c)
 	})
 
-	It("refuses an invalid CIDR and an even number of replicas", func(ctx context.Context) {
-		c := tiny("refused", "10.77.0.25", map[string]string{"SERVICE_CIDR": "10.300.0.0/16"})
+	It("refuses an invalid CIDR, and what was made beside the Cluster can be deleted", func(ctx context.Context) {
+		c := tiny("cidr", "10.77.0.25", map[string]string{"SERVICE_CIDR": "10.300.0.0/16"})
 		Expect(b.Create(ctx, c)).To(MatchError(ContainSubstring("10.300.0.0/16")))
-		c.Variables = nil
+		for _, o := range []client.Object{&infrav1.NovaVSphereCluster{}, &controlplanev1.NovaControlPlane{}} {
+			Expect(b.Client.DeleteAllOf(ctx, o, client.InNamespace(c.Namespace))).To(Succeed())
+		}
+		deleteCluster(ctx, c)
+	})
+
+	It("refuses an even number of replicas", func(ctx context.Context) {
+		c := tiny("even", "10.77.0.27", nil)
 		c.ControlPlanes = 2
 		Expect(b.Create(ctx, c)).To(MatchError(ContainSubstring("replicas must be odd")))
+		awaitSite(ctx, c, "True")
 		deleteCluster(ctx, c)
 	})
 
@@ -193,7 +202,7 @@ func renameTemplate(ctx context.Context, from, to string) {
 	GinkgoHelper()
 	vim, err := b.Vim(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	vm, err := find.NewFinder(vim.Client).VirtualMachine(ctx, "/DC0/vm/**/"+from)
+	vm, err := bed.FindVM(ctx, vim, from)
 	Expect(err).NotTo(HaveOccurred())
 	task, err := vm.Rename(ctx, to)
 	Expect(err).NotTo(HaveOccurred())
@@ -207,7 +216,7 @@ func cloneForeign(ctx context.Context, name string) *object.VirtualMachine {
 	vim, err := b.Vim(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	finder := find.NewFinder(vim.Client)
-	template, err := finder.VirtualMachine(ctx, "/DC0/vm/**/"+vcenter.DefaultTemplate)
+	template, err := bed.FindVM(ctx, vim, vcenter.DefaultTemplate)
 	Expect(err).NotTo(HaveOccurred())
 	folder, err := finder.Folder(ctx, vcenter.DefaultFolder)
 	Expect(err).NotTo(HaveOccurred())
