@@ -138,6 +138,7 @@ var _ = Describe("A host", Ordered, func() {
 	})
 
 	It("has the hardware of its virtual machine", func(ctx context.Context) {
+		booted(ctx, h)
 		Expect(read(ctx, h, "cat", "/sys/class/dmi/id/product_uuid")()).To(Equal(uuid))
 		Expect(read(ctx, h, "systemd-detect-virt")()).To(Equal("vmware"))
 	})
