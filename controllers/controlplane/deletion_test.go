@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,9 +32,14 @@ var _ = Describe("Deleting a control plane", func() {
 	hold := func(ctx context.Context, machines []clusterv1.Machine) {
 		GinkgoHelper()
 		for i := range machines {
-			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i])).To(Succeed())
-			machines[i].Finalizers = []string{clusterv1.MachineFinalizer}
-			Expect(testEnv.Client.Update(ctx, &machines[i])).To(Succeed())
+			// The reconciler may write at the same time.
+			Eventually(func() error {
+				if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[i]), &machines[i]); err != nil {
+					return err
+				}
+				machines[i].Finalizers = []string{clusterv1.MachineFinalizer}
+				return testEnv.Client.Update(ctx, &machines[i])
+			}).Should(Succeed())
 		}
 	}
 	letGo := func(ctx context.Context, machines []clusterv1.Machine) {
@@ -71,7 +77,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 		Expect(testEnv.Client.Delete(ctx, worker)).To(Succeed())
 		// Less than the time after which it would look again unasked.
-		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deleteAgain/2).Should(
+		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deleteAgain-2*time.Second).Should(
 			HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
 		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
 			HaveField("Message", HavePrefix("Waiting for machines to be deleted: c-cp-")))

@@ -45,8 +45,14 @@ func (s *scope) report(err error) {
 		s.initializedCondition(),
 		s.certificatesCondition(),
 		s.etcdCondition(),
-		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition),
-		s.machinesCondition(controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition),
+		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
+			metav1.ConditionTrue: clusterv1.ReadyReason, metav1.ConditionFalse: clusterv1.NotReadyReason,
+			metav1.ConditionUnknown: clusterv1.ReadyUnknownReason,
+		}),
+		s.machinesCondition(controlplanev1.MachinesUpToDateCondition, clusterv1.MachineUpToDateCondition, reasons{
+			metav1.ConditionTrue: clusterv1.UpToDateReason, metav1.ConditionFalse: clusterv1.NotUpToDateReason,
+			metav1.ConditionUnknown: clusterv1.UpToDateUnknownReason,
+		}),
 		s.rollingOutCondition(),
 		s.scalingUpCondition(err),
 		s.scalingDownCondition(),
@@ -200,7 +206,10 @@ func (s *scope) etcdCondition() metav1.Condition {
 	return c
 }
 
-func (s *scope) machinesCondition(target, source string) metav1.Condition {
+// reasons are those of a summed up condition by its status.
+type reasons map[metav1.ConditionStatus]string
+
+func (s *scope) machinesCondition(target, source string, because reasons) metav1.Condition {
 	machines := s.sorted()
 	if len(machines) == 0 {
 		return metav1.Condition{Type: target, Status: metav1.ConditionTrue, Reason: clusterv1.NoReplicasReason}
@@ -212,6 +221,7 @@ func (s *scope) machinesCondition(target, source string) metav1.Condition {
 			Message: "The machines' conditions could not be summed up",
 		}
 	}
+	c.Reason = because[c.Status]
 	return *c
 }
 

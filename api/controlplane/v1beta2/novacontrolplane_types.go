@@ -8,7 +8,7 @@ import (
 )
 
 // Finalizer keeps a NovaControlPlane until its machines are gone.
-const Finalizer = "nova.controlplane.cluster.x-k8s.io"
+const Finalizer = "controlplane.cluster.x-k8s.io/nova"
 
 const (
 	// SettingsAnnotation stands on a control plane Machine and holds a hash of
