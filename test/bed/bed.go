@@ -134,13 +134,19 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
 		return fmt.Errorf("making directory: %w", err)
 	}
-	if err := b.step("Building programs", func() error { return b.build(ctx, options, p) }); err != nil {
-		return err
-	}
-	if err := b.step("Preparing what hosts boot from", func() (err error) {
-		p.assets, err = host.Prepare(ctx, options.Log)
-		return err
-	}); err != nil {
+	// When nothing is in the cache, one waits for the processor and the other
+	// for the network.
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return b.step("Building programs", func() error { return b.build(groupCtx, options, p) })
+	})
+	group.Go(func() error {
+		return b.step("Preparing what hosts boot from", func() (err error) {
+			p.assets, err = host.Prepare(groupCtx, options.Log)
+			return err
+		})
+	})
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	if err := b.step("Preparing network and components", func() error { return b.prepare(ctx, options, p) }); err != nil {
