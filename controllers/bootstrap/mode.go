@@ -56,3 +56,8 @@ type liveClient struct {
 func (c liveClient) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	return c.live.Get(ctx, key, obj, opts...)
 }
+
+// List implements client.Reader.
+func (c liveClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.live.List(ctx, list, opts...)
+}

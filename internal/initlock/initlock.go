@@ -3,6 +3,7 @@ package initlock
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +31,9 @@ func Key(cluster client.ObjectKey) client.ObjectKey {
 // Machine is gone and the cluster was not initialised.
 //
 // c must read Machines from the API server, not from a cache: a holder that a
-// cache does not know yet must not be taken for gone. A conflict is returned
-// as not held; the caller asks again when the lock changes.
+// cache does not know yet must not be taken for gone. A conflict is an error:
+// what changed the lock need not be another machine, and a caller that settled
+// for joining then would wait for an init that nobody does.
 func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, machine *clusterv1.Machine) (held bool, err error) {
 	if done := cluster.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		// Also when the lock was lost: a second init would be a second cluster.
@@ -39,10 +41,8 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 	}
 	lock := &corev1.ConfigMap{}
 	err = c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
-	if apierrors.IsNotFound(err) {
-		return create(ctx, c, cluster, machine.Name)
-	}
-	if err != nil {
+	absent := apierrors.IsNotFound(err)
+	if err != nil && !absent {
 		return false, fmt.Errorf("reading init lock: %w", err)
 	}
 	if lock.Data[InitializedKey] == initializedValue {
@@ -51,9 +51,18 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 	if lock.Data[MachineKey] == machine.Name {
 		return true, nil
 	}
-	gone, err := holderGone(ctx, c, lock)
-	if err != nil || !gone {
+	if !absent {
+		if gone, err := holderGone(ctx, c, lock); err != nil || !gone {
+			return false, err
+		}
+	}
+	// The lock may say less than what is: whoever marks it may have been away.
+	done, err := joined(ctx, c, client.ObjectKeyFromObject(cluster), lock.Data[MachineKey], machine.Name)
+	if err != nil || done {
 		return false, err
+	}
+	if absent {
+		return create(ctx, c, cluster, machine.Name)
 	}
 	return takeOver(ctx, c, lock, machine.Name)
 }
@@ -88,7 +97,8 @@ func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cl
 	return nil
 }
 
-// Initialized reports whether MarkInitialized was called for the cluster.
+// Initialized reports whether the cluster was initialised: MarkInitialized was
+// called for it, or a machine that did not initialise it is a node of it.
 func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey) (bool, error) {
 	lock := &corev1.ConfigMap{}
 	if err := c.Get(ctx, Key(cluster), lock); err != nil {
@@ -97,7 +107,28 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 		}
 		return false, fmt.Errorf("reading init lock: %w", err)
 	}
-	return lock.Data[InitializedKey] == initializedValue, nil
+	if lock.Data[InitializedKey] == initializedValue {
+		return true, nil
+	}
+	if lock.Data[MachineKey] == "" {
+		// Who did not initialise it is not known.
+		return false, nil
+	}
+	return joined(ctx, c, cluster, lock.Data[MachineKey])
+}
+
+// joined reports whether a control plane machine beside those named is a node.
+// The one that initialises may be a node before it is through; any other can
+// only join what was initialised.
+func joined(ctx context.Context, c client.Reader, cluster client.ObjectKey, beside ...string) (bool, error) {
+	machines := &clusterv1.MachineList{}
+	if err := c.List(ctx, machines, client.InNamespace(cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return false, fmt.Errorf("listing control plane machines: %w", err)
+	}
+	return slices.ContainsFunc(machines.Items, func(m clusterv1.Machine) bool {
+		return m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero() && !slices.Contains(beside, m.Name)
+	}), nil
 }
 
 func create(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, machine string) (bool, error) {
@@ -116,11 +147,7 @@ func takeOver(ctx context.Context, c client.Client, lock *corev1.ConfigMap, mach
 		lock.Data = map[string]string{}
 	}
 	lock.Data[MachineKey] = machine
-	err := c.Update(ctx, lock)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return false, nil
-	}
-	if err != nil {
+	if err := c.Update(ctx, lock); err != nil {
 		return false, fmt.Errorf("taking init lock over: %w", err)
 	}
 	return true, nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,6 +35,14 @@ func testCluster() *clusterv1.Cluster {
 
 func testMachine(name string) *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+}
+
+// joinedMachine is a control plane machine whose node is there.
+func joinedMachine(name string) *clusterv1.Machine {
+	m := testMachine(name)
+	m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineControlPlaneLabel: ""}
+	m.Status.NodeRef.Name = name
+	return m
 }
 
 func lockOf(data map[string]string) *corev1.ConfigMap {
@@ -77,6 +86,18 @@ func TestAcquire(t *testing.T) {
 		},
 		"LockLostAfterInit": {
 			reason: "a lost lock of an initialised cluster frees nothing", cluster: initialized, machine: "a", held: false,
+		},
+		"HolderGoneAfterOthersJoined": {
+			reason:  "what others have joined was initialised, also when nobody noted it",
+			objects: []client.Object{joinedMachine("b"), lockOf(map[string]string{"machine": "a"})}, machine: "c", held: false, holder: "a",
+		},
+		"LockLostAfterOthersJoined": {
+			reason:  "nor does a lost lock hide it",
+			objects: []client.Object{joinedMachine("b")}, machine: "c", held: false,
+		},
+		"HolderGoneOthersWait": {
+			reason:  "machines that only wait prove nothing",
+			objects: []client.Object{testMachine("b"), lockOf(map[string]string{"machine": "a"})}, machine: "c", held: true, holder: "c",
 		},
 		"EmptyLock": {
 			reason:  "a lock without a holder is free",
@@ -160,7 +181,8 @@ func TestRace(t *testing.T) {
 			for i := range racers {
 				racing.Go(func() {
 					won, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine(fmt.Sprint("m", i)))
-					if err != nil {
+					// A loser may also be told to look again.
+					if err != nil && !apierrors.IsConflict(err) {
 						t.Error(err)
 					}
 					if won {
@@ -199,6 +221,43 @@ func TestMarkInitialized(t *testing.T) {
 				t.Fatalf("after: held = %v, %v", held, err)
 			}
 		})
+	}
+}
+
+func TestInitializedWhenOthersJoined(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node string
+		want bool
+	}{
+		"Holder": {"a", false},
+		"Other":  {"b", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).
+				WithObjects(joinedMachine(tc.node), lockOf(map[string]string{"machine": "a"})).Build()
+			got, err := initlock.Initialized(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "c"})
+			if err != nil || got != tc.want {
+				t.Errorf("initialized = %v, %v, want %v", got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestConflictIsNoAnswer(t *testing.T) {
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).
+		WithObjects(lockOf(map[string]string{"machine": "gone"})).Build(), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			// Someone labels the lock in this moment.
+			other := &corev1.ConfigMap{}
+			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), other); err != nil {
+				return err
+			}
+			other.Labels = map[string]string{"touched": ""}
+			return errors.Join(c.Update(ctx, other), c.Update(ctx, obj, opts...))
+		},
+	})
+	if held, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine("b")); held || !apierrors.IsConflict(err) {
+		t.Errorf("held = %v, err = %v, want a conflict", held, err)
 	}
 }
 
