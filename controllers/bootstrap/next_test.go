@@ -3,6 +3,9 @@ package bootstrap
 import (
 	"testing"
 
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
@@ -26,6 +29,26 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := next(tc.observed); got != tc.want {
 				t.Errorf("%s: %s, want %s", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestSettled(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*clusterv1.Machine)
+		want   bool
+	}{
+		"New":         {func(*clusterv1.Machine) {}, false},
+		"Provisioned": {func(m *clusterv1.Machine) { m.Status.Initialization.InfrastructureProvisioned = ptr.To(true) }, true},
+		"Joined":      {func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, true},
+		"Moved":       {func(m *clusterv1.Machine) { m.Spec.ProviderID = "vsphere://u" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{machine: &clusterv1.Machine{}}
+			tc.change(s.machine)
+			if got := s.settled(); got != tc.want {
+				t.Errorf("settled = %t, want %t", got, tc.want)
 			}
 		})
 	}

@@ -53,8 +53,10 @@ func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObjec
 func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.machine) }
 
 // settled reports whether the machine exists. Its data is not used any more.
+// A move to another management cluster empties the status for a while, the
+// provider ID stays.
 func (s *scope) settled() bool {
-	return s.machine.Status.NodeRef.IsDefined() || ptr.Deref(s.machine.Status.Initialization.InfrastructureProvisioned, false)
+	return s.machine.Spec.ProviderID != "" || s.machine.Status.NodeRef.IsDefined() || ptr.Deref(s.machine.Status.Initialization.InfrastructureProvisioned, false)
 }
 
 // observed are the facts of the decision.
