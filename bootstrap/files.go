@@ -48,7 +48,7 @@ func execute(in *Input, f *bootstrapv1.File) ([]byte, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	t, err := template.New("template").Option("missingkey=error").Parse(f.Content)
 	if err != nil {
-		return nil, renderErrorf(field, "malformed template: %s", templateProblem(err))
+		return nil, renderErrorf(field, "malformed template: %s", templateProblem(f, err))
 	}
 	roles := Roles(&in.Spec, in.Mode.controlPlane())
 	names := make([]string, 0, len(roles))
@@ -64,13 +64,18 @@ func execute(in *Input, f *bootstrapv1.File) ([]byte, error) {
 		"Roles":    names,
 	})
 	if err != nil {
-		return nil, renderErrorf(field, "malformed template: %s", templateProblem(err))
+		return nil, renderErrorf(field, "malformed template: %s", templateProblem(f, err))
 	}
 	return out.Bytes(), nil
 }
 
-// templateProblem leaves "line: problem" of a template's error.
-func templateProblem(err error) string {
+// templateProblem leaves "line: problem" of a template's error. The problem
+// quotes the template, so of a Secret's content only the line is told.
+func templateProblem(f *bootstrapv1.File, err error) string {
 	text := strings.TrimPrefix(err.Error(), "template: template:")
+	if name := f.ContentFrom.Secret.Name; name != "" {
+		line, _, _ := strings.Cut(text, ":")
+		return fmt.Sprintf("line %s of key %s in Secret %s", line, f.ContentFrom.Secret.Key, name)
+	}
 	return "line " + text
 }

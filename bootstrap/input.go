@@ -36,7 +36,8 @@ type Input struct {
 	Endpoint Endpoint
 	// Network is the cluster's network.
 	Network Network
-	// Spec is the NovaConfig's spec, with the content of every file in place.
+	// Spec is the NovaConfig's spec, with the content of every file in place,
+	// also of those that name where it is from.
 	Spec bootstrapv1.NovaConfigSpec
 	// Platform are the cluster-wide settings.
 	Platform bootstrapv1.PlatformSpec

@@ -362,6 +362,25 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
+func TestErrorsDoNotQuoteSecrets(t *testing.T) {
+	for name, content := range map[string]string{
+		"Parsing":   "a\n{{hunter2}}",
+		"Executing": "a\n{{ .hunter2 }}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(facts(JoinWorker, func(in *Input) {
+				in.Spec.Files = []bootstrapv1.File{{
+					Path: "/etc/motd", Content: content, ContentFormat: bootstrapv1.ContentFormatTemplate,
+					ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "s", Key: "k"}},
+				}}
+			}))
+			if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "line 2 of key k in Secret s") {
+				t.Errorf("err = %v, want the line and not the word", err)
+			}
+		})
+	}
+}
+
 func TestPatchOfAnotherModeIsLeftOut(t *testing.T) {
 	in := facts(JoinWorker, func(in *Input) {
 		in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "clusterName: other"}}

@@ -23,7 +23,8 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		file.Content, file.ContentFrom = string(content), bootstrapv1.FileSource{}
+		// Where it is from stays: what a Secret holds must not be quoted.
+		file.Content = string(content)
 	}
 	return nil
 }
