@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"time"
 
 	"github.com/vmware/govmomi"
 	"github.com/vmware/govmomi/object"
@@ -37,6 +38,8 @@ func (b *Bed) Vim(ctx context.Context) (*govmomi.Client, error) {
 		return nil, errors.New("reading certificate of vCenter: no PEM")
 	}
 	transport := soap.NewClient(&url.URL{Scheme: "https", Host: center.Server, Path: "/sdk"}, false)
+	// A vCenter that does not answer ends a test with an error, not with its time.
+	transport.Timeout = time.Minute
 	t := transport.DefaultTransport()
 	t.TLSClientConfig.RootCAs = roots
 	t.DialContext = b.Dial

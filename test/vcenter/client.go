@@ -21,7 +21,7 @@ type Control struct {
 // not connect yet.
 func NewControl(socket string) *Control {
 	dialer := &net.Dialer{}
-	return &Control{client: &http.Client{Transport: &http.Transport{
+	return &Control{client: &http.Client{Timeout: time.Minute, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},

@@ -14,6 +14,7 @@ const (
 	methodPowerOn        = "PowerOnVM_Task"
 	methodPowerOff       = "PowerOffVM_Task"
 	methodReset          = "ResetVM_Task"
+	methodRename         = "Rename_Task"
 	methodReconfigure    = "ReconfigVM_Task"
 	methodDestroy        = "Destroy_Task"
 	methodShutdownGuest  = "ShutdownGuest"

@@ -13,7 +13,7 @@ import (
 // routed are the calls that operations answers in the simulator's place.
 var routed = map[string]map[string]bool{
 	"VirtualMachine": {
-		methodClone: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
+		methodClone: true, methodRename: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
 	"PropertyCollector": {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -44,6 +46,18 @@ var _ = BeforeSuite(func(ctx context.Context) {
 		Expect(b.Stop(ctx)).To(Succeed())
 		Expect(leftovers(name)).To(BeEmpty(), "a stopped bed leaves no namespace, no control group and no mount")
 	})
+})
+
+var _ = JustAfterEach(func(ctx context.Context) {
+	if !CurrentSpecReport().Failed() {
+		return
+	}
+	dir := filepath.Join(tools.Root(), "_artifacts", "tenant", strconv.Itoa(CurrentSpecReport().LeafNodeLocation.LineNumber))
+	if err := b.CollectArtifacts(ctx, dir); err != nil {
+		AddReportEntry("collecting artifacts failed", err.Error())
+		return
+	}
+	AddReportEntry("what the bed was like", dir)
 })
 
 // leftovers lists what a bed of that name still has on this machine.
