@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,6 +133,10 @@ func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Ti
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return "The kubeconfig was replaced because its certificate could not be read", 0
+	}
+	if authority, err := certs.DecodeCertPEM(ca); err == nil && !certificate.NotAfter.Before(authority.NotAfter) {
+		// No certificate outlives the CA's: a new one would be no better.
+		return "", 0
 	}
 	renewIn = certificate.NotAfter.Add(-kubeconfigRenewAt).Sub(now)
 	if renewIn <= 0 {

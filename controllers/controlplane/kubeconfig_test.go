@@ -92,3 +92,40 @@ func TestKubeconfigDue(t *testing.T) {
 		})
 	}
 }
+
+// A CA that is about to expire caps what it signs. Each renewal would be due
+// for the next at once.
+func TestKubeconfigOfOldCA(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	signed := func(left time.Duration) []byte {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(left)}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	}
+	ca := signed(24 * time.Hour)
+	for name, tc := range map[string]struct {
+		left time.Duration
+		want string
+	}{
+		"AsLongAsTheCA": {24 * time.Hour, ""},
+		"Shorter":       {time.Hour, "renewed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			data, err := clientcmd.Write(*newKubeconfig("c", "https://10.0.0.1:6443", ca, pki.KeyPair{Certificate: signed(tc.left)}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			current := &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: data}}
+			if got, renewIn := kubeconfigDue(current, "https://10.0.0.1:6443", ca, now); !strings.Contains(got, tc.want) || (tc.want == "") != (got == "") || renewIn > 0 {
+				t.Errorf("got %q %s, want %q", got, renewIn, tc.want)
+			}
+		})
+	}
+}
