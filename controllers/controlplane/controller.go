@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -124,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
 		if !s.controlPlane.DeletionTimestamp.IsZero() {
 			// The finalizer was the last thing that held it.
-			err = kerrors.FilterOut(err, apierrors.IsNotFound)
+			err = withoutGone(err)
 		}
 		reterr = errors.Join(reterr, err)
 	}()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/cluster-api/util/secret"
@@ -285,6 +286,13 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
 			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("which this version does not replace"))))
 		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
+	})
+
+	It("takes it calmly that a machine goes while it is looked at", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		s := &scope{machines: collections.New()}
+		gone := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "gone"}}
+		Expect(direct(testEnv.Config, &facts{}).reportUpToDate(ctx, s, gone)).To(Succeed())
 	})
 
 	It("writes nothing at rest", func(ctx SpecContext) {

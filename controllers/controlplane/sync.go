@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -64,8 +66,18 @@ func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clus
 		condition.Message = "Differs from the NovaControlPlane in " + strings.Join(diff, ", ")
 	}
 	conditions.Set(machine, condition)
-	if err := p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}}); err != nil {
-		return fmt.Errorf("reporting whether it is up to date: %w", client.IgnoreNotFound(err))
+	err = p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}})
+	if err = withoutGone(err); err != nil {
+		return fmt.Errorf("reporting whether it is up to date: %w", err)
 	}
 	return nil
+}
+
+// withoutGone drops what only says that a patched object has gone. A patch
+// helper hides that in an aggregate, which errors.As does not look into.
+func withoutGone(err error) error {
+	if all, ok := errors.AsType[kerrors.Aggregate](err); ok {
+		err = kerrors.FilterOut(all, apierrors.IsNotFound)
+	}
+	return client.IgnoreNotFound(err)
 }
