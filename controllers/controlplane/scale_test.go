@@ -54,7 +54,7 @@ func TestMissing(t *testing.T) {
 		},
 		"FewestFirst": {
 			reason:   "the emptiest failure domains are filled first",
-			replicas: ptr.To(int32(5)), domains: abc, machines: machinesIn("a", "b"), want: []string{"a", "b", "c"},
+			replicas: ptr.To(int32(6)), domains: abc, machines: machinesIn("a", "a", "b"), want: []string{"b", "c", "c"},
 		},
 		"OutdatedDoNotCount": {
 			reason:   "machines to be replaced do not keep a failure domain from new ones",
