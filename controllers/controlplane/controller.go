@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/labels"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -25,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -73,7 +73,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named(controllerName).
 		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(
-			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue))).
+			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
+			// What it reports of a failure must not cut the wait after it short.
+			loop.IgnoreOwnStatus())).
 		Owns(&clusterv1.Machine{}, builder.WithPredicates(predicates.ResourceIsChanged(mgr.GetScheme(), log))).
 		Owns(&corev1.Secret{}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOf)).
@@ -85,7 +87,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				GenericFunc: func(event.GenericEvent) bool { return false },
 			})).
 		WatchesRawSource(r.Tenants.Source(controllerName, controlPlaneOf)).
-		WithOptions(options).
+		WithOptions(loop.Options(options)).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
@@ -101,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Events of what it owns get past the filter of the watch.
-	if r.WatchFilterValue != "" && !labels.HasWatchLabel(s.controlPlane, r.WatchFilterValue) {
+	if !loop.Watched(s.controlPlane, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if found, err := r.findCluster(ctx, s); err != nil || !found {

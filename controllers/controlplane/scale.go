@@ -138,7 +138,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain string) (_ *cl
 	var made []client.Object
 	defer func() {
 		if reterr != nil {
-			reterr = errors.Join(reterr, r.takeBack(ctx, made))
+			reterr = &creationError{err: errors.Join(reterr, r.takeBack(ctx, made)), name: name, controlPlane: s.controlPlane.Name}
 		}
 	}()
 	infra, err := r.desiredInfra(ctx, s, name)
@@ -173,6 +173,21 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain string) (_ *cl
 	ctrl.LoggerFrom(ctx).Info("Created machine", "Machine", name, "failureDomain", domain)
 	return machine, nil
 }
+
+// creationError says why a machine was not created, in words that stay the
+// same from try to try: each try takes another name.
+type creationError struct {
+	err                error
+	name, controlPlane string
+}
+
+// Error implements error.
+func (e *creationError) Error() string {
+	return strings.ReplaceAll(e.err.Error(), e.name, e.controlPlane+"-*")
+}
+
+// Unwrap lets the cause be found.
+func (e *creationError) Unwrap() error { return e.err }
 
 // desiredInfra is the infrastructure machine of a new machine.
 func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {

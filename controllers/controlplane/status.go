@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -121,7 +122,7 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	case s.certificates.err != nil:
 		c.Message = certificatesMessage(s.certificates.err)
 	case err != nil && !initialized:
-		c.Message = sentence(err)
+		c.Message = loop.Sentence(err)
 	case s.waiting != "":
 		c.Message = s.waiting
 	case !initialized && s.blocked != "":
@@ -178,7 +179,7 @@ func certificatesMessage(err error) string {
 	if errors.Is(err, pki.ErrNotFound) {
 		return "A certificate Secret of the running cluster is gone, restore it from a backup: " + err.Error()
 	}
-	return sentence(err)
+	return loop.Sentence(err)
 }
 
 func (s *scope) etcdCondition() metav1.Condition {
@@ -289,13 +290,7 @@ func (s *scope) deletingCondition(err error) metav1.Condition {
 		Type: controlplanev1.DeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.DeletingReason, Message: s.deleting,
 	}
 	if err != nil {
-		c.Message = sentence(err)
+		c.Message = loop.Sentence(err)
 	}
 	return c
-}
-
-// sentence makes an error a message for people.
-func sentence(err error) string {
-	text := err.Error()
-	return strings.ToUpper(text[:1]) + text[1:]
 }
