@@ -166,12 +166,13 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		return r.delete(ctx, s)
 	}
 	for _, step := range []func(context.Context, *scope) error{
+		// First: until it is noted, a second kubeadm init is possible.
+		r.initialization,
 		r.infrastructure,
 		r.certificates,
 		r.endpoint,
 		r.kubeconfig,
 		r.sync,
-		r.initialization,
 		r.spreadCoreDNS,
 		r.scale,
 	} {

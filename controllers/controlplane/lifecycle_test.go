@@ -216,6 +216,21 @@ var _ = Describe("The life of a control plane", func() {
 		Eventually(r.condition(ctx, controlplanev1.EtcdClusterHealthyCondition)).Should(HaveField("Status", metav1.ConditionUnknown))
 	})
 
+	It("notes the initialisation whatever else fails", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		proxy := &corev1.Secret{}
+		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.FrontProxyCA)), proxy)).To(Succeed())
+		proxy.Data[secret.TLSKeyDataName] = []byte("garbage")
+		Expect(testEnv.Client.Update(ctx, proxy)).To(Succeed())
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring("c-proxy")))
+		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
+	})
+
 	It("does not count as initialised while its only machine goes", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		tenant := &facts{}
