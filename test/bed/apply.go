@@ -2,6 +2,7 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,19 +42,22 @@ func Apply(ctx context.Context, c client.Client, objects ...*unstructured.Unstru
 	return applyAll(ctx, c, rest)
 }
 
+// applyAll applies what can be applied and tells of all that was refused, as
+// kubectl does.
 func applyAll(ctx context.Context, c client.Client, objects []*unstructured.Unstructured) error {
-	group, ctx := errgroup.WithContext(ctx)
+	errs := make([]error, len(objects))
+	var group errgroup.Group
 	group.SetLimit(parallel)
-	for _, object := range objects {
+	for i, object := range objects {
 		group.Go(func() error {
 			err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), owner, client.ForceOwnership)
 			if err != nil {
-				return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+				errs[i] = fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	return errors.Join(group.Wait(), errors.Join(errs...))
 }
 
 // awaitServed waits until a definition is served. Other kinds need no wait.

@@ -186,7 +186,7 @@ var _ = Describe("Bad input", func() {
 			infra := &infrav1.NovaVSphereMachine{}
 			g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: "taken-worker"}, infra)).To(Succeed())
 			g.Expect(message(infra, infrav1.VirtualMachineProvisionedCondition)).To(And(
-				HavePrefix("False "+infrav1.NameTakenReason), ContainSubstring("taken-worker")))
+				HavePrefix("False "+infrav1.NameTakenReason), ContainSubstring("is not ours")))
 		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 		awaitEvent(ctx, c.Namespace, infrav1.NameTakenReason)
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: objectMeta(c)})).To(Succeed())
