@@ -120,6 +120,10 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	if err != nil {
 		t.forget(cluster)
 		facts.Silence = silence(err)
+		if errors.Is(err, clustercache.ErrClusterNotConnected) && t.clusters.GetHealthCheckingState(ctx, cluster).LastProbeTime.IsZero() {
+			// A first attempt that fails tells nobody.
+			facts.Early, facts.Again = true, connectRetry
+		}
 		return facts
 	}
 	if state := t.clusters.GetHealthCheckingState(ctx, cluster); state.ConsecutiveFailures > 0 {

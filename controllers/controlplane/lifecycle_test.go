@@ -231,6 +231,13 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 	})
 
+	It("takes no silence for an answer before it asked", func(ctx SpecContext) {
+		// The tenants' cache does not see this Cluster, as right after a start.
+		r := newRig(ctx, "", nil)
+		Expect(realTenants.Observe(ctx, r.key(clusterName), nil)).To(And(
+			HaveField("Answers", false), HaveField("Early", true), HaveField("Again", connectRetry)))
+	})
+
 	It("does not count as initialised while its only machine goes", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		tenant := &facts{}

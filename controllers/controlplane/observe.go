@@ -39,7 +39,10 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
 		s.tenant = r.Tenants.Observe(ctx, s.key(), s.sorted())
-		s.lookAgain(s.tenant.Again)
+		if s.initialized || !s.tenant.Early {
+			// Before the cluster is initialised nothing depends on it.
+			s.lookAgain(s.tenant.Again)
+		}
 	}
 	return nil
 }

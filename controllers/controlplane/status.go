@@ -81,7 +81,9 @@ func (s *scope) reportReplicas() {
 	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
 	status.AvailableReplicas = count(clusterv1.MachineAvailableCondition)
 	status.UpToDateReplicas = count(clusterv1.MachineUpToDateCondition)
-	status.Versions = versions(s.sorted(), s.tenant.Nodes)
+	if !s.early(controlplanev1.AvailableCondition) {
+		status.Versions = versions(s.sorted(), s.tenant.Nodes)
+	}
 }
 
 // versions counts the versions of the machines' API servers, old to new. The
@@ -113,6 +115,14 @@ func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVer
 	return found
 }
 
+// early reports whether what a condition says of an initialised tenant should
+// stay: nobody has asked the tenant yet, and a start of this process is no
+// reason to alarm anyone.
+func (s *scope) early(condition string) bool {
+	return s.tenant.Early && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
+		conditions.Has(s.controlPlane, condition)
+}
+
 func (s *scope) availableCondition(err error) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotAvailableReason}
 	initialized := ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false)
@@ -129,6 +139,8 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = "Creating machines is blocked: " + s.blocked
 	case !initialized:
 		c.Message = "Waiting for the first machine to initialise the cluster"
+	case s.early(c.Type):
+		return metav1.Condition{}
 	case !s.tenant.Answers:
 		c.Message = s.tenant.Silence
 	case s.tenant.Etcd == nil:
@@ -191,6 +203,8 @@ func (s *scope) etcdCondition() metav1.Condition {
 		c.Message = "Waiting for the first machine to initialise the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
+	case s.early(c.Type):
+		return metav1.Condition{}
 	case !s.tenant.Answers:
 		c.Message = s.tenant.Silence
 	case s.tenant.Etcd == nil:

@@ -197,6 +197,23 @@ func TestReport(t *testing.T) {
 	}
 }
 
+func TestReportKeepsWhatNobodyAsked(t *testing.T) {
+	s := running()
+	s.tenant.Nodes[0].APIServer = "v1.35.4"
+	s.report(nil)
+	before := s.controlPlane.DeepCopy()
+	s.tenant = Facts{Early: true, Silence: "The API server does not answer"}
+	s.report(nil)
+	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
+		t.Errorf("a restart changed the status (-before +after)\n%s", diff)
+	}
+	s.tenant.Early = false
+	s.report(nil)
+	if !conditions.IsFalse(s.controlPlane, controlplanev1.AvailableCondition) {
+		t.Error("a tenant that was asked and is silent counts as available")
+	}
+}
+
 func TestReportKeepsWhatWasNotSeen(t *testing.T) {
 	s := running()
 	s.report(nil)

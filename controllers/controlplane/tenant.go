@@ -43,6 +43,9 @@ type Facts struct {
 	Answers bool
 	// Silence is why it does not, for people.
 	Silence string
+	// Early is true while nobody has asked yet, as after a start of this
+	// process. The silence means nothing then.
+	Early bool
 	// KubeadmConfig is true once kubeadm has stored its configuration, that
 	// is once the control plane was initialised.
 	KubeadmConfig bool
