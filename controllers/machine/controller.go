@@ -171,7 +171,7 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 // observe fills in the VM, what is due and, when that failed before, how.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
-	due := next(vm, life{deleting: s.deleting(), provisioned: s.provisioned()})
+	due := next(vm, life{deleting: s.deleting(), leaving: s.leaving(), provisioned: s.provisioned()})
 	if err != nil && (vm.State == "" || asked[due].reason == "") {
 		return fmt.Errorf("observing VM: %w", err)
 	}

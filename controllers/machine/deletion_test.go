@@ -4,7 +4,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
@@ -22,6 +24,32 @@ var _ = Describe("The deletion of a machine", func() {
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+	})
+
+	It("that has not begun because the Machine's has, brings no VM up", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		machine := rig.Machine()
+		machine.Finalizers = []string{clusterv1.MachineFinalizer}
+		machine.Spec.Bootstrap = clusterv1.Bootstrap{ConfigRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "bootstrap.cluster.x-k8s.io", Kind: "NovaConfig", Name: "tenant-0",
+		}}
+		Expect(rig.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, Not(BeEmpty())))
+
+		By("having the data come when the Machine is going already")
+		Expect(rig.Client.Delete(ctx, rig.Machine())).To(Succeed())
+		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+		patched := machine.DeepCopy()
+		patched.Spec.Bootstrap.DataSecretName = ptr.To(infratest.BootstrapName)
+		Expect(rig.Client.Patch(ctx, patched, client.MergeFrom(machine))).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.DeletingReason, ContainSubstring("no VM is created")))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 
 	It("looks for a VM even when the bootstrap data never came", func(ctx SpecContext) {

@@ -11,6 +11,7 @@ const (
 	wait    action = "Wait"
 	publish action = "Publish"
 	mourn   action = "Mourn"
+	rest    action = "Rest"
 	destroy action = "Destroy"
 	release action = "Release"
 )
@@ -19,6 +20,9 @@ const (
 type life struct {
 	// deleting means the machine is to go.
 	deleting bool
+	// leaving means that Cluster API is about to delete it: its node is being
+	// drained, or a hook holds the deletion up.
+	leaving bool
 	// provisioned means its VM was up before.
 	provisioned bool
 }
@@ -34,6 +38,8 @@ func next(vm hypervisor.VM, at life) action {
 		return destroy
 	case vm.State == hypervisor.Absent && at.provisioned:
 		return mourn // a machine is one VM: its owner replaces the machine
+	case at.leaving && (vm.State == hypervisor.Absent || vm.State == hypervisor.Stopped):
+		return rest // what is about to go is not brought up any more
 	case vm.State == hypervisor.Absent:
 		return create
 	case vm.State == hypervisor.Stopped:

@@ -15,6 +15,7 @@ func TestNext(t *testing.T) {
 	running := hypervisor.VM{State: hypervisor.Running, Addresses: up}
 	fresh, known := life{}, life{provisioned: true}
 	doomed, doomedKnown := life{deleting: true}, life{deleting: true, provisioned: true}
+	leaving, leavingKnown := life{leaving: true}, life{leaving: true, provisioned: true}
 	cases := map[string]struct {
 		vm   hypervisor.VM
 		at   life
@@ -30,6 +31,13 @@ func TestNext(t *testing.T) {
 		"PoweredOffOutside":   {stopped, known, start},
 		"Rebooting":           {booting, known, wait},
 		"StillUp":             {running, known, publish},
+		"LeaveNeverCreated":   {absent, leaving, rest},
+		"LeaveWhileCloning":   {busy, leaving, wait},
+		"LeaveCloned":         {stopped, leaving, rest},
+		"LeaveBooting":        {booting, leaving, wait},
+		"LeaveLost":           {absent, leavingKnown, mourn},
+		"LeavePoweredOff":     {stopped, leavingKnown, rest},
+		"LeaveUp":             {running, leavingKnown, publish},
 		"DeleteNeverCreated":  {absent, doomed, release},
 		"DeleteWhileCloning":  {busy, doomed, wait},
 		"DeleteCloned":        {stopped, doomed, destroy},

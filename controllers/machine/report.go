@@ -45,6 +45,8 @@ func (s *scope[M]) condition() metav1.Condition {
 		c.Reason, c.Message = infrav1.WaitingForBootstrapDataReason, "Waiting for the bootstrap provider to write the bootstrap data"
 	case s.do == mourn:
 		c.Reason, c.Message = infrav1.LostReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
+	case s.do == rest:
+		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"
 	case s.do == create:
 		c.Reason, c.Message = infrav1.CreatingReason, "The VM is being created"
 	case s.vm.State == hypervisor.Busy && s.provisioned():

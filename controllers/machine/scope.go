@@ -46,6 +46,12 @@ func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObjec
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
 
+// leaving reports whether the Machine is going, and this object with it, but
+// not yet.
+func (s *scope[M]) leaving() bool {
+	return s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
+}
+
 func (s *scope[M]) owned() bool { return s.machine != nil && s.cluster != nil }
 
 // provisioned reports whether the VM was up before. It reads the spec, as
