@@ -32,6 +32,8 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.C
 		return ctrl.Result{}, err
 	}
 	r.count(s, accepted)
-	r.event(s, corev1.EventTypeNormal, asked[s.do].reason, asked[s.do].note)
+	if s.failure == nil { // that it is tried again is no news: the failure stays what people see
+		r.event(s, corev1.EventTypeNormal, asked[s.do].reason, asked[s.do].note)
+	}
 	return ctrl.Result{RequeueAfter: loop.Net}, nil
 }

@@ -1,0 +1,36 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// An action that fails again and again is told as a failure, once, and not as
+// a success each time it is accepted.
+func TestActTellsOnlyFirstAttempts(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := infrav1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler[*infrav1.NovaVSphereMachine]{
+		Client: clientfake.NewClientBuilder().WithScheme(scheme).Build(), Recorder: recorder,
+	}
+	accept := func(context.Context) error { return nil }
+	for _, failure := range []error{nil, errors.New("creating VM: full"), errors.New("creating VM: full")} {
+		s := &scope[*infrav1.NovaVSphereMachine]{infra: &infrav1.NovaVSphereMachine{}, do: create, failure: failure}
+		if _, err := r.act(t.Context(), s, accept); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(recorder.Events); got != 1 {
+		t.Errorf("%d events, want 1", got)
+	}
+}
