@@ -19,6 +19,7 @@ const (
 	InitializedKey = "initialized"
 
 	initializedValue = "true"
+	clusterKind      = "Cluster"
 )
 
 // Key returns where the lock of a cluster lies.
@@ -44,6 +45,9 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
 		return false, fmt.Errorf("reading init lock: %w", err)
+	}
+	if former(lock, cluster) {
+		return false, formerError(lock)
 	}
 	if lock.Data[InitializedKey] == initializedValue {
 		return false, nil
@@ -82,6 +86,9 @@ func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cl
 	if err != nil {
 		return fmt.Errorf("reading init lock: %w", err)
 	}
+	if former(lock, cluster) {
+		return formerError(lock)
+	}
 	if lock.Data[InitializedKey] == initializedValue {
 		return nil
 	}
@@ -107,6 +114,13 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 		}
 		return false, fmt.Errorf("reading init lock: %w", err)
 	}
+	owner := &clusterv1.Cluster{}
+	if err := c.Get(ctx, cluster, owner); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Cluster of init lock: %w", err)
+	}
+	if former(lock, owner) {
+		return false, nil
+	}
 	if lock.Data[InitializedKey] == initializedValue {
 		return true, nil
 	}
@@ -115,6 +129,18 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 		return false, nil
 	}
 	return joined(ctx, c, cluster, lock.Data[MachineKey])
+}
+
+// former reports whether lock is that of a Cluster of the same name that was
+// deleted. The garbage collector takes it away, a little later.
+func former(lock *corev1.ConfigMap, cluster *clusterv1.Cluster) bool {
+	return cluster.UID != "" && slices.ContainsFunc(lock.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return ref.Kind == clusterKind && ref.UID != cluster.UID
+	})
+}
+
+func formerError(lock *corev1.ConfigMap) error {
+	return fmt.Errorf("reading init lock: ConfigMap %s still is that of a former Cluster of the same name", lock.Name)
 }
 
 // joined reports whether a control plane machine beside those named is a node.
@@ -178,7 +204,7 @@ func newLock(cluster *clusterv1.Cluster, data map[string]string) *corev1.ConfigM
 			Labels:    map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: clusterv1.GroupVersion.String(),
-				Kind:       "Cluster",
+				Kind:       clusterKind,
 				Name:       cluster.Name,
 				UID:        cluster.UID,
 			}},

@@ -243,6 +243,22 @@ func TestInitializedWhenOthersJoined(t *testing.T) {
 	}
 }
 
+func TestLockOfFormerClusterCountsForNothing(t *testing.T) {
+	lock := lockOf(map[string]string{"machine": "a", "initialized": "true"})
+	lock.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c", UID: "u-0"}}
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(testCluster(), lock).Build()
+	if done, err := initlock.Initialized(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "c"}); err != nil || done {
+		t.Errorf("initialized = %v, %v, want false", done, err)
+	}
+	// It will be gone soon, so whoever needs the lock has to come again.
+	if held, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine("b")); held || err == nil {
+		t.Errorf("held = %v, err = %v, want an error", held, err)
+	}
+	if err := initlock.MarkInitialized(t.Context(), c, testCluster()); err == nil {
+		t.Error("a former cluster's lock was marked")
+	}
+}
+
 func TestConflictIsNoAnswer(t *testing.T) {
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).
 		WithObjects(lockOf(map[string]string{"machine": "gone"})).Build(), interceptor.Funcs{
