@@ -18,19 +18,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
+// selfSigned returns a certificate that is good until then.
+func selfSigned(t *testing.T, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: until.Add(-365 * 24 * time.Hour), NotAfter: until}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
 func TestKubeconfigDue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	kubeconfig := func(left time.Duration, change func(*pki.KeyPair)) *corev1.Secret {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(left)}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair := pki.KeyPair{Certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+		pair := pki.KeyPair{Certificate: selfSigned(t, now.Add(left))}
 		if change != nil {
 			change(&pair)
 		}
@@ -97,19 +103,7 @@ func TestKubeconfigDue(t *testing.T) {
 // for the next at once.
 func TestKubeconfigOfOldCA(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	signed := func(left time.Duration) []byte {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(left)}
-		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	}
-	ca := signed(24 * time.Hour)
+	ca := selfSigned(t, now.Add(24*time.Hour))
 	for name, tc := range map[string]struct {
 		left time.Duration
 		want string
@@ -118,7 +112,7 @@ func TestKubeconfigOfOldCA(t *testing.T) {
 		"Shorter":       {time.Hour, "renewed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			data, err := clientcmd.Write(*newKubeconfig("c", "https://10.0.0.1:6443", ca, pki.KeyPair{Certificate: signed(tc.left)}))
+			data, err := clientcmd.Write(*newKubeconfig("c", "https://10.0.0.1:6443", ca, pki.KeyPair{Certificate: selfSigned(t, now.Add(tc.left))}))
 			if err != nil {
 				t.Fatal(err)
 			}
