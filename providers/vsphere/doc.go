@@ -6,15 +6,16 @@
 // the stream has brought and sends nothing. A VM is one CloneVM_Task; paths
 // are resolved once.
 //
-// The stream has two filters. One covers the instance UUID of every VM the
-// account sees and the recent tasks; the other covers power, addresses and the
+// The stream has two filters. One covers the instance UUID and name of every VM
+// the account sees and the recent tasks; the other covers power, addresses and the
 // rest of those VMs whose UUID is derived, held in a list view. So foreign VMs
 // are silent, and a restarted manager finds all of its own with the few
 // requests that open the session. A machine costs a clone and its place in the
 // list, nothing at rest, and a power-off and a destroy.
 //
 // A VM is ours when its instance UUID is the one derived from its cluster and
-// machine. Any other VM is never touched, whatever its name.
+// machine. Any other VM is never touched, whatever its name. While vCenter
+// cannot say what the UUID of a VM is, the machine of its name waits.
 //
 // The package refuses to decide, to wait for vCenter's work, and to read
 // Secrets anywhere but in connect.go.

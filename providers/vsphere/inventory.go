@@ -45,13 +45,19 @@ type world struct {
 	// yet is half-made and has none here.
 	ids  map[ref]uuid.UUID
 	byID map[uuid.UUID]ref
+	// unread has the names of VMs whose UUID was never read: half-made ones,
+	// and those that are out of vCenter's reach.
+	unread map[ref]string
 	// vms has those whose UUID is derived, ours among them.
 	vms   map[ref]*vmInfo
 	tasks map[ref]*taskInfo
 }
 
 func newWorld() *world {
-	return &world{ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}}
+	return &world{
+		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{},
+		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{},
+	}
 }
 
 // inventory is what Observe reads. It survives the loss of a session; only
@@ -158,6 +164,12 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
 		return s
 	}
+	if !known && i.world.unreadable(m.key.Name) {
+		// It may be ours: to make another, or to let the machine go, must wait.
+		s.vm.State = hypervisor.Busy
+		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: nobody can say whose it is"
+		return s
+	}
 	if m.act != nil {
 		s.failure = m.act.failure(i.world, id)
 	}
@@ -241,9 +253,10 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	touched := change(i.world)
-	// A task may be the last that a machine waits for.
+	// A task, or what another VM turned out to be, may be the last that a
+	// machine waits for.
 	for id, m := range i.machines {
-		if m.act != nil {
+		if m.act != nil || m.seen.vm.State == hypervisor.Busy {
 			touched = append(touched, id)
 		}
 	}

@@ -111,6 +111,39 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
 }
 
+// After a restart no earlier world says whose an unreadable VM is. If it has
+// the machine's name, the machine must not look gone.
+func TestUnreadableVMSinceStart(t *testing.T) {
+	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
+		t.Run(name, func(t *testing.T) {
+			g, ta := NewWithT(t), newTale()
+			ta.tell(enter, ref{Type: "VirtualMachine", Value: "vm-2"}, "name", "other")
+			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
+			ta.tell(enter, vmRef, "name", shown)
+			g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+			g.Expect(ta.inv.take(ourID, ourKey, true).vm.State).To(Equal(hypervisor.Busy), "nor when it is going")
+			g.Expect(ta.s.unlisted).To(BeEmpty())
+
+			ta.told = 0
+			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())
+			g.Expect(ta.told).To(Equal(1))
+			g.Expect(ta.look()).To(Equal(hypervisor.Absent), "it is not ours")
+			ta.tell(modify, vmRef, "name", "m")
+			g.Expect(ta.look()).To(Equal(hypervisor.Absent))
+		})
+	}
+}
+
+func TestUnreadableVMThatLeaves(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.tell(enter, vmRef, "name", "m")
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+	ta.told = 0
+	ta.tell(leave, vmRef)
+	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
+}
+
 func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	g.Expect(ta.inv.begin(ourID, ourKey, creating, "Cloning")).To(BeTrue())

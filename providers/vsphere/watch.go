@@ -3,6 +3,8 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"path"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
@@ -10,10 +12,10 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Properties that are streamed. Of VMs that are not ours only the UUID is, so
-// that ten thousand of them are as quiet as none.
+// Properties that are streamed. Of VMs that are not ours only the UUID and the
+// name are, so that ten thousand of them are as quiet as none.
 var (
-	idProperties   = []string{"config.instanceUuid"}
+	idProperties   = []string{"config.instanceUuid", "name"}
 	vmProperties   = []string{"config.uuid", "runtime.powerState", "runtime.connectionState", "guest.net"}
 	taskProperties = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
 )
@@ -211,6 +213,7 @@ func (w *world) drop(vm ref) uuid.UUID {
 	}
 	delete(w.ids, vm)
 	delete(w.vms, vm)
+	delete(w.unread, vm)
 	return id
 }
 
@@ -220,8 +223,12 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 		w.ids[u.Obj] = uuid.Nil
 	}
 	for _, c := range u.ChangeSet {
-		if c.Name == idProperties[0] {
+		switch c.Name {
+		case "config.instanceUuid":
 			w.identify(u.Obj, c.Val)
+			continue
+		case "name":
+			w.unread[u.Obj], _ = c.Val.(string)
 			continue
 		}
 		info := w.vms[u.Obj]
@@ -244,6 +251,9 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 			info.cards = cards.GuestNicInfo
 		}
 	}
+	if w.ids[u.Obj] != uuid.Nil {
+		delete(w.unread, u.Obj)
+	}
 }
 
 // identify notes a VM's instance UUID. One that vCenter had and cannot read
@@ -265,12 +275,24 @@ func (w *world) inherit(from *world) {
 	for vm, id := range w.ids {
 		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
 			w.ids[vm], w.byID[old] = old, vm
+			delete(w.unread, vm)
 		}
 	}
 }
 
-// applyTask takes over what changed of a task. One that ended is kept when it
-// leaves the list: whoever waits for it may not have looked yet.
+// unreadable reports whether there is a VM called name of which nobody can say
+// whose it is. vCenter may show such a VM under the path of its file.
+func (w *world) unreadable(name string) bool {
+	for _, n := range w.unread {
+		if n == name || strings.TrimSuffix(path.Base(n), ".vmx") == name {
+			return true
+		}
+	}
+	return false
+}
+
+// applyTask takes over what changed of a task. One that ended leaves the list
+// minutes later.
 func (w *world) applyTask(u types.ObjectUpdate) {
 	task := w.tasks[u.Obj]
 	if u.Kind == types.ObjectUpdateKindLeave {
