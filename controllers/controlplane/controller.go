@@ -173,8 +173,9 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.endpoint,
 		r.kubeconfig,
 		r.sync,
-		r.spreadCoreDNS,
 		r.scale,
+		// Last: a tenant that refuses an eviction must keep nothing else.
+		r.spreadCoreDNS,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err

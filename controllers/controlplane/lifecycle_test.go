@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -20,8 +21,16 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
+
+// refusesEviction is a tenant whose policies keep pods where they are.
+type refusesEviction struct{ facts }
+
+func (*refusesEviction) Evict(context.Context, client.ObjectKey, *corev1.Pod) error {
+	return errors.New("not allowed")
+}
 
 var _ = Describe("Certificates and kubeconfig", func() {
 	kubeconfig := func(ctx context.Context, r *rig) func() (*corev1.Secret, error) {
@@ -271,6 +280,25 @@ var _ = Describe("The life of a control plane", func() {
 		r.settle(ctx, reconciler)
 		r.settle(ctx, reconciler)
 		Expect(tenant.evicted).To(Equal([]string{"b"}), "and not again while they stay together")
+	})
+
+	It("goes on with machines where CoreDNS may not be moved", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
+		pod := corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n1"},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+		}
+		tenant := &refusesEviction{facts: facts{coreDNS: []corev1.Pod{pod, pod}}}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		tenant.Facts = Facts{
+			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{},
+			Nodes: []Node{{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
+		}
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(3)) })
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring("spreading CoreDNS")))
+		r.expectMachines(ctx, 3)
 	})
 
 	It("passes metadata on in place and tells each machine whether it is up to date", func(ctx SpecContext) {
