@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25/types"
@@ -70,8 +71,9 @@ type inventory struct {
 	machines map[uuid.UUID]*machine
 	// inherited are clones that were under way when the world was learnt and
 	// that are nobody's: one of them may be of a machine that an earlier
-	// process or session served.
-	inherited map[ref]struct{}
+	// process or session served. The value is set once the clone has ended and
+	// its VM is about to show up.
+	inherited map[ref]bool
 }
 
 // machine is a machine that was asked about.
@@ -94,7 +96,7 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 		changed:   changed,
 		world:     newWorld(),
 		machines:  map[uuid.UUID]*machine{},
-		inherited: map[ref]struct{}{},
+		inherited: map[ref]bool{},
 	}
 }
 
@@ -190,12 +192,12 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 }
 
 // clonesOf reports whether a clone of template that may be anybody's is under
-// way.
+// way, or has a VM that nobody has seen yet.
 func (i *inventory) clonesOf(template ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for task := range i.inherited {
-		if t := i.world.tasks[task]; t != nil && !t.done() && t.entity == template {
+		if t := i.world.tasks[task]; t != nil && t.entity == template {
 			return true
 		}
 	}
@@ -227,7 +229,7 @@ func (i *inventory) replace(w *world) {
 	clear(i.inherited)
 	for task, info := range w.tasks {
 		if info.description == cloneTask && !info.done() && !bound[task] {
-			i.inherited[task] = struct{}{}
+			i.inherited[task] = false
 		}
 	}
 	i.tell(slices.Collect(maps.Keys(i.machines)))
@@ -260,14 +262,31 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 			touched = append(touched, id)
 		}
 	}
-	for task := range i.inherited {
-		if t := i.world.tasks[task]; t == nil || t.done() {
-			delete(i.inherited, task)
-			// It may have been of any of them.
-			for _, m := range i.machines {
-				i.changed(m.key)
-			}
+	for task, ended := range i.inherited {
+		t := i.world.tasks[task]
+		switch {
+		case t == nil || t.failure != nil || i.world.ids[t.result] != uuid.Nil:
+			i.disinherit(task)
+		case t.done() && !ended:
+			i.inherited[task] = true
+			time.AfterFunc(settle, func() {
+				i.mu.Lock()
+				defer i.mu.Unlock()
+				i.disinherit(task)
+			})
 		}
 	}
 	i.tell(touched)
+}
+
+// disinherit forgets a clone whose VM, if it made one, is known. It may have
+// been of any machine. The caller holds the lock.
+func (i *inventory) disinherit(task ref) {
+	if _, ok := i.inherited[task]; !ok {
+		return
+	}
+	delete(i.inherited, task)
+	for _, m := range i.machines {
+		i.changed(m.key)
+	}
 }

@@ -213,6 +213,39 @@ func TestForgottenTask(t *testing.T) {
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
 }
 
+// The clone of a manager that died ends before the stream shows what it made.
+// A machine that looked gone in between would leave its VM behind.
+func TestInheritedCloneWaitsForItsVM(t *testing.T) {
+	template := ref{Type: "VirtualMachine", Value: "vm-9"}
+	tests := []struct {
+		name string
+		end  func(g *WithT, ta *tale)
+	}{
+		{"made", func(g *WithT, ta *tale) {
+			ta.tell(modify, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+			ta.tell(enter, vmRef)
+			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
+			ta.tell(modify, vmRef, "config.instanceUuid", otherID.String())
+		}},
+		{"failed", func(_ *WithT, ta *tale) {
+			ta.tell(modify, taskRef, "info.state", types.TaskInfoStateError, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}})
+		}},
+		{"forgotten", func(_ *WithT, ta *tale) { ta.tell(leave, taskRef) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g, ta := NewWithT(t), newTale()
+			w := newWorld()
+			w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, entity: template, description: cloneTask}
+			ta.inv.replace(w)
+			g.Expect(ta.inv.clonesOf(template)).To(BeTrue())
+			tt.end(g, ta)
+			g.Expect(ta.told).To(Equal(1), "the machine is told when it is known, and not before")
+			g.Expect(ta.inv.anyClones()).To(BeFalse())
+		})
+	}
+}
+
 func TestDestroyedVM(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOff)
