@@ -17,7 +17,7 @@ GO_CHECK = . hack/ensure-go.sh
 
 .PHONY: quickstart
 quickstart: ## Bring a tenant cluster up: management cluster, vCenter, hosts, nodes (root, Linux)
-	@$(GO_CHECK); go run ./test/cmd/novabed quickstart
+	@$(GO_CHECK); echo "Building what starts the test bed; this takes minutes the first time"; go run ./test/cmd/novabed quickstart
 
 .PHONY: quickstart-down
 quickstart-down: ## Take away what quickstart left, also after a crash
