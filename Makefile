@@ -63,6 +63,10 @@ e2e: ## Run only the tests that boot hosts (root, Linux)
 bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench
 
+.PHONY: ovirtsim-conformance
+ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite
+	@$(GO_CHECK); hack/ovirtsim-conformance.sh
+
 ##@ Tidy up
 
 .PHONY: clean

@@ -1,0 +1,115 @@
+package ovirtsim
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"html"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	tokenPath  = "/ovirt-engine/sso/oauth/token" //nolint:gosec // a path, not a credential
+	logoutPath = "/ovirt-engine/services/sso-logout"
+	revokePath = "/ovirt-engine/sso/oauth/revoke"
+)
+
+// token is a session of the API.
+type token struct {
+	expires time.Time
+	used    time.Time
+}
+
+// serveToken lets people in.
+func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil || r.Method != http.MethodPost {
+		ssoError(w, "invalid_request", "Missing parameter: 'grant_type'")
+		return
+	}
+	if grant := r.Form.Get("grant_type"); grant != "password" {
+		ssoError(w, "unsupported_grant_type", fmt.Sprintf("Unsupported grant_type parameter: '%s'.", grant))
+		return
+	}
+	if r.Form.Get("username") != s.opts.Username || r.Form.Get("password") != s.opts.Password {
+		ssoError(w, "access_denied", fmt.Sprintf("Cannot authenticate user '%s': The username or password is incorrect..", r.Form.Get("username")))
+		return
+	}
+	raw := make([]byte, 64)
+	_, _ = rand.Read(raw)
+	value := base64.RawURLEncoding.EncodeToString(raw)
+	s.mu.Lock()
+	now := s.clock.Now()
+	s.tokens[value] = &token{expires: now.Add(s.opts.TokenLifetime), used: now}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"access_token": value,
+		"scope":        "ovirt-app-api",
+		"exp":          fmt.Sprint(now.Add(s.opts.TokenLifetime).UnixMilli()),
+		"token_type":   "bearer",
+	})
+}
+
+func ssoError(w http.ResponseWriter, code, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error_code": code, "error": message})
+}
+
+// serveLogout ends a session.
+func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
+	_ = r.ParseForm()
+	s.mu.Lock()
+	delete(s.tokens, r.Form.Get("token"))
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write([]byte("{}"))
+}
+
+// authorized says whether a request has a valid token. Basic credentials are
+// let in as well, as the engine does.
+func (s *Server) authorized(r *http.Request) bool {
+	if user, password, ok := r.BasicAuth(); ok {
+		return user == s.opts.Username && password == s.opts.Password
+	}
+	value, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	t := s.tokens[value]
+	if !ok || t == nil {
+		return false
+	}
+	now := s.clock.Now()
+	if now.After(t.expires) || now.Sub(t.used) > s.opts.TokenIdle {
+		delete(s.tokens, value)
+		return false
+	}
+	t.used = now
+	return true
+}
+
+func unauthorized(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Basic realm="RESTAPI"`)
+	writeHTML(w, http.StatusUnauthorized, "Error", "invalid_grant: The provided authorization grant for the auth code has expired.")
+}
+
+func writeHTML(w http.ResponseWriter, status int, title, body string) {
+	w.Header().Set("Content-Type", "text/html;charset=UTF-8")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<html><head><title>%s</title></head><body>%s</body></html>", html.EscapeString(title), html.EscapeString(body))
+}
+
+// ExpireTokens ends all sessions.
+func (s *Server) ExpireTokens() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.tokens)
+}
+
+// Tokens is how many sessions there are.
+func (s *Server) Tokens() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.tokens)
+}

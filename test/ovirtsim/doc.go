@@ -1,0 +1,22 @@
+// Package ovirtsim runs an oVirt Engine for tests: its REST API over TLS, with
+// the token endpoint in front and nothing but memory behind.
+//
+// It behaves. VMs, disks and templates go through the engine's states in times
+// that can be set; what the engine refuses in a state is refused here, with
+// the engine's status codes and in its words. Hosts have processors and memory
+// and VMs are scheduled on them; storage domains fill up; a thin VM holds on
+// to its template, a cloned one does not. Collections know the search
+// language, paging, max and follow.
+//
+// A VM's initialization becomes the configuration drive the engine would make:
+// its own cloud-config in front of the custom script, or Ignition for systems
+// that want it. Guests get that drive when a VM is started, so that a real
+// host can boot from it; they report their addresses back.
+//
+// Tokens expire, the engine restarts, answers are slow, lost or faults, all on
+// demand and from another process as well (Control).
+//
+// The package refuses to speak JSON or version 3 of the API, to keep its
+// inventory over a restart of the process, to move bytes between storage
+// domains, and to have roles: who holds a token may do everything.
+package ovirtsim

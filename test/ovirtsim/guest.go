@@ -1,0 +1,189 @@
+package ovirtsim
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Guests are the machines behind the VMs. Calls for one VM never overlap; a
+// call returns when the machine has been started or is gone, not when it has
+// booted. None of the calls holds the server's lock.
+type Guests interface {
+	// PowerOn starts the machine. An error takes the VM down.
+	PowerOn(ctx context.Context, vm VM) error
+	// PowerOff stops the machine; soft asks its system to shut down and
+	// returns when it has. A machine that is off already is no error.
+	PowerOff(ctx context.Context, vm VM, soft bool) error
+	// Destroy takes the machine's disk away. It is off.
+	Destroy(ctx context.Context, vm VM) error
+}
+
+// Reports is how machines talk back. A Guests that has a method
+// Attach(Reports) is given it before the server takes its first request.
+type Reports interface {
+	SetGuestAddresses(id string, nics []GuestNIC) error
+	SetGuestHostName(id, name string) error
+	GuestStopped(id string) error
+}
+
+// VM is a VM as its machine needs to know it.
+type VM struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	Template  string `json:"template"`
+	Host      string `json:"host"`
+	Status    string `json:"status"`
+	NICs      []NIC  `json:"nics"`
+	CPUs      int64  `json:"cpus"`
+	MemoryMiB int64  `json:"memoryMiB"`
+	// Drive are the files of the configuration drive by their path, such as
+	// openstack/latest/user_data. There is none, if empty.
+	Drive map[string][]byte `json:"drive,omitempty"`
+	// Payload are the files of a payload on a disk of its own, by name.
+	Payload map[string][]byte `json:"payload,omitempty"`
+}
+
+// NIC is a network card.
+type NIC struct {
+	Name    string `json:"name"`
+	MAC     string `json:"mac"`
+	Network string `json:"network"`
+	Profile string `json:"profile"`
+}
+
+// GuestNIC is a network card as the guest's agent reports it.
+type GuestNIC struct {
+	Name      string         `json:"name"`
+	MAC       string         `json:"mac"`
+	Addresses []netip.Prefix `json:"addresses"`
+}
+
+// DMI is what a VM's BIOS shows to its system.
+func DMI(vm VM) map[string]string {
+	return map[string]string{
+		"sys_vendor":     "oVirt",
+		"product_name":   "RHEL",
+		"product_uuid":   vm.ID,
+		"product_serial": vm.ID,
+	}
+}
+
+// call calls Guests after all earlier calls for the VM, and then done under the
+// lock. Without Guests nothing is done.
+func (s *Server) call(v *vm, f func(VM) error, done func(error)) {
+	if s.guests == nil {
+		return
+	}
+	described := s.describe(v)
+	before, ended := v.calls, make(chan struct{})
+	v.calls = ended
+	s.wg.Go(func() {
+		defer close(ended)
+		if before != nil {
+			<-before
+		}
+		err := errStopped
+		if s.ctx.Err() == nil {
+			err = f(described)
+		}
+		if done != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			done(err)
+		}
+	})
+}
+
+func (s *Server) describe(v *vm) VM {
+	out := VM{
+		ID: v.id, Name: v.name, Template: v.original, Host: first(s.hostNames(v)), Status: v.status,
+		CPUs: v.cores * v.sockets * v.threads, MemoryMiB: v.memory / mib, Drive: v.drive,
+	}
+	for _, n := range v.nics {
+		card := NIC{Name: n.name, MAC: n.mac}
+		if p, ok := s.profiles.get(n.profile); ok {
+			card.Profile = p.name
+			if net, ok := s.networks.get(p.network); ok {
+				card.Network = net.name
+			}
+		}
+		out.NICs = append(out.NICs, card)
+	}
+	for _, payload := range v.payloads.all("payload") {
+		for _, file := range payload.all("files/file") {
+			if out.Payload == nil {
+				out.Payload = map[string][]byte{}
+			}
+			out.Payload[file.str("name")] = []byte(file.str("content"))
+		}
+	}
+	return out
+}
+
+// VMs lists the VMs.
+func (s *Server) VMs() []VM {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]VM, 0, len(s.vms.items))
+	for _, v := range s.vms.items {
+		out = append(out, s.describe(v))
+	}
+	return out
+}
+
+func (s *Server) changeVM(id string, change func(v *vm)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.vms.items {
+		if strings.EqualFold(v.id, id) || v.name == id {
+			change(v)
+			return nil
+		}
+	}
+	return fmt.Errorf("no VM %q", id)
+}
+
+// SetGuestAddresses reports the addresses of a running guest, which shows that
+// it is up. The VM is named by ID or name. Cards that the VM does not have,
+// such as a container bridge, are reported too, as the agent does.
+func (s *Server) SetGuestAddresses(id string, nics []GuestNIC) error {
+	return s.changeVM(id, func(v *vm) {
+		if !running(v.status) {
+			return
+		}
+		v.agent = nics
+		if v.status == vmPoweringUp || v.status == vmWaitForLaunch {
+			s.isUp(v)
+		}
+	})
+}
+
+// SetGuestHostName reports a running guest's own name.
+func (s *Server) SetGuestHostName(id, name string) error {
+	return s.changeVM(id, func(v *vm) { v.fqdn = name })
+}
+
+// GuestStopped reports that a guest shut itself down.
+func (s *Server) GuestStopped(id string) error {
+	return s.changeVM(id, func(v *vm) {
+		if running(v.status) {
+			s.stopped(v)
+			s.event(61, "normal", "VM "+v.name+" is down. Exit message: User shut down from within the guest.", nil, v)
+		}
+	})
+}
+
+// GuestDied reports that a guest's process is gone. A highly available VM is
+// started again.
+func (s *Server) GuestDied(id string) error {
+	return s.changeVM(id, func(v *vm) {
+		if running(v.status) {
+			s.lost(v)
+			if v.ha {
+				s.failOver(v)
+			}
+		}
+	})
+}

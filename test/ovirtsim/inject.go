@@ -1,0 +1,204 @@
+package ovirtsim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+)
+
+// Fault makes requests fail. The zero value hits every request of the API
+// once with a 500.
+type Fault struct {
+	// Method such as POST; any, if empty.
+	Method string `json:"method,omitempty"`
+	// Path below the API, such as vms/*/start, * standing for one part; any,
+	// if empty.
+	Path string `json:"path,omitempty"`
+	// Skip is how many requests go well before.
+	Skip int `json:"skip,omitempty"`
+	// Times it is to fail: once, if zero; until faults are cleared, if negative.
+	Times int `json:"times,omitempty"`
+	// Status is the answer's; 500, if zero.
+	Status int `json:"status,omitempty"`
+	// Reason and Detail are the fault's words; without a reason the answer is
+	// the page of a web server in front of the engine.
+	Reason string `json:"reason,omitempty"`
+	Detail string `json:"detail,omitempty"`
+	// After makes the request take place, and only its answer is lost.
+	After bool `json:"after,omitempty"`
+	// Drop closes the connection instead of answering.
+	Drop bool `json:"drop,omitempty"`
+	// Delay comes before the answer.
+	Delay time.Duration `json:"delay,omitempty"`
+}
+
+// rule is an injected fault in use.
+type rule struct {
+	Fault
+
+	left int
+}
+
+// Inject makes requests fail.
+func (s *Server) Inject(f Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = append(s.rules, &rule{Fault: f, left: max(f.Times, 1)})
+}
+
+// ClearFaults forgets all injected faults.
+func (s *Server) ClearFaults() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rules = nil
+}
+
+// takeRule finds the fault for a request, if there is one.
+func (s *Server) takeRule(r *http.Request, parts []string) *rule {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, f := range s.rules {
+		if f.Method != "" && f.Method != r.Method {
+			continue
+		}
+		if ok, _ := path.Match(f.Path, strings.Join(parts, "/")); !ok && f.Path != "" {
+			continue
+		}
+		if f.Skip > 0 {
+			f.Skip--
+			continue
+		}
+		if f.left--; f.left == 0 && f.Times >= 0 {
+			s.rules = append(s.rules[:i:i], s.rules[i+1:]...)
+		}
+		return f
+	}
+	return nil
+}
+
+// answer fails a request.
+func (f *rule) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) {
+	if f.Delay > 0 {
+		pause(ctx, r, f.Delay)
+	}
+	if f.Drop {
+		panic(http.ErrAbortHandler)
+	}
+	status := f.Status
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	if f.Reason == "" {
+		writeHTML(w, status, fmt.Sprintf("%d %s", status, http.StatusText(status)), http.StatusText(status))
+		return
+	}
+	_, body := failed(&fault{status: status, reason: f.Reason, detail: f.Detail}, false)
+	if parts := split(r.URL.Path); r.Method == http.MethodPost && verbs[parts[len(parts)-1]] {
+		_, body = failed(&fault{status: status, reason: f.Reason, detail: f.Detail}, true)
+	}
+	w.Header().Set("Content-Type", "application/xml;charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(body.bytes())
+}
+
+func pause(ctx context.Context, r *http.Request, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-r.Context().Done():
+	}
+}
+
+// unavailable answers for an engine that is restarting, and slows answers.
+func (s *Server) unavailable(w http.ResponseWriter, r *http.Request) bool {
+	s.mu.Lock()
+	down, slow := s.down, s.slow
+	s.mu.Unlock()
+	if slow > 0 {
+		pause(s.ctx, r, slow)
+	}
+	if down {
+		writeHTML(w, http.StatusServiceUnavailable, "503 Service Unavailable",
+			"The server is temporarily unable to service your request due to maintenance downtime or capacity problems. Please try again later.")
+	}
+	return down
+}
+
+// SetDown stops the engine, but not the web server in front of it. Sessions do
+// not outlive a stop; VMs and tasks go on.
+func (s *Server) SetDown(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+	if down {
+		clear(s.tokens)
+	}
+}
+
+// Restart takes the engine down for a while.
+func (s *Server) Restart(d time.Duration) {
+	s.SetDown(true)
+	s.after(d, func() { s.down = false })
+}
+
+// SetSlow makes every answer take a while.
+func (s *Server) SetSlow(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slow = d
+}
+
+// counts are the requests so far.
+type counts struct {
+	requests    map[string]int
+	connections int
+}
+
+// Requests are the requests so far, by method and path with {} for IDs.
+func (s *Server) Requests() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.counts.requests)
+}
+
+// Connections is how many there were so far.
+func (s *Server) Connections() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts.connections
+}
+
+// ResetRequests counts from zero again.
+func (s *Server) ResetRequests() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts = counts{}
+}
+
+func (s *Server) count(method string, rt *route, parts []string) {
+	name := "/" + strings.Join(parts, "/")
+	if rt != nil {
+		name = "/" + rt.path
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.counts.requests == nil {
+		s.counts.requests = map[string]int{}
+	}
+	s.counts.requests[method+" "+name]++
+}
+
+func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		s.mu.Lock()
+		s.counts.connections++
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,249 @@
+package ovirtsim
+
+import (
+	"log"
+)
+
+// startVM starts a VM on a host that has room for it.
+func (s *Server) startVM(q *request, v *vm) (*elem, error) {
+	if v.status == vmSuspended || v.status == vmPaused {
+		return s.resumeVM(q, v)
+	}
+	if err := permit(v, actRun); err != nil {
+		return nil, err
+	}
+	if locked := s.lockedDisks(v.attachments); locked != "" {
+		return nil, conflict("Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.", locked)
+	}
+	if err := s.bootable(v); err != nil {
+		return nil, err
+	}
+	mode, err := initializationMode(q.body)
+	if err != nil {
+		return nil, err
+	}
+	once := v.config.clone()
+	if body := q.body.get("vm"); body != nil {
+		if err := once.apply(body); err != nil {
+			return nil, err
+		}
+	}
+	if v.next != nil {
+		v.config, v.next = *v.next, nil
+		once = v.config.clone()
+	}
+	drive, err := s.drive(v, &once, mode)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.schedule(v, &once)
+	if err != nil {
+		return nil, err
+	}
+	v.drive = drive
+	s.launch(v, h)
+	s.event(153, "normal", "VM "+v.name+" was started by "+s.opts.Username+" (Host: "+h.name+").", q, v)
+	return s.acted(q, "Launching VM "+v.name), nil
+}
+
+// bootable refuses to start a VM that has nothing to boot from.
+func (s *Server) bootable(v *vm) error {
+	for _, device := range v.boot {
+		if device != "hd" {
+			return nil
+		}
+	}
+	active := false
+	for _, a := range v.attachments {
+		active = active || a.active
+	}
+	switch {
+	case len(v.attachments) == 0:
+		return conflict("Cannot run VM without at least one bootable disk.\nAlternatives:\n- Create a disk for this VM, and rerun the VM.\n- Change the boot sequence using the Edit VM command (Boot Option Sub-Tab).\n- Use the Run Once command to override the default boot sequence.")
+	case !active:
+		return conflict("Cannot run VM without at least one active disk.\nPlease activate a disk and rerun the VM.")
+	}
+	return nil
+}
+
+// launch brings a VM up on a host.
+func (s *Server) launch(v *vm, h *host) {
+	v.status, v.host, v.started, v.agent, v.fqdn = vmWaitForLaunch, h.id, s.clock.Now(), nil, ""
+	v.run++
+	run := v.run
+	s.call(v, func(described VM) error { return s.guests.PowerOn(s.ctx, described) }, func(err error) {
+		if err != nil && v.run == run {
+			log.Printf("starting %s: %v", v.name, err)
+			s.stopped(v)
+			s.event(119, "error", "VM "+v.name+" is down with error. Exit message: "+err.Error()+".", nil, v)
+		}
+	})
+	s.when(TimeWaitForLaunch, func() {
+		if v.run == run && v.status == vmWaitForLaunch {
+			v.status = vmPoweringUp
+			s.when(TimePoweringUp, func() {
+				if v.run == run && v.status == vmPoweringUp {
+					s.isUp(v)
+				}
+			})
+		}
+	})
+}
+
+func (s *Server) isUp(v *vm) {
+	v.status = vmUp
+	v.initialized = true
+	s.event(32, "normal", "VM "+v.name+" started on Host "+first(s.hostNames(v))+".", nil, v)
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// stopped is a VM that no longer runs.
+func (s *Server) stopped(v *vm) {
+	v.status, v.host, v.agent, v.fqdn, v.stopped, v.drive = vmDown, "", nil, "", s.clock.Now(), nil
+	v.run++
+	if v.next != nil {
+		v.config, v.next = *v.next, nil
+	}
+}
+
+// stopVM takes the power from a VM. One that is down already is no error.
+func (s *Server) stopVM(q *request, v *vm) (*elem, error) {
+	if v.status == vmDown {
+		return s.acted(q, "Stopping VM "+v.name), nil
+	}
+	if err := permit(v, actStop); err != nil {
+		return nil, err
+	}
+	s.powerDown(v, false)
+	s.event(33, "normal", "VM "+v.name+" powered off by "+s.opts.Username+".", q, v)
+	return s.acted(q, "Stopping VM "+v.name), nil
+}
+
+// shutdownVM asks a VM's system to shut down. One without a guest agent, or
+// that is not up, is stopped.
+func (s *Server) shutdownVM(q *request, v *vm) (*elem, error) {
+	if v.status == vmDown {
+		return s.acted(q, "Shutting down VM "+v.name), nil
+	}
+	if err := permit(v, actShutdown); err != nil {
+		return nil, err
+	}
+	soft := v.status == vmUp
+	s.powerDown(v, soft)
+	s.event(73, "normal", "VM "+v.name+" shutdown was initiated by "+s.opts.Username+".", q, v)
+	return s.acted(q, "Shutting down VM "+v.name), nil
+}
+
+func (s *Server) powerDown(v *vm, soft bool) {
+	if v.status == vmSuspended {
+		s.stopped(v)
+		return
+	}
+	v.status = vmPoweringDown
+	v.run++
+	run := v.run
+	down := func() {
+		if v.run == run && !v.removed {
+			s.stopped(v)
+			s.event(61, "normal", "VM "+v.name+" is down. Exit message: User shut down from within the guest.", nil, v)
+		}
+	}
+	if s.guests == nil {
+		s.when(TimePoweringDown, down)
+		return
+	}
+	s.call(v, func(described VM) error { return s.guests.PowerOff(s.ctx, described, soft) }, func(err error) {
+		if err != nil {
+			log.Printf("stopping %s: %v", v.name, err)
+		}
+		down()
+	})
+}
+
+// rebootVM restarts a VM where it is.
+func (s *Server) rebootVM(q *request, v *vm) (*elem, error) {
+	if err := permit(v, actReboot); err != nil {
+		return nil, err
+	}
+	v.status, v.agent = vmReboot, nil
+	v.run++
+	run := v.run
+	s.call(v, func(described VM) error {
+		if err := s.guests.PowerOff(s.ctx, described, true); err != nil {
+			return err
+		}
+		return s.guests.PowerOn(s.ctx, described)
+	}, nil)
+	s.when(TimeReboot, func() {
+		if v.run == run && v.status == vmReboot {
+			s.isUp(v)
+		}
+	})
+	s.event(157, "normal", "User "+s.opts.Username+" initiated reboot of VM "+v.name+".", q, v)
+	return s.acted(q, "Rebooting VM "+v.name), nil
+}
+
+// suspendVM saves a VM's memory and stops it.
+func (s *Server) suspendVM(q *request, v *vm) (*elem, error) {
+	if err := permit(v, actSuspend); err != nil {
+		return nil, err
+	}
+	v.status = vmSavingState
+	v.run++
+	run := v.run
+	s.when(TimePoweringDown, func() {
+		if v.run == run {
+			v.status, v.host = vmSuspended, ""
+		}
+	})
+	return s.acted(q, "Hibernating VM "+v.name), nil
+}
+
+func (s *Server) resumeVM(q *request, v *vm) (*elem, error) {
+	h, err := s.schedule(v, &v.config)
+	if err != nil {
+		return nil, err
+	}
+	v.status, v.host = vmRestoringState, h.id
+	v.run++
+	run := v.run
+	s.when(TimePoweringUp, func() {
+		if v.run == run && v.status == vmRestoringState {
+			s.isUp(v)
+		}
+	})
+	return s.acted(q, "Launching VM "+v.name), nil
+}
+
+// migrateVM moves a VM to another host.
+func (s *Server) migrateVM(q *request, v *vm) (*elem, error) {
+	if err := permit(v, actMigrate); err != nil {
+		return nil, err
+	}
+	if v.affinity == "pinned" {
+		return nil, conflict("Cannot migrate VM. VM is pinned to Host.")
+	}
+	elsewhere := v.config.clone()
+	if to := q.body.get("host").id(); to != "" {
+		elsewhere.affinity, elsewhere.hosts = "pinned", []string{to}
+	}
+	h, err := s.scheduleExcept(v, &elsewhere, v.host)
+	if err != nil {
+		return nil, err
+	}
+	v.status = vmMigrating
+	v.run++
+	run := v.run
+	s.when(TimeMigrate, func() {
+		if v.run == run && v.status == vmMigrating {
+			v.status, v.host = vmUp, h.id
+		}
+	})
+	return s.acted(q, "Migrating VM "+v.name), nil
+}

@@ -1,0 +1,288 @@
+package ovirtsim
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// handler answers a request under the lock.
+type handler func(q *request) (*elem, error)
+
+// route is a method and a path below the API, {} standing for an ID.
+type route struct {
+	method string
+	path   string
+	parts  []string
+	handle handler
+}
+
+// request is what a handler is asked.
+type request struct {
+	method string
+	// args are the IDs in the path.
+	args   []string
+	query  url.Values
+	body   *elem
+	follow followTree
+	// correlation is what the client calls its operation.
+	correlation string
+	// accepted is set by a handler whose work goes on.
+	accepted bool
+	// nested is set for what is read on behalf of follow.
+	nested bool
+}
+
+// table is all the API.
+func (s *Server) table() []route {
+	var all []route
+	for _, part := range []map[string]handler{
+		s.vmRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
+		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(),
+	} {
+		for pattern, handle := range part {
+			method, path, _ := strings.Cut(pattern, " ")
+			all = append(all, route{method: method, path: path, parts: split(path), handle: handle})
+		}
+	}
+	return all
+}
+
+func split(path string) []string {
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
+}
+
+// match compares a path with a route. An address without IDs in a place wins
+// over one with.
+func (r *route) match(parts []string) (args []string, ok bool) {
+	if len(parts) != len(r.parts) {
+		return nil, false
+	}
+	for i, part := range r.parts {
+		switch {
+		case part == "{}":
+			args = append(args, parts[i])
+		case part != parts[i]:
+			return nil, false
+		}
+	}
+	return args, true
+}
+
+func (s *Server) find(method string, parts []string) (best *route, args []string, known bool) {
+	for i := range s.routes {
+		r := &s.routes[i]
+		found, ok := r.match(parts)
+		if !ok {
+			continue
+		}
+		known = true
+		if r.method == method && (best == nil || len(found) < len(args)) {
+			best, args = r, found
+		}
+	}
+	return best, args, known
+}
+
+// ServeHTTP answers all requests of an engine.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.unavailable(w, r) {
+		return
+	}
+	parts := split(r.URL.Path)
+	path := "/" + strings.Join(parts, "/")
+	switch {
+	case path == tokenPath:
+		s.serveToken(w, r)
+	case path == logoutPath, path == revokePath:
+		s.serveLogout(w, r)
+	case strings.HasPrefix(path, imagePath):
+		s.serveImage(w, r, strings.TrimPrefix(path, imagePath))
+	case path == apiPath, strings.HasPrefix(path, apiPath+"/"):
+		s.serveAPI(w, r, parts[2:])
+	case path == "/ovirt-engine/services/pki-resource":
+		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
+		_, _ = io.WriteString(w, s.CABundle)
+	default:
+		writeHTML(w, http.StatusNotFound, "404 Not Found", "The requested URL was not found on this server.")
+	}
+}
+
+func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string) {
+	correlation := correlationID(r)
+	if correlation != "" {
+		w.Header().Set("Correlation-Id", correlation)
+	}
+	body, bodyErr := parseElem(io.LimitReader(r.Body, 16<<20))
+	if errors.Is(bodyErr, io.EOF) {
+		bodyErr = nil
+	}
+	s.mu.Lock()
+	allowed := s.authorized(r)
+	s.mu.Unlock()
+	if !allowed {
+		unauthorized(w)
+		return
+	}
+	rt, args, known := s.find(r.Method, parts)
+	s.count(r.Method, rt, parts)
+	q := &request{method: r.Method, args: args, query: r.URL.Query(), body: body, correlation: correlation}
+	q.follow = parseFollow(q.query.Get("follow"))
+	hit := s.takeRule(r, parts)
+	if hit != nil && !hit.After {
+		hit.answer(s.ctx, w, r)
+		return
+	}
+	status, reply := s.perform(rt, q, known, bodyErr)
+	if hit != nil {
+		hit.answer(s.ctx, w, r)
+		return
+	}
+	if reply == nil {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/xml;charset=UTF-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(reply.bytes())
+}
+
+// perform finds the answer to a request.
+func (s *Server) perform(rt *route, q *request, known bool, bodyErr error) (int, *elem) {
+	switch {
+	case rt == nil && known:
+		return http.StatusMethodNotAllowed, nil
+	case rt == nil:
+		return http.StatusNotFound, nil
+	case bodyErr != nil:
+		return http.StatusBadRequest, el("usage_message", leaf("message", "Request syntactically incorrect."))
+	}
+	for _, arg := range q.args {
+		if !wellFormed(arg) && rt.method != http.MethodOptions {
+			return http.StatusBadRequest, (&fault{reason: "Operation failed", detail: "Invalid UUID string: " + arg}).elem()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	reply, err := rt.handle(q)
+	if err != nil {
+		return failed(err, rt.action())
+	}
+	if !rt.action() && reply != nil {
+		s.expand(reply, q.follow)
+	}
+	switch {
+	case q.accepted:
+		return http.StatusAccepted, reply
+	case q.method == http.MethodPost && !rt.action():
+		return http.StatusCreated, reply
+	}
+	return http.StatusOK, reply
+}
+
+// action says whether a route does something instead of making something.
+func (r *route) action() bool {
+	return r.method == http.MethodPost && len(r.parts) > 1 && r.parts[len(r.parts)-2] == "{}" && verbs[r.parts[len(r.parts)-1]]
+}
+
+var verbs = map[string]bool{
+	"start": true, "stop": true, "shutdown": true, "reboot": true, "reset": true, "suspend": true, "migrate": true,
+	"detach": true, "activate": true, "deactivate": true, "copy": true, "finalize": true, "cancel": true, "fence": true,
+	"autopincpuandnumanodes": true, "refresh": true, "pause": true, "resume": true, "reduce": true,
+}
+
+// failed writes a refusal.
+func failed(err error, action bool) (int, *elem) {
+	var f *fault
+	if !errors.As(err, &f) {
+		f = &fault{status: http.StatusInternalServerError, reason: operationFailed, detail: err.Error()}
+	}
+	switch {
+	case f.empty:
+		return f.status, nil
+	case action:
+		return f.status, el("action", f.elem(), leaf("status", "failed"))
+	}
+	return f.status, f.elem()
+}
+
+var (
+	uuidForm  = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
+	shortForm = regexp.MustCompile(`^[0-9a-fA-F]+$`)
+	notInID   = regexp.MustCompile(`[^0-9A-Za-z_-]`)
+)
+
+func wellFormed(id string) bool {
+	return uuidForm.MatchString(id) || shortForm.MatchString(id)
+}
+
+// correlationID is what a client calls its operation, as the engine trims it.
+func correlationID(r *http.Request) string {
+	id := r.Header.Get("Correlation-Id")
+	if id == "" {
+		id = r.URL.Query().Get("correlation_id")
+	}
+	id = notInID.ReplaceAllString(id, "")
+	return id[:min(len(id), 36)]
+}
+
+// followTree is what follow asks for, by the name of the link.
+type followTree map[string]followTree
+
+func parseFollow(text string) followTree {
+	tree := followTree{}
+	for path := range strings.SplitSeq(text, ",") {
+		at := tree
+		for name := range strings.SplitSeq(strings.TrimSpace(path), ".") {
+			name = strings.ToLower(strings.ReplaceAll(name, "_", ""))
+			if name == "" {
+				break
+			}
+			if at[name] == nil {
+				at[name] = followTree{}
+			}
+			at = at[name]
+		}
+	}
+	return tree
+}
+
+// expand puts what links and references point to in their place.
+func (s *Server) expand(e *elem, follow followTree) {
+	if len(follow) == 0 {
+		return
+	}
+	if e.id() == "" && e.attribute("href") == "" {
+		for _, kid := range e.kids { // a collection
+			s.expand(kid, follow)
+		}
+		return
+	}
+	for i, kid := range e.kids {
+		name := strings.ReplaceAll(kid.name, "_", "")
+		if kid.name == "link" {
+			name = kid.attribute("rel")
+		}
+		sub, wanted := follow[name]
+		href := kid.attribute("href")
+		if !wanted || href == "" {
+			continue
+		}
+		rt, args, _ := s.find(http.MethodGet, split(href)[2:])
+		if rt == nil {
+			continue
+		}
+		found, err := rt.handle(&request{method: http.MethodGet, args: args, query: url.Values{}, nested: true})
+		if err != nil {
+			continue
+		}
+		s.expand(found, sub)
+		if kid.name != "link" {
+			found.name = kid.name
+		}
+		e.kids[i] = found
+	}
+}

@@ -1,0 +1,195 @@
+package ovirtsim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// identified is an object with an ID.
+type identified interface{ ident() string }
+
+// table keeps objects in the order they were made.
+type table[T identified] struct {
+	items []T
+}
+
+func (t *table[T]) add(item T) { t.items = append(t.items, item) }
+
+func (t *table[T]) get(id string) (item T, ok bool) {
+	for _, item := range t.items {
+		if strings.EqualFold(item.ident(), id) {
+			return item, true
+		}
+	}
+	return item, false
+}
+
+func (t *table[T]) remove(id string) {
+	t.items = slices.DeleteFunc(t.items, func(item T) bool { return item.ident() == id })
+}
+
+// where lists the objects of which something holds.
+func (t *table[T]) where(holds func(T) bool) []T {
+	var found []T
+	for _, item := range t.items {
+		if holds(item) {
+			found = append(found, item)
+		}
+	}
+	return found
+}
+
+// store is all that the engine knows.
+type store struct {
+	dataCenters   table[*dataCenter]
+	clusters      table[*cluster]
+	hosts         table[*host]
+	domains       table[*domain]
+	networks      table[*network]
+	profiles      table[*profile]
+	templates     table[*template]
+	vms           table[*vm]
+	disks         table[*disk]
+	tags          table[*tag]
+	groups        table[*group]
+	labels        table[*label]
+	instanceTypes table[*instanceType]
+	jobs          table[*job]
+	events        []*event
+	transfers     table[*transfer]
+	permissions   table[*permission]
+	lastMAC       int
+}
+
+// meta is what every object has.
+type meta struct {
+	id, name, description, comment string
+}
+
+func (m *meta) ident() string { return m.id }
+
+// elems are the common elements of an object.
+func (m *meta) elems() []*elem {
+	return []*elem{leaf("name", m.name), leaf("description", m.description), leaf("comment", m.comment)}
+}
+
+// apply takes over what a body says.
+func (m *meta) apply(body *elem) {
+	body.setString("name", &m.name)
+	body.setString("description", &m.description)
+	body.setString("comment", &m.comment)
+}
+
+func (m *meta) fields(name string) ([]string, bool) {
+	switch name {
+	case "":
+		return []string{m.name, m.description, m.comment}, true
+	case "name":
+		return []string{m.name}, true
+	case "id":
+		return []string{m.id}, true
+	case "description":
+		return []string{m.description}, true
+	case "comment":
+		return []string{m.comment}, true
+	}
+	return nil, false
+}
+
+// newMeta names a new object.
+func newMeta(name string) meta { return meta{id: newID(), name: name} }
+
+// links makes the links of an object.
+func links(href string, rels ...string) []*elem {
+	out := make([]*elem, 0, len(rels))
+	for _, rel := range rels {
+		link := el("link")
+		link.set("href", href+"/"+rel)
+		link.set("rel", rel)
+		out = append(out, link)
+	}
+	return out
+}
+
+// actions makes the list of what can be done with an object.
+func actions(href string, rels ...string) *elem {
+	return el("actions", links(href, rels...)...)
+}
+
+// fill makes what the engine holds at the start.
+func (s *Server) fill(inventory Inventory) {
+	s.fillInstanceTypes()
+	s.tags.add(&tag{meta: meta{id: BlankTemplateID, name: "root", description: "root"}})
+	cl := s.fillDataCenter("Default", inventory.OvercommitPercent)
+	for _, spec := range inventory.Hosts {
+		s.hosts.add(newHost(spec, cl.id))
+	}
+	for _, spec := range inventory.Domains {
+		s.domains.add(newDomain(spec, cl.dataCenter))
+	}
+	for _, name := range inventory.Networks {
+		s.fillNetwork(name, cl.dataCenter)
+	}
+	blank := &template{meta: meta{id: BlankTemplateID, name: "Blank", description: "Blank template"}, status: "ok", config: defaultConfig()}
+	blank.created = s.clock.Now()
+	s.templates.add(blank)
+	for _, spec := range inventory.Templates {
+		s.fillTemplate(spec, cl)
+	}
+	for _, name := range inventory.DataCenters {
+		other := s.fillDataCenter(name, inventory.OvercommitPercent)
+		s.hosts.add(newHost(HostSpec{Name: name + "-host1", Cores: 16, MemoryMiB: 64 << 10}, other.id))
+		s.domains.add(newDomain(DomainSpec{Name: name + "-data1", Type: "nfs", SizeGiB: 500}, other.dataCenter))
+	}
+}
+
+func (s *Server) fillDataCenter(name string, overcommit int64) *cluster {
+	dc := &dataCenter{meta: newMeta(name)}
+	s.dataCenters.add(dc)
+	cl := &cluster{meta: newMeta(name), dataCenter: dc.id, overcommit: overcommit}
+	s.clusters.add(cl)
+	s.fillNetwork("ovirtmgmt", dc.id)
+	return cl
+}
+
+func (s *Server) fillNetwork(name, dc string) {
+	n := &network{meta: newMeta(name), dataCenter: dc}
+	s.networks.add(n)
+	s.profiles.add(&profile{meta: newMeta(name), network: n.id})
+}
+
+func (s *Server) fillTemplate(spec TemplateSpec, cl *cluster) {
+	t := &template{meta: newMeta(spec.Name), cluster: cl.id, status: "ok", config: defaultConfig(), created: s.clock.Now()}
+	t.config.os = spec.OS
+	orDefault(&t.config.os, "other_linux")
+	domains := s.domainsOf(cl.dataCenter)
+	if spec.DiskGiB > 0 && len(domains) > 0 {
+		d := &disk{
+			meta: newMeta(spec.Name + "_Disk1"), status: diskOK, format: "cow", sparse: true,
+			provisioned: spec.DiskGiB * gib, actual: gib, domains: []string{domains[0].id}, template: t.id,
+		}
+		s.disks.add(d)
+		t.attachments = []*attachment{{disk: d.id, bootable: true, active: true, iface: "virtio_scsi"}}
+	}
+	s.templates.add(t)
+}
+
+func (s *Server) fillInstanceTypes() {
+	for i, size := range []struct {
+		name          string
+		mem, sockets  int64
+		cores, thread int64
+	}{
+		{"Tiny", 512, 1, 1, 1}, {"Small", 2048, 1, 1, 1}, {"Medium", 4096, 2, 1, 1}, {"Large", 8192, 2, 1, 1}, {"XLarge", 16384, 4, 1, 1},
+	} {
+		s.instanceTypes.add(&instanceType{
+			meta:   meta{id: fmt.Sprintf("00000%d00-0000-0000-0000-000000000000", i+1), name: size.name, description: size.name + " instance type"},
+			memory: size.mem * mib, sockets: size.sockets, cores: size.cores, threads: size.thread,
+		})
+	}
+}
+
+// age is how long ago a time was.
+func (s *Server) age(t time.Time) time.Duration { return s.clock.Now().Sub(t) }

@@ -1,0 +1,309 @@
+package ovirtsim
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// vm is a virtual machine.
+type vm struct {
+	meta
+	config
+
+	cluster, template, original string
+	status, detail              string
+	host                        string
+	created, started, stopped   time.Time
+	attachments                 []*attachment
+	nics                        []*nic
+	consoles                    []*console
+	tags                        []string
+	// initialized is set once the VM has been up.
+	initialized bool
+	// next is the hardware after the next start, when it differs.
+	next *config
+	// drive is the configuration drive of this run.
+	drive map[string][]byte
+	// agent is what the guest reports about itself.
+	agent []GuestNIC
+	fqdn  string
+	// run counts starts and stops, so that a timer of an old run does nothing.
+	run int
+	// calls is closed when the last call of Guests has ended.
+	calls chan struct{}
+	// removed is set when the VM is gone, for timers that still hold it.
+	removed bool
+}
+
+// console is a way to see a VM's screen.
+type console struct{ id, protocol string }
+
+const maxVMName = 64
+
+var vmNameForm = regexp.MustCompile(`^[\p{L}0-9._-]+$`)
+
+func (s *Server) vmRoutes() map[string]handler {
+	return map[string]handler{
+		"GET vms":              s.listVMs,
+		"POST vms":             s.addVM,
+		"GET vms/{}":           s.onVM(s.getVM),
+		"PUT vms/{}":           s.onVM(s.updateVM),
+		"DELETE vms/{}":        s.onVM(s.removeVM),
+		"POST vms/{}/start":    s.onVM(s.startVM),
+		"POST vms/{}/stop":     s.onVM(s.stopVM),
+		"POST vms/{}/reboot":   s.onVM(s.rebootVM),
+		"POST vms/{}/reset":    s.onVM(s.rebootVM),
+		"POST vms/{}/suspend":  s.onVM(s.suspendVM),
+		"POST vms/{}/migrate":  s.onVM(s.migrateVM),
+		"POST vms/{}/shutdown": s.onVM(s.shutdownVM),
+		"POST vms/{}/autopincpuandnumanodes": s.onVM(func(q *request, _ *vm) (*elem, error) {
+			return s.acted(q, "Optimizing CPU pinning"), nil
+		}),
+	}
+}
+
+// onVM finds the VM of a path.
+func (s *Server) onVM(f func(q *request, v *vm) (*elem, error)) handler {
+	return func(q *request) (*elem, error) {
+		v, ok := s.vms.get(q.args[0])
+		if !ok {
+			return nil, notFound()
+		}
+		return f(q, v)
+	}
+}
+
+// acted answers an action that has been done.
+func (s *Server) acted(q *request, description string) *elem {
+	j := s.addJob(q, description)
+	s.finish(j)
+	out := el("action")
+	if q.body != nil {
+		out.add(q.body.get("async"), q.body.get("force"))
+	}
+	return out.add(ref("job", "jobs", j.id), leaf("status", "complete"))
+}
+
+func (s *Server) listVMs(q *request) (*elem, error) {
+	all := q.param("all_content") == "true"
+	return list(q, "vms", s.withFields(), func(v vmFields) *elem { return s.vmElem(v.vm, all) })
+}
+
+func (s *Server) getVM(q *request, v *vm) (*elem, error) {
+	return s.vmElem(v, q.param("all_content") == "true"), nil
+}
+
+// vmElem shows a VM.
+func (s *Server) vmElem(v *vm, all bool) *elem {
+	href := apiPath + "/vms/" + v.id
+	e := el("vm").at(href, v.id)
+	e.add(actions(href, "detach", "export", "clone", "reset", "migrate", "reboot", "shutdown", "start", "stop", "suspend", "autopincpuandnumanodes"))
+	e.add(v.elems()...)
+	e.add(links(href, "applications", "cdroms", "diskattachments", "graphicsconsoles", "nics", "permissions",
+		"reporteddevices", "snapshots", "affinitylabels", "tags", "statistics", "hostdevices", "numanodes", "sessions", "watchdogs")...)
+	e.add(v.config.elems(all)...)
+	e.add(
+		leaf("creation_time", timestamp(v.created)),
+		leaf("origin", "ovirt"),
+		ref("cluster", "clusters", v.cluster),
+		leaf("next_run_configuration_exists", v.next != nil),
+		leaf("status", v.status),
+		filled("status_detail", v.detail),
+		ref("original_template", "templates", v.original),
+		ref("template", "templates", v.template),
+		leaf("stop_reason", ""),
+		leaf("use_latest_template_version", false),
+	)
+	if !v.started.IsZero() {
+		e.add(leaf("start_time", timestamp(v.started)))
+	}
+	if !v.stopped.IsZero() {
+		e.add(leaf("stop_time", timestamp(v.stopped)))
+	}
+	if running(v.status) {
+		e.add(ref("host", "hosts", v.host), leaf("run_once", false), filled("fqdn", v.fqdn))
+	}
+	return e
+}
+
+// elems of a VM are those of its meta; the config's are added beside.
+func (v *vm) elems() []*elem { return v.meta.elems() }
+
+// vmFields is a VM as searches see it.
+type vmFields struct {
+	*vm
+
+	s *Server
+}
+
+func (s *Server) withFields() []vmFields {
+	out := make([]vmFields, 0, len(s.vms.items))
+	for _, v := range s.vms.items {
+		out = append(out, vmFields{v, s})
+	}
+	return out
+}
+
+func (v vmFields) fields(name string) ([]string, bool) {
+	switch name {
+	case "status":
+		// The engine's search has words of its own for states.
+		return []string{v.status, strings.ReplaceAll(v.status, "_", "")}, true
+	case "tag", "tags":
+		var names []string
+		for _, id := range v.tags {
+			for t, ok := v.s.tags.get(id); ok && t.id != BlankTemplateID; t, ok = v.s.tags.get(t.parent) {
+				names = append(names, t.name)
+			}
+		}
+		return names, true
+	case "cluster":
+		cl, _ := v.s.clusters.get(v.cluster)
+		return []string{cl.name}, true
+	case "datacenter":
+		dc, _ := v.s.dataCenters.get(v.s.dataCenterOf(v.cluster))
+		return []string{dc.name}, true
+	case "host":
+		return v.s.hostNames(v.vm), true
+	case "template":
+		t, ok := v.s.templates.get(v.template)
+		if !ok {
+			return nil, true
+		}
+		return []string{t.name}, true
+	case "os":
+		return []string{v.os}, true
+	case "type":
+		return []string{v.kind}, true
+	case "fqdn":
+		return []string{v.fqdn}, true
+	case "ip":
+		return v.addresses(), true
+	}
+	return v.vm.meta.fields(name)
+}
+
+func (s *Server) hostNames(v *vm) []string {
+	if h, ok := s.hosts.get(v.host); ok {
+		return []string{h.name}
+	}
+	return nil
+}
+
+func (v *vm) addresses() []string {
+	var out []string
+	for _, n := range v.agent {
+		for _, a := range n.Addresses {
+			out = append(out, a.Addr().String())
+		}
+	}
+	return out
+}
+
+// checkName refuses names no VM of a data center can have.
+func (s *Server) checkName(name, clusterID, own, action string) error {
+	switch {
+	case len(name) > maxVMName:
+		return invalid("Cannot %s VM. The given name is too long.", action)
+	case !vmNameForm.MatchString(name):
+		return invalid("Can not %s VM. The given name contains special characters. Only lower-case and upper-case letters, numbers, '_', '-', '.' are allowed.", action)
+	}
+	dc := s.dataCenterOf(clusterID)
+	taken := slices.ContainsFunc(s.vms.items, func(v *vm) bool {
+		return v.id != own && v.name == name && s.dataCenterOf(v.cluster) == dc
+	})
+	if taken {
+		return nameTaken(action, "VM")
+	}
+	return nil
+}
+
+// updateVM changes a VM. Hardware of a VM that runs changes with its next start.
+func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
+	if v.status == vmImageLocked {
+		return nil, conflict("Cannot edit VM: VM is locked. Please try again in a few minutes.")
+	}
+	m := v.meta
+	m.apply(q.body)
+	if m.name != v.name {
+		if err := s.checkName(m.name, v.cluster, v.id, "edit"); err != nil {
+			return nil, err
+		}
+	}
+	base := v.config
+	if v.next != nil {
+		base = *v.next
+	}
+	changed := base.clone()
+	if err := changed.apply(q.body); err != nil {
+		return nil, err
+	}
+	v.meta = m
+	switch {
+	case v.status == vmDown:
+		v.config = changed
+	case changed.sameHardware(&v.config):
+		v.config, v.next = changed, nil
+	default:
+		v.next = &changed
+		v.config.applyLive(&changed)
+	}
+	s.event(35, "normal", "VM "+v.name+" configuration was updated by "+s.opts.Username+".", q, v)
+	return s.vmElem(v, true), nil
+}
+
+// sameHardware says whether a running VM would not notice a difference.
+func (c *config) sameHardware(other *config) bool {
+	return c.cores == other.cores && c.sockets == other.sockets && c.threads == other.threads && c.memory == other.memory &&
+		c.os == other.os && c.kind == other.kind && c.cpuMode == other.cpuMode && slices.Equal(c.properties, other.properties)
+}
+
+// applyLive takes over what can change under a running VM.
+func (c *config) applyLive(other *config) {
+	c.deleteProtected, c.ha, c.haPriority, c.lease = other.deleteProtected, other.ha, other.haPriority, other.lease
+	c.affinity, c.hosts, c.initialization = other.affinity, other.hosts, other.initialization
+}
+
+// removeVM removes a VM at once; its disks go after it.
+func (s *Server) removeVM(q *request, v *vm) (*elem, error) {
+	force := q.param("force") == "true" || q.body.str("force") == "true"
+	detach := q.param("detach_only") == "true" || q.body.str("vm/disks/detach_only") == "true"
+	if v.deleteProtected {
+		return nil, conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
+	}
+	if err := permit(v, actRemove); err != nil && (!force || v.status != vmImageLocked) {
+		return nil, err
+	}
+	if locked := s.lockedDisks(v.attachments); locked != "" && !force {
+		return nil, conflict("Cannot remove VM: The following disks are locked: %s. Please try again in a few minutes.", locked)
+	}
+	if detach && v.template != BlankTemplateID {
+		return nil, conflict("Cannot remove VM with detaching disks, VM is based from template.")
+	}
+	s.vms.remove(v.id)
+	v.removed = true
+	v.run++
+	for _, g := range s.groups.items {
+		g.vms = without(g.vms, v.id)
+	}
+	for _, l := range s.labels.items {
+		l.vms = without(l.vms, v.id)
+	}
+	if !detach {
+		for _, a := range v.attachments {
+			if d, ok := s.disks.get(a.disk); ok && !s.attachedElsewhere(d.id, v) {
+				s.eraseDisk(d)
+			}
+		}
+	}
+	v.attachments = nil
+	s.call(v, func(described VM) error { return s.guests.Destroy(s.ctx, described) }, nil)
+	s.event(113, "normal", "VM "+v.name+" was successfully removed.", q, v)
+	return s.acted(q, "Removing VM "+v.name), nil
+}
+
+func without(list []string, id string) []string {
+	return slices.DeleteFunc(list, func(other string) bool { return other == id })
+}

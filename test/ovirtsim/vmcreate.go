@@ -1,0 +1,212 @@
+package ovirtsim
+
+import "strings"
+
+// addVM makes a VM from a template, thin or as a clone.
+func (s *Server) addVM(q *request) (*elem, error) {
+	body := q.body
+	name := strings.TrimSpace(body.str("name"))
+	if name == "" {
+		return nil, incomplete("VM", "add", "name")
+	}
+	cl, err := s.clusterOf(body)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.templateOf(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.checkName(name, cl.id, "", "add"); err != nil {
+		return nil, err
+	}
+	if t.status != "ok" {
+		return nil, conflict("Template's Image is locked (temporarily).")
+	}
+	if t.cluster != "" && s.dataCenterOf(t.cluster) != cl.dataCenter {
+		return nil, invalid("The specified Template doesn't exist in the current Data Center.")
+	}
+	clone := q.param("clone") == "true" || body.str("clone") == "true"
+	v := &vm{
+		meta: newMeta(name), config: t.config.clone(), cluster: cl.id, template: t.id, original: t.id,
+		status: vmDown, created: s.clock.Now(),
+		consoles: []*console{{id: "7370696365", protocol: "spice"}, {id: "766e63", protocol: "vnc"}},
+	}
+	v.meta.apply(body)
+	v.name = name
+	v.deleteProtected = false
+	if err := s.applyInstanceType(v, body); err != nil {
+		return nil, err
+	}
+	if err := v.config.apply(body); err != nil {
+		return nil, err
+	}
+	disks, err := s.planDisks(t, cl, body, clone)
+	if err != nil {
+		return nil, err
+	}
+	if clone {
+		v.template = BlankTemplateID
+	}
+	s.copyNICs(v, t.nics)
+	s.vms.add(v)
+	s.event(37, "normal", "VM "+v.name+" creation was initiated by "+s.opts.Username+".", q, v)
+	s.copyDisks(q, v, disks, clone)
+	reply := s.vmElem(v, true)
+	if q.accepted {
+		reply.add(leaf("creation_status", "pending"))
+	}
+	return reply, nil
+}
+
+func (s *Server) clusterOf(body *elem) (*cluster, error) {
+	named := body.get("cluster")
+	if cl, ok := s.clusters.get(named.id()); ok {
+		return cl, nil
+	}
+	for _, cl := range s.clusters.items {
+		if name := named.str("name"); name != "" && cl.name == name {
+			return cl, nil
+		}
+	}
+	if named.id() == "" && named.str("name") == "" {
+		return nil, incomplete("VM", "add", "cluster.id|name")
+	}
+	return nil, missingEntity("Cluster", named.id()+named.str("name"))
+}
+
+func (s *Server) templateOf(body *elem) (*template, error) {
+	named := body.get("template")
+	if t, ok := s.templates.get(named.id()); ok {
+		return t, nil
+	}
+	var newest *template
+	for _, t := range s.templates.items {
+		if name := named.str("name"); name != "" && t.name == name && (newest == nil || t.version > newest.version) {
+			newest = t
+		}
+	}
+	if newest != nil {
+		return newest, nil
+	}
+	if named.id() == "" && named.str("name") == "" {
+		return nil, incomplete("VM", "add", "template.id|name")
+	}
+	return nil, missingEntity("Template", named.id()+named.str("name"))
+}
+
+// applyInstanceType takes the hardware over from an instance type.
+func (s *Server) applyInstanceType(v *vm, body *elem) error {
+	named := body.get("instance_type")
+	if named == nil {
+		return nil
+	}
+	t, ok := s.instanceTypes.get(named.id())
+	if !ok {
+		return missingEntity("InstanceType", named.id())
+	}
+	v.cores, v.sockets, v.threads = t.cores, t.sockets, t.threads
+	v.memory, v.guaranteed, v.maxMemory = t.memory, t.memory, 4*t.memory
+	return nil
+}
+
+// copiedDisk is a template's disk and the disk that it becomes.
+type copiedDisk struct {
+	from *attachment
+	disk *disk
+}
+
+// planDisks says what a template's disks become, and refuses what does not fit.
+func (s *Server) planDisks(t *template, cl *cluster, body *elem, clone bool) ([]copiedDisk, error) {
+	var plan []copiedDisk
+	room := map[string]int64{}
+	for _, from := range t.attachments {
+		source, ok := s.disks.get(from.disk)
+		if !ok {
+			continue
+		}
+		d := &disk{
+			meta: newMeta(source.name), status: diskLocked, provisioned: source.provisioned, content: source.content,
+			format: source.format, sparse: source.sparse, domains: []string{source.domains[0]},
+		}
+		asked := diskOverride(body, source.id)
+		if asked != nil {
+			if err := d.shape(asked); err != nil {
+				return nil, err
+			}
+			if err := s.place(d, source, asked, cl, clone); err != nil {
+				return nil, err
+			}
+		}
+		if clone {
+			d.actual = source.actual
+			if !d.sparse {
+				d.actual = d.provisioned
+			}
+		} else {
+			d.format, d.sparse, d.actual, d.backing = "cow", true, emptyCow, source.id
+		}
+		room[d.domains[0]] += d.actual
+		if err := s.fits(d.domains[0], room[d.domains[0]], "add", "VM"); err != nil {
+			return nil, err
+		}
+		plan = append(plan, copiedDisk{from: from, disk: d})
+	}
+	return plan, nil
+}
+
+// diskOverride is what a body says about the disk of a template.
+func diskOverride(body *elem, id string) *elem {
+	for _, a := range body.all("disk_attachments/disk_attachment") {
+		if e := a.get("disk"); e.id() == id || a.id() == id {
+			return e
+		}
+	}
+	return nil
+}
+
+// place puts a disk on the domain that was asked for. A thin disk can only be
+// where its template's is.
+func (s *Server) place(d, source *disk, asked *elem, cl *cluster, clone bool) error {
+	wanted := ids(asked.all("storage_domains/storage_domain"))
+	if len(wanted) == 0 {
+		return nil
+	}
+	found, ok := s.domains.get(wanted[0])
+	if !ok || found.dataCenter != cl.dataCenter {
+		return missingEntity("StorageDomain", wanted[0])
+	}
+	if !clone && !source.on(found.id) {
+		return conflict("Cannot add VM. The selected Storage Domain does not contain the VM Template.")
+	}
+	d.domains = []string{found.id}
+	return nil
+}
+
+// copyDisks makes the disks of a new VM, which is locked until they are there.
+func (s *Server) copyDisks(q *request, v *vm, plan []copiedDisk, clone bool) {
+	if len(plan) == 0 {
+		s.event(53, "normal", "VM "+v.name+" creation has been completed.", q, v)
+		return
+	}
+	v.status, q.accepted = vmImageLocked, true
+	for _, c := range plan {
+		s.disks.add(c.disk)
+		v.attachments = append(v.attachments, &attachment{disk: c.disk.id, iface: c.from.iface, bootable: c.from.bootable, active: c.from.active})
+	}
+	j := s.addJob(q, "Creating VM "+v.name)
+	timing := TimeThin
+	if clone {
+		timing = TimeClone
+	}
+	s.when(timing, func() {
+		for _, c := range plan {
+			c.disk.status = diskOK
+		}
+		s.finish(j)
+		if !v.removed {
+			v.status = vmDown
+			s.event(53, "normal", "VM "+v.name+" creation has been completed.", nil, v)
+		}
+	})
+}
