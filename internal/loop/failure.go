@@ -2,6 +2,7 @@ package loop
 
 import (
 	"cmp"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -18,15 +19,18 @@ import (
 // maxMessage fits the note of an event, the narrowest place a message goes.
 const maxMessage = 1000
 
+var numbers = regexp.MustCompile(`[0-9]+`)
+
 // Failure returns the condition of the given type that tells people about err.
 //
-// An endpoint that is down fails with other words each time (ports, timeouts,
-// addresses). The first words stay as long as it is down, so that neither the
-// condition flaps nor events repeat.
+// An endpoint that is down fails with other numbers each time (ports,
+// addresses). The first ones stay as long as nothing else changes, so that
+// neither the condition flaps nor events repeat. Another cause is news.
 func Failure(from conditions.Getter, conditionType string, err error) metav1.Condition {
 	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason(err), Message: Sentence(err)}
 	if last := conditions.Get(from, conditionType); c.Reason == infrav1.EndpointUnreachableReason &&
-		last != nil && last.Status == c.Status && last.Reason == c.Reason {
+		last != nil && last.Status == c.Status && last.Reason == c.Reason &&
+		numbers.ReplaceAllString(last.Message, "") == numbers.ReplaceAllString(c.Message, "") {
 		c.Message = last.Message
 	}
 	return c

@@ -84,6 +84,10 @@ func TestFailure(t *testing.T) {
 			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.EndpointUnreachableReason, Message: "Observing VM: port 1"},
 			err:    unreachable("port 2"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: port 1",
 		},
+		"UnreachableForAnotherCause": {
+			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.EndpointUnreachableReason, Message: "Observing VM: no answer in time"},
+			err:    unreachable("unknown authority"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: unknown authority",
+		},
 		"UnreachableAfterAnother": {
 			before: &metav1.Condition{Status: metav1.ConditionFalse, Reason: infrav1.CredentialsInvalidReason, Message: "No"},
 			err:    unreachable("port 2"), reason: infrav1.EndpointUnreachableReason, message: "Observing VM: port 2",
