@@ -145,12 +145,12 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 		return false, err
 	}
 	defer func() {
-		// vCenter allows a bounded number of sessions. One that is hung up on
-		// because it does not answer is left to time out.
-		if ctx.Err() != nil || !isAmbiguous(err) && !isNotAuthenticated(err) {
-			farewell, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-			defer cancel()
-			_ = users.Logout(farewell)
+		switch {
+		case ctx.Err() == nil && isAmbiguous(err):
+			// It may not answer. Nobody waits for that.
+			go logout(ctx, users)
+		case !isNotAuthenticated(err):
+			logout(ctx, users)
 		}
 	}()
 	st, err := openStream(streaming, c)
@@ -169,6 +169,14 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	err = st.follow(streaming, s.inv)
 	s.turn(connecting, nil, nil)
 	return true, err
+}
+
+// logout ends a login. vCenter allows a bounded number of them, and keeps one
+// that is only hung up on for half an hour.
+func logout(ctx context.Context, users *vimsession.Manager) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	_ = users.Logout(ctx)
 }
 
 // turn changes the phase and tells whoever it concerns.

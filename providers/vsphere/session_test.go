@@ -137,6 +137,16 @@ func TestExpiredSession(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
+// vCenter allows a bounded number of sessions.
+func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	b.vc.ResetRequests()
+	b.connect(m).(*driver).session.relearn()
+	b.reaches(m, hypervisor.Running)
+	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
+}
+
 // A vCenter that takes connections and never answers costs its own machines a
 // moment and others nothing.
 func TestHangingNeighbour(t *testing.T) {
