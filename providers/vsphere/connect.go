@@ -52,12 +52,32 @@ func NewConnector(reader client.Reader) *Connector {
 	}
 }
 
-// Start waits for the end and closes all sessions, so that a manager can run
-// the Connector.
+// Start closes sessions that nobody asks for any more, and at the end all, so
+// that a manager can run the Connector.
 func (c *Connector) Start(ctx context.Context) error {
-	<-ctx.Done()
-	c.Close()
-	return nil
+	defer c.Close()
+	sweep := time.NewTicker(idle / 10)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case now := <-sweep.C:
+			c.sweep(now)
+		}
+	}
+}
+
+// sweep closes the sessions of clusters that are gone: their credentials must
+// not be tried for ever.
+func (c *Connector) sweep(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, at := range c.asked {
+		if now.Sub(at) > idle {
+			c.evict(id)
+		}
+	}
 }
 
 // Close logs out everywhere.
@@ -65,6 +85,7 @@ func (c *Connector) Close() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.sessions))
 	clear(c.sessions)
+	clear(c.asked)
 	clear(c.users)
 	c.mu.Unlock()
 	for _, s := range all {
@@ -137,11 +158,6 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	if before != "" && before != id && !slices.Contains(slices.Collect(maps.Values(c.users)), before) {
 		c.evict(before)
 	}
-	for other, at := range c.asked {
-		if time.Since(at) > idle {
-			c.evict(other)
-		}
-	}
 	s, ok := c.sessions[id]
 	if !ok {
 		s = newSession(e, func(k hypervisor.Key) { c.machines.add(k) }, func() { c.tell(id) })
@@ -150,13 +166,18 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	return s, nil
 }
 
-// evict closes a session in the background. Its machines come back over
-// another. The caller holds the lock.
+// evict closes a session in the background. Its machines and clusters, as far
+// as they still are, come back over another. The caller holds the lock.
 func (c *Connector) evict(id string) {
 	s, ok := c.sessions[id]
 	delete(c.sessions, id)
 	delete(c.asked, id)
-	maps.DeleteFunc(c.users, func(_ hypervisor.Key, used string) bool { return used == id })
+	for user, used := range c.users {
+		if used == id {
+			delete(c.users, user)
+			c.clusters.add(user)
+		}
+	}
 	if ok {
 		s.stop()
 		c.machines.add(s.inv.keys()...)

@@ -137,6 +137,22 @@ func TestExpiredSession(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
+// A session that nobody asks for is closed, without anybody asking for another.
+func TestIdleSessionIsClosed(t *testing.T) {
+	b := newBed(t)
+	b.create("m")
+	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
+	b.drain(changes)
+	b.drain(sites)
+	b.connector.sweep(time.Now().Add(idle / 2))
+	b.Consistently(b.vc.Requests, "100ms").ShouldNot(HaveKey("Logout"))
+	b.connector.sweep(time.Now().Add(2 * idle))
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
+	b.told(changes, "m", soon)
+	b.told(sites, b.cluster.Name, soon)
+	b.create("next")
+}
+
 // vCenter allows a bounded number of sessions.
 func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
 	b := newBed(t)
