@@ -130,8 +130,11 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 // keepOurs keeps what is in the Secrets of clusters. Of all others only the
 // metadata is kept in memory, which is enough to notice a change.
 func keepOurs(object any) (any, error) {
-	if secret, ok := object.(*corev1.Secret); ok && secret.Labels[clusterv1.ClusterNameLabel] == "" {
+	if secret, ok := object.(*corev1.Secret); ok && stripped(secret) {
 		secret.Data = nil
 	}
 	return cache.TransformStripManagedFields()(object)
 }
+
+// stripped reports whether what is in a Secret is not kept in memory.
+func stripped(secret *corev1.Secret) bool { return secret.Labels[clusterv1.ClusterNameLabel] == "" }

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
@@ -81,7 +82,8 @@ func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, s
 }
 
 // SecretClient returns a client that reads the Secrets of clusters from the
-// manager's cache. A Secret without the cluster's name label looks empty.
+// manager's cache. A Secret without the cluster's name label, of which the
+// cache keeps only the metadata, is read past it; a list shows it empty.
 func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		Scheme:     mgr.GetScheme(),
@@ -92,5 +94,21 @@ func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making client for Secrets: %w", err)
 	}
-	return c, nil
+	return secretClient{Client: c, live: mgr.GetAPIReader()}, nil
+}
+
+type secretClient struct {
+	client.Client
+	live client.Reader
+}
+
+// Get reads from the cache, unless the cache has dropped what is asked for.
+func (c secretClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if err := c.Client.Get(ctx, key, o, options...); err != nil {
+		return err
+	}
+	if secret, ok := o.(*corev1.Secret); ok && stripped(secret) {
+		return c.live.Get(ctx, key, o, options...)
+	}
+	return nil
 }
