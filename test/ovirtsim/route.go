@@ -106,9 +106,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path == "/ovirt-engine/services/pki-resource":
 		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
 		_, _ = io.WriteString(w, s.CABundle)
+	case len(parts) > 0 && parts[0] == "ovirt-engine" && r.Method == http.MethodGet:
+		signOn(w, r, path)
 	default:
 		writeHTML(w, http.StatusNotFound, "404 Not Found", "The requested URL was not found on this server.")
 	}
+}
+
+// signOn sends whoever has no cookie to sign on and back, for ever, as the
+// pages beside the API do.
+func signOn(w http.ResponseWriter, r *http.Request, path string) {
+	to := "/ovirt-engine/sso/oauth/authorize"
+	if path == to {
+		to = "/ovirt-engine/"
+	}
+	http.Redirect(w, r, to, http.StatusFound)
 }
 
 func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string) {

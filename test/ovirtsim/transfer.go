@@ -52,7 +52,8 @@ func (s *Server) transferElem(t *transfer) *elem {
 	e.add(actions(href, "cancel", "extend", "finalize", "pause", "resume"))
 	e.add(leaf("active", t.phase == phaseTransferring), leaf("direction", t.direction), leaf("format", t.format), leaf("phase", t.phase),
 		leaf("inactivity_timeout", 60), leaf("timeout_policy", "legacy"), leaf("transferred", t.moved))
-	if t.phase == phaseTransferring {
+	// The address is known before the transfer is ready; clients read it then.
+	if t.phase == phaseTransferring || t.phase == phaseInitializing {
 		url := strings.TrimSuffix(s.URL, apiPath) + imagePath + t.ticket
 		e.add(leaf("transfer_url", url), leaf("proxy_url", url))
 	}

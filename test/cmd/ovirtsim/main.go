@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -37,6 +39,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&opts.ControlSocket, "control", "", "path of a unix socket to steer the server by")
 	flags.DurationVar(&opts.TokenLifetime, "token-lifetime", 0, "how long a token lasts; 100 hours, if zero")
 	flags.StringVar(&inventory, "inventory", "", "JSON file with what the engine holds at the start")
+	opts.Timings = map[string]time.Duration{}
+	flags.Func("timing", "NAME=DURATION of what takes time, such as powering-up=60s; may be repeated", func(text string) error {
+		name, value, _ := strings.Cut(text, "=")
+		d, err := time.ParseDuration(value)
+		opts.Timings[name] = d
+		return err
+	})
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
