@@ -11,6 +11,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // maxNames is how many machines a message names.
@@ -19,6 +20,9 @@ const maxNames = 5
 // report turns what the reconcile saw into conditions. It is the only place
 // that sets them, but for Paused.
 func (s *scope[C]) report(err error) {
+	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.HypervisorAvailableCondition) {
+		return
+	}
 	if s.inspected {
 		available := metav1.Condition{
 			Type: infrav1.HypervisorAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.HypervisorAvailableReason,

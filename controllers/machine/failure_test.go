@@ -114,6 +114,21 @@ var _ = Describe("A failure", func() {
 		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
 	})
 
+	It("that may pass by itself changes nothing that was reported", func(ctx SpecContext) {
+		rig := up(ctx)
+		slow := &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Passing: true, Err: errText("no answer in time")}
+		rig.Hypervisor.Fail(fake.Connect, slow)
+		rig.Hypervisor.Fail(fake.Inspect, slow)
+		calls, inspected := rig.Hypervisor.Calls(fake.Connect), rig.Hypervisor.Calls(fake.Inspect)
+		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		rig.Hypervisor.PushSite(hypervisor.Key{Namespace: rig.Namespace, Name: rig.InfraCluster().Name})
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeNumerically(">=", calls+2))
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">=", inspected+2))
+		Expect(machineOf(ctx, rig)()).To(beProvisioned())
+		Expect(available(ctx, rig)()).To(Equal(metav1.ConditionTrue))
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, BeZero()))
+	})
+
 	It("that is terminal is not tried again", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{

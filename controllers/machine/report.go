@@ -18,6 +18,9 @@ var unreported = metav1.Condition{Type: infrav1.VirtualMachineProvisionedConditi
 // report turns what the reconcile saw into conditions. It is the only place
 // that sets them, but for Paused.
 func (s *scope[M]) report(err error) {
+	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.VirtualMachineProvisionedCondition) {
+		return
+	}
 	if err != nil {
 		s.failure = err
 	}

@@ -8,6 +8,10 @@ type Error struct {
 	Reason string
 	// Terminal means trying again is pointless until the spec changes.
 	Terminal bool
+	// Passing means that the hypervisor is not known to fail: it will answer,
+	// or turn out to be out of reach, within moments. What was reported before
+	// still holds.
+	Passing bool
 	// Err is the cause, with the hypervisor's own words and without
 	// credentials.
 	Err error
@@ -30,4 +34,10 @@ func ReasonFor(err error, fallback string) string {
 func IsTerminal(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Terminal
+}
+
+// IsPassing reports whether what was reported before err still holds.
+func IsPassing(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Passing
 }

@@ -96,7 +96,9 @@ func (s *session) run(ctx context.Context) {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
-			s.turn(down, failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server), nil)
+			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
+			closed.Passing = true
+			s.turn(down, closed, nil)
 			sessions.WithLabelValues(s.endpoint.server, string(down)).Dec()
 			return
 		}
@@ -202,7 +204,7 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
-		return to == down && before.Error() != err.Error(), back
+		return to == down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
 	}
 	sessions.WithLabelValues(s.endpoint.server, string(from)).Dec()
 	sessions.WithLabelValues(s.endpoint.server, string(to)).Inc()
@@ -213,12 +215,16 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 }
 
 // tooSlow sends waiting callers away while the session is still being opened.
+// A vCenter with thousands of VMs is slow and not out of reach: that becomes
+// known when a request is not answered in time.
 func (s *session) tooSlow() {
 	s.mu.Lock()
 	still := s.phase == connecting
 	s.mu.Unlock()
 	if still {
-		s.turn(down, failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer), nil)
+		slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer)
+		slow.Passing = true
+		s.turn(down, slow, nil)
 	}
 }
 

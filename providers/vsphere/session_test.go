@@ -110,7 +110,7 @@ func TestOutage(t *testing.T) {
 
 	b.vc.SetDown(true)
 	b.told(sites, b.cluster.Name, soon)
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(HaveOccurred())
+	b.Expect(hypervisor.IsPassing(b.fails(m, infrav1.EndpointUnreachableReason))).To(BeFalse())
 	start := time.Now()
 	_, err = b.look(m)
 	b.Expect(err).To(HaveOccurred())
@@ -184,6 +184,7 @@ func TestHangingNeighbour(t *testing.T) {
 	}
 	err := <-sent
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
+	b.Expect(hypervisor.IsPassing(err)).To(BeTrue(), "it may only be slow")
 	b.Expect(time.Since(start)).To(BeNumerically("<", patience+2*time.Second))
 
 	changes := b.connector.Changes()
