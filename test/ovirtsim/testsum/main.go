@@ -99,14 +99,16 @@ func (s summary) write(out io.Writer) {
 	fmt.Fprintf(out, "total: passed=%d failed=%d skipped=%d\n", counts["pass"], counts["fail"], counts["skip"])
 }
 
-// why is the last thing a test said that is no frame of its own run.
+// why is what a test said about itself, which comes before it cleans up.
 func (s summary) why(name string) string {
-	reason := "it said nothing"
+	reason, own := "it said nothing", false
 	for _, line := range s.output[name] {
-		if line == "" || strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---") {
+		if line == "" || strings.HasPrefix(line, "===") || strings.HasPrefix(line, "---") || strings.Contains(line, "Cleaning up") {
 			continue
 		}
-		if !strings.Contains(line, "Cleaning up") && !strings.Contains(line, "_retry") {
+		if strings.Contains(line, "_test.go:") {
+			reason, own = line, true
+		} else if !own {
 			reason = line
 		}
 	}
