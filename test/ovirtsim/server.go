@@ -46,6 +46,11 @@ type Server struct {
 
 // Start starts an engine. It ends with ctx or Stop.
 func Start(ctx context.Context, opts Options) (*Server, error) {
+	for name := range opts.Timings {
+		if _, ok := DefaultTimings()[name]; !ok {
+			return nil, fmt.Errorf("no timing %q", name)
+		}
+	}
 	opts = opts.withDefaults()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", opts.ListenAddress)
 	if err != nil {
