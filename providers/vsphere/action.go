@@ -140,6 +140,18 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	return m.act.task, true
 }
 
+// doubt has vCenter asked at once about a task that it does not list any more.
+// It has most likely ended unseen, but the list is of recent tasks only. The
+// caller holds the lock.
+func (i *inventory) doubt(task ref) {
+	for _, m := range i.machines {
+		if m.act != nil && m.act.task == task && !m.act.unseen {
+			m.act.at = time.Time{}
+			i.changed(m.key)
+		}
+	}
+}
+
 // learn notes what was asked about a task; nil means it is no more.
 func (i *inventory) learn(task ref, info *taskInfo) {
 	i.update(func(w *world) []uuid.UUID {

@@ -220,10 +220,12 @@ func (i *inventory) replace(w *world) {
 	i.world = w
 	bound := map[ref]bool{}
 	for _, m := range i.machines {
-		if m.act != nil {
-			// A task that vCenter does not list any more has ended unseen.
-			m.act.unseen = m.act.task != (ref{}) && w.tasks[m.act.task] == nil
-			bound[m.act.task] = true
+		if m.act == nil {
+			continue
+		}
+		bound[m.act.task] = true
+		if m.act.task != (ref{}) && w.tasks[m.act.task] == nil {
+			i.doubt(m.act.task)
 		}
 	}
 	clear(i.inherited)

@@ -209,7 +209,16 @@ func TestForgottenTask(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
 	ta.inv.end(ourID, taskRef, nil)
+	_, overdue := ta.inv.overdue(ourID)
+	g.Expect(overdue).To(BeFalse())
+	ta.told = 0
 	ta.inv.replace(newWorld())
+	g.Expect(ta.told).To(Equal(1))
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "the list is of recent tasks only: it may run yet")
+	task, overdue := ta.inv.overdue(ourID)
+	g.Expect(overdue).To(BeTrue())
+	g.Expect(task).To(Equal(taskRef))
+	ta.inv.learn(task, nil)
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
 }
 

@@ -144,7 +144,7 @@ func (s *stream) follow(ctx context.Context, inv *inventory) error {
 			touched := s.apply(w, updates)
 			for _, u := range updates {
 				if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
-					inv.unsee(u.Obj)
+					inv.doubt(u.Obj)
 				}
 			}
 			return touched
