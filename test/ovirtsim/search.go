@@ -51,39 +51,51 @@ func parseSearch(text string) (search, error) {
 		tokens = tokens[1:]
 	}
 	for len(tokens) > 0 {
-		word := strings.ToLower(tokens[0])
-		last := len(out.any) - 1
-		switch {
-		case word == "and":
-			tokens = tokens[1:]
-		case word == "or":
-			out.any = append(out.any, nil)
-			tokens = tokens[1:]
-		case word == "page" && len(tokens) > 1:
-			page, err := strconv.Atoi(tokens[1])
-			if err != nil || page < 1 {
-				return out, errSearch
-			}
-			out.page, tokens = page, tokens[2:]
-		case word == "sortby" && len(tokens) > 1:
-			out.sort, tokens = strings.ToLower(tokens[1]), tokens[2:]
-			if len(tokens) > 0 && (strings.EqualFold(tokens[0], "desc") || strings.EqualFold(tokens[0], "asc")) {
-				out.desc, tokens = strings.EqualFold(tokens[0], "desc"), tokens[1:]
-			}
-		case len(tokens) > 1 && isOperator(tokens[1]):
-			if len(tokens) < 3 {
-				return out, errSearch
-			}
-			out.any[last] = append(out.any[last], term{field: word, op: tokens[1], value: unquote(tokens[2])})
-			tokens = tokens[3:]
-		case isOperator(word):
-			return out, errSearch
-		default:
-			out.any[last] = append(out.any[last], term{op: "=", value: unquote(tokens[0])})
-			tokens = tokens[1:]
+		taken, err := out.take(tokens)
+		if err != nil {
+			return out, err
 		}
+		tokens = tokens[taken:]
 	}
 	return out, nil
+}
+
+// take reads one part of an expression and says how many tokens it has.
+func (q *search) take(tokens []string) (int, error) {
+	word, last := strings.ToLower(tokens[0]), len(q.any)-1
+	switch {
+	case word == "and":
+		return 1, nil
+	case word == "or":
+		q.any = append(q.any, nil)
+		return 1, nil
+	case word == "page" && len(tokens) > 1:
+		page, err := strconv.Atoi(tokens[1])
+		if err != nil || page < 1 {
+			return 0, errSearch
+		}
+		q.page = page
+		return 2, nil
+	case word == "sortby" && len(tokens) > 1:
+		return q.takeOrder(tokens), nil
+	case len(tokens) > 2 && isOperator(tokens[1]):
+		q.any[last] = append(q.any[last], term{field: word, op: tokens[1], value: unquote(tokens[2])})
+		return 3, nil
+	case isOperator(word), len(tokens) > 1 && isOperator(tokens[1]):
+		return 0, errSearch
+	}
+	q.any[last] = append(q.any[last], term{op: "=", value: unquote(tokens[0])})
+	return 1, nil
+}
+
+// takeOrder reads what to sort by.
+func (q *search) takeOrder(tokens []string) int {
+	q.sort = strings.ToLower(tokens[1])
+	if len(tokens) > 2 && (strings.EqualFold(tokens[2], "desc") || strings.EqualFold(tokens[2], "asc")) {
+		q.desc = strings.EqualFold(tokens[2], "desc")
+		return 3
+	}
+	return 2
 }
 
 func isOperator(token string) bool {
