@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,7 +141,7 @@ func TestStorage(t *testing.T) {
 	if status, _ := e.send("POST", "/disks", body(10, false)); status != http.StatusAccepted {
 		t.Fatalf("create: %d", status)
 	}
-	if got := fmt.Sprint(9*gib - emptyRaw); available() != got || thin == before {
+	if got := strconv.FormatInt(9*gib-emptyRaw, 10); available() != got || thin == before {
 		t.Fatalf("available: %s, %s, %s, want %s", before, thin, available(), got)
 	}
 	e.refuse("POST", "/disks", body(5, false), http.StatusConflict, "Low disk space on Storage Domain d")

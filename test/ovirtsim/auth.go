@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 )
 
 const (
-	tokenPath  = "/ovirt-engine/sso/oauth/token" //nolint:gosec // a path, not a credential
+	tokenPath  = "/ovirt-engine/sso/oauth/token"
 	logoutPath = "/ovirt-engine/services/sso-logout"
 	revokePath = "/ovirt-engine/sso/oauth/revoke"
 )
@@ -44,19 +45,28 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	now := s.clock.Now()
 	s.tokens[value] = &token{expires: now.Add(s.opts.TokenLifetime), used: now}
 	s.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{
+	answerJSON(w, http.StatusOK, map[string]string{
 		"access_token": value,
 		"scope":        "ovirt-app-api",
-		"exp":          fmt.Sprint(now.Add(s.opts.TokenLifetime).UnixMilli()),
+		"exp":          strconv.FormatInt(now.Add(s.opts.TokenLifetime).UnixMilli(), 10),
 		"token_type":   "bearer",
 	})
 }
 
-func ssoError(w http.ResponseWriter, code, message string) {
+// answerJSON writes an answer. Whoever asked may have gone meanwhile.
+func answerJSON(w http.ResponseWriter, status int, fields map[string]string) {
+	body, err := json.Marshal(fields)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusBadRequest)
-	_ = json.NewEncoder(w).Encode(map[string]string{"error_code": code, "error": message})
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+func ssoError(w http.ResponseWriter, code, message string) {
+	answerJSON(w, http.StatusBadRequest, map[string]string{"error_code": code, "error": message})
 }
 
 // serveLogout ends a session.

@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -60,16 +61,14 @@ func defaultConfig() config {
 }
 
 // clone copies a config, so that a change to the copy is none to c.
-func (c config) clone() config {
-	c.boot = slices.Clone(c.boot)
-	c.hosts = slices.Clone(c.hosts)
-	c.properties = slices.Clone(c.properties)
-	rest := make(map[string]*elem, len(c.rest))
-	for name, e := range c.rest {
-		rest[name] = e
-	}
-	c.rest = rest
-	return c
+func (c *config) clone() config {
+	copied := *c
+	copied.boot = slices.Clone(c.boot)
+	copied.hosts = slices.Clone(c.hosts)
+	copied.properties = slices.Clone(c.properties)
+	copied.rest = make(map[string]*elem, len(c.rest))
+	maps.Copy(copied.rest, c.rest)
+	return copied
 }
 
 // apply takes over what a body says.

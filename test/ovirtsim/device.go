@@ -90,7 +90,7 @@ func (s *Server) attachDisk(q *request, v *vm) (*elem, error) {
 	}
 	a := &attachment{iface: q.body.str("interface")}
 	if a.iface == "" {
-		return nil, incomplete("DiskAttachment", "add", "interface")
+		return nil, incomplete("DiskAttachment", "interface")
 	}
 	for path, to := range map[string]*bool{"active": &a.active, "bootable": &a.bootable, "read_only": &a.readOnly} {
 		if err := q.body.setBool(path, to); err != nil {
@@ -237,7 +237,7 @@ func (s *Server) addNIC(q *request, v *vm) (*elem, error) {
 		return nil, err
 	}
 	if n.name == "" {
-		return nil, incomplete("NIC", "add", "name")
+		return nil, incomplete("NIC", "name")
 	}
 	if n.mac == "" {
 		n.mac = s.newMAC()
@@ -260,7 +260,7 @@ func (s *Server) updateNIC(q *request, v *vm, n *nic) (*elem, error) {
 
 // applyNIC takes over what a body says about a card.
 func (s *Server) applyNIC(v *vm, n *nic, body *elem, action string) error {
-	n.meta.apply(body)
+	n.apply(body)
 	body.setString("interface", &n.iface)
 	for path, to := range map[string]*bool{"linked": &n.linked, "plugged": &n.plugged} {
 		if err := body.setBool(path, to); err != nil {

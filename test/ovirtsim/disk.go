@@ -121,7 +121,7 @@ func (s *Server) diskElem(d *disk) *elem {
 
 // shape takes over what a body says about a disk's image.
 func (d *disk) shape(body *elem) error {
-	d.meta.apply(body)
+	d.apply(body)
 	body.setString("alias", &d.name)
 	body.setString("format", &d.format)
 	for path, to := range map[string]*bool{
@@ -151,9 +151,9 @@ func (s *Server) newDisk(q *request, body *elem) (*disk, error) {
 	found, ok := s.domains.get(wanted)
 	switch {
 	case d.provisioned <= 0 || d.format == "":
-		return nil, incomplete("Disk", "add", "provisionedSize, format")
+		return nil, incomplete("Disk", "provisionedSize, format")
 	case wanted == "":
-		return nil, incomplete("Disk", "add", "storageDomains.id|name")
+		return nil, incomplete("Disk", "storageDomains.id|name")
 	case !ok:
 		return nil, missingEntity("StorageDomain", wanted)
 	}

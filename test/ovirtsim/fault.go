@@ -52,18 +52,13 @@ func badValue(name, value string) error {
 	return &fault{status: http.StatusBadRequest, reason: "Invalid value", detail: fmt.Sprintf("The value %q isn't valid for %q", value, name)}
 }
 
-// incomplete says which fields a body lacks.
-func incomplete(kind, method, fields string) error {
+// incomplete says which fields a body lacks that is to make something.
+func incomplete(kind, fields string) error {
 	return &fault{
 		status: http.StatusBadRequest,
 		reason: "Incomplete parameters",
-		detail: fmt.Sprintf("%s [%s] required for %s", kind, fields, method),
+		detail: fmt.Sprintf("%s [%s] required for add", kind, fields),
 	}
-}
-
-// busy is the engine's answer while another operation holds what this needs.
-func busy(action, kind string) error {
-	return conflict("Cannot %s %s. Related operation is currently in progress. Please try again later.", action, kind)
 }
 
 // nameTaken is the engine's answer to a name that must be unique.

@@ -1,6 +1,9 @@
 package ovirtsim
 
-import "slices"
+import (
+	"maps"
+	"slices"
+)
 
 // tag marks VMs. Tags form a tree.
 type tag struct {
@@ -73,9 +76,7 @@ func (s *Server) groupRoutes() map[string]handler {
 		"POST clusters/{}/affinitygroups/{}/hosts":      s.onGroup(s.addHostToGroup),
 		"DELETE clusters/{}/affinitygroups/{}/hosts/{}": s.onGroup(s.removeHostFromGroup),
 	}
-	for pattern, handle := range s.labelRoutes() {
-		routes[pattern] = handle
-	}
+	maps.Copy(routes, s.labelRoutes())
 	for _, collection := range []string{"vms", "templates", "disks", "clusters", "datacenters", "hosts", "networks", "storagedomains", "vnicprofiles"} {
 		routes["GET "+collection+"/{}/permissions"] = s.listPermissions
 		routes["POST "+collection+"/{}/permissions"] = s.addPermission
@@ -91,9 +92,9 @@ func tagElem(t *tag) *elem {
 
 func (s *Server) addTag(q *request) (*elem, error) {
 	t := &tag{meta: newMeta(""), parent: BlankTemplateID}
-	t.meta.apply(q.body)
+	t.apply(q.body)
 	if t.name == "" {
-		return nil, incomplete("Tag", "add", "name")
+		return nil, incomplete("Tag", "name")
 	}
 	if parent := q.body.get("parent").id(); parent != "" {
 		t.parent = parent
@@ -113,7 +114,7 @@ func (s *Server) updateTag(q *request) (*elem, error) {
 	if t.id == BlankTemplateID {
 		return nil, conflict("Cannot edit readonly tag")
 	}
-	t.meta.apply(q.body)
+	t.apply(q.body)
 	return tagElem(t), nil
 }
 
@@ -141,7 +142,7 @@ func (s *Server) assignTag(q *request, v *vm) (*elem, error) {
 	}
 	switch {
 	case q.body.id() == "" && q.body.str("name") == "":
-		return nil, incomplete("Tag", "add", "id|name")
+		return nil, incomplete("Tag", "id|name")
 	case !ok:
 		return nil, missingEntity("Tag", q.body.id()+q.body.str("name"))
 	}
@@ -233,7 +234,7 @@ func (s *Server) addGroup(q *request) (*elem, error) {
 		return nil, err
 	}
 	if g.name == "" {
-		return nil, incomplete("AffinityGroup", "add", "name")
+		return nil, incomplete("AffinityGroup", "name")
 	}
 	if slices.ContainsFunc(s.groups.items, func(other *group) bool { return other.cluster == g.cluster && other.name == g.name }) {
 		return nil, invalid("Cannot add Affinity Group. Affinity Group name already exists.")
@@ -295,7 +296,7 @@ func (s *Server) listPermissions(q *request) (*elem, error) {
 
 func (s *Server) addPermission(q *request) (*elem, error) {
 	if q.body.get("role") == nil {
-		return nil, incomplete("Permission", "add", "role.id|name")
+		return nil, incomplete("Permission", "role.id|name")
 	}
 	p := &permission{meta: newMeta(""), on: q.args[0], body: q.body}
 	s.permissions.add(p)

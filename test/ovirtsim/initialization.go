@@ -53,9 +53,9 @@ func (s *Server) drive(v *vm, c *config, mode initMode) (map[string][]byte, erro
 	cdrom := slices.ContainsFunc(c.payloads.all("payload"), func(p *elem) bool { return p.str("type") == "cdrom" })
 	switch {
 	case mode == initNone, strings.HasPrefix(c.os, "windows"):
-		return nil, nil
+		return map[string][]byte{}, nil
 	case mode == initStored && (v.initialized || init == nil || cdrom):
-		return nil, nil
+		return map[string][]byte{}, nil
 	}
 	if mode == initIgnition || mode != initCloud && ignition(c.os) {
 		return ignitionDrive(init)

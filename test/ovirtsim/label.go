@@ -87,10 +87,10 @@ func labelElem(l *label) *elem {
 
 func (s *Server) addLabel(q *request) (*elem, error) {
 	l := &label{meta: newMeta("")}
-	l.meta.apply(q.body)
+	l.apply(q.body)
 	switch {
 	case l.name == "":
-		return nil, incomplete("AffinityLabel", "add", "name")
+		return nil, incomplete("AffinityLabel", "name")
 	case slices.ContainsFunc(s.labels.items, func(other *label) bool { return other.name == l.name }):
 		return nil, conflict("Cannot add affinity label with a conflicting NAME.")
 	}

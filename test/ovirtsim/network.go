@@ -41,7 +41,7 @@ func (s *Server) networkRoutes() map[string]handler {
 			return s.profileElem(p), nil
 		}),
 		"PUT vnicprofiles/{}": s.onProfile(func(q *request, p *profile) (*elem, error) {
-			p.meta.apply(q.body)
+			p.apply(q.body)
 			return s.profileElem(p), nil
 		}),
 		"DELETE vnicprofiles/{}": s.onProfile(s.removeProfile),
@@ -77,9 +77,9 @@ func (s *Server) onProfile(f func(q *request, p *profile) (*elem, error)) handle
 
 func (s *Server) addProfile(q *request) (*elem, error) {
 	p := &profile{meta: newMeta(""), network: q.body.get("network").id()}
-	p.meta.apply(q.body)
+	p.apply(q.body)
 	if p.name == "" || p.network == "" {
-		return nil, incomplete("VnicProfile", "add", "name, network.id")
+		return nil, incomplete("VnicProfile", "name, network.id")
 	}
 	if _, ok := s.networks.get(p.network); !ok {
 		return nil, missingEntity("Network", p.network)

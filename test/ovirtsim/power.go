@@ -22,7 +22,7 @@ func (s *Server) startVM(q *request, v *vm) (*elem, error) {
 	if err != nil {
 		return nil, err
 	}
-	once := v.config.clone()
+	once := v.clone()
 	if body := q.body.get("vm"); body != nil {
 		if err := once.apply(body); err != nil {
 			return nil, err
@@ -30,7 +30,7 @@ func (s *Server) startVM(q *request, v *vm) (*elem, error) {
 	}
 	if v.next != nil {
 		v.config, v.next = *v.next, nil
-		once = v.config.clone()
+		once = v.clone()
 	}
 	drive, err := s.drive(v, &once, mode)
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *Server) migrateVM(q *request, v *vm) (*elem, error) {
 	if v.affinity == "pinned" {
 		return nil, conflict("Cannot migrate VM. VM is pinned to Host.")
 	}
-	elsewhere := v.config.clone()
+	elsewhere := v.clone()
 	if to := q.body.get("host").id(); to != "" {
 		elsewhere.affinity, elsewhere.hosts = "pinned", []string{to}
 	}

@@ -27,7 +27,7 @@ type request struct {
 	args   []string
 	query  url.Values
 	body   *elem
-	follow followTree
+	follow *followTree
 	// correlation is what the client calls its operation.
 	correlation string
 	// accepted is set by a handler whose work goes on.
@@ -242,10 +242,12 @@ func correlationID(r *http.Request) string {
 }
 
 // followTree is what follow asks for, by the name of the link.
-type followTree map[string]followTree
+type followTree struct {
+	links map[string]*followTree
+}
 
-func parseFollow(text string) followTree {
-	tree := followTree{}
+func parseFollow(text string) *followTree {
+	tree := &followTree{links: map[string]*followTree{}}
 	for path := range strings.SplitSeq(text, ",") {
 		at := tree
 		for name := range strings.SplitSeq(strings.TrimSpace(path), ".") {
@@ -253,18 +255,18 @@ func parseFollow(text string) followTree {
 			if name == "" {
 				break
 			}
-			if at[name] == nil {
-				at[name] = followTree{}
+			if at.links[name] == nil {
+				at.links[name] = &followTree{links: map[string]*followTree{}}
 			}
-			at = at[name]
+			at = at.links[name]
 		}
 	}
 	return tree
 }
 
 // expand puts what links and references point to in their place.
-func (s *Server) expand(e *elem, follow followTree) {
-	if len(follow) == 0 {
+func (s *Server) expand(e *elem, follow *followTree) {
+	if follow == nil || len(follow.links) == 0 {
 		return
 	}
 	if e.id() == "" && e.attribute("href") == "" {
@@ -278,7 +280,7 @@ func (s *Server) expand(e *elem, follow followTree) {
 		if kid.name == "link" {
 			name = kid.attribute("rel")
 		}
-		sub, wanted := follow[name]
+		sub, wanted := follow.links[name]
 		href := kid.attribute("href")
 		if !wanted || href == "" {
 			continue

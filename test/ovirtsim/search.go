@@ -111,7 +111,7 @@ func unquote(token string) string {
 }
 
 // matches says whether an object is one of those searched for.
-func (q search) matches(item searchable, caseSensitive bool) (bool, error) {
+func (q *search) matches(item searchable, caseSensitive bool) (bool, error) {
 	for _, row := range q.any {
 		holds := true
 		for _, t := range row {

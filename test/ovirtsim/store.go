@@ -162,8 +162,8 @@ func (s *Server) fillNetwork(name, dc string) {
 
 func (s *Server) fillTemplate(spec TemplateSpec, cl *cluster) {
 	t := &template{meta: newMeta(spec.Name), cluster: cl.id, status: "ok", config: defaultConfig(), created: s.clock.Now()}
-	t.config.os = spec.OS
-	orDefault(&t.config.os, "other_linux")
+	t.os = spec.OS
+	orDefault(&t.os, "other_linux")
 	domains := s.domainsOf(cl.dataCenter)
 	if spec.DiskGiB > 0 && len(domains) > 0 {
 		d := &disk{

@@ -1,7 +1,6 @@
 package ovirtsim
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -170,5 +169,5 @@ func eventElem(e *event) *elem {
 	out := el("event").at(apiPath+"/events/"+id, id)
 	return out.add(leaf("description", e.text), leaf("code", e.code), filled("correlation_id", e.correlation), leaf("custom_id", -1),
 		leaf("flood_rate", 30), leaf("index", e.number), leaf("origin", "oVirt"), leaf("severity", e.severity), leaf("time", timestamp(e.at)),
-		ref("cluster", "clusters", e.cluster), ref("vm", "vms", e.vm), el("user", leaf("name", fmt.Sprint(DefaultUsername))))
+		ref("cluster", "clusters", e.cluster), ref("vm", "vms", e.vm), el("user", leaf("name", DefaultUsername)))
 }

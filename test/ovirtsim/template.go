@@ -1,8 +1,8 @@
 package ovirtsim
 
 import (
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -27,7 +27,7 @@ func (t *template) fields(name string) ([]string, bool) {
 	case "status":
 		return []string{t.status}, true
 	case "version_number", "version":
-		return []string{fmt.Sprint(t.version)}, true
+		return []string{strconv.Itoa(t.version)}, true
 	case "os":
 		return []string{t.os}, true
 	case "cluster", "datacenter":
@@ -89,7 +89,7 @@ func (s *Server) templateElem(t *template) *elem {
 func (s *Server) addTemplate(q *request) (*elem, error) {
 	name := strings.TrimSpace(q.body.str("name"))
 	if name == "" || q.body.get("vm").id() == "" {
-		return nil, incomplete("Template", "add", "name, vm.id")
+		return nil, incomplete("Template", "name, vm.id")
 	}
 	v, ok := s.vms.get(q.body.get("vm").id())
 	if !ok {
@@ -112,7 +112,7 @@ func (s *Server) addTemplate(q *request) (*elem, error) {
 		version = max(version, t.version+1)
 	}
 	t := &template{
-		meta: newMeta(name), config: v.config.clone(), cluster: v.cluster, status: "ok", created: s.clock.Now(),
+		meta: newMeta(name), config: v.clone(), cluster: v.cluster, status: "ok", created: s.clock.Now(),
 		version: version, versionName: q.body.str("version/version_name"),
 	}
 	t.meta.apply(q.body)
@@ -175,7 +175,7 @@ func (s *Server) updateTemplate(q *request, t *template) (*elem, error) {
 	if t.status != "ok" {
 		return nil, conflict("Template's Image is locked (temporarily).")
 	}
-	changed := t.config.clone()
+	changed := t.clone()
 	if err := changed.apply(q.body); err != nil {
 		return nil, err
 	}

@@ -182,7 +182,7 @@ func (v vmFields) fields(name string) ([]string, bool) {
 	case "ip":
 		return v.addresses(), true
 	}
-	return v.vm.meta.fields(name)
+	return v.meta.fields(name)
 }
 
 func (s *Server) hostNames(v *vm) []string {
@@ -248,7 +248,7 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 		v.config, v.next = changed, nil
 	default:
 		v.next = &changed
-		v.config.applyLive(&changed)
+		v.applyLive(&changed)
 	}
 	s.event(35, "normal", "VM "+v.name+" configuration was updated by "+s.opts.Username+".", q, v)
 	return s.vmElem(v, true), nil
@@ -268,19 +268,9 @@ func (c *config) applyLive(other *config) {
 
 // removeVM removes a VM at once; its disks go after it.
 func (s *Server) removeVM(q *request, v *vm) (*elem, error) {
-	force := q.param("force") == "true" || q.body.str("force") == "true"
 	detach := q.param("detach_only") == "true" || q.body.str("vm/disks/detach_only") == "true"
-	if v.deleteProtected {
-		return nil, conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
-	}
-	if err := permit(v, actRemove); err != nil && (!force || v.status != vmImageLocked) {
+	if err := s.mayRemove(q, v, detach); err != nil {
 		return nil, err
-	}
-	if locked := s.lockedDisks(v.attachments); locked != "" && !force {
-		return nil, conflict("Cannot remove VM: The following disks are locked: %s. Please try again in a few minutes.", locked)
-	}
-	if detach && v.template != BlankTemplateID {
-		return nil, conflict("Cannot remove VM with detaching disks, VM is based from template.")
 	}
 	s.vms.remove(v.id)
 	v.removed = true
@@ -302,6 +292,24 @@ func (s *Server) removeVM(q *request, v *vm) (*elem, error) {
 	s.call(v, func(described VM) error { return s.guests.Destroy(s.ctx, described) }, nil)
 	s.event(113, "normal", "VM "+v.name+" was successfully removed.", q, v)
 	return s.acted(q, "Removing VM "+v.name), nil
+}
+
+// mayRemove is why a VM cannot be removed, if it cannot.
+func (s *Server) mayRemove(q *request, v *vm, detach bool) error {
+	force := q.param("force") == "true" || q.body.str("force") == "true"
+	if v.deleteProtected {
+		return conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
+	}
+	if err := permit(v, actRemove); err != nil && (!force || v.status != vmImageLocked) {
+		return err
+	}
+	if locked := s.lockedDisks(v.attachments); locked != "" && !force {
+		return conflict("Cannot remove VM: The following disks are locked: %s. Please try again in a few minutes.", locked)
+	}
+	if detach && v.template != BlankTemplateID {
+		return conflict("Cannot remove VM with detaching disks, VM is based from template.")
+	}
+	return nil
 }
 
 func without(list []string, id string) []string {

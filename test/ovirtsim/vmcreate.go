@@ -7,7 +7,7 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	body := q.body
 	name := strings.TrimSpace(body.str("name"))
 	if name == "" {
-		return nil, incomplete("VM", "add", "name")
+		return nil, incomplete("VM", "name")
 	}
 	cl, err := s.clusterOf(body)
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	}
 	clone := q.param("clone") == "true" || body.str("clone") == "true"
 	v := &vm{
-		meta: newMeta(name), config: t.config.clone(), cluster: cl.id, template: t.id, original: t.id,
+		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id,
 		status: vmDown, created: s.clock.Now(),
 		consoles: []*console{{id: "7370696365", protocol: "spice"}, {id: "766e63", protocol: "vnc"}},
 	}
@@ -70,7 +70,7 @@ func (s *Server) clusterOf(body *elem) (*cluster, error) {
 		}
 	}
 	if named.id() == "" && named.str("name") == "" {
-		return nil, incomplete("VM", "add", "cluster.id|name")
+		return nil, incomplete("VM", "cluster.id|name")
 	}
 	return nil, missingEntity("Cluster", named.id()+named.str("name"))
 }
@@ -90,7 +90,7 @@ func (s *Server) templateOf(body *elem) (*template, error) {
 		return newest, nil
 	}
 	if named.id() == "" && named.str("name") == "" {
-		return nil, incomplete("VM", "add", "template.id|name")
+		return nil, incomplete("VM", "template.id|name")
 	}
 	return nil, missingEntity("Template", named.id()+named.str("name"))
 }
