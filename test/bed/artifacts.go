@@ -52,7 +52,9 @@ func (b *Bed) collectHosts(dir string) error {
 // dump writes what kubectl says of the management cluster into a file.
 func (b *Bed) dump(ctx context.Context, path string, args ...string) error {
 	cmd := exec.CommandContext(ctx, b.Program("kubectl"), append([]string{"--kubeconfig", b.Kubeconfig()}, args...)...)
-	cmd.Env = append(os.Environ(), "NO_PROXY=*")
+	// All beds have one address, by which kubectl would keep what it learnt of
+	// another bed's kinds.
+	cmd.Env = append(os.Environ(), "NO_PROXY=*", "KUBECACHEDIR="+b.layout.path("kubectl"))
 	file, err := os.Create(path)
 	if err != nil {
 		return fmt.Errorf("collecting objects: %w", err)
