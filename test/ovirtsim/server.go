@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 )
 
 // apiPath is where the API begins.
@@ -57,14 +59,14 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("listening: %w", err)
 	}
 	host, _, _ := net.SplitHostPort(listener.Addr().String())
-	identity, err := loadIdentity(opts.CertDir, append([]string{host, "localhost", "127.0.0.1"}, opts.Names...))
+	shown, err := identity.Load(opts.CertDir, append([]string{host, "localhost", "127.0.0.1"}, opts.Names...))
 	if err != nil {
 		_ = listener.Close()
 		return nil, err
 	}
 	s := &Server{
 		URL:      "https://" + listener.Addr().String() + apiPath,
-		CABundle: string(identity.caPEM),
+		CABundle: string(shown.CA),
 		opts:     opts,
 		clock:    opts.Clock,
 		guests:   opts.Guests,
@@ -81,7 +83,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         s.countConnection,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{identity.certificate}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{shown.Certificate}, MinVersion: tls.VersionTLS12},
 	}
 	s.wg.Go(func() { _ = s.http.ServeTLS(listener, "", "") })
 	if err := s.startControl(); err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/identity"
 )
 
 // maxBody is more than any request of a client can be.
@@ -41,7 +43,7 @@ type Server struct {
 	opts     Options
 	model    *simulator.Model
 	svc      *simulator.Service
-	identity *identity
+	identity *identity.Identity
 	ops      *operations
 	watch    *watch
 	delays   *delays
@@ -105,11 +107,11 @@ func (s *Server) start() error {
 		return fmt.Errorf("reading the listen address: %w", err)
 	}
 	names := append([]string{host, "127.0.0.1", "localhost"}, s.opts.Names...)
-	if s.identity, err = loadIdentity(s.opts.CertDir, names); err != nil {
+	if s.identity, err = identity.Load(s.opts.CertDir, names); err != nil {
 		return err
 	}
-	s.CABundle = s.identity.caPEM
-	s.Thumbprint = s.identity.thumbprint()
+	s.CABundle = s.identity.CA
+	s.Thumbprint = s.identity.Thumbprint()
 
 	if err := s.buildInventory(); err != nil {
 		return fmt.Errorf("building the inventory: %w", err)
@@ -130,7 +132,7 @@ func (s *Server) start() error {
 		s.model.Remove()
 		return err
 	}
-	config := &tls.Config{Certificates: []tls.Certificate{s.identity.certificate}, MinVersion: tls.VersionTLS12}
+	config := &tls.Config{Certificates: []tls.Certificate{s.identity.Certificate}, MinVersion: tls.VersionTLS12}
 	s.wg.Go(func() { _ = s.http.Serve(tls.NewListener(s.listener, config)) })
 	return nil
 }

@@ -1,9 +1,10 @@
-package ovirtsim
+package identity
 
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -15,40 +16,43 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 // certValidity is long enough for any test bed.
 const certValidity = 365 * 24 * time.Hour
 
-// identity is what a server shows to its clients.
-type identity struct {
-	certificate tls.Certificate
-	caPEM       []byte
+// Identity is what a server shows to its clients.
+type Identity struct {
+	// Certificate is the server's, with its key.
+	Certificate tls.Certificate
+	// CA is the authority that signed it, in PEM.
+	CA []byte
 }
 
-// loadIdentity reads the identity kept in dir, or makes one for names and
-// keeps it there. An empty dir keeps nothing.
-func loadIdentity(dir string, names []string) (*identity, error) {
+// Load reads the identity kept in dir, or makes one for names, which may be
+// addresses, and keeps it there. An empty dir keeps nothing.
+func Load(dir string, names []string) (*Identity, error) {
 	if dir == "" {
-		id, _, _, err := newIdentity(names)
+		id, _, _, err := create(names)
 		return id, err
 	}
-	id, err := readIdentity(dir)
+	id, err := read(dir)
 	if err == nil && id.covers(names) {
 		return id, nil
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	id, certPEM, keyPEM, err := newIdentity(names)
+	id, certPEM, keyPEM, err := create(names)
 	if err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the certificate directory: %w", err)
 	}
-	for name, data := range map[string][]byte{"ca.crt": id.caPEM, "tls.crt": certPEM, "tls.key": keyPEM} {
+	for name, data := range map[string][]byte{"ca.crt": id.CA, "tls.crt": certPEM, "tls.key": keyPEM} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, fmt.Errorf("keeping the certificate: %w", err)
 		}
@@ -56,7 +60,7 @@ func loadIdentity(dir string, names []string) (*identity, error) {
 	return id, nil
 }
 
-func readIdentity(dir string) (*identity, error) {
+func read(dir string) (*Identity, error) {
 	ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("reading the authority: %w", err)
@@ -65,21 +69,31 @@ func readIdentity(dir string) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate: %w", err)
 	}
-	return &identity{certificate: cert, caPEM: ca}, nil
+	return &Identity{Certificate: cert, CA: ca}, nil
 }
 
-func (id *identity) covers(names []string) bool {
+func (id *Identity) covers(names []string) bool {
 	for _, name := range names {
-		if id.certificate.Leaf.VerifyHostname(name) != nil {
+		if id.Certificate.Leaf.VerifyHostname(name) != nil {
 			return false
 		}
 	}
-	return time.Now().Before(id.certificate.Leaf.NotAfter)
+	return time.Now().Before(id.Certificate.Leaf.NotAfter)
 }
 
-// newIdentity makes an authority, signs one certificate with it and forgets
+// Thumbprint is the SHA-256 of the certificate, as vCenter writes it.
+func (id *Identity) Thumbprint() string {
+	sum := sha256.Sum256(id.Certificate.Certificate[0])
+	parts := make([]string, 0, len(sum))
+	for _, b := range sum {
+		parts = append(parts, fmt.Sprintf("%02X", b))
+	}
+	return strings.Join(parts, ":")
+}
+
+// create makes an authority, signs one certificate with it and forgets
 // the authority's key.
-func newIdentity(names []string) (id *identity, certPEM, keyPEM []byte, err error) {
+func create(names []string) (id *Identity, certPEM, keyPEM []byte, err error) {
 	caKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("making the authority's key: %w", err)
@@ -87,7 +101,7 @@ func newIdentity(names []string) (id *identity, certPEM, keyPEM []byte, err erro
 	now := time.Now()
 	ca := &x509.Certificate{
 		SerialNumber:          big.NewInt(now.UnixNano()),
-		Subject:               pkix.Name{CommonName: "oVirt simulator CA"},
+		Subject:               pkix.Name{CommonName: "test simulator CA"},
 		NotBefore:             now.Add(-time.Minute),
 		NotAfter:              now.Add(certValidity),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
@@ -131,8 +145,8 @@ func newIdentity(names []string) (id *identity, certPEM, keyPEM []byte, err erro
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("joining certificate and key: %w", err)
 	}
-	return &identity{
-		certificate: cert,
-		caPEM:       pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
+	return &Identity{
+		Certificate: cert,
+		CA:          pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: caDER}),
 	}, certPEM, keyPEM, nil
 }
