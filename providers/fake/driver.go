@@ -42,6 +42,12 @@ func (d driver[M]) Create(_ context.Context, m M, l hypervisor.Launch) error {
 
 func (d driver[M]) Start(_ context.Context, m M) error { return d.Hypervisor.start(KeyOf(m)) }
 
+func (d driver[M]) Settle(_ context.Context, m M, joined bool) error {
+	return d.Hypervisor.settle(KeyOf(m), joined)
+}
+
+func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.shutdown(KeyOf(m)) }
+
 func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.remove(KeyOf(m)) }
 
 // Inspector makes a hypervisor look like that of clusters of type C.

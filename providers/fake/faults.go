@@ -51,7 +51,7 @@ func (h *Hypervisor) Let(verb Verb) {
 	defer h.mu.Unlock()
 	delete(h.held, verb)
 	for key := range h.vms {
-		h.settle(key)
+		h.end(key)
 	}
 }
 

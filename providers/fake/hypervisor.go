@@ -15,12 +15,14 @@ type Verb string
 
 // The calls of the driver contract.
 const (
-	Connect Verb = "Connect"
-	Observe Verb = "Observe"
-	Create  Verb = "Create"
-	Start   Verb = "Start"
-	Delete  Verb = "Delete"
-	Inspect Verb = "Inspect"
+	Connect  Verb = "Connect"
+	Observe  Verb = "Observe"
+	Create   Verb = "Create"
+	Start    Verb = "Start"
+	Settle   Verb = "Settle"
+	Shutdown Verb = "Shutdown"
+	Delete   Verb = "Delete"
+	Inspect  Verb = "Inspect"
 )
 
 // Hypervisor holds VMs by the key of their machine. It is safe for concurrent
@@ -133,18 +135,41 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 		h.serial++
 		h.launches[key] = launch
 		h.vms[key] = &vm{
-			seen: hypervisor.VM{State: hypervisor.Absent, Zone: launch.Zone, ProviderID: fmt.Sprintf("fake://%08d", h.serial)},
+			seen: hypervisor.VM{State: hypervisor.Absent, Zone: launch.Zone, UserData: true, ProviderID: fmt.Sprintf("fake://%08d", h.serial)},
 			addresses: []clusterv1.MachineAddress{
 				{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("192.0.2.%d", h.serial%256)},
 			},
 			work: Create,
 		}
-		h.settle(key)
+		h.end(key)
 	}
 	return take(h.lost, Create)
 }
 
 func (h *Hypervisor) start(key hypervisor.Key) error { return h.change(key, Start) }
+
+// settle takes one step: what is unsettled first, then the user data.
+func (h *Hypervisor) settle(key hypervisor.Key, joined bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.enter(Settle); err != nil {
+		return err
+	}
+	v := h.vms[key]
+	if v == nil || v.foreign {
+		return errors.New("no such VM")
+	}
+	switch {
+	case v.seen.Unsettled != "":
+		v.seen.Unsettled = ""
+	case joined:
+		v.seen.UserData = false
+	}
+	h.push(key)
+	return take(h.lost, Settle)
+}
+
+func (h *Hypervisor) shutdown(key hypervisor.Key) error { return h.change(key, Shutdown) }
 
 func (h *Hypervisor) remove(key hypervisor.Key) error { return h.change(key, Delete) }
 
@@ -164,13 +189,13 @@ func (h *Hypervisor) change(key hypervisor.Key, verb Verb) error {
 	}
 	if v.work == "" {
 		v.work = verb
-		h.settle(key)
+		h.end(key)
 	}
 	return take(h.lost, verb)
 }
 
-// settle ends the work on a VM unless it is held.
-func (h *Hypervisor) settle(key hypervisor.Key) {
+// end ends the work on a VM unless it is held.
+func (h *Hypervisor) end(key hypervisor.Key) {
 	v := h.vms[key]
 	if v == nil || v.work == "" || h.held[v.work] {
 		return
@@ -191,6 +216,9 @@ func (h *Hypervisor) finish(key hypervisor.Key, v *vm, work Verb) {
 	}
 	if work == Start {
 		v.seen.State, v.seen.Addresses = hypervisor.Running, v.addresses
+	}
+	if work == Shutdown {
+		v.seen.State, v.seen.Addresses = hypervisor.Stopped, nil
 	}
 	if work == Delete {
 		delete(h.vms, key)

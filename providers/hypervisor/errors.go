@@ -12,6 +12,10 @@ type Error struct {
 	// or turn out to be out of reach, within moments. What was reported before
 	// still holds.
 	Passing bool
+	// Waiting means that nothing failed: the request waits for its turn, or
+	// for something that will come by itself. The driver delivers the
+	// machine's key when it is time to ask again.
+	Waiting bool
 	// Err is the cause, with the hypervisor's own words and without
 	// credentials.
 	Err error
@@ -40,4 +44,10 @@ func IsTerminal(err error) bool {
 func IsPassing(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Passing
+}
+
+// IsWaiting reports whether err is no failure but a wait for its turn.
+func IsWaiting(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Waiting
 }

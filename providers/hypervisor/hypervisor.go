@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"net/netip"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -45,8 +46,20 @@ type Driver[M any] interface {
 	// Start starts to power it on. Called while it is Stopped.
 	Start(ctx context.Context, m M) error
 
-	// Delete starts to take the VM and the disks it owns away. Called until
-	// Observe reports Absent.
+	// Settle starts to bring what surrounds the VM in line with m: what
+	// Observe calls Unsettled and, once the node has joined, the user data,
+	// which leaves the VM's settings. It takes one step a call; another
+	// Observe says what is still to do.
+	Settle(ctx context.Context, m M, joined bool) error
+
+	// Shutdown asks the guest to power itself off and comes back at once.
+	// Called while the VM is Running and is to go softly. A guest that cannot
+	// be asked is an Error with the reason GuestUnreachable.
+	Shutdown(ctx context.Context, m M) error
+
+	// Delete starts to take the VM and the disks it owns away. Disks that
+	// somebody else attached are detached and kept. Called until Observe
+	// reports Absent.
 	Delete(ctx context.Context, m M) error
 }
 
@@ -93,8 +106,17 @@ type VM struct {
 	ProviderID string
 	// Zone is the failure domain the VM landed in. Empty when there are none.
 	Zone string
+	// Host is the hypervisor's host the VM runs on, for people. Empty while
+	// it is not known.
+	Host string
 	// Addresses are those the guest reports; none until it has booted.
 	Addresses []clusterv1.MachineAddress
+	// Unsettled says, for people, what around the VM is not yet as its
+	// machine asks. Empty when all is.
+	Unsettled string
+	// UserData is set while the VM's settings hold the first-boot document,
+	// which has secrets in it.
+	UserData bool
 	// Message says what a Busy VM is busy with, for people.
 	Message string
 }
@@ -107,4 +129,38 @@ type Launch struct {
 	Format   string
 	// Zone is the failure domain the VM must land in; any, if empty.
 	Zone string
+	// Interfaces are the addresses that pools gave, by the index of the
+	// interface in the machine's spec; shorter when the last ones have none.
+	Interfaces [][]Address
+}
+
+// Address is an address from a pool.
+type Address struct {
+	// Prefix is the address with the length of its network.
+	Prefix netip.Prefix
+	// Gateway is the network's default gateway. Invalid when it has none.
+	Gateway netip.Addr
+}
+
+// Sizer says what machines that do not exist yet will have.
+type Sizer[T any] interface {
+	// Size reports what a node made from t has before the kubelet takes its
+	// part. A template whose cluster is not known yet is an error with
+	// Waiting set.
+	Size(ctx context.Context, t T) (Size, error)
+}
+
+// Size is what a machine has.
+type Size struct {
+	// CPUs is the number of virtual processors.
+	CPUs int64
+	// MemoryBytes is the memory.
+	MemoryBytes int64
+	// DiskBytes is the boot disk. Zero when it is not known.
+	DiskBytes int64
+	// Architecture is amd64, arm64, s390x or ppc64le. Empty when it is not
+	// known.
+	Architecture string
+	// Devices are extended resources, such as GPUs, by their name.
+	Devices map[string]int64
 }

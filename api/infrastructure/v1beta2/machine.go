@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -14,6 +16,17 @@ const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 // VirtualMachineProvisionedCondition is true once the VM exists, is powered
 // on and has reported an address.
 const VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
+
+// VirtualMachineSettledCondition is true once what surrounds the VM is as its
+// machine asks: groups, tags, and user data that left the VM's settings after
+// the node joined. It says nothing about Ready.
+const VirtualMachineSettledCondition = "VirtualMachineSettled"
+
+// SettledReason: nothing is left to do around the VM.
+const SettledReason = "Settled"
+
+// SettlingReason: something around the VM is not yet as its machine asks.
+const SettlingReason = "Settling"
 
 // Reasons of VirtualMachineProvisioned. Drivers add their own for failures
 // whose cause they understand.
@@ -50,6 +63,18 @@ const (
 	PlacementNotFoundReason = "PlacementNotFound"
 	// InsufficientResourcesReason: a datastore is full or no host has room.
 	InsufficientResourcesReason = "InsufficientResources"
+	// PoweringOffReason: the guest was asked to power itself off.
+	PoweringOffReason = "PoweringOff"
+	// GuestUnreachableReason: the guest cannot be asked to power itself off.
+	GuestUnreachableReason = "GuestUnreachable"
+	// WaitingForAddressPoolReason: a pool has not given an address yet.
+	WaitingForAddressPoolReason = "WaitingForAddressPool"
+	// QueuedReason: the request waits for its turn at the hypervisor.
+	QueuedReason = "Queued"
+	// DeleteProtectedReason: somebody protected the VM against deletion at the hypervisor.
+	DeleteProtectedReason = "DeleteProtected"
+	// InvalidSpecReason: the hypervisor cannot do what the spec asks, however often it is asked.
+	InvalidSpecReason = "InvalidSpec"
 	// HypervisorErrorReason: the hypervisor failed for a cause the driver does not know.
 	HypervisorErrorReason = "HypervisorError"
 )
@@ -62,6 +87,77 @@ type MachineSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
+
+	// powerOff is how the VM is powered off when the machine is deleted. It
+	// can change. Empty means hard: the node was drained before.
+	// +optional
+	PowerOff PowerOff `json:"powerOff,omitempty,omitzero"`
+}
+
+// PowerOffMode is how a VM is powered off.
+// +kubebuilder:validation:Enum=Hard;Soft;SoftThenHard
+type PowerOffMode string
+
+// Modes of PowerOff.
+const (
+	// PowerOffHard takes the power away.
+	PowerOffHard PowerOffMode = "Hard"
+	// PowerOffSoft asks the guest, and waits for as long as it takes.
+	PowerOffSoft PowerOffMode = "Soft"
+	// PowerOffSoftThenHard asks the guest, and takes the power away when that
+	// takes too long or the guest cannot be asked.
+	PowerOffSoftThenHard PowerOffMode = "SoftThenHard"
+)
+
+// DefaultPowerOffTimeout is how long SoftThenHard waits when it is not said.
+const DefaultPowerOffTimeout = 5 * time.Minute
+
+// PowerOff is how a VM is powered off when its machine is deleted.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.timeoutSeconds) || (has(self.mode) && self.mode == 'SoftThenHard')",message="timeoutSeconds belongs to the mode SoftThenHard"
+type PowerOff struct {
+	// mode is Hard, Soft or SoftThenHard. Empty means Hard.
+	// +optional
+	Mode PowerOffMode `json:"mode,omitempty"`
+
+	// timeoutSeconds is how long SoftThenHard waits for the guest, from the
+	// deletion of the machine. Empty means 300.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=86400
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// Timeout is how long SoftThenHard waits for the guest.
+func (p PowerOff) Timeout() time.Duration {
+	if p.TimeoutSeconds == 0 {
+		return DefaultPowerOffTimeout
+	}
+	return time.Duration(p.TimeoutSeconds) * time.Second
+}
+
+// HostLabel is the label of Machines, and through them of Nodes, that names
+// the hypervisor's host a VM runs on. It follows migrations.
+const HostLabel = "node.cluster.x-k8s.io/hypervisor-host"
+
+// SpreadGroup names the machines that m is to be kept apart from: those of its
+// control plane, or of its MachineDeployment or MachineSet. It follows from
+// m's labels; empty means that m belongs to none.
+func SpreadGroup(m metav1.Object) string {
+	labels := m.GetLabels()
+	cluster := labels[clusterv1.ClusterNameLabel]
+	if cluster == "" {
+		return ""
+	}
+	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
+		return cluster + "-control-plane"
+	}
+	for _, label := range []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineSetNameLabel} {
+		if name := labels[label]; name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 // MachineStatus is the part of a machine's status that every hypervisor shares.
@@ -85,6 +181,13 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
+
+	// host is the hypervisor's host the VM runs on. Empty while it is not
+	// known.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Host string `json:"host,omitempty"`
 
 	// addresses are those the guest reports. Empty until it has booted.
 	// +optional

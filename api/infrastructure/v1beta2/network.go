@@ -1,0 +1,126 @@
+package v1beta2
+
+import ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+// InterfaceAddressing is how a network interface gets its addresses, the same
+// on every hypervisor. An interface that names no address, no pool and no DHCP
+// asks DHCP for an IPv4 address.
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway4) || has(self.addresses) || has(self.addressesFromPools)",message="gateway4 needs an address: set addresses or addressesFromPools"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway6) || has(self.addresses) || has(self.addressesFromPools)",message="gateway6 needs an address: set addresses or addressesFromPools"
+type InterfaceAddressing struct {
+	// macAddress is the interface's hardware address. Empty lets the provider
+	// choose.
+	// +optional
+	// +kubebuilder:validation:MinLength=17
+	// +kubebuilder:validation:MaxLength=17
+	// +kubebuilder:validation:Pattern=`^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$`
+	MACAddress string `json:"macAddress,omitempty"`
+
+	// mtu is the largest packet in bytes. Empty takes what the network says.
+	// +optional
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=9216
+	MTU int32 `json:"mtu,omitempty"`
+
+	// dhcp4 asks DHCP for an IPv4 address. Empty asks when the interface has
+	// no other address.
+	// +optional
+	DHCP4 *bool `json:"dhcp4,omitempty"`
+
+	// dhcp6 asks DHCP for an IPv6 address. Empty means false.
+	// +optional
+	DHCP6 *bool `json:"dhcp6,omitempty"`
+
+	// addresses are static addresses with the length of their network, such
+	// as 192.0.2.10/24. They belong to one machine, so a template cannot have
+	// them: take addressesFromPools there. Empty sets none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=43
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="an address is written with the length of its network, such as 192.0.2.10/24"
+	Addresses []string `json:"addresses,omitempty"`
+
+	// addressesFromPools are Cluster API IPAM pools that each give the
+	// interface one address. Empty takes none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
+
+	// gateway4 is the IPv4 default gateway. Empty takes the pool's, or none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="gateway4 must be an IPv4 address"
+	Gateway4 string `json:"gateway4,omitempty"`
+
+	// gateway6 is the IPv6 default gateway. Empty takes the pool's, or none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 6",message="gateway6 must be an IPv6 address"
+	Gateway6 string `json:"gateway6,omitempty"`
+
+	// nameservers are the addresses of DNS servers. Empty takes DHCP's.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a name server must be an IP address"
+	Nameservers []string `json:"nameservers,omitempty"`
+
+	// searchDomains are the domains that short names are looked up in. Empty
+	// takes DHCP's.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	SearchDomains []string `json:"searchDomains,omitempty"`
+
+	// routes are further routes over this interface. Empty adds none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Routes []Route `json:"routes,omitempty"`
+}
+
+// Route is a route over an interface.
+type Route struct {
+	// to is the network, such as 198.51.100.0/24.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="to must be a network such as 198.51.100.0/24"
+	To string `json:"to,omitempty"`
+
+	// via is the address of the router.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="via must be an IP address"
+	Via string `json:"via,omitempty"`
+
+	// metric tells which of two routes is preferred: the lower. Empty leaves
+	// it to the node.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Metric int32 `json:"metric,omitempty"`
+}
+
+// UsesDHCP4 reports whether the interface asks DHCP for an IPv4 address.
+func (a *InterfaceAddressing) UsesDHCP4() bool {
+	if a.DHCP4 != nil {
+		return *a.DHCP4
+	}
+	return len(a.Addresses) == 0 && len(a.AddressesFromPools) == 0 && !a.UsesDHCP6()
+}
+
+// UsesDHCP6 reports whether the interface asks DHCP for an IPv6 address.
+func (a *InterfaceAddressing) UsesDHCP6() bool { return a.DHCP6 != nil && *a.DHCP6 }
