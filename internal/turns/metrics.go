@@ -1,0 +1,27 @@
+package turns
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// States that a creation is counted in.
+const (
+	inFlight = "InFlight"
+	queued   = "Queued"
+)
+
+var creations = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "nova_creations",
+	Help: "VMs whose creation is under way at an endpoint (InFlight) or waits for its turn (Queued).",
+}, []string{"server", "state"})
+
+func init() {
+	metrics.Registry.MustRegister(creations)
+}
+
+// measure brings the metric up to date. The caller holds the lock.
+func (t *Turns[K]) measure() {
+	creations.WithLabelValues(t.endpoint, inFlight).Set(float64(len(t.taken)))
+	creations.WithLabelValues(t.endpoint, queued).Set(float64(len(t.line) + len(t.called)))
+}

@@ -1,0 +1,142 @@
+package turns
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Grace is how long a turn is kept for a key that was called.
+const Grace = 30 * time.Second
+
+// Turns hands out a number of turns at one endpoint. Its methods may be called
+// from anywhere, the callback included.
+type Turns[K comparable] struct {
+	most     int
+	endpoint string
+	call     func(K)
+
+	mu sync.Mutex
+	// taken are the keys that have a turn.
+	taken map[K]struct{}
+	// called are the keys whose turn has come and that have not claimed it
+	// yet. Their turn goes to the next when the timer ends.
+	called map[K]*time.Timer
+	// line are the keys in line, the first first.
+	line []K
+}
+
+// New returns Turns of which no more than most are taken at a time; zero means
+// any number. The endpoint is for metrics. Once the turn of a key in line has
+// come, call is called with it.
+func New[K comparable](most int, endpoint string, call func(K)) *Turns[K] {
+	return &Turns[K]{
+		most: most, endpoint: endpoint, call: call,
+		taken: map[K]struct{}{}, called: map[K]*time.Timer{},
+	}
+}
+
+// Take gives key a turn, or puts it in line and returns false. To call it again
+// changes nothing: a key that has a turn keeps it, and one in line its place.
+func (t *Turns[K]) Take(key K) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer t.measure()
+	if _, has := t.taken[key]; has {
+		return true
+	}
+	if timer, has := t.called[key]; has {
+		timer.Stop()
+		delete(t.called, key)
+		t.taken[key] = struct{}{}
+		return true
+	}
+	if t.free() && len(t.line) == 0 {
+		t.taken[key] = struct{}{}
+		return true
+	}
+	if !slices.Contains(t.line, key) {
+		t.line = append(t.line, key)
+	}
+	return false
+}
+
+// Place returns where key stands in line: 1 is next, 0 is not in line.
+func (t *Turns[K]) Place(key K) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Index(t.line, key) + 1
+}
+
+// Release takes the turn, or the place in line, of key away. The turn goes to
+// the next in line. A key that has neither is fine.
+func (t *Turns[K]) Release(key K) {
+	t.mu.Lock()
+	_, had := t.taken[key]
+	delete(t.taken, key)
+	if timer, called := t.called[key]; called {
+		timer.Stop()
+		delete(t.called, key)
+		had = true
+	}
+	if i := slices.Index(t.line, key); !had && i >= 0 {
+		t.line = slices.Delete(t.line, i, i+1)
+	}
+	next := t.advance()
+	t.mu.Unlock()
+	t.tell(next)
+}
+
+// Close forgets every turn and everybody in line.
+func (t *Turns[K]) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, timer := range t.called {
+		timer.Stop()
+	}
+	clear(t.taken)
+	clear(t.called)
+	t.line = nil
+	t.measure()
+}
+
+// free reports whether a turn is left. The caller holds the lock.
+func (t *Turns[K]) free() bool {
+	return t.most <= 0 || len(t.taken)+len(t.called) < t.most
+}
+
+// advance calls as many from the line as there are turns, and returns them. The
+// caller holds the lock, and tells them after it.
+func (t *Turns[K]) advance() []K {
+	var next []K
+	for len(t.line) > 0 && t.free() {
+		key := t.line[0]
+		t.line = t.line[1:]
+		var timer *time.Timer
+		timer = time.AfterFunc(Grace, func() { t.lapse(key, &timer) })
+		t.called[key] = timer
+		next = append(next, key)
+	}
+	t.measure()
+	return next
+}
+
+// lapse gives the turn of a key that did not claim it to the next, unless the
+// key was called anew meanwhile.
+func (t *Turns[K]) lapse(key K, timer **time.Timer) {
+	t.mu.Lock()
+	if t.called[key] != *timer {
+		t.mu.Unlock()
+		return
+	}
+	delete(t.called, key)
+	next := t.advance()
+	t.mu.Unlock()
+	t.tell(next)
+}
+
+func (t *Turns[K]) tell(keys []K) {
+	for _, key := range keys {
+		t.call(key)
+	}
+}

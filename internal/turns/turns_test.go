@@ -1,0 +1,189 @@
+package turns
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// calls records who was called.
+type calls struct {
+	mu   sync.Mutex
+	keys []string
+}
+
+func (c *calls) call(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keys = append(c.keys, key)
+}
+
+func (c *calls) want(t *testing.T, keys ...string) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Equal(c.keys, keys) {
+		t.Errorf("called %q, want %q", c.keys, keys)
+	}
+}
+
+func take(t *testing.T, turns *Turns[string], key string, want bool, place int) {
+	t.Helper()
+	if got := turns.Take(key); got != want {
+		t.Errorf("Take(%s) = %t, want %t", key, got, want)
+	}
+	if got := turns.Place(key); got != place {
+		t.Errorf("Place(%s) = %d, want %d", key, got, place)
+	}
+}
+
+func TestFirstComeFirstServed(t *testing.T) {
+	c := &calls{}
+	turns := New(2, "fifo", c.call)
+	defer turns.Close()
+	take(t, turns, "a", true, 0)
+	take(t, turns, "b", true, 0)
+	take(t, turns, "a", true, 0)
+	take(t, turns, "c", false, 1)
+	take(t, turns, "d", false, 2)
+	take(t, turns, "e", false, 3)
+	take(t, turns, "d", false, 2) // it asks again and keeps its place
+	c.want(t)
+
+	turns.Release("b")
+	c.want(t, "c")
+	take(t, turns, "f", false, 3) // it cannot go before those that wait
+	take(t, turns, "c", true, 0)
+	turns.Release("a")
+	turns.Release("c")
+	c.want(t, "c", "d", "e")
+	take(t, turns, "f", false, 1)
+}
+
+func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
+	t.Run("InLine", func(t *testing.T) {
+		c := &calls{}
+		turns := New(1, "gone-in-line", c.call)
+		defer turns.Close()
+		take(t, turns, "a", true, 0)
+		take(t, turns, "b", false, 1)
+		take(t, turns, "c", false, 2)
+		turns.Release("b")
+		turns.Release("never asked")
+		take(t, turns, "c", false, 1)
+		turns.Release("a")
+		c.want(t, "c")
+	})
+	t.Run("OnceCalled", func(t *testing.T) {
+		c := &calls{}
+		turns := New(1, "gone-called", c.call)
+		defer turns.Close()
+		take(t, turns, "a", true, 0)
+		take(t, turns, "b", false, 1)
+		take(t, turns, "c", false, 2)
+		turns.Release("a")
+		turns.Release("b")
+		c.want(t, "b", "c")
+		take(t, turns, "c", true, 0)
+	})
+	t.Run("SayingNothing", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			c := &calls{}
+			turns := New(1, "silent", c.call)
+			take(t, turns, "a", true, 0)
+			take(t, turns, "b", false, 1)
+			take(t, turns, "c", false, 2)
+			turns.Release("a")
+			c.want(t, "b")
+			<-time.After(Grace + time.Second)
+			synctest.Wait()
+			c.want(t, "b", "c")
+			take(t, turns, "c", true, 0)
+			take(t, turns, "b", false, 1) // it comes back too late
+			<-time.After(10 * Grace)
+			synctest.Wait()
+			take(t, turns, "c", true, 0) // a turn that is taken never lapses
+			turns.Release("c")
+			take(t, turns, "b", true, 0)
+			turns.Close()
+		})
+	})
+}
+
+func TestAnyNumber(t *testing.T) {
+	turns := New(0, "any", func(int) { t.Error("nobody waits, so nobody is called") })
+	for i := range 1000 {
+		if !turns.Take(i) {
+			t.Fatalf("Take(%d) = false", i)
+		}
+	}
+	for i := range 1000 {
+		turns.Release(i)
+	}
+}
+
+// Many at once: never more than allowed, everybody served, the callback free
+// to call back.
+func TestManyAtOnce(t *testing.T) {
+	const most, all = 4, 200
+	var (
+		mu          sync.Mutex
+		now, served int
+		wg          sync.WaitGroup
+		turns       *Turns[int]
+	)
+	work := func(key int) {
+		if !turns.Take(key) {
+			return
+		}
+		mu.Lock()
+		now++
+		if now > most {
+			t.Errorf("%d at once", now)
+		}
+		mu.Unlock()
+		wg.Go(func() {
+			mu.Lock()
+			now--
+			served++
+			mu.Unlock()
+			turns.Release(key)
+			wg.Done()
+		})
+	}
+	turns = New(most, "many", func(key int) { work(key) })
+	wg.Add(all)
+	for key := range all {
+		wg.Go(func() { work(key) })
+	}
+	wg.Wait()
+	if served != all {
+		t.Errorf("%d served, want %d", served, all)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	turns := New(1, "metrics", func(string) {})
+	turns.Take("a")
+	turns.Take("b")
+	want := func(running, waiting float64) {
+		t.Helper()
+		if got := testutil.ToFloat64(creations.WithLabelValues("metrics", inFlight)); got != running {
+			t.Errorf("%v in flight, want %v", got, running)
+		}
+		if got := testutil.ToFloat64(creations.WithLabelValues("metrics", queued)); got != waiting {
+			t.Errorf("%v queued, want %v", got, waiting)
+		}
+	}
+	want(1, 1)
+	turns.Release("a")
+	want(0, 1)
+	turns.Take("b")
+	want(1, 0)
+	turns.Close()
+	want(0, 0)
+}
