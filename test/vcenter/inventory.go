@@ -55,6 +55,7 @@ func (s *Server) buildInventory() error {
 	registry := s.svc.Context.Map
 	s.svc.RegisterSDK(registry, registry.Path+"/vimService")
 	s.svc.ServeMux.HandleFunc(registry.Path+"/vimServiceVersions.xml", s.svc.ServiceVersions)
+	s.registerREST(registry)
 	registry.SessionManager().ServiceHostName = s.Address
 	if err := s.fill(); err != nil {
 		model.Remove()

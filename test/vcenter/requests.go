@@ -44,6 +44,10 @@ func soapMethod(body []byte) string {
 
 // readsOnly reports whether a method leaves the inventory as it is.
 func readsOnly(method string) bool {
+	switch method {
+	case "CreatePropertyCollector", "DestroyPropertyCollector", "CreateFilter", "DestroyPropertyFilter", "CancelWaitForUpdates":
+		return true // what a client watches is its own
+	}
 	for _, prefix := range []string{"Retrieve", "ContinueRetrieve", "Find", "Query", "CurrentTime", "SessionIsActive", "Login"} {
 		if strings.HasPrefix(method, prefix) {
 			return true

@@ -206,6 +206,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.listener.wait(r.Context()) {
 		return
 	}
+	if isREST(r.URL.Path) {
+		s.serveREST(w, r)
+		return
+	}
 	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, vim25.Path) {
 		s.world.Lock()
 		defer s.world.Unlock()

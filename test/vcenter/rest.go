@@ -1,0 +1,54 @@
+package vcenter
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vapi"
+	"github.com/vmware/govmomi/vapi/rest"
+	vapisimulator "github.com/vmware/govmomi/vapi/simulator"
+)
+
+// restSession is the header that names the session of a REST call.
+const restSession = "vmware-api-session-id"
+
+// registerREST serves the REST API: sessions, tags, content libraries.
+func (s *Server) registerREST(registry *simulator.Registry) {
+	patterns, handler := vapisimulator.New(s.svc.Listen, registry)
+	for _, pattern := range patterns {
+		s.svc.Handle(pattern, handler)
+	}
+}
+
+func isREST(path string) bool {
+	for _, prefix := range []string{rest.Path, vapi.Path} {
+		if path == prefix || strings.HasPrefix(path, prefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+// serveREST answers one REST call. The API has a lock of its own, and some of
+// its calls make SOAP calls to this server, so the inventory stays free.
+func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
+	s.counts.add(restMethod(r), r.Header.Get(restSession))
+	s.svc.ServeMux.ServeHTTP(w, r)
+}
+
+// restMethod names a REST call as the documentation of its API does, without
+// the identifiers in its path: "POST /rest/com/vmware/cis/tagging/tag/{id}".
+func restMethod(r *http.Request) string {
+	segments := strings.Split(r.URL.Path, "/")
+	for i, segment := range segments {
+		if strings.Contains(segment, ":") || strings.Count(segment, "-") == 4 {
+			segments[i] = "{id}"
+		}
+	}
+	name := r.Method + " " + strings.Join(segments, "/")
+	if action := r.URL.Query().Get("~action"); action != "" {
+		name += "?" + action
+	}
+	return name
+}
