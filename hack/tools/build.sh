@@ -15,6 +15,7 @@ kubernetes_version=v1.36.3
 # Kubernetes refuses to start components that do not know their own version.
 kubernetes_flags="-X k8s.io/component-base/version.gitVersion=$kubernetes_version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/component-base/version.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion=$kubernetes_version -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36"
 capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
+capv_flags="-X sigs.k8s.io/cluster-api-provider-vsphere/pkg/version.gitVersion=v1.16.1"
 
 # locate sets module, package and flags of a tool.
 locate() {
@@ -25,6 +26,7 @@ locate() {
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
+	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
