@@ -28,6 +28,7 @@ locate() {
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
+	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
