@@ -20,8 +20,14 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&NovaVSphereCluster{}, &NovaVSphereClusterList{},
 		&NovaVSphereClusterTemplate{}, &NovaVSphereClusterTemplateList{},
+		&NovaVSphereIdentity{}, &NovaVSphereIdentityList{},
 		&NovaVSphereMachine{}, &NovaVSphereMachineList{},
 		&NovaVSphereMachineTemplate{}, &NovaVSphereMachineTemplateList{},
+		&NovaZVirtCluster{}, &NovaZVirtClusterList{},
+		&NovaZVirtClusterTemplate{}, &NovaZVirtClusterTemplateList{},
+		&NovaZVirtIdentity{}, &NovaZVirtIdentityList{},
+		&NovaZVirtMachine{}, &NovaZVirtMachineList{},
+		&NovaZVirtMachineTemplate{}, &NovaZVirtMachineTemplateList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
