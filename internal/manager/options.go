@@ -2,6 +2,7 @@ package manager
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -27,6 +28,10 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
+// podNamespace is the variable in which a Deployment tells a manager where it
+// runs.
+const podNamespace = "POD_NAMESPACE"
+
 // Options are the flags that all managers have.
 type Options struct {
 	// Namespace is the only one watched; all, if empty.
@@ -40,6 +45,10 @@ type Options struct {
 	SyncPeriod time.Duration
 	// HealthAddr is where /healthz and /readyz are served.
 	HealthAddr string
+
+	// ManagerNamespace is the one the manager itself runs in, where the
+	// Secrets of identities lie. Empty when it is not known.
+	ManagerNamespace string
 
 	// LeaderElect lets only one of several managers work.
 	LeaderElect bool
@@ -66,6 +75,9 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Concurrency, "concurrency", 10, "Number of objects of a kind reconciled at once.")
 	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "How often every object is reconciled without a change.")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of /healthz and /readyz.")
+
+	fs.StringVar(&o.ManagerNamespace, "manager-namespace", os.Getenv(podNamespace),
+		"Namespace the manager runs in, where the Secrets of identities lie. If empty, identities cannot be used.")
 
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Let only one of several managers work.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
@@ -113,7 +125,7 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 			SyncPeriod:       &o.SyncPeriod,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Secret{}: {Transform: keepOurs},
+				&corev1.Secret{}: {Transform: keepOurs, Namespaces: o.secretNamespaces()},
 			},
 		},
 		// A read of one of these is always a request; see SecretClient.
@@ -125,6 +137,16 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 		opts.Cache.DefaultNamespaces = map[string]cache.Config{o.Namespace: {}}
 	}
 	return opts, nil
+}
+
+// secretNamespaces are where Secrets are watched: beside the namespace that the
+// manager keeps to also its own, so that a change of an identity's Secret is
+// noticed. None means all.
+func (o *Options) secretNamespaces() map[string]cache.Config {
+	if o.Namespace == metav1.NamespaceAll || o.ManagerNamespace == "" {
+		return nil
+	}
+	return map[string]cache.Config{o.Namespace: {}, o.ManagerNamespace: {}}
 }
 
 // keepOurs keeps what is in the Secrets of clusters. Of all others only the

@@ -1,6 +1,8 @@
 package manager
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -72,4 +74,27 @@ func TestKeepOurs(t *testing.T) {
 	kept, err = keepOurs(secret(nil))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(kept.(*corev1.Secret).Data).To(BeEmpty())
+}
+
+// A manager that is kept to one namespace still sees the Secrets of its own
+// change, when it knows which that is.
+func TestManagerNamespace(t *testing.T) {
+	g := NewWithT(t)
+	t.Setenv(podNamespace, "nova-system")
+	watched := func(o *Options) []string {
+		opts, err := o.manager("nova-test", runtime.NewScheme())
+		g.Expect(err).NotTo(HaveOccurred())
+		var names []string
+		for of, by := range opts.Cache.ByObject {
+			g.Expect(of).To(BeAssignableToTypeOf(&corev1.Secret{}))
+			names = slices.Sorted(maps.Keys(by.Namespaces))
+		}
+		return names
+	}
+	o := parse(t)
+	g.Expect(o.ManagerNamespace).To(Equal("nova-system"))
+	g.Expect(watched(o)).To(BeEmpty(), "all are")
+	g.Expect(watched(parse(t, "--namespace=tenants"))).To(Equal([]string{"nova-system", "tenants"}))
+	g.Expect(watched(parse(t, "--namespace=tenants", "--manager-namespace=other"))).To(Equal([]string{"other", "tenants"}))
+	g.Expect(watched(parse(t, "--namespace=tenants", "--manager-namespace="))).To(BeEmpty(), "as all objects")
 }

@@ -1,0 +1,16 @@
+// Package credentials finds the hypervisor account that a cluster names.
+//
+// A reference names a Secret in the cluster's own namespace, or an identity: a
+// cluster-scoped object that lends an account, whose Secret lies in the
+// manager's namespace, to the clusters of namespaces it allows. Whoever may
+// create a cluster in an allowed namespace can use the account; nobody there
+// can read it.
+//
+// Identities have no finalizer. One that is deleted while clusters use it is
+// reported by them at once, harms no VM and can be created again; a finalizer
+// would instead keep an account in use that somebody wants to take away, and
+// let a tenant's cluster decide how long.
+//
+// The package refuses to keep what it read, to log it, and to know a
+// hypervisor. Only a driver's connect asks it.
+package credentials

@@ -1,0 +1,127 @@
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Identity is a cluster-scoped object that lends an account.
+type Identity interface {
+	client.Object
+
+	// Common returns the fields all identities share.
+	Common() *infrav1.IdentitySpec
+}
+
+// Reference names an account.
+type Reference struct {
+	// Kind is Secret or the kind of identity. Empty means Secret.
+	Kind string
+	// Name is that of the Secret or identity.
+	Name string
+}
+
+// Resolver reads the accounts that clusters name.
+type Resolver struct {
+	// Reader reads Secrets, identities and the metadata of namespaces. It must
+	// read Secrets past any cache: a manager that is kept to one namespace has
+	// no others in it, and one that is not keeps no content of theirs.
+	Reader client.Reader
+	// Namespace is the manager's own, where the Secrets of identities lie.
+	// Empty when it is not known: identities cannot be used then.
+	Namespace string
+	// Kind is the kind of identity, and NewIdentity returns an empty one.
+	Kind        string
+	NewIdentity func() Identity
+}
+
+// Resolve returns the account that ref names for a cluster in namespace. What
+// a person has to mend is an Error with the reason CredentialsInvalid.
+func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference) (Account, error) {
+	switch cmp.Or(ref.Kind, infrav1.SecretIdentityKind) {
+	case infrav1.SecretIdentityKind:
+		return r.read(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name})
+	case r.Kind:
+		return r.borrow(ctx, namespace, ref.Name)
+	default:
+		return Account{}, invalid("the identityRef's kind is %q; it can be %s or %s", ref.Kind, infrav1.SecretIdentityKind, r.Kind)
+	}
+}
+
+// borrow returns the account of an identity that allows namespace.
+func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Account, error) {
+	identity := r.NewIdentity()
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, identity); err != nil {
+		if apierrors.IsNotFound(err) {
+			return Account{}, invalid("%s %q does not exist", r.Kind, name)
+		}
+		return Account{}, fmt.Errorf("reading %s: %w", r.Kind, err)
+	}
+	allowed, err := r.allows(ctx, identity, namespace)
+	if err != nil {
+		return Account{}, err
+	}
+	if !allowed {
+		return Account{}, invalid("%s %q does not allow the namespace %q: its spec.allowedNamespaces neither lists nor selects it", r.Kind, name, namespace)
+	}
+	if r.Namespace == "" {
+		return Account{}, invalid("%s %q cannot be used: the manager does not know its own namespace; set POD_NAMESPACE or --manager-namespace", r.Kind, name)
+	}
+	return r.read(ctx, client.ObjectKey{Namespace: r.Namespace, Name: identity.Common().SecretName})
+}
+
+// allows reports whether identity may be used by clusters in namespace.
+func (r *Resolver) allows(ctx context.Context, identity Identity, namespace string) (bool, error) {
+	allowed := identity.Common().AllowedNamespaces
+	if slices.Contains(allowed.List, namespace) {
+		return true, nil
+	}
+	if allowed.Selector == nil {
+		return false, nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(allowed.Selector)
+	if err != nil {
+		return false, invalid("spec.allowedNamespaces.selector of %s %q is not valid: %w", r.Kind, identity.GetName(), err)
+	}
+	if selector.Empty() {
+		return true, nil
+	}
+	// Metadata only, so that a cache holds no more than that.
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Reader.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
+		return false, fmt.Errorf("reading namespace %q: %w", namespace, err)
+	}
+	return selector.Matches(labels.Set(found.Labels)), nil
+}
+
+// read returns the account in a Secret.
+func (r *Resolver) read(ctx context.Context, key client.ObjectKey) (Account, error) {
+	secret := &corev1.Secret{}
+	if err := r.Reader.Get(ctx, key, secret); err != nil {
+		if apierrors.IsNotFound(err) {
+			return Account{}, invalid("Secret %q with the credentials does not exist in namespace %q", key.Name, key.Namespace)
+		}
+		return Account{}, fmt.Errorf("reading credentials: %w", err)
+	}
+	account := Account{Username: string(secret.Data["username"]), Password: string(secret.Data["password"])}
+	if account.Username == "" || account.Password == "" {
+		return Account{}, invalid("Secret %q in namespace %q must have the keys username and password", key.Name, key.Namespace)
+	}
+	return account, nil
+}
+
+func invalid(format string, args ...any) error {
+	return &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: fmt.Errorf(format, args...)}
+}
