@@ -23,6 +23,10 @@ type NovaZVirtIdentity struct {
 	Spec IdentitySpec `json:"spec,omitempty,omitzero"`
 }
 
+// Common returns the fields that every hypervisor's identity has; writing to
+// them writes to the object.
+func (i *NovaZVirtIdentity) Common() *IdentitySpec { return &i.Spec }
+
 // +kubebuilder:object:root=true
 
 // NovaZVirtIdentityList is a list of NovaZVirtIdentities.
