@@ -211,7 +211,7 @@ func (h *Host) writeSettings() error {
 			return err
 		}
 	}
-	return nil
+	return h.writeSeeds()
 }
 
 // launch starts PID 1 of the host.

@@ -309,6 +309,10 @@ var _ = Describe("A spec", func() {
 		Entry("with a disk that is a path", func(s *host.Spec) { s.Disk = "../refused" }, `disk "../refused"`),
 		Entry("with a MAC that is none", func(s *host.Spec) { s.MACs = []string{"card"} }, "card"),
 		Entry("with a setting that is a path", func(s *host.Spec) { s.DMI["a/b"] = "c" }, `setting "a/b"`),
+		Entry("with a drive that cloud-init does not know", func(s *host.Spec) { s.Seeds = map[string]map[string][]byte{"other": nil} }, `seed "other"`),
+		Entry("with a file outside of its drive", func(s *host.Spec) {
+			s.Seeds = map[string]map[string][]byte{"cidata": {"../user-data": nil}}
+		}, `"../user-data" is no path`),
 		Entry("with nine network cards", func(s *host.Spec) { s.MACs = make([]string, 9) }, "9 network cards"),
 	)
 })

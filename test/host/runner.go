@@ -37,6 +37,10 @@ type Spec struct {
 	// GuestInfo are the settings that the guest can read and write, such as
 	// guestinfo.userdata.
 	GuestInfo map[string]string
+	// Seeds are drives with the settings of the first boot by their volume
+	// label, config-2 or cidata, each with its files by path. They are there
+	// for as long as the host is on.
+	Seeds map[string]map[string][]byte `json:",omitempty"`
 	// Disk identifies the disk, which keeps its contents when the host is off.
 	Disk string
 }
@@ -197,7 +201,7 @@ func (r *Runner) check(spec Spec) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
-	if err := errors.Join(checkName("bed", r.Bed), checkName("disk", spec.Disk)); err != nil {
+	if err := errors.Join(checkName("bed", r.Bed), checkName("disk", spec.Disk), checkSeeds(spec.Seeds)); err != nil {
 		return err
 	}
 	if len(spec.MACs) > maxNICs {

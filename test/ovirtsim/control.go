@@ -42,6 +42,15 @@ type (
 	nameChange struct {
 		Name string `json:"name"`
 	}
+	outsideRequest struct {
+		Method string `json:"method"`
+		Path   string `json:"path"`
+		Body   string `json:"body,omitempty"`
+	}
+	outsideAnswer struct {
+		Status int    `json:"status"`
+		Body   string `json:"body,omitempty"`
+	}
 	errorAnswer struct {
 		Error string `json:"error"`
 	}
@@ -75,13 +84,19 @@ func (s *Server) controlHandler() http.Handler {
 		return Info{URL: s.URL, CABundle: s.CABundle, Username: s.opts.Username}, nil
 	})
 	answer(mux, "GET /requests", func(string, struct{}) (map[string]int, error) { return s.Requests(), nil })
-	answer(mux, "GET /connections", func(string, struct{}) (int, error) { return s.Connections(), nil })
+	answer(mux, "GET /connections", func(string, struct{}) (Connections, error) { return s.Connections(), nil })
 	answer(mux, "GET /vms", func(string, struct{}) ([]VM, error) { return s.VMs(), nil })
 	do(mux, "DELETE /requests", func(string, struct{}) error { s.ResetRequests(); return nil })
 	do(mux, "DELETE /faults", func(string, struct{}) error { s.ClearFaults(); return nil })
 	do(mux, "DELETE /tokens", func(string, struct{}) error { s.ExpireTokens(); return nil })
 	do(mux, "POST /faults", func(_ string, f Fault) error { s.Inject(f); return nil })
 	do(mux, "PUT /down", func(_ string, c stateChange) error { s.SetDown(c.On); return nil })
+	do(mux, "PUT /hanging", func(_ string, c stateChange) error { s.SetHanging(c.On); return nil })
+	do(mux, "PUT /unreachable", func(_ string, c stateChange) error { s.SetUnreachable(c.On); return nil })
+	answer(mux, "POST /do", func(_ string, c outsideRequest) (outsideAnswer, error) {
+		status, body := s.Do(c.Method, c.Path, c.Body)
+		return outsideAnswer{Status: status, Body: body}, nil
+	})
 	do(mux, "POST /restart", func(_ string, c timeChange) error { return parsed(c.Time, s.Restart) })
 	do(mux, "PUT /slow", func(_ string, c timeChange) error { return parsed(c.Time, s.SetSlow) })
 	do(mux, "PUT /timings", func(_ string, c timingChange) error {

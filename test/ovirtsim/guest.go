@@ -41,8 +41,12 @@ type VM struct {
 	// Drive are the files of the configuration drive by their path, such as
 	// openstack/latest/user_data. There is none, if empty.
 	Drive map[string][]byte `json:"drive,omitempty"`
-	// Payload are the files of a payload on a disk of its own, by name.
-	Payload map[string][]byte `json:"payload,omitempty"`
+	// Payload are the files of a payload on a disk of its own, by name, and
+	// PayloadLabel is that disk's volume label.
+	Payload      map[string][]byte `json:"payload,omitempty"`
+	PayloadLabel string            `json:"payloadLabel,omitempty"`
+	// Addresses are what the guest's agent reports.
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // NIC is a network card.
@@ -111,7 +115,9 @@ func (s *Server) describe(v *vm) VM {
 		}
 		out.NICs = append(out.NICs, card)
 	}
+	out.Addresses = v.addresses()
 	for _, payload := range v.payloads.all("payload") {
+		out.PayloadLabel = payload.str("volume_id")
 		for _, file := range payload.all("files/file") {
 			if out.Payload == nil {
 				out.Payload = map[string][]byte{}

@@ -2,10 +2,12 @@ package ovirtsim
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -119,8 +121,16 @@ func pause(ctx context.Context, r *http.Request, d time.Duration) {
 // unavailable answers for an engine that is restarting, and slows answers.
 func (s *Server) unavailable(w http.ResponseWriter, r *http.Request) bool {
 	s.mu.Lock()
-	down, slow := s.down, s.slow
+	down, slow, hanging := s.down, s.slow, s.hanging
 	s.mu.Unlock()
+	if hanging != nil {
+		select {
+		case <-hanging:
+		case <-s.ctx.Done():
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
 	if slow > 0 {
 		pause(s.ctx, r, slow)
 	}
@@ -155,6 +165,67 @@ func (s *Server) SetSlow(d time.Duration) {
 	s.slow = d
 }
 
+// SetHanging leaves all requests without an answer, or ends that: they are
+// answered then, if anybody still waits.
+func (s *Server) SetHanging(hanging bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case hanging && s.hanging == nil:
+		s.hanging = make(chan struct{})
+	case !hanging && s.hanging != nil:
+		close(s.hanging)
+		s.hanging = nil
+	}
+}
+
+// SetUnreachable cuts all connections and resets new ones, or ends that.
+func (s *Server) SetUnreachable(unreachable bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unreachable = unreachable
+	if unreachable {
+		for conn := range s.conns {
+			reset(conn)
+		}
+	}
+}
+
+// reset closes a connection so that the peer sees an error, not an end.
+func reset(conn net.Conn) {
+	raw := conn
+	if secured, ok := conn.(*tls.Conn); ok {
+		raw = secured.NetConn()
+	}
+	if tcp, ok := raw.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = raw.Close()
+}
+
+// Do performs a request as somebody else would, who changes things behind the
+// back of whoever is tested: it needs no session, is not counted and meets no
+// injected fault. The path is below the API, such as /vms?search=name%3Da.
+func (s *Server) Do(method, target, body string) (status int, answer string) {
+	location, err := url.Parse(target)
+	if err != nil {
+		return http.StatusBadRequest, err.Error()
+	}
+	var parsed *elem
+	var bodyErr error
+	if body != "" {
+		parsed, bodyErr = parseElem(strings.NewReader(body))
+	}
+	rt, args, known := s.find(method, split(location.Path))
+	q := &request{method: method, args: args, query: location.Query(), body: parsed}
+	q.follow = parseFollow(q.query.Get("follow"))
+	status, reply := s.perform(rt, q, known, bodyErr)
+	if reply == nil {
+		return status, ""
+	}
+	return status, string(reply.bytes())
+}
+
 // counts are the requests so far.
 type counts struct {
 	requests    map[string]int
@@ -165,17 +236,27 @@ type counts struct {
 func (s *Server) Requests() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Clone(s.counts.requests)
+	out := map[string]int{}
+	maps.Copy(out, s.counts.requests)
+	return out
 }
 
-// Connections is how many there were so far.
-func (s *Server) Connections() int {
+// Connections are the connections of clients.
+type Connections struct {
+	// Made is how many there were since the start or the last reset.
+	Made int `json:"made"`
+	// Open is how many there are now.
+	Open int `json:"open"`
+}
+
+// Connections counts the connections of clients.
+func (s *Server) Connections() Connections {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts.connections
+	return Connections{Made: s.counts.connections, Open: len(s.conns)}
 }
 
-// ResetRequests counts from zero again.
+// ResetRequests counts from zero again, requests and connections.
 func (s *Server) ResetRequests() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,10 +276,18 @@ func (s *Server) count(method string, rt *route, parts []string) {
 	s.counts.requests[method+" "+name]++
 }
 
-func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
-	if state == http.StateNew {
-		s.mu.Lock()
+func (s *Server) countConnection(conn net.Conn, state http.ConnState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch state {
+	case http.StateNew:
 		s.counts.connections++
-		s.mu.Unlock()
+		s.conns[conn] = struct{}{}
+		if s.unreachable {
+			reset(conn)
+		}
+	case http.StateClosed, http.StateHijacked:
+		delete(s.conns, conn)
+	case http.StateActive, http.StateIdle:
 	}
 }

@@ -41,8 +41,12 @@ type Server struct {
 	tokens map[string]*token
 	down   bool
 	slow   time.Duration
-	rules  []*rule
-	counts counts
+	// hanging is closed when requests are answered again; nil while they are.
+	hanging     chan struct{}
+	unreachable bool
+	conns       map[net.Conn]struct{}
+	rules       []*rule
+	counts      counts
 	store
 }
 
@@ -71,6 +75,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		clock:    opts.Clock,
 		guests:   opts.Guests,
 		tokens:   map[string]*token{},
+		conns:    map[net.Conn]struct{}{},
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.routes = s.table()

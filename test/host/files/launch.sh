@@ -87,6 +87,21 @@ mount_proc() {
 	[ ! -e "$root/proc/sysrq-trigger" ] || mount --bind /dev/null "$root/proc/sysrq-trigger"
 }
 
+# Drives with settings are directories. One that is gone leaves none behind,
+# not even an empty one: cloud-init would take it for a broken drive.
+mount_seeds() {
+	for name in config_drive nocloud; do
+		seed=$root/var/lib/cloud/seed/$name
+		if [ -d "$HOST_DIR/seed/$name" ]; then
+			mkdir -p "$seed"
+			mount --bind "$HOST_DIR/seed/$name" "$seed"
+			mount -o remount,bind,ro "$seed"
+		elif [ -d "$seed" ]; then
+			rmdir "$seed"
+		fi
+	done
+}
+
 boot() {
 	root=$HOST_DIR/root
 	# Until the host knows its name it must not have the machine's.
@@ -101,6 +116,7 @@ boot() {
 	mount -t tmpfs -o mode=755 tmpfs "$root/run"
 	mkdir -p "$root/run/guestinfo"
 	mount --bind "$HOST_DIR/guestinfo" "$root/run/guestinfo"
+	mount_seeds
 	cd "$root"
 	mkdir -p mnt/old
 	pivot_root . mnt/old
