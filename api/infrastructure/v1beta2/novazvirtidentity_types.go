@@ -35,6 +35,3 @@ type NovaZVirtIdentityList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []NovaZVirtIdentity `json:"items"`
 }
-
-// Common returns the fields that every hypervisor's identity has.
-func (i *NovaZVirtIdentity) Common() *IdentitySpec { return &i.Spec }
