@@ -31,17 +31,33 @@ type NovaVSphereClusterSpec struct {
 	// error where there are several.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
+
+	// failureDomains are the parts of the vCenter that fail on their own, among
+	// which Cluster API spreads machines. Empty means there is only one.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	FailureDomains []NovaVSphereFailureDomain `json:"failureDomains,omitempty"`
+
+	// spread says whether the machines of one control plane or
+	// MachineDeployment are kept on different hosts: Never, Preferred or
+	// Required. Machines can say otherwise. Empty means Preferred.
+	// +optional
+	Spread NovaVSphereSpread `json:"spread,omitempty"`
 }
 
 // NovaVSphereIdentityReference names credentials.
 type NovaVSphereIdentityReference struct {
-	// kind is Secret: a Secret in the namespace of the cluster with the keys
-	// username and password. Empty means Secret.
+	// kind is Secret, a Secret in the namespace of the cluster with the keys
+	// username and password, or NovaVSphereIdentity, an account that the
+	// managers' administrator shares. Empty means Secret.
 	// +optional
-	// +kubebuilder:validation:Enum=Secret
+	// +kubebuilder:validation:Enum=Secret;NovaVSphereIdentity
 	Kind string `json:"kind,omitempty"`
 
-	// name is the name of the Secret.
+	// name is the name of the Secret or NovaVSphereIdentity.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -73,36 +89,6 @@ type NovaVSphereTLS struct {
 	// can take the credentials. Empty means false.
 	// +optional
 	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
-}
-
-// NovaVSpherePlacement is where a VM goes. Each field is a name or an
-// inventory path.
-// +kubebuilder:validation:MinProperties=1
-type NovaVSpherePlacement struct {
-	// datacenter is the datacenter. Empty takes the only one.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Datacenter string `json:"datacenter,omitempty"`
-
-	// resourcePool is the resource pool. Empty takes the only one of the
-	// datacenter.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	ResourcePool string `json:"resourcePool,omitempty"`
-
-	// folder is the VM folder. Empty takes the datacenter's own.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Folder string `json:"folder,omitempty"`
-
-	// datastore is the datastore. Empty takes the only one of the datacenter.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Datastore string `json:"datastore,omitempty"`
 }
 
 // +kubebuilder:object:root=true

@@ -6,15 +6,25 @@ import (
 )
 
 // NovaVSphereMachineSpec is the VM behind a machine.
+// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.source)",message="spec.template or spec.source must say what the VM is cloned from, and only one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.clone) || !has(self.clone.mode) || self.clone.mode != 'Linked' || !has(self.disks) || (!has(self.disks.bootGiB) && !has(self.disks.templateGiB))",message="a linked clone shares the template's disks and cannot grow them: leave disks.bootGiB and disks.templateGiB out, or set clone.mode to LinkedOrFull"
 type NovaVSphereMachineSpec struct {
 	MachineSpec `json:",inline"`
 
 	// template is the name or inventory path of the template the VM is cloned
-	// from.
-	// +required
+	// from. Empty says it by source.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Template string `json:"template,omitempty"`
+
+	// source is what the VM is cloned from, where it is not said by template.
+	// +optional
+	Source NovaVSphereSource `json:"source,omitempty,omitzero"`
+
+	// clone is how the VM is cloned. Empty copies the disks.
+	// +optional
+	Clone NovaVSphereClone `json:"clone,omitempty,omitzero"`
 
 	// placement is where the VM goes. A field that is empty takes the
 	// cluster's.
@@ -25,56 +35,54 @@ type NovaVSphereMachineSpec struct {
 	// +optional
 	Hardware NovaVSphereHardware `json:"hardware,omitempty,omitzero"`
 
+	// disks are the VM's disks. Empty takes the template's.
+	// +optional
+	Disks NovaVSphereDisks `json:"disks,omitempty,omitzero"`
+
 	// network is what the VM is connected to.
 	// +required
 	Network NovaVSphereNetwork `json:"network,omitempty,omitzero"`
+
+	// spread says whether the machines of one control plane or
+	// MachineDeployment are kept on different hosts: Never, Preferred or
+	// Required. It can change. Empty takes the cluster's.
+	// +optional
+	Spread NovaVSphereSpread `json:"spread,omitempty"`
+
+	// marks are what people see of the VM in vCenter: tags and custom
+	// attributes. They can change. Empty sets none.
+	// +optional
+	Marks NovaVSphereMarks `json:"marks,omitempty,omitzero"`
 }
 
-// NovaVSphereHardware is the virtual hardware of a VM.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.coresPerSocket) || (has(self.cpus) && self.cpus % self.coresPerSocket == 0)",message="cpus must be set and be a multiple of coresPerSocket"
-type NovaVSphereHardware struct {
-	// cpus is the number of virtual processors. Empty takes the template's.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=768
-	CPUs int32 `json:"cpus,omitempty"`
-
-	// coresPerSocket is how many of them share a socket. Empty leaves it to
-	// vCenter.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=768
-	CoresPerSocket int32 `json:"coresPerSocket,omitempty"`
-
-	// memoryMiB is the memory in MiB, a multiple of 4. Empty takes the
-	// template's.
-	// +optional
-	// +kubebuilder:validation:Minimum=4
-	// +kubebuilder:validation:Maximum=25165824
-	// +kubebuilder:validation:MultipleOf=4
-	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+// SourceName says for people what the VM is cloned from.
+func (s *NovaVSphereMachineSpec) SourceName() string {
+	return sourceName(s.Template, s.Source)
 }
 
-// NovaVSphereNetwork is what a VM is connected to.
-type NovaVSphereNetwork struct {
-	// interfaces are the VM's network interfaces in order; they replace the
-	// template's.
-	// +required
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=10
-	Interfaces []NovaVSphereInterface `json:"interfaces,omitempty"`
+func sourceName(template string, source NovaVSphereSource) string {
+	switch item := source.ContentLibrary; {
+	case source.UUID != "":
+		return "the template with the UUID " + source.UUID
+	case source.Reference != "":
+		return source.Reference
+	case item.Item != "":
+		return item.Item + " of the content library " + item.Library
+	default:
+		return template
+	}
 }
 
-// NovaVSphereInterface is one network interface. It asks DHCP for an IPv4 address.
-type NovaVSphereInterface struct {
-	// network is the name or inventory path of the network: a standard or
-	// distributed port group.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Network string `json:"network,omitempty"`
+// SpreadMode is how the machine is kept apart from its like in cluster.
+func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSphereSpread {
+	switch {
+	case m.Spec.Spread != "":
+		return m.Spec.Spread
+	case cluster != nil && cluster.Spread != "":
+		return cluster.Spread
+	default:
+		return SpreadPreferred
+	}
 }
 
 // +kubebuilder:object:root=true
@@ -87,6 +95,9 @@ type NovaVSphereInterface struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the VM is up"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="How far the VM is"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
+// +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
+// +kubebuilder:printcolumn:name="Domain",type="string",JSONPath=".status.failureDomain",description="Failure domain the VM is in"
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template",description="vCenter template",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
@@ -101,9 +112,10 @@ type NovaVSphereMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. Only providerID can change.
+	// spec is the desired state. Only providerID, powerOff, spread and marks
+	// can change.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template && self.network == oldSelf.network && has(self.placement) == has(oldSelf.placement) && (!has(self.placement) || self.placement == oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && (!has(self.hardware) || self.hardware == oldSelf.hardware)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="self.?template == oldSelf.?template && self.?source == oldSelf.?source && self.?clone == oldSelf.?clone && self.?placement == oldSelf.?placement && self.?hardware == oldSelf.?hardware && self.?disks == oldSelf.?disks && self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`
 
@@ -151,10 +163,12 @@ type NovaVSphereMachineTemplateResource struct {
 	// spec is the machine's spec.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID belongs to one machine and cannot stand in a template"
+	// +kubebuilder:validation:XValidation:rule="self.network.interfaces.all(i, !has(i.addresses) && !has(i.macAddress))",message="addresses and macAddress belong to one machine and cannot stand in a template: take addresses from pools"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novavspheremachinetemplates,scope=Namespaced,categories=cluster-api,shortName=nvsmt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
@@ -175,7 +189,23 @@ type NovaVSphereMachineTemplate struct {
 	// a change out.
 	// +required
 	Spec NovaVSphereMachineTemplateSpec `json:"spec,omitempty,omitzero"`
+
+	// status is what machines made from it will have. Empty until it is known.
+	// +optional
+	Status MachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
+
+// GetConditions returns the conditions.
+func (t *NovaVSphereMachineTemplate) GetConditions() []metav1.Condition { return t.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (t *NovaVSphereMachineTemplate) SetConditions(conditions []metav1.Condition) {
+	t.Status.Conditions = conditions
+}
+
+// Capacity returns what machines made from the template will have; writing to
+// it writes to the object.
+func (t *NovaVSphereMachineTemplate) Capacity() *MachineTemplateStatus { return &t.Status }
 
 // +kubebuilder:object:root=true
 
