@@ -28,9 +28,16 @@ import (
 // CoreManager is the name of Cluster API's core manager in a bed.
 const CoreManager = "capi-core"
 
-// Providers are the names of this project's managers in a bed.
-func Providers() []string {
-	return []string{"nova-vsphere", "nova-bootstrap", "nova-control-plane"}
+// Providers are the names of this project's managers in a bed with these
+// hypervisors.
+func Providers(hypervisors ...string) []string {
+	var providers []string
+	for _, name := range hypervisors {
+		if facts, err := FactsOf(name); err == nil {
+			providers = append(providers, facts.Provider)
+		}
+	}
+	return append(providers, "nova-bootstrap", "nova-control-plane")
 }
 
 // Options say what bed to start.
@@ -44,9 +51,16 @@ type Options struct {
 	// Progress is told when a step begins, and what it returns is called when
 	// the step has ended. Nil tells nobody.
 	Progress func(step string) (ended func(error))
-	// Providers are the managers to run. Nil means all.
+	// Hypervisors are those to simulate. Nil means vSphere.
+	Hypervisors []string
+	// Providers are the managers to run. Nil means all that these hypervisors
+	// have a use for.
 	Providers []string
-	// Delays are how long vCenter's tasks take by method, beside its defaults.
+	// Bodiless leaves VMs without hosts: they are only states, and nothing
+	// boots.
+	Bodiless bool
+	// Delays are how long things take in the hypervisors, beside their
+	// defaults: tasks of vCenter by method, and what an engine calls timings.
 	Delays map[string]time.Duration
 }
 
@@ -61,9 +75,10 @@ type Bed struct {
 	// Client reads and writes the management cluster without a cache.
 	Client client.WithWatch
 
-	layout   layout
-	log      io.Writer
-	progress func(step string) func(error)
+	hypervisors []string
+	layout      layout
+	log         io.Writer
+	progress    func(step string) func(error)
 }
 
 // Start starts a bed. On failure it takes away what it had started; only logs
@@ -78,11 +93,20 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if options.Log == nil {
 		options.Log = io.Discard
 	}
-	if options.Providers == nil {
-		options.Providers = Providers()
+	if options.Hypervisors == nil {
+		options.Hypervisors = []string{VSphere}
 	}
-	b := &Bed{Name: options.Name, Dir: options.Dir, layout: layout(options.Dir), log: options.Log, progress: options.Progress}
-	if err := claim(record{Name: b.Name, Dir: b.Dir}); err != nil {
+	if options.Providers == nil {
+		options.Providers = Providers(options.Hypervisors...)
+	}
+	b := &Bed{
+		Name: options.Name, Dir: options.Dir,
+		hypervisors: options.Hypervisors, layout: layout(options.Dir), log: options.Log, progress: options.Progress,
+	}
+	if _, err := b.simulations(); err != nil {
+		return nil, fmt.Errorf("starting bed %s: %w", b.Name, err)
+	}
+	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors}); err != nil {
 		return nil, err
 	}
 	if err := b.start(ctx, options); err != nil {
@@ -93,11 +117,11 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 
 // Open returns a bed that runs already.
 func Open(ctx context.Context, name string) (*Bed, error) {
-	r, err := find(name)
+	r, err := recorded(name)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, layout: layout(r.Dir), log: io.Discard}
+	b := &Bed{Name: name, Dir: r.Dir, hypervisors: r.Hypervisors, layout: layout(r.Dir), log: io.Discard}
 	if err := b.connect(); err != nil {
 		return nil, err
 	}
@@ -118,7 +142,7 @@ func (b *Bed) step(name string, do func() error) error {
 // parts is what the steps of Start hand to each other.
 type parts struct {
 	programs map[string]string
-	assets   host.Assets
+	runner   *host.Runner
 	ca       *authority
 	managers []manager
 	objects  [][]*unstructured.Unstructured
@@ -140,12 +164,15 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	group.Go(func() error {
 		return b.step("Building programs", func() error { return b.build(groupCtx, options, p) })
 	})
-	group.Go(func() error {
-		return b.step("Preparing what hosts boot from", func() (err error) {
-			p.assets, err = host.Prepare(groupCtx, options.Log)
-			return err
+	if !options.Bodiless {
+		group.Go(func() error {
+			return b.step("Preparing what hosts boot from", func() error {
+				assets, err := host.Prepare(groupCtx, options.Log)
+				p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
+				return err
+			})
 		})
-	})
+	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -158,14 +185,23 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
 		return err
 	}
-	return b.step("Starting managers", func() error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return b.awaitVCenter(ctx) })
-		for _, m := range p.managers {
-			group.Go(func() error { return b.ready(ctx, m) })
-		}
-		return group.Wait()
-	})
+	return b.step("Starting managers", func() error { return b.awaitPrograms(ctx, p) })
+}
+
+// awaitPrograms waits until hypervisors and managers serve.
+func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
+	simulations, err := b.simulations()
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, h := range simulations {
+		group.Go(func() error { return await(ctx, time.Minute, "waiting for "+h.Facts().Title, h.serves) })
+	}
+	for _, m := range p.managers {
+		group.Go(func() error { return b.ready(ctx, m) })
+	}
+	return group.Wait()
 }
 
 // build builds every program that the bed runs.
@@ -190,16 +226,22 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	return nil
 }
 
-// prepare makes the network, the certificates, the manifests and vCenter's
-// settings.
+// prepare makes the network, the certificates, the manifests and the settings
+// of hypervisors.
 func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{CoreManager}, options.Providers...)
 	p.managers = make([]manager, len(names))
 	p.objects = make([][]*unstructured.Unstructured, len(names))
 	rendered := make([][]byte, len(names))
+	simulations, err := b.simulations()
+	if err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.network().Up(ctx) })
-	group.Go(func() error { return b.writeVCenter(p.assets, options.Delays) })
+	for _, h := range simulations {
+		group.Go(func() error { return h.write(simulated{runner: p.runner, delays: options.Delays}) })
+	}
 	group.Go(func() (err error) {
 		p.ca, err = writeManagementPKI(b.layout)
 		return err
@@ -250,7 +292,13 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 		}
 		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
 	}
-	plan.Processes = append(plan.Processes, b.vcenterProcess(p.programs[supervisorProgram]))
+	simulations, err := b.simulations()
+	if err != nil {
+		return err
+	}
+	for _, h := range simulations {
+		plan.Processes = append(plan.Processes, h.process(p.programs[supervisorProgram]))
+	}
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err
 	}
@@ -363,7 +411,7 @@ func (b *Bed) Stop(ctx context.Context) error {
 // Down takes a bed away that is known by name only, also after a crash. It
 // does nothing when there is none.
 func Down(ctx context.Context, name string) error {
-	r, err := find(name)
+	r, err := recorded(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		// A reboot takes the record and leaves the files.
 		r, err = record{Name: name, Dir: defaultDir(name)}, nil

@@ -92,7 +92,7 @@ func TestDownAfterACrash(t *testing.T) {
 	// A killed process that nobody has reaped yet has no command line.
 	line, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(apiserver), "cmdline"))
 	g.Expect(errors.Is(err, fs.ErrNotExist) || len(line) == 0).To(BeTrue(), "kube-apiserver still runs")
-	for _, path := range []string{b.Dir, recordPath(b.Name), controlSocket(b.Name), "/run/netns/nova-" + b.Name} {
+	for _, path := range []string{b.Dir, recordPath(b.Name), controlSocket(b.Name, VSphere), "/run/netns/nova-" + b.Name} {
 		_, err := os.Stat(path)
 		g.Expect(errors.Is(err, fs.ErrNotExist)).To(BeTrue(), path)
 	}

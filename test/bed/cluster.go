@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,16 +20,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
-	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // providerVersion is the version under which the providers of this work tree stand in
 // the bed's clusterctl repository.
 const providerVersion = "v0.1.0"
-
-// credentialsSecret is the name that the cluster template gives to the Secret
-// with vCenter's credentials.
-const credentialsSecret = "vsphere-credentials"
 
 //go:embed overlay/*.yaml
 var overlay embed.FS
@@ -40,6 +34,8 @@ type Cluster struct {
 	// Name and Namespace name it.
 	Name      string
 	Namespace string
+	// Hypervisor is what its machines run on. Empty means the bed's first.
+	Hypervisor string
 	// ControlPlanes and Workers are the numbers of machines.
 	ControlPlanes int
 	Workers       int
@@ -64,28 +60,32 @@ func (b *Bed) Create(ctx context.Context, c Cluster) error {
 	if err != nil {
 		return err
 	}
-	if err := b.Credentials(ctx, c.Namespace); err != nil {
+	if err := b.Credentials(ctx, c); err != nil {
 		return err
 	}
 	return Apply(ctx, b.Client, objects...)
 }
 
-// Credentials puts vCenter's credentials into a namespace, which it makes
-// unless it exists.
-func (b *Bed) Credentials(ctx context.Context, namespace string) error {
-	center, err := b.VCenter(ctx)
+// Credentials puts the credentials of a cluster's hypervisor into its
+// namespace, which it makes unless it exists.
+func (b *Bed) Credentials(ctx context.Context, c Cluster) error {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return err
+	}
+	credentials, err := h.Credentials()
 	if err != nil {
 		return err
 	}
 	ns := &corev1.Namespace{}
-	ns.Name = namespace
+	ns.Name = c.Namespace
 	if err := b.Client.Create(ctx, ns); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making namespace %s: %w", namespace, err)
+		return fmt.Errorf("making namespace %s: %w", c.Namespace, err)
 	}
-	secret := &corev1.Secret{StringData: map[string]string{"username": center.Username, "password": center.Password}}
-	secret.Namespace, secret.Name = namespace, credentialsSecret
+	secret := &corev1.Secret{StringData: credentials}
+	secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
 	if err := b.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("making Secret %s: %w", credentialsSecret, err)
+		return fmt.Errorf("making Secret %s: %w", secret.Name, err)
 	}
 	return nil
 }
@@ -97,26 +97,34 @@ func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	center, err := b.VCenter(ctx)
+	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
 		return nil, err
 	}
-	return generate(ctx, programs["clusterctl"], b.layout.path("repository"), center, c)
+	variables, err := h.variables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return generate(ctx, programs["clusterctl"], b.layout.path("repository"), h.Facts().Provider, variables, c)
 }
 
-func generate(ctx context.Context, clusterctl, repository string, center VCenter, c Cluster) ([]*unstructured.Unstructured, error) {
+// generate runs clusterctl. The variables are those of the hypervisor.
+func generate(ctx context.Context, clusterctl, repository, provider string, variables map[string]string, c Cluster) ([]*unstructured.Unstructured, error) {
 	var errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, clusterctl, "generate", "cluster", c.Name,
 		"--config", filepath.Join(repository, "clusterctl.yaml"),
-		"--infrastructure", "nova-vsphere:"+providerVersion,
+		"--infrastructure", provider+":"+providerVersion,
 		"--target-namespace", c.Namespace,
 		"--kubernetes-version", KubernetesVersion,
 		"--control-plane-machine-count", strconv.Itoa(c.ControlPlanes),
 		"--worker-machine-count", strconv.Itoa(c.Workers),
 	)
-	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
-	for name, value := range variables(center, c) {
-		cmd.Env = append(cmd.Env, name+"="+value)
+	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
+		"CONTROL_PLANE_ENDPOINT_IP="+c.Endpoint, "POD_CIDR=10.244.0.0/16")
+	for _, given := range []map[string]string{variables, c.Variables} {
+		for name, value := range given {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
 	}
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -128,24 +136,6 @@ func generate(ctx context.Context, clusterctl, repository string, center VCenter
 		return nil, err
 	}
 	return objects, suitHosts(objects)
-}
-
-// variables are what the cluster template asks for.
-func variables(center VCenter, c Cluster) map[string]string {
-	variables := map[string]string{
-		"CONTROL_PLANE_ENDPOINT_IP": c.Endpoint,
-		"POD_CIDR":                  "10.244.0.0/16",
-		"VSPHERE_SERVER":            center.Server,
-		"VSPHERE_TLS_THUMBPRINT":    center.Thumbprint,
-		"VSPHERE_DATACENTER":        vcenterDatacenter,
-		"VSPHERE_RESOURCE_POOL":     vcenterResourcePool,
-		"VSPHERE_FOLDER":            vcenter.DefaultFolder,
-		"VSPHERE_DATASTORE":         vcenterDatastore,
-		"VSPHERE_NETWORK":           vcenterNetwork,
-		"VSPHERE_TEMPLATE":          vcenter.DefaultTemplate,
-	}
-	maps.Copy(variables, c.Variables)
-	return variables
 }
 
 // suitHosts merges what only the hosts of a bed need into the objects that
@@ -206,6 +196,7 @@ func writeRepository(repository string, components map[string][]byte) error {
 	var providers []map[string]string
 	for name, kind := range map[string]string{
 		"nova-vsphere":       "InfrastructureProvider",
+		"nova-zvirt":         "InfrastructureProvider",
 		"nova-bootstrap":     "BootstrapProvider",
 		"nova-control-plane": "ControlPlaneProvider",
 	} {

@@ -26,7 +26,7 @@ func generated(t *testing.T, c Cluster) []*unstructured.Unstructured {
 	repository := t.TempDir()
 	g.Expect(writeRepository(repository, map[string][]byte{"nova-vsphere": components})).To(Succeed())
 	center := VCenter{Server: "vcenter.example.org", Thumbprint: strings.Repeat("AB:", 31) + "AB"}
-	objects, err := generate(t.Context(), programs["clusterctl"], repository, center, c)
+	objects, err := generate(t.Context(), programs["clusterctl"], repository, "nova-vsphere", vcenterVariables(center), c)
 	g.Expect(err).NotTo(HaveOccurred())
 	return objects
 }

@@ -28,7 +28,7 @@ func (b *Bed) Inside(do func() error) error { return inNamespace(b.network().Net
 func (b *Bed) Pid(name string) (int, error) { return supervisor.Pid(b.layout.pids(), name) }
 
 // Kill sends a signal to a program. Whatever ends by it is started again,
-// except for vCenter.
+// except for hypervisors.
 func (b *Bed) Kill(name string, signal syscall.Signal) error {
 	pid, err := b.Pid(name)
 	if err != nil {

@@ -20,8 +20,9 @@ var ErrExists = errors.New("exists already: end it first (make quickstart-down, 
 
 // record is what Down and Open need to know of a bed.
 type record struct {
-	Name string `json:"name"`
-	Dir  string `json:"dir"`
+	Name        string   `json:"name"`
+	Dir         string   `json:"dir"`
+	Hypervisors []string `json:"hypervisors"`
 }
 
 // validName keeps names short: they become part of names of interfaces.
@@ -55,8 +56,8 @@ func claim(r record) error {
 	return nil
 }
 
-// find returns the record of a bed, or an error that is fs.ErrNotExist.
-func find(name string) (record, error) {
+// recorded returns the record of a bed, or an error that is fs.ErrNotExist.
+func recorded(name string) (record, error) {
 	var r record
 	data, err := os.ReadFile(recordPath(name))
 	if err != nil {
@@ -70,7 +71,11 @@ func find(name string) (record, error) {
 
 // release gives a name back.
 func release(name string) error {
-	for _, path := range []string{controlSocket(name), recordPath(name)} {
+	paths := []string{recordPath(name)}
+	for _, hypervisor := range Hypervisors() {
+		paths = append(paths, controlSocket(name, hypervisor))
+	}
+	for _, path := range paths {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("releasing bed %s: %w", name, err)
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 // Control steers the bed's vCenter: delays, faults, counters.
-func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSocket(b.Name)) }
+func (b *Bed) Control() *vcenter.Control { return vcenter.NewControl(controlSocket(b.Name, VSphere)) }
 
 // Vim logs in to the bed's vCenter as a person would who changes VMs behind
 // the providers' back.

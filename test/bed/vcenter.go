@@ -3,10 +3,12 @@ package bed
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"fmt"
-	"os"
-	"time"
+
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
@@ -22,14 +24,19 @@ const (
 	vcenterNetwork      = "VM Network"
 )
 
-// vcenterSettings say what the process of the bed's vCenter runs. They hold a
-// password, so their file is for root only.
-type vcenterSettings struct {
-	Server vcenter.Config `json:"server"`
-	Bed    string         `json:"bed"`
-	Hosts  string         `json:"hosts"`
-	Assets host.Assets    `json:"assets"`
+var vsphereFacts = Facts{
+	Name:              VSphere,
+	Title:             "vCenter",
+	Provider:          "nova-vsphere",
+	Kinds:             "NovaVSphere",
+	CredentialsSecret: "vsphere-credentials",
+	Template:          vcenter.DefaultTemplate,
+	TemplateVariable:  "VSPHERE_TEMPLATE",
+	Storage:           vcenterDatastore,
 }
+
+// vsphere is a vCenter whose VMs are hosts.
+type vsphere struct{ *Bed }
 
 // VCenter is how to reach the bed's vCenter.
 type VCenter struct {
@@ -42,77 +49,22 @@ type VCenter struct {
 	Password string
 }
 
-// RunVCenter runs a vCenter whose VMs are hosts, as the settings in a file
-// say, until the context ends.
+// RunVCenter runs a vCenter as the settings in a file say, until the context
+// ends.
 func RunVCenter(ctx context.Context, path string) error {
-	settings, err := readVCenter(path)
+	settings, err := readSettings[vcenter.Config](path)
 	if err != nil {
 		return err
 	}
-	runner := &host.Runner{Bed: settings.Bed, Dir: settings.Hosts, Assets: settings.Assets}
-	return vcenter.Main(ctx, settings.Server, vcenter.NewHostGuests(runner))
-}
-
-func readVCenter(path string) (vcenterSettings, error) {
-	var settings vcenterSettings
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return settings, fmt.Errorf("reading settings of vCenter: %w", err)
+	if settings.Runner == nil {
+		return vcenter.Main(ctx, settings.Server, nil)
 	}
-	if err := json.Unmarshal(data, &settings); err != nil {
-		return settings, fmt.Errorf("reading settings of vCenter: %w", err)
-	}
-	return settings, nil
-}
-
-// vcenterFile holds the settings of the bed's vCenter.
-func (b *Bed) vcenterFile() string { return b.layout.path("vcenter", "settings.json") }
-
-// controlSocket is where the vCenter is steered. It lies beside the record
-// since the path of a socket has to be short.
-func controlSocket(name string) string { return records + "/" + name + ".sock" }
-
-// writeVCenter writes the settings of the bed's vCenter. The password is made
-// for this bed, so that none works that stands in a file of the project.
-func (b *Bed) writeVCenter(assets host.Assets, delays map[string]time.Duration) error {
-	settings := vcenterSettings{
-		Server: vcenter.Config{
-			Listen:        vcenterAddress,
-			CertDir:       b.layout.path("vcenter"),
-			Username:      vcenter.DefaultUsername,
-			Password:      rand.Text(),
-			ControlSocket: controlSocket(b.Name),
-			Delays:        map[string]string{},
-		},
-		Bed:    b.Name,
-		Hosts:  b.Hosts(),
-		Assets: assets,
-	}
-	for method, delay := range delays {
-		settings.Server.Delays[method] = delay.String()
-	}
-	data, err := json.Marshal(settings)
-	if err != nil {
-		return fmt.Errorf("writing settings of vCenter: %w", err)
-	}
-	if err := os.MkdirAll(b.layout.path("vcenter"), 0o700); err != nil {
-		return fmt.Errorf("writing settings of vCenter: %w", err)
-	}
-	if err := os.WriteFile(b.vcenterFile(), data, 0o600); err != nil {
-		return fmt.Errorf("writing settings of vCenter: %w", err)
-	}
-	return nil
-}
-
-// vcenterProcess runs the bed's vCenter. Its inventory is in memory, so it is
-// not started again.
-func (b *Bed) vcenterProcess(program string) supervisor.Process {
-	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", b.vcenterFile()}, Once: true}
+	return vcenter.Main(ctx, settings.Server, vcenter.NewHostGuests(settings.Runner.runner()))
 }
 
 // VCenter returns how to reach the bed's vCenter.
 func (b *Bed) VCenter(ctx context.Context) (VCenter, error) {
-	settings, err := readVCenter(b.vcenterFile())
+	settings, err := readSettings[vcenter.Config](vsphere{b}.file())
 	if err != nil {
 		return VCenter{}, err
 	}
@@ -128,10 +80,141 @@ func (b *Bed) VCenter(ctx context.Context) (VCenter, error) {
 	}, nil
 }
 
-// awaitVCenter waits until vCenter serves.
-func (b *Bed) awaitVCenter(ctx context.Context) error {
-	return await(ctx, time.Minute, "waiting for vCenter", func(ctx context.Context) error {
-		_, err := b.VCenter(ctx)
-		return err
+func (vsphere) Facts() Facts { return vsphereFacts }
+
+func (v vsphere) file() string { return v.layout.path("vcenter", "settings.json") }
+
+// write makes the password for this bed, so that none works that stands in a
+// file of the project.
+func (v vsphere) write(s simulated) error {
+	config := vcenter.Config{
+		Listen:        vcenterAddress,
+		CertDir:       v.layout.path("vcenter"),
+		Username:      vcenter.DefaultUsername,
+		Password:      rand.Text(),
+		ControlSocket: controlSocket(v.Name, VSphere),
+		Delays:        texts(s.delays),
+	}
+	return writeSettings(v.file(), settings[vcenter.Config]{Server: config, Runner: settingsOf(s.runner)})
+}
+
+// process is not started again: the inventory is in memory.
+func (v vsphere) process(program string) supervisor.Process {
+	return supervisor.Process{Name: "vcenter", Args: []string{program, "vcenter", v.file()}, Once: true}
+}
+
+func (v vsphere) serves(ctx context.Context) error {
+	_, err := v.VCenter(ctx)
+	return err
+}
+
+func (v vsphere) variables(ctx context.Context) (map[string]string, error) {
+	center, err := v.VCenter(ctx)
+	return vcenterVariables(center), err
+}
+
+func vcenterVariables(center VCenter) map[string]string {
+	return map[string]string{
+		"VSPHERE_SERVER":         center.Server,
+		"VSPHERE_TLS_THUMBPRINT": center.Thumbprint,
+		"VSPHERE_DATACENTER":     vcenterDatacenter,
+		"VSPHERE_RESOURCE_POOL":  vcenterResourcePool,
+		"VSPHERE_FOLDER":         vcenter.DefaultFolder,
+		"VSPHERE_DATASTORE":      vcenterDatastore,
+		"VSPHERE_NETWORK":        vcenterNetwork,
+		"VSPHERE_TEMPLATE":       vcenter.DefaultTemplate,
+	}
+}
+
+// Credentials are the only ones that vCenter takes.
+func (v vsphere) Credentials() (map[string]string, error) {
+	settings, err := readSettings[vcenter.Config](v.file())
+	return map[string]string{"username": settings.Server.Username, "password": settings.Server.Password}, err
+}
+
+// VMs lists the VMs and templates.
+func (v vsphere) VMs(ctx context.Context) ([]string, error) {
+	all, err := v.Control().VMs(ctx)
+	names := make([]string, len(all))
+	for i := range all {
+		names[i] = all[i].Name
+	}
+	return names, err
+}
+
+// PowerOff pulls the plug of a VM.
+func (v vsphere) PowerOff(ctx context.Context, vm string) error {
+	return v.task(ctx, "powering off VM", vm, func(ctx context.Context, vm *object.VirtualMachine) (*object.Task, error) {
+		return vm.PowerOff(ctx)
 	})
 }
+
+// Destroy takes a VM away.
+func (v vsphere) Destroy(ctx context.Context, vm string) error {
+	return v.task(ctx, "destroying VM", vm, func(ctx context.Context, vm *object.VirtualMachine) (*object.Task, error) {
+		return vm.Destroy(ctx)
+	})
+}
+
+// RenameTemplate renames a template.
+func (v vsphere) RenameTemplate(ctx context.Context, from, to string) error {
+	return v.task(ctx, "renaming template", from, func(ctx context.Context, vm *object.VirtualMachine) (*object.Task, error) {
+		return vm.Rename(ctx, to)
+	})
+}
+
+// Clone makes a VM where those of the providers go.
+func (v vsphere) Clone(ctx context.Context, name string) error {
+	return v.task(ctx, "cloning template", vcenter.DefaultTemplate, func(ctx context.Context, template *object.VirtualMachine) (*object.Task, error) {
+		finder := find.NewFinder(template.Client())
+		folder, err := finder.Folder(ctx, vcenter.DefaultFolder)
+		if err != nil {
+			return nil, err
+		}
+		pool, err := finder.ResourcePool(ctx, vcenterResourcePool)
+		if err != nil {
+			return nil, err
+		}
+		return template.Clone(ctx, folder, name, types.VirtualMachineCloneSpec{
+			Location: types.VirtualMachineRelocateSpec{Pool: ptr.To(pool.Reference())},
+		})
+	})
+}
+
+// task does something to a VM, or to a template, and waits for its end.
+func (v vsphere) task(ctx context.Context, what, name string, do func(context.Context, *object.VirtualMachine) (*object.Task, error)) error {
+	vim, err := v.Vim(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = vim.Logout(context.WithoutCancel(ctx)) }()
+	vm, err := FindVM(ctx, vim, name)
+	if err != nil {
+		return err
+	}
+	task, err := do(ctx, vm)
+	if err == nil {
+		err = task.Wait(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", what, name, err)
+	}
+	return nil
+}
+
+// SetDown cuts all connections to vCenter, or lets them in again.
+func (v vsphere) SetDown(ctx context.Context, down bool) error { return v.Control().SetDown(ctx, down) }
+
+// SetFull fills the datastore, or frees it again.
+func (v vsphere) SetFull(ctx context.Context, full bool) error {
+	return v.Control().SetDatastoreFull(ctx, vcenterDatastore, full)
+}
+
+// Requests are the calls, long polls apart.
+func (v vsphere) Requests(ctx context.Context) (map[string]int, error) {
+	counts, err := v.Control().Requests(ctx)
+	return counts.Methods, err
+}
+
+// ResetRequests counts from zero again.
+func (v vsphere) ResetRequests(ctx context.Context) error { return v.Control().ResetRequests(ctx) }

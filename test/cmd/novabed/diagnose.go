@@ -4,22 +4,19 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
-
-// conditioned is an object that says in conditions how it is.
-type conditioned interface {
-	client.Object
-	GetConditions() []metav1.Condition
-}
 
 // negative are conditions whose truth is the trouble.
 var negative = map[string]bool{
@@ -32,8 +29,8 @@ var negative = map[string]bool{
 }
 
 // diagnose says which objects of a namespace wait for what.
-func diagnose(ctx context.Context, out io.Writer, c client.Client, namespace string) error {
-	objects, err := everything(ctx, c, namespace)
+func diagnose(ctx context.Context, out io.Writer, b *bed.Bed, c bed.Cluster) error {
+	objects, err := everything(ctx, b, c)
 	if err != nil {
 		return err
 	}
@@ -46,7 +43,7 @@ func diagnose(ctx context.Context, out io.Writer, c client.Client, namespace str
 }
 
 // troubles says what an object waits for.
-func troubles(object conditioned) []string {
+func troubles(object bed.Infra) []string {
 	gvk := strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1beta2.")
 	var found []string
 	for _, c := range object.GetConditions() {
@@ -63,39 +60,36 @@ func troubles(object conditioned) []string {
 	return found
 }
 
-// everything lists the objects of all tenants in a namespace.
-func everything(ctx context.Context, c client.Client, namespace string) ([]conditioned, error) {
-	var (
-		clusters      clusterv1.ClusterList
-		infra         infrav1.NovaVSphereClusterList
-		controlPlanes controlplanev1.NovaControlPlaneList
-		machines      clusterv1.MachineList
-		vms           infrav1.NovaVSphereMachineList
-		configs       bootstrapv1.NovaConfigList
-	)
-	for _, list := range []client.ObjectList{&clusters, &infra, &controlPlanes, &machines, &vms, &configs} {
-		if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+// everything lists the objects of all tenants in a cluster's namespace.
+func everything(ctx context.Context, b *bed.Bed, c bed.Cluster) ([]bed.Infra, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return nil, err
+	}
+	clusters, err := b.ListInfra(ctx, h, "Cluster", c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	vms, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	all := slices.Concat(clusters, vms)
+	for _, list := range []client.ObjectList{
+		&clusterv1.ClusterList{}, &controlplanev1.NovaControlPlaneList{}, &clusterv1.MachineList{}, &bootstrapv1.NovaConfigList{},
+	} {
+		if err := b.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
 			return nil, fmt.Errorf("listing objects: %w", err)
 		}
-	}
-	var all []conditioned
-	for i := range clusters.Items {
-		all = append(all, &clusters.Items[i])
-	}
-	for i := range infra.Items {
-		all = append(all, &infra.Items[i])
-	}
-	for i := range controlPlanes.Items {
-		all = append(all, &controlPlanes.Items[i])
-	}
-	for i := range machines.Items {
-		all = append(all, &machines.Items[i])
-	}
-	for i := range vms.Items {
-		all = append(all, &vms.Items[i])
-	}
-	for i := range configs.Items {
-		all = append(all, &configs.Items[i])
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			if object, ok := item.(bed.Infra); ok {
+				all = append(all, object)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("listing objects: %w", err)
+		}
 	}
 	return all, nil
 }

@@ -27,10 +27,10 @@ func main() {
 func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "novabed",
-		Short:         "A management cluster, a vCenter and hosts on this machine",
+		Short:         "A management cluster, a hypervisor and hosts on this machine",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(runCommand(), vcenterCommand(), downCommand(), upCommand(), quickstartCommand(), benchCommand(), execCommand())
+	root.AddCommand(runCommand(), vcenterCommand(), engineCommand(), downCommand(), upCommand(), quickstartCommand(), benchCommand(), execCommand())
 	return root
 }

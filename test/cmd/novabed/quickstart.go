@@ -39,6 +39,7 @@ func quickstartCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&q.options.Name, "name", defaultName, "name of the bed")
 	flags.StringVar(&q.options.Dir, "dir", "", "directory of the bed's files, a folder of the cache when not said")
+	flags.StringVar(&q.cluster.Hypervisor, "hypervisor", bed.VSphere, "what the machines run on: "+strings.Join(bed.Hypervisors(), " or "))
 	flags.StringVar(&q.cluster.Name, "cluster", "demo", "name of the tenant cluster")
 	flags.StringVar(&q.cluster.Namespace, "namespace", "tenants", "namespace of the tenant cluster")
 	flags.StringVar(&q.cluster.Endpoint, "endpoint", "10.77.0.10", "address of the tenant's API server")
@@ -55,14 +56,19 @@ func (q *quickstart) run(ctx context.Context) error {
 	if err := bed.Supported(); err != nil {
 		return err
 	}
+	facts, err := bed.FactsOf(q.cluster.Hypervisor)
+	if err != nil {
+		return err
+	}
 	board := newBoard(os.Stdout)
+	q.options.Hypervisors = []string{facts.Name}
 	q.options.Log, q.options.Progress = board, board.step
 	b, err := bed.Start(ctx, q.options)
 	if err != nil {
 		board.close()
 		return err
 	}
-	last, err := q.tenant(ctx, b, board)
+	last, err := q.tenant(ctx, b, board, facts.Title)
 	board.close()
 	if err != nil {
 		return errors.Join(err, q.explain(context.WithoutCancel(ctx), b))
@@ -79,7 +85,7 @@ func (q *quickstart) run(ctx context.Context) error {
 }
 
 // tenant brings the tenant cluster up and returns how it was seen last.
-func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board) (snapshot, error) {
+func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hypervisor string) (snapshot, error) {
 	ended := board.step("Generating and applying the cluster")
 	err := b.Create(ctx, q.cluster)
 	ended(err)
@@ -92,7 +98,7 @@ func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board) (snap
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
 	var last snapshot
-	for _, stone := range milestones(q.cluster.ControlPlanes + q.cluster.Workers) {
+	for _, stone := range milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers) {
 		ended := board.step(stone.name)
 		for {
 			seen, err := w.look(ctx)
@@ -124,7 +130,7 @@ func (q *quickstart) explain(ctx context.Context, b *bed.Bed) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	fmt.Fprintln(os.Stderr, "\nWhat waits for what:")
-	err := diagnose(ctx, os.Stderr, b.Client, q.cluster.Namespace)
+	err := diagnose(ctx, os.Stderr, b, q.cluster)
 	fmt.Fprintf(os.Stderr, "\nLogs of the management cluster and its managers: %s\n"+
 		"Consoles of the hosts: %s\n"+
 		"The bed goes on; end it with: %s\n\n", b.Logs(), filepath.Join(b.Hosts(), "*", "console.log"), stopCommand(b.Name))

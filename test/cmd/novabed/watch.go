@@ -75,10 +75,11 @@ type milestone struct {
 	reached func(snapshot) bool
 }
 
-// milestones are the points on the way to a cluster of so many nodes.
-func milestones(nodes int) []milestone {
+// milestones are the points on the way to a cluster of so many nodes on a
+// hypervisor.
+func milestones(hypervisor string, nodes int) []milestone {
 	return []milestone{
-		{"Reaching vCenter", func(s snapshot) bool {
+		{"Reaching " + hypervisor, func(s snapshot) bool {
 			return ptrTrue(s.cluster.Status.Initialization.InfrastructureProvisioned)
 		}},
 		{"Booting the first control plane machine", func(s snapshot) bool {

@@ -31,7 +31,7 @@ func TestMilestones(t *testing.T) {
 	}
 	for reached, step := range steps {
 		step()
-		for i, stone := range milestones(2) {
+		for i, stone := range milestones("vCenter", 2) {
 			if got, want := stone.reached(s), i < reached; got != want {
 				t.Errorf("after step %d: %q reached = %t, want %t", reached, stone.name, got, want)
 			}

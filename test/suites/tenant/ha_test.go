@@ -17,21 +17,9 @@ func objectMeta(c bed.Cluster) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace}
 }
 
-// powerOff pulls the plug of a VM behind the providers' back.
-func powerOff(ctx context.Context, name string) {
-	GinkgoHelper()
-	vim, err := b.Vim(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	vm, err := bed.FindVM(ctx, vim, name)
-	Expect(err).NotTo(HaveOccurred())
-	task, err := vm.PowerOff(ctx)
-	Expect(err).NotTo(HaveOccurred())
-	Expect(task.Wait(ctx)).To(Succeed())
-	Expect(vim.Logout(ctx)).To(Succeed())
-}
-
-var _ = Describe("A cluster of three control planes", Ordered, func() {
-	c := bed.Cluster{Name: "ha", Namespace: "ha", ControlPlanes: 3, Workers: 0, Endpoint: "10.77.0.11"}
+var _ = describeOn(firstOnly(), "A cluster of three control planes", func(hypervisor string) {
+	c := cluster(hypervisor, "ha", 11)
+	c.ControlPlanes = 3
 
 	It("comes up with three voters in etcd", func(ctx context.Context) {
 		Expect(b.Create(ctx, c)).To(Succeed())
@@ -58,7 +46,7 @@ var _ = Describe("A cluster of three control planes", Ordered, func() {
 
 	It("answers with one host killed, and takes it back", func(ctx context.Context) {
 		victim := controlPlaneMachines(ctx, c)[0]
-		powerOff(ctx, victim.Name)
+		Expect(on(c).PowerOff(ctx, victim.Name)).To(Succeed())
 		Eventually(func(g Gomega, ctx context.Context) {
 			names, err := readyNodes(ctx, c)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -78,7 +66,7 @@ var _ = Describe("A cluster of three control planes", Ordered, func() {
 	It("leaves nothing when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
-})
+}, Ordered)
 
 // nodeNames returns the names of the control plane nodes.
 func nodeNames(ctx context.Context, c bed.Cluster) []string {

@@ -15,7 +15,7 @@ import (
 )
 
 // scaleWorkers sets the number of workers and waits for the nodes.
-func scaleWorkers(ctx context.Context, c bed.Cluster, workers int32, timeout time.Duration, meanwhile func()) {
+func scaleWorkers(ctx context.Context, c bed.Cluster, workers int32, timeout time.Duration, meanwhile func(bed.Cluster)) {
 	GinkgoHelper()
 	md := &clusterv1.MachineDeployment{}
 	key := client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}
@@ -23,35 +23,36 @@ func scaleWorkers(ctx context.Context, c bed.Cluster, workers int32, timeout tim
 	before := md.DeepCopy()
 	md.Spec.Replicas = &workers
 	Expect(b.Client.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
-	meanwhile()
+	meanwhile(c)
 	awaitNodes(ctx, c, int(workers)+c.ControlPlanes, timeout)
 }
 
-// killAll kills every manager of this project where it stands.
-func killAll() {
+// killAll kills every manager that a cluster needs where it stands.
+func killAll(c bed.Cluster) {
 	GinkgoHelper()
-	for _, name := range bed.Providers() {
+	for _, name := range bed.Providers(c.Hypervisor) {
 		Expect(b.Kill(name, syscall.SIGKILL)).To(Succeed())
 	}
 }
 
-var _ = Describe("A cluster of one control plane and two workers", Ordered, func() {
-	c := bed.Cluster{Name: "life", Namespace: "life", ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}
+var _ = describeOn(bed.Hypervisors(), "A cluster of one control plane and two workers", func(hypervisor string) {
+	c := cluster(hypervisor, "life", 10)
+	c.Workers = 2
 
 	It("comes up although every manager is killed on the way", func(ctx context.Context) {
 		Expect(b.Create(ctx, c)).To(Succeed())
 		By("killing the managers while VMs are being cloned")
-		Eventually(vms).WithContext(ctx).WithArguments(c.Name + "-").WithTimeout(reportTimeout).ShouldNot(BeEmpty())
-		killAll()
+		Eventually(vms).WithContext(ctx).WithArguments(c).WithTimeout(reportTimeout).ShouldNot(BeEmpty())
+		killAll(c)
 		By("killing the managers while the control plane initialises")
 		Eventually(func(ctx context.Context) ([]clusterv1.Machine, error) {
 			list := &clusterv1.MachineList{}
 			err := b.Client.List(ctx, list, client.InNamespace(c.Namespace))
 			return list.Items, err
 		}).WithContext(ctx).WithTimeout(bootTimeout).Should(ContainElement(HaveField("Spec.ProviderID", Not(BeEmpty()))))
-		killAll()
+		killAll(c)
 		awaitNodes(ctx, c, 3, bootTimeout)
-		names, err := vms(ctx, c.Name+"-")
+		names, err := vms(ctx, c)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(names).To(HaveLen(3), "no call was repeated into a second VM")
 	})
@@ -78,12 +79,12 @@ var _ = Describe("A cluster of one control plane and two workers", Ordered, func
 		scaleWorkers(ctx, c, 3, joinTimeout, killAll)
 		scaleWorkers(ctx, c, 1, deleteTimeout, killAll)
 		awaitCoreDNS(ctx, c)
-		Eventually(vms).WithContext(ctx).WithArguments(c.Name + "-").WithTimeout(deleteTimeout).Should(HaveLen(2))
+		Eventually(vms).WithContext(ctx).WithArguments(c).WithTimeout(deleteTimeout).Should(HaveLen(2))
 	})
 
 	It("leaves nothing when it is deleted and the managers are killed meanwhile", func(ctx context.Context) {
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: objectMeta(c)})).To(Succeed())
-		killAll()
+		killAll(c)
 		deleteCluster(ctx, c)
 	})
-})
+}, Ordered)

@@ -15,13 +15,14 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
@@ -86,24 +87,14 @@ func awaitCoreDNS(ctx context.Context, c bed.Cluster) {
 // describe says what the objects of a cluster wait for.
 func describe(ctx context.Context, c bed.Cluster) string {
 	var out strings.Builder
-	lists := []client.ObjectList{
-		&clusterv1.ClusterList{}, &infrav1.NovaVSphereClusterList{}, &controlplanev1.NovaControlPlaneList{},
-		&clusterv1.MachineList{}, &infrav1.NovaVSphereMachineList{},
+	objects, err := objectsOf(ctx, c)
+	if err != nil {
+		fmt.Fprintln(&out, err)
 	}
-	for _, list := range lists {
-		if err := b.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
-			fmt.Fprintln(&out, err)
-			continue
-		}
-		for _, object := range items(list) {
-			getter, ok := object.(conditions.Getter)
-			if !ok {
-				continue
-			}
-			for _, condition := range getter.GetConditions() {
-				if condition.Message != "" {
-					fmt.Fprintf(&out, "%T %s: %s=%s %s: %s\n", object, object.GetName(), condition.Type, condition.Status, condition.Reason, condition.Message)
-				}
+	for _, object := range objects {
+		for _, condition := range object.GetConditions() {
+			if condition.Message != "" {
+				fmt.Fprintf(&out, "%T %s: %s=%s %s: %s\n", object, object.GetName(), condition.Type, condition.Status, condition.Reason, condition.Message)
 			}
 		}
 	}
@@ -111,45 +102,36 @@ func describe(ctx context.Context, c bed.Cluster) string {
 	return out.String()
 }
 
-// items returns pointers to the items of a list.
-func items(list client.ObjectList) []client.Object {
-	var objects []client.Object
-	switch l := list.(type) {
-	case *clusterv1.ClusterList:
-		objects = pointers(l.Items)
-	case *clusterv1.MachineList:
-		objects = pointers(l.Items)
-	case *infrav1.NovaVSphereClusterList:
-		objects = pointers(l.Items)
-	case *infrav1.NovaVSphereMachineList:
-		objects = pointers(l.Items)
-	case *controlplanev1.NovaControlPlaneList:
-		objects = pointers(l.Items)
+// objectsOf lists the objects of a cluster that say how they are.
+func objectsOf(ctx context.Context, c bed.Cluster) ([]bed.Infra, error) {
+	clusters, err := b.ListInfra(ctx, on(c), "Cluster", c.Namespace)
+	if err != nil {
+		return nil, err
 	}
-	return objects
-}
-
-func pointers[T any, P interface {
-	*T
-	client.Object
-}](values []T) []client.Object {
-	objects := make([]client.Object, 0, len(values))
-	for i := range values {
-		objects = append(objects, P(&values[i]))
+	machines, err := b.ListInfra(ctx, on(c), "Machine", c.Namespace)
+	if err != nil {
+		return nil, err
 	}
-	return objects
-}
-
-// vms lists the names of the VMs whose name begins with prefix.
-func vms(ctx context.Context, prefix string) ([]string, error) {
-	all, err := b.Control().VMs(ctx)
-	var names []string
-	for _, vm := range all {
-		if strings.HasPrefix(vm.Name, prefix) {
-			names = append(names, vm.Name)
+	objects := slices.Concat(clusters, machines)
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &controlplanev1.NovaControlPlaneList{}, &clusterv1.MachineList{}} {
+		if err := b.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+			return nil, err
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			objects = append(objects, item.(bed.Infra))
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	return names, err
+	return objects, nil
+}
+
+// vms lists the names of the VMs of a cluster.
+func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
+	all, err := on(c).VMs(ctx)
+	return slices.DeleteFunc(all, func(name string) bool { return !strings.HasPrefix(name, c.Name+"-") }), err
 }
 
 // hosts lists the hosts that have a disk or run.
@@ -169,13 +151,10 @@ func deleteCluster(ctx context.Context, c bed.Cluster) {
 	Expect(client.IgnoreNotFound(b.Client.Delete(ctx, cluster))).To(Succeed())
 	Eventually(func(g Gomega, ctx context.Context) {
 		g.Expect(apierrors.IsNotFound(b.Client.Get(ctx, c.Key(), &clusterv1.Cluster{}))).To(BeTrue(), "the Cluster is there")
-		for _, list := range []client.ObjectList{
-			&infrav1.NovaVSphereClusterList{}, &controlplanev1.NovaControlPlaneList{}, &clusterv1.MachineList{}, &infrav1.NovaVSphereMachineList{},
-		} {
-			g.Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
-			g.Expect(items(list)).To(BeEmpty())
-		}
-		names, err := vms(ctx, c.Name+"-")
+		objects, err := objectsOf(ctx, c)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(objects).To(BeEmpty())
+		names, err := vms(ctx, c)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(names).To(BeEmpty())
 		g.Expect(hosts()).To(BeEmpty())

@@ -37,7 +37,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	name := "suite"
 	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
 	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Log: GinkgoWriter, Progress: func(step string) func(error) {
+	b, err = bed.Start(ctx, bed.Options{Name: name, Hypervisors: bed.Hypervisors(), Log: GinkgoWriter, Progress: func(step string) func(error) {
 		By(step)
 		return func(error) {}
 	}})
@@ -52,13 +52,56 @@ var _ = JustAfterEach(func(ctx context.Context) {
 	if !CurrentSpecReport().Failed() {
 		return
 	}
-	dir := filepath.Join(tools.Root(), "_artifacts", "tenant", strconv.Itoa(CurrentSpecReport().LeafNodeLocation.LineNumber))
+	report := CurrentSpecReport()
+	name := append(report.Labels(), strconv.Itoa(report.LeafNodeLocation.LineNumber))
+	dir := filepath.Join(tools.Root(), "_artifacts", "tenant", strings.Join(name, "-"))
 	if err := b.CollectArtifacts(ctx, dir); err != nil {
 		AddReportEntry("collecting artifacts failed", err.Error())
 		return
 	}
 	AddReportEntry("what the bed was like", dir)
 })
+
+// everything is set where all specs run on all hypervisors, and not only on
+// zVirt what differs there.
+var everything = os.Getenv("NOVA_SUITES") == "full"
+
+// describeOn describes something on hypervisors, with their names as labels.
+func describeOn(hypervisors []string, text string, body func(hypervisor string), args ...any) bool {
+	for _, hypervisor := range hypervisors {
+		Describe(text+" on "+hypervisor, append([]any{Offset(1), Label(hypervisor), func() { body(hypervisor) }}, args...)...)
+	}
+	return true
+}
+
+// firstOnly are the hypervisors for specs that say little about a hypervisor.
+func firstOnly() []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere}
+}
+
+// on returns the hypervisor of a cluster.
+func on(c bed.Cluster) bed.Hypervisor {
+	GinkgoHelper()
+	h, err := b.Hypervisor(c.Hypervisor)
+	Expect(err).NotTo(HaveOccurred())
+	return h
+}
+
+// cluster is a cluster on a hypervisor: namespaces and addresses are each used
+// once, so that no spec meets what another left.
+func cluster(hypervisor, name string, address int) bed.Cluster {
+	name += "-" + hypervisor
+	if hypervisor == bed.ZVirt {
+		address += 50
+	}
+	return bed.Cluster{
+		Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1,
+		Endpoint: "10.77.0." + strconv.Itoa(address),
+	}
+}
 
 // leftovers lists what a bed of that name still has on this machine.
 func leftovers(name string) []string {

@@ -1,0 +1,159 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
+)
+
+// Names of the hypervisors that a bed can simulate.
+const (
+	VSphere = "vsphere"
+	ZVirt   = "zvirt"
+)
+
+// Hypervisors are the names of all hypervisors that a bed can simulate.
+func Hypervisors() []string { return []string{VSphere, ZVirt} }
+
+// Facts are what is the same of a hypervisor in every bed.
+type Facts struct {
+	// Name is VSphere or ZVirt.
+	Name string
+	// Title is what people call its server.
+	Title string
+	// Provider is the name of its infrastructure provider.
+	Provider string
+	// Kinds is how the kinds of that provider begin.
+	Kinds string
+	// CredentialsSecret is the name that the cluster template gives to the
+	// Secret with the credentials.
+	CredentialsSecret string
+	// Template is the template of VMs that a bed has, and TemplateVariable the
+	// variable of the cluster template that names one.
+	Template, TemplateVariable string
+	// Storage is where disks of VMs lie in a bed.
+	Storage string
+}
+
+// FactsOf returns the facts of a hypervisor.
+func FactsOf(name string) (Facts, error) {
+	switch name {
+	case VSphere:
+		return vsphereFacts, nil
+	case ZVirt:
+		return zvirtFacts, nil
+	default:
+		return Facts{}, fmt.Errorf("no hypervisor %q: there are %v", name, Hypervisors())
+	}
+}
+
+// Hypervisor is a simulated hypervisor of a bed, as those who run it have it.
+type Hypervisor interface {
+	// Facts are what is the same in every bed.
+	Facts() Facts
+	// Credentials are the only ones it takes, as a Secret has them.
+	Credentials() (map[string]string, error)
+
+	Administrator
+	Troublemaker
+	Meter
+	simulation
+}
+
+// Administrator changes VMs behind the providers' back. VMs are named by their
+// names.
+type Administrator interface {
+	// VMs lists the VMs.
+	VMs(ctx context.Context) ([]string, error)
+	// PowerOff pulls the plug of a VM.
+	PowerOff(ctx context.Context, vm string) error
+	// Clone makes a VM from the bed's template, where those of the providers go.
+	Clone(ctx context.Context, vm string) error
+	// Destroy takes a VM away that is off.
+	Destroy(ctx context.Context, vm string) error
+	// RenameTemplate renames a template.
+	RenameTemplate(ctx context.Context, from, to string) error
+}
+
+// Troublemaker makes a hypervisor fail.
+type Troublemaker interface {
+	// SetDown stops the server, or starts it again. VMs go on.
+	SetDown(ctx context.Context, down bool) error
+	// SetFull fills the storage, or frees it again.
+	SetFull(ctx context.Context, full bool) error
+}
+
+// Meter counts what a hypervisor is asked.
+type Meter interface {
+	// Requests are the requests since the start or the last reset.
+	Requests(ctx context.Context) (map[string]int, error)
+	// ResetRequests counts from zero again.
+	ResetRequests(ctx context.Context) error
+}
+
+// simulation is what a bed needs to run a hypervisor.
+type simulation interface {
+	// write writes the settings of the process.
+	write(s simulated) error
+	// process runs it.
+	process(program string) supervisor.Process
+	// serves fails until it does.
+	serves(ctx context.Context) error
+	// variables are what the cluster template asks for.
+	variables(ctx context.Context) (map[string]string, error)
+}
+
+// simulated says how a simulated hypervisor is to be.
+type simulated struct {
+	// runner boots a host for each VM. Without one VMs are only states.
+	runner *host.Runner
+	// delays are how long things take, beside the defaults.
+	delays map[string]time.Duration
+}
+
+// Hypervisor returns a hypervisor of the bed by its name: the first one, if it
+// is empty.
+func (b *Bed) Hypervisor(name string) (Hypervisor, error) {
+	if name == "" {
+		name = b.hypervisors[0]
+	}
+	if !slices.Contains(b.hypervisors, name) {
+		return nil, fmt.Errorf("bed %s has no hypervisor %q: it has %v", b.Name, name, b.hypervisors)
+	}
+	return b.simulation(name)
+}
+
+// simulation returns a hypervisor by its name, whether the bed has it or not.
+func (b *Bed) simulation(name string) (Hypervisor, error) {
+	switch name {
+	case VSphere:
+		return vsphere{b}, nil
+	case ZVirt:
+		return zvirt{b}, nil
+	default:
+		_, err := FactsOf(name)
+		return nil, err
+	}
+}
+
+// simulations are the hypervisors of the bed.
+func (b *Bed) simulations() ([]Hypervisor, error) {
+	all := make([]Hypervisor, len(b.hypervisors))
+	for i, name := range b.hypervisors {
+		var err error
+		if all[i], err = b.simulation(name); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// controlSocket is where a hypervisor is steered. It lies beside the record
+// since the path of a socket has to be short.
+func controlSocket(bed, hypervisor string) string {
+	return records + "/" + bed + "." + hypervisor + ".sock"
+}

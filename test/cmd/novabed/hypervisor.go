@@ -1,0 +1,31 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// vcenterCommand is the process of a bed's vCenter.
+func vcenterCommand() *cobra.Command {
+	return serverCommand("vcenter", "Run the vCenter of a bed", bed.RunVCenter)
+}
+
+// engineCommand is the process of a bed's oVirt engine.
+func engineCommand() *cobra.Command {
+	return serverCommand("engine", "Run the oVirt engine of a bed", bed.RunEngine)
+}
+
+func serverCommand(name, short string, run func(ctx context.Context, path string) error) *cobra.Command {
+	return &cobra.Command{
+		Use:    name + " SETTINGS",
+		Short:  short,
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), args[0])
+		},
+	}
+}
