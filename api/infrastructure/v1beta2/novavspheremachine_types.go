@@ -115,7 +115,11 @@ type NovaVSphereMachine struct {
 	// spec is the desired state. Only providerID, powerOff, spread and marks
 	// can change.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.?template == oldSelf.?template && self.?source == oldSelf.?source && self.?clone == oldSelf.?clone && self.?placement == oldSelf.?placement && self.?hardware == oldSelf.?hardware && self.?disks == oldSelf.?disks && self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.source) == has(oldSelf.source) && has(self.clone) == has(oldSelf.clone) && has(self.placement) == has(oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.source) || !has(oldSelf.source) || self.source == oldSelf.source) && (!has(self.clone) || !has(oldSelf.clone) || self.clone == oldSelf.clone) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`
 
