@@ -68,6 +68,20 @@ func (t *Turns[K]) Place(key K) int {
 	return slices.Index(t.line, key) + 1
 }
 
+// Done gives back the turn of key, if it has claimed one. Its place in line, or
+// a turn that has come and was not claimed yet, stays.
+func (t *Turns[K]) Done(key K) {
+	t.mu.Lock()
+	_, had := t.taken[key]
+	delete(t.taken, key)
+	var next []K
+	if had {
+		next = t.advance()
+	}
+	t.mu.Unlock()
+	t.tell(next)
+}
+
 // Release takes the turn, or the place in line, of key away. The turn goes to
 // the next in line. A key that has neither is fine.
 func (t *Turns[K]) Release(key K) {

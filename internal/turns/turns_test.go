@@ -114,6 +114,22 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 	})
 }
 
+func TestDoneLeavesTheLineAlone(t *testing.T) {
+	c := &calls{}
+	turns := New(1, "done", c.call)
+	defer turns.Close()
+	take(t, turns, "a", true, 0)
+	take(t, turns, "b", false, 1)
+	turns.Done("b")
+	take(t, turns, "b", false, 1)
+	turns.Done("a")
+	turns.Done("b") // its turn has come, and it did not claim it yet
+	turns.Done("a")
+	c.want(t, "b")
+	take(t, turns, "b", true, 0)
+	take(t, turns, "a", false, 1)
+}
+
 func TestAnyNumber(t *testing.T) {
 	turns := New(0, "any", func(int) { t.Error("nobody waits, so nobody is called") })
 	for i := range 1000 {
