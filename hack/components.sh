@@ -34,5 +34,6 @@ provider() {
 	echo "$release"
 }
 provider nova-vsphere infrastructure-nova-vsphere nova-vsphere InfrastructureProvider infrastructure-components.yaml
+provider nova-zvirt infrastructure-nova-zvirt nova-zvirt InfrastructureProvider infrastructure-components.yaml
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml

@@ -14,18 +14,37 @@ cd "${1:-$here/..}"
 
 "$controller_gen" object paths=./api/...
 
-# definitions GROUP PROVIDER writes the definitions of a group of kinds. What
-# is not a kind any more goes.
-definitions() {
-	rm -f "config/$2/crd/bases"/*.yaml
-	"$controller_gen" crd paths="./api/$1/..." output:crd:artifacts:config="config/$2/crd/bases"
-}
-definitions infrastructure nova-vsphere
-definitions bootstrap nova-bootstrap
-definitions controlplane nova-control-plane
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 
-# role CONTROLLER PROVIDER NAME writes the role of a manager. The role of
-# nova-vsphere is written by hand: its reconcilers serve every hypervisor.
+# definitions GROUP PREFIX PROVIDER writes the definitions of those kinds of a
+# group whose names begin with PREFIX. What is not a kind any more goes.
+definitions() {
+	local bases=config/$3/crd/bases
+	[[ -d $scratch/$1 ]] || "$controller_gen" crd paths="./api/$1/..." output:crd:artifacts:config="$scratch/$1"
+	mkdir -p "$bases"
+	rm -f "$bases"/*.yaml
+	mv "$scratch/$1"/*_"$2"*.yaml "$bases/"
+}
+definitions infrastructure novavsphere nova-vsphere
+definitions infrastructure novazvirt nova-zvirt
+definitions bootstrap nova nova-bootstrap
+definitions controlplane nova nova-control-plane
+
+# kinds GROUP fails when a kind of a group belongs to no provider.
+kinds() {
+	local left
+	left=$(find "$scratch/$1" -name '*.yaml' -printf '%f ')
+	[[ -z $left ]] || {
+		echo "generate.sh: no provider takes $left" >&2
+		return 1
+	}
+}
+kinds infrastructure
+
+# role CONTROLLER PROVIDER NAME writes the role of a manager. The roles of
+# nova-vsphere and nova-zvirt are written by hand: their reconcilers serve every
+# hypervisor.
 role() {
 	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"
 }
