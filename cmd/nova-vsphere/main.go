@@ -35,7 +35,7 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := vsphere.NewConnector(mgr.GetClient())
+	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: 16})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}

@@ -20,9 +20,6 @@ const (
 	destroying verb = "destroy"
 )
 
-// settle is how long the inventory may lag behind what an answer said.
-const settle = 30 * time.Second
-
 // action is the last thing asked of vCenter for a machine.
 type action struct {
 	verb    verb
@@ -34,6 +31,8 @@ type action struct {
 	taken *ref
 	// unseen is set when vCenter has forgotten the task.
 	unseen bool
+	// lag is how long the inventory may lag behind what an answer said.
+	lag time.Duration
 }
 
 // busy reports whether the outcome is not known yet.
@@ -63,13 +62,13 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 	// The VM is made; the inventory is about to show it.
 	_, known := w.byID[id]
 	_, other := w.ids[task.result]
-	return !known && !other && time.Since(a.at) < settle
+	return !known && !other && time.Since(a.at) < a.lag
 }
 
 // halfMade reports whether the VM at vm may yet turn out to be ours.
 func (a *action) halfMade(w *world, vm ref) bool {
 	id, listed := w.ids[vm]
-	return (!listed || id == uuid.Nil) && time.Since(a.at) < settle
+	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
 // failure returns how the action failed, if it did.
@@ -116,7 +115,7 @@ func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 // remind has the machine looked at again if the inventory does not catch up
 // with act in time.
 func (i *inventory) remind(id uuid.UUID, act *action) {
-	time.AfterFunc(settle, func() {
+	time.AfterFunc(i.lag, func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if m := i.machines[id]; m != nil && m.act == act {
@@ -132,7 +131,7 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
 	if !ok || m.act == nil || m.act.task == (ref{}) || m.act.unseen || i.world.tasks[m.act.task] != nil ||
-		time.Since(m.act.at) < settle {
+		time.Since(m.act.at) < i.lag {
 		return ref{}, false
 	}
 	m.act.at = time.Now()
@@ -193,7 +192,7 @@ func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message stri
 	if m.act != nil && m.act.busy(i.world, id) {
 		return false
 	}
-	m.act = &action{verb: v, message: message, at: time.Now()}
+	m.act = &action{verb: v, message: message, at: time.Now(), lag: i.lag}
 	m.seen = i.look(id, m)
 	return true
 }
@@ -208,6 +207,9 @@ func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
 		return
 	}
 	if task == (ref{}) && taken == nil {
+		if m.act.verb == creating {
+			i.made(m.key)
+		}
 		m.act = nil
 	} else {
 		m.act.task, m.act.taken, m.act.at = task, taken, time.Now()

@@ -36,6 +36,7 @@ type bed struct {
 	t         *testing.T
 	vc        *vcenter.Server
 	objects   client.Client
+	options   Options
 	connector *Connector
 	cluster   *infrav1.NovaVSphereCluster
 }
@@ -70,7 +71,7 @@ func (b *bed) startVCenter(o vcenter.Options) *vcenter.Server {
 
 // newConnector returns a connector as a restarted manager would have it.
 func (b *bed) newConnector() *Connector {
-	c := NewConnector(b.objects)
+	c := NewConnector(b.objects, b.options)
 	b.t.Cleanup(c.Close)
 	return c
 }

@@ -15,8 +15,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
+
+// Options are what holds for all vCenters.
+type Options struct {
+	// MaxCreations bounds the VMs being made at one vCenter. Zero means any
+	// number.
+	MaxCreations int
+	// Namespace is the manager's own: it holds the Secrets that cluster-scoped
+	// identities name.
+	Namespace string
+
+	// pace and wrap are for tests.
+	pace pace
+	wrap wrap
+}
 
 // idle is after how long a session that nobody asks for is closed.
 const idle = time.Hour
@@ -24,10 +39,13 @@ const idle = time.Hour
 // Connector shares sessions with vCenters between machines and clusters.
 type Connector struct {
 	reader   client.Reader
+	options  Options
 	machines *feed
 	clusters *feed
 
-	mu       sync.Mutex
+	mu sync.Mutex
+	// turns bounds what is being made, by vCenter.
+	turns    map[string]*turns.Turns[hypervisor.Key]
 	sessions map[string]*session
 	asked    map[string]time.Time
 	// users tells which session a cluster uses.
@@ -41,9 +59,14 @@ var (
 
 // NewConnector returns a Connector without sessions. The reader reads
 // NovaVSphereClusters and the Secrets they name.
-func NewConnector(reader client.Reader) *Connector {
+func NewConnector(reader client.Reader, o Options) *Connector {
+	if o.pace == (pace{}) {
+		o.pace = usually
+	}
 	return &Connector{
 		reader:   reader,
+		options:  o,
+		turns:    map[string]*turns.Turns[hypervisor.Key]{},
 		machines: newFeed(),
 		clusters: newFeed(),
 		sessions: map[string]*session{},
@@ -75,7 +98,7 @@ func (c *Connector) sweep(now time.Time) {
 	defer c.mu.Unlock()
 	for id, at := range c.asked {
 		if now.Sub(at) > idle {
-			c.evict(id)
+			c.evict(id, "")
 		}
 	}
 }
@@ -87,6 +110,10 @@ func (c *Connector) Close() {
 	clear(c.sessions)
 	clear(c.asked)
 	clear(c.users)
+	for server, t := range c.turns {
+		t.Close()
+		delete(c.turns, server)
+	}
 	c.mu.Unlock()
 	for _, s := range all {
 		s.stop()
@@ -156,19 +183,31 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	before := c.users[user]
 	c.users[user], c.asked[id] = id, time.Now()
 	if before != "" && before != id && !slices.Contains(slices.Collect(maps.Values(c.users)), before) {
-		c.evict(before)
+		c.evict(before, e.server)
 	}
 	s, ok := c.sessions[id]
 	if !ok {
-		s = newSession(e, func(k hypervisor.Key) { c.machines.add(k) }, func() { c.tell(id) })
+		s = newSession(e, &c.options, c.turnsAt(e.server), func(k hypervisor.Key) { c.machines.add(k) }, func() { c.tell(id) })
 		c.sessions[id] = s
 	}
 	return s, nil
 }
 
+// turnsAt returns the turns at a vCenter, which all its sessions share. The
+// caller holds the lock.
+func (c *Connector) turnsAt(server string) *turns.Turns[hypervisor.Key] {
+	t, ok := c.turns[server]
+	if !ok {
+		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.machines.add(k) })
+		c.turns[server] = t
+	}
+	return t
+}
+
 // evict closes a session in the background. Its machines and clusters, as far
-// as they still are, come back over another. The caller holds the lock.
-func (c *Connector) evict(id string) {
+// as they still are, come back over another: one with the vCenter called
+// server, where their turns stay theirs. The caller holds the lock.
+func (c *Connector) evict(id, server string) {
 	s, ok := c.sessions[id]
 	delete(c.sessions, id)
 	delete(c.asked, id)
@@ -180,7 +219,13 @@ func (c *Connector) evict(id string) {
 	}
 	if ok {
 		s.stop()
-		c.machines.add(s.inv.keys()...)
+		keys := s.inv.keys()
+		if s.endpoint.server != server {
+			for _, key := range keys {
+				s.turns.Release(key)
+			}
+		}
+		c.machines.add(keys...)
 	}
 }
 

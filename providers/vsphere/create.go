@@ -46,6 +46,9 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 		Config:   config(m, id, append(removed(source.cards), cards...), options),
 		PowerOn:  true,
 	}}
+	if err := d.turn(keyOf(m)); err != nil {
+		return err
+	}
 	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+m.Spec.Template) {
 		return nil
 	}

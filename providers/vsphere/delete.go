@@ -15,6 +15,7 @@ import (
 // destroy it with its disks. The node was drained before; nothing is gained
 // by asking the guest.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
 		return err

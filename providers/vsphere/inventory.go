@@ -65,6 +65,11 @@ func newWorld() *world {
 // the world is learnt anew.
 type inventory struct {
 	changed func(hypervisor.Key)
+	// made is called when the creation of a machine's VM has ended, one way or
+	// the other.
+	made func(hypervisor.Key)
+	// lag is how long the inventory may lag behind what an answer said.
+	lag time.Duration
 
 	mu       sync.Mutex
 	world    *world
@@ -94,6 +99,8 @@ type sight struct {
 func newInventory(changed func(hypervisor.Key)) *inventory {
 	return &inventory{
 		changed:   changed,
+		made:      func(hypervisor.Key) {},
+		lag:       usually.settle,
 		world:     newWorld(),
 		machines:  map[uuid.UUID]*machine{},
 		inherited: map[ref]bool{},
@@ -245,6 +252,9 @@ func (i *inventory) tell(ids []uuid.UUID) {
 		if !ok {
 			continue
 		}
+		if m.act != nil && m.act.verb == creating && !m.act.busy(i.world, id) {
+			i.made(m.key)
+		}
 		if s := i.look(id, m); !reflect.DeepEqual(s, m.seen) {
 			m.seen = s
 			i.changed(m.key)
@@ -271,7 +281,7 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 			i.disinherit(task)
 		case t.done() && !ended:
 			i.inherited[task] = true
-			time.AfterFunc(settle, func() {
+			time.AfterFunc(i.lag, func() {
 				i.mu.Lock()
 				defer i.mu.Unlock()
 				i.disinherit(task)

@@ -1,6 +1,9 @@
 package vsphere
 
 import (
+	"sync"
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
@@ -13,16 +16,90 @@ var (
 
 	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nova_vsphere_request_seconds",
-		Help:    "Time requests to a vCenter took, without long polls.",
-		Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
-	}, []string{"server"})
+		Help:    "Time requests to a vCenter took by method, without long polls.",
+		Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
+	}, []string{"server", "method"})
 
 	sessions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_vsphere_sessions",
 		Help: "Sessions with a vCenter by state (Connecting, Up, Down).",
 	}, []string{"server", "state"})
+
+	streamAge = prometheus.NewDesc("nova_vsphere_stream_age_seconds",
+		"Seconds since a vCenter last said what is new, or that nothing is; of several sessions the oldest.", []string{"server"}, nil)
+
+	tasks = prometheus.NewDesc("nova_vsphere_tasks",
+		"Actions under way at a vCenter.", []string{"server", "action"}, nil)
+
+	live = &gauges{sessions: map[*session]struct{}{}}
 )
 
 func init() {
-	metrics.Registry.MustRegister(requests, requestSeconds, sessions)
+	metrics.Registry.MustRegister(requests, requestSeconds, sessions, live)
+}
+
+// gauges are the metrics that are asked of the sessions when somebody looks.
+type gauges struct {
+	mu       sync.Mutex
+	sessions map[*session]struct{}
+}
+
+func (g *gauges) add(s *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sessions[s] = struct{}{}
+}
+
+func (g *gauges) remove(s *session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.sessions, s)
+}
+
+// Describe names the metrics.
+func (g *gauges) Describe(to chan<- *prometheus.Desc) {
+	to <- streamAge
+	to <- tasks
+}
+
+// Collect asks all sessions.
+func (g *gauges) Collect(to chan<- prometheus.Metric) {
+	ages, counts := map[string]time.Duration{}, map[[2]string]int{}
+	g.mu.Lock()
+	for s := range g.sessions {
+		server := s.endpoint.server
+		if age, ok := s.age(); ok {
+			ages[server] = max(ages[server], age)
+		}
+		for what, n := range s.inv.underWay() {
+			counts[[2]string{server, string(what)}] += n
+		}
+	}
+	g.mu.Unlock()
+	for server, age := range ages {
+		to <- prometheus.MustNewConstMetric(streamAge, prometheus.GaugeValue, age.Seconds(), server)
+	}
+	for at, n := range counts {
+		to <- prometheus.MustNewConstMetric(tasks, prometheus.GaugeValue, float64(n), at[0], at[1])
+	}
+}
+
+// age is how long ago the stream last said anything, if it ever did.
+func (s *session) age() (time.Duration, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Since(s.heardAt), !s.heardAt.IsZero()
+}
+
+// underWay counts what has been asked for and has not ended.
+func (i *inventory) underWay() map[verb]int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	counts := map[verb]int{}
+	for id, m := range i.machines {
+		if m.act != nil && m.act.busy(i.world, id) {
+			counts[m.act.verb]++
+		}
+	}
+	return counts
 }

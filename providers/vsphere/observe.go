@@ -42,6 +42,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 			return hypervisor.VM{State: hypervisor.Busy, Message: "Waiting for a clone of the template that was under way before"}, nil
 		}
 	}
+	d.yield(keyOf(m), s.vm.State, going)
 	if s.vm.State == hypervisor.Absent && going {
 		d.session.inv.forget(id)
 	}

@@ -66,7 +66,7 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 		return found, nil
 	}
 	done := r.flights.DoChan(k, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.session.line.pace.request)
 		defer cancel()
 		var found T
 		err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {

@@ -9,27 +9,18 @@ import (
 
 	vimsession "github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/vim25"
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-const (
-	// patience is how long callers wait for a session that is being opened
-	// before they are sent away; a push fetches them back.
-	patience = 2 * time.Second
-
-	// An endpoint that is down is tried again at these intervals.
-	firstRetry, lastRetry = time.Second, 30 * time.Second
-	// maxBrief is how many sessions in a row may be short before the next
-	// login has to wait too.
-	maxBrief = 5
-	// Credentials that were refused are tried again much later: vCenter locks
-	// accounts out after a few bad logins within minutes.
-	firstLogin, lastLogin = time.Minute, 5 * time.Minute
-)
+// maxBrief is how many sessions in a row may be short before the next login
+// has to wait too.
+const maxBrief = 5
 
 // phase is what state a session is in.
 type phase string
@@ -46,7 +37,9 @@ type session struct {
 	endpoint endpoint
 	inv      *inventory
 	paths    *resolver
-	slots    chan struct{}
+	line     *line
+	// turns bounds the clones under way at the vCenter, over all sessions.
+	turns *turns.Turns[hypervisor.Key]
 	// turned is called when the endpoint came or went.
 	turned func()
 
@@ -57,6 +50,8 @@ type session struct {
 	phase  phase
 	err    error // why it is down
 	client *vim25.Client
+	// heardAt is when the stream last said anything, if only that nothing is new.
+	heardAt time.Time
 	// login counts logins, so that an answer about an old one is not taken
 	// for news about the current one.
 	login int
@@ -66,32 +61,43 @@ type session struct {
 	hangUp context.CancelFunc
 	// waiting are machines that were sent away.
 	waiting map[hypervisor.Key]struct{}
+	// restAPI is the login of the current client at the REST API, if one was
+	// needed. Opening it is one flight at a time.
+	restAPI *restLogin
+	flights singleflight.Group
 }
 
-func newSession(e endpoint, changed func(hypervisor.Key), turned func()) *session {
+// newSession opens a session in the background.
+func newSession(e endpoint, o *Options, t *turns.Turns[hypervisor.Key], changed func(hypervisor.Key), turned func()) *session {
 	s := &session{
 		endpoint: e,
 		inv:      newInventory(changed),
-		slots:    make(chan struct{}, parallel),
+		line:     newLine(e.server, o),
+		turns:    t,
 		turned:   turned,
 		done:     make(chan struct{}),
 		phase:    connecting,
 		verdict:  make(chan struct{}),
 		waiting:  map[hypervisor.Key]struct{}{},
 	}
+	s.inv.made, s.inv.lag = t.Done, o.pace.settle
 	s.paths = newResolver(s)
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	sessions.WithLabelValues(e.server, string(connecting)).Inc()
-	go s.run(ctx)
+	live.add(s)
+	// What keeps the session must not wait behind what uses it.
+	go s.run(urgent(ctx))
 	return s
 }
 
 // run keeps the session until it is stopped.
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
+	defer live.remove(s)
+	pace := s.line.pace
 	logger := log.Log.WithName("vsphere").WithValues("server", s.endpoint.server)
-	retry, login, brief := firstRetry, firstLogin, 0
+	retry, login, brief := pace.firstRetry, pace.firstLogin, 0
 	for {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
@@ -103,21 +109,21 @@ func (s *session) run(ctx context.Context) {
 			return
 		}
 		err = classify(s.endpoint.server, err)
-		if time.Since(began) > lastRetry {
+		if time.Since(began) > pace.lastRetry {
 			brief = 0
 		}
 		if wasUp && brief < maxBrief {
 			// A loss is mended at once, unless sessions never last.
-			retry, login = firstRetry, firstLogin
+			retry, login = pace.firstRetry, pace.firstLogin
 			brief++
 			logger.Info("Lost the session with vCenter", "cause", err.Error())
 			continue
 		}
 		delay := retry
 		if hypervisor.ReasonFor(err, "") == infrav1.CredentialsInvalidReason {
-			delay, login = login, min(login*2, lastLogin)
+			delay, login = login, min(login*2, pace.lastLogin)
 		} else {
-			retry = min(retry*2, lastRetry)
+			retry = min(retry*2, pace.lastRetry)
 		}
 		delay = wait.Jitter(delay, 0.25)
 		s.turn(down, err, nil)
@@ -134,10 +140,10 @@ func (s *session) run(ctx context.Context) {
 func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	streaming, hangUp := context.WithCancel(ctx)
 	defer hangUp()
-	slow := time.AfterFunc(patience, s.tooSlow)
+	slow := time.AfterFunc(s.line.pace.patience, s.tooSlow)
 	defer slow.Stop()
 
-	c, err := s.endpoint.dial(streaming, s.slots)
+	c, err := s.endpoint.dial(streaming, s.line)
 	if err != nil {
 		return false, err
 	}
@@ -150,12 +156,12 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 		switch {
 		case ctx.Err() == nil && isAmbiguous(err):
 			// It may not answer. Nobody waits for that.
-			go logout(ctx, users)
+			go s.logout(ctx, users)
 		case !isNotAuthenticated(err):
-			logout(ctx, users)
+			s.logout(ctx, users)
 		}
 	}()
-	st, err := openStream(streaming, c)
+	st, err := openStream(streaming, c, s.line.pace, s.heard)
 	if err != nil {
 		return false, err
 	}
@@ -164,6 +170,7 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 		return false, err
 	}
 	s.inv.replace(w)
+	s.heard()
 	s.mu.Lock()
 	s.hangUp = hangUp
 	s.mu.Unlock()
@@ -175,9 +182,10 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 
 // logout ends a login. vCenter allows a bounded number of them, and keeps one
 // that is only hung up on for half an hour.
-func logout(ctx context.Context, users *vimsession.Manager) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+func (s *session) logout(ctx context.Context, users *vimsession.Manager) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.patience)
 	defer cancel()
+	s.closeREST(ctx)
 	_ = users.Logout(ctx)
 }
 
@@ -262,6 +270,13 @@ func (s *session) lost(login int) {
 		s.turnLocked(connecting, nil, nil)
 		s.hangUp()
 	}
+}
+
+// heard notes that the stream has said something.
+func (s *session) heard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.heardAt = time.Now()
 }
 
 // relearn has the inventory learnt anew.

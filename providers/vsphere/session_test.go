@@ -185,7 +185,7 @@ func TestHangingNeighbour(t *testing.T) {
 	err := <-sent
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
 	b.Expect(hypervisor.IsPassing(err)).To(BeTrue(), "it may only be slow")
-	b.Expect(time.Since(start)).To(BeNumerically("<", patience+2*time.Second))
+	b.Expect(time.Since(start)).To(BeNumerically("<", usually.patience+2*time.Second))
 
 	changes := b.connector.Changes()
 	other.SetHanging(false)

@@ -13,6 +13,7 @@ import (
 
 // Start asks vCenter to power the VM behind m on.
 func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"reflect"
 	"strconv"
@@ -18,19 +19,8 @@ import (
 	"github.com/vmware/govmomi/vim25/soap"
 )
 
-const (
-	// requestTimeout bounds every request but the long poll.
-	requestTimeout = 20 * time.Second
-	// pollSeconds is how long vCenter holds a long poll open without news;
-	// pollTimeout is when a poll counts as dead.
-	pollSeconds = 50
-	pollTimeout = pollSeconds*time.Second + requestTimeout
-	// parallel bounds the requests to one vCenter and identity, so that a
-	// burst of machines is a queue here and not there.
-	parallel = 16
-
-	pollMethod = "WaitForUpdatesEx"
-)
+// pollMethod is the long poll.
+const pollMethod = "WaitForUpdatesEx"
 
 // endpoint is a vCenter and how to log in there.
 type endpoint struct {
@@ -88,8 +78,23 @@ func (e *thumbprintError) Error() string {
 	return fmt.Sprintf("the certificate's SHA-256 thumbprint is %s, not the one in spec.tls.thumbprint", e.got)
 }
 
-// dial returns a client that is not logged in. Its requests take slots.
-func (e endpoint) dial(ctx context.Context, slots chan struct{}) (*vim25.Client, error) {
+// wrap stands between a client and the network. Tests put faults there.
+type wrap func(http.RoundTripper) http.RoundTripper
+
+// line is the way to one vCenter: all requests to it go through here.
+type line struct {
+	server string
+	pace   pace
+	slots  *slots
+	wrap   wrap
+}
+
+func newLine(server string, o *Options) *line {
+	return &line{server: server, pace: o.pace, slots: &slots{}, wrap: o.wrap}
+}
+
+// dial returns a client that is not logged in. Its requests go through l.
+func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	config, err := e.tls.config()
 	if err != nil {
 		return nil, err
@@ -100,13 +105,14 @@ func (e endpoint) dial(ctx context.Context, slots chan struct{}) (*vim25.Client,
 	// and then hangs would hold a goroutine for ever.
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
-	t.DialContext = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
-	t.TLSHandshakeTimeout = 10 * time.Second
+	t.DialContext = (&net.Dialer{Timeout: l.pace.request / 2, KeepAlive: 15 * time.Second}).DialContext
+	t.TLSHandshakeTimeout = l.pace.request / 2
 	t.TLSClientConfig = config
 	t.MaxIdleConnsPerHost = parallel
-
-	tr := &transport{next: sc, server: e.server, slots: slots}
-	c, err := vim25.NewClient(ctx, tr)
+	if l.wrap != nil {
+		sc.Transport = l.wrap(t)
+	}
+	c, err := vim25.NewClient(ctx, &transport{next: sc, line: l})
 	if err != nil {
 		sc.CloseIdleConnections()
 		return nil, err
@@ -115,43 +121,47 @@ func (e endpoint) dial(ctx context.Context, slots chan struct{}) (*vim25.Client,
 	return c, nil
 }
 
-// transport bounds and counts requests.
+// pass sends a request: in its turn, within its time, and counted.
+func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
+	timeout := l.pace.request
+	if method == pollMethod {
+		timeout += l.pace.poll
+	} else {
+		if err := l.slots.take(ctx); err != nil {
+			return err
+		}
+		defer l.slots.give(ctx)
+	}
+	sending, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	start := time.Now()
+	err := send(sending)
+	if method != pollMethod {
+		requestSeconds.WithLabelValues(l.server, method).Observe(time.Since(start).Seconds())
+	}
+	requests.WithLabelValues(l.server, method, outcome(err)).Inc()
+	return err
+}
+
+// transport passes the requests of the SOAP API on.
 type transport struct {
-	next   soap.RoundTripper
-	server string
-	slots  chan struct{}
+	next soap.RoundTripper
+	line *line
 }
 
 // RoundTrip sends a request. A long poll takes no slot.
 func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	method := strings.TrimSuffix(reflect.TypeOf(req).Elem().Name(), "Body")
-	timeout := requestTimeout
-	if method == pollMethod {
-		timeout = pollTimeout
-	} else {
-		select {
-		case t.slots <- struct{}{}:
-			defer func() { <-t.slots }()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	start := time.Now()
-	err := t.next.RoundTrip(ctx, req, res)
-	if method != pollMethod {
-		requestSeconds.WithLabelValues(t.server).Observe(time.Since(start).Seconds())
-	}
-	requests.WithLabelValues(t.server, method, outcome(err)).Inc()
-	return err
+	return t.line.pass(ctx, method, func(ctx context.Context) error { return t.next.RoundTrip(ctx, req, res) })
 }
 
+// outcome is the label of a request's result.
 func outcome(err error) string {
+	var refused *restFault
 	switch {
 	case err == nil:
 		return "success"
-	case soap.IsSoapFault(err):
+	case soap.IsSoapFault(err), errors.As(err, &refused):
 		return "fault"
 	default:
 		return "error"

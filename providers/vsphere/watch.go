@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
@@ -20,8 +21,8 @@ var (
 	taskProperties = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
 )
 
-// firstPollSeconds is how long a poll may take while the world is learnt.
-const firstPollSeconds = 5
+// firstPoll is how long a poll may take while the world is learnt.
+const firstPoll = 5 * time.Second
 
 // stream is a property collector with two filters: one on the UUIDs of all
 // VMs and on recent tasks, the other on the VMs whose UUID is derived.
@@ -30,6 +31,9 @@ type stream struct {
 	collector ref
 	list      ref
 	version   string
+	// pollTime is how long a poll waits for news, and heard is called after each.
+	pollTime time.Duration
+	heard    func()
 
 	// listed are the VMs in the second filter, and unlisted those that are
 	// about to be; left are destroyed ones, dropped from it at the next chance.
@@ -38,8 +42,8 @@ type stream struct {
 }
 
 // openStream sets the collector up. vCenter forgets it with the session.
-func openStream(ctx context.Context, c *vim25.Client) (*stream, error) {
-	s := &stream{client: c, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
+func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*stream, error) {
+	s := &stream{client: c, pollTime: p.poll, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -94,13 +98,15 @@ func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) erro
 }
 
 // poll waits for news; none come if vCenter had none for a while.
-func (s *stream) poll(ctx context.Context, seconds int32) (updates []types.ObjectUpdate, more bool, err error) {
+func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.ObjectUpdate, more bool, err error) {
+	seconds := int32(wait / time.Second)
 	res, err := methods.WaitForUpdatesEx(ctx, s.client, &types.WaitForUpdatesEx{
 		This: s.collector, Version: s.version, Options: &types.WaitOptions{MaxWaitSeconds: &seconds},
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("waiting for updates: %w", err)
 	}
+	s.heard()
 	set := res.Returnval
 	if set == nil {
 		return nil, false, nil
@@ -116,7 +122,7 @@ func (s *stream) poll(ctx context.Context, seconds int32) (updates []types.Objec
 func (s *stream) learn(ctx context.Context) (*world, error) {
 	w := newWorld()
 	for {
-		updates, more, err := s.poll(ctx, firstPollSeconds)
+		updates, more, err := s.poll(ctx, min(firstPoll, s.pollTime))
 		if err != nil {
 			return nil, err
 		}
@@ -133,7 +139,7 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 // follow keeps the inventory up to date until it fails.
 func (s *stream) follow(ctx context.Context, inv *inventory) error {
 	for {
-		updates, _, err := s.poll(ctx, pollSeconds)
+		updates, _, err := s.poll(ctx, s.pollTime)
 		if err != nil {
 			return err
 		}

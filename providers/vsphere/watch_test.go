@@ -14,9 +14,9 @@ func TestStreamNamesVMs(t *testing.T) {
 	m := b.create("m")
 	client, _, err := b.connect(m).(*driver).session.ready(b.ctx(), keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
-	s, err := openStream(b.ctx(), client)
+	s, err := openStream(b.ctx(), client, usually, func() {})
 	b.Expect(err).NotTo(HaveOccurred())
-	updates, _, err := s.poll(b.ctx(), firstPollSeconds)
+	updates, _, err := s.poll(b.ctx(), firstPoll)
 	b.Expect(err).NotTo(HaveOccurred())
 	var names []types.AnyType
 	for _, u := range updates {

@@ -1,0 +1,30 @@
+package vsphere
+
+import "time"
+
+// pace is how patient a session is. Tests are less patient.
+type pace struct {
+	// request bounds every request but the long poll.
+	request time.Duration
+	// poll is how long vCenter holds a long poll open without news. With
+	// request on top a poll counts as dead.
+	poll time.Duration
+	// patience is how long callers wait for a session that is being opened
+	// before they are sent away; a push fetches them back.
+	patience time.Duration
+	// An endpoint that is down is tried again at these intervals.
+	firstRetry, lastRetry time.Duration
+	// Credentials that were refused are tried again much later: vCenter locks
+	// accounts out after a few bad logins within minutes.
+	firstLogin, lastLogin time.Duration
+	// settle is how long the inventory may lag behind what an answer said.
+	settle time.Duration
+}
+
+// usually is the pace for a real vCenter.
+var usually = pace{
+	request: 20 * time.Second, poll: 50 * time.Second, patience: 2 * time.Second,
+	firstRetry: time.Second, lastRetry: 30 * time.Second,
+	firstLogin: time.Minute, lastLogin: 5 * time.Minute,
+	settle: 30 * time.Second,
+}

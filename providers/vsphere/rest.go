@@ -1,0 +1,206 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vim25"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// restLogin is a login at the REST API. It lives as long as the SOAP client it
+// was made for.
+type restLogin struct {
+	client *rest.Client
+	of     int
+}
+
+// callREST sends requests to the REST API. It logs in when that is needed for
+// the first time, and again when vCenter says that nobody is logged in. What
+// vCenter refuses is a *restFault.
+func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
+	for again := true; ; again = false {
+		c, login, err := s.ready(ctx, hypervisor.Key{})
+		if err != nil {
+			return err
+		}
+		api, err := s.openREST(ctx, c, login)
+		if err == nil {
+			err = request(ctx, api)
+		}
+		switch {
+		case restStatus(err) == http.StatusUnauthorized && again:
+			s.dropREST(api)
+			continue
+		case err != nil && isTimeout(err) && ctx.Err() == nil:
+			s.lost(login)
+		}
+		return err
+	}
+}
+
+// openREST returns the login at the REST API, and logs in if there is none.
+func (s *session) openREST(ctx context.Context, c *vim25.Client, login int) (*rest.Client, error) {
+	s.mu.Lock()
+	have := s.restAPI
+	s.mu.Unlock()
+	if have != nil && have.of == login {
+		return have.client, nil
+	}
+	done := s.flights.DoChan(strconv.Itoa(login), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.request)
+		defer cancel()
+		api := rest.NewClient(c)
+		var next http.RoundTripper = api.DefaultTransport()
+		if s.line.wrap != nil {
+			next = s.line.wrap(next)
+		}
+		api.Transport = &restTransport{next: next, line: s.line}
+		if err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password)); err != nil {
+			return nil, fmt.Errorf("logging in at the REST API: %w", err)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.restAPI = &restLogin{client: api, of: login}
+		return api, nil
+	})
+	select {
+	case res := <-done:
+		api, _ := res.Val.(*rest.Client)
+		return api, res.Err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("logging in at the REST API: %w", ctx.Err())
+	}
+}
+
+// dropREST forgets a login that has ended.
+func (s *session) dropREST(api *rest.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.restAPI != nil && s.restAPI.client == api {
+		s.restAPI = nil
+	}
+}
+
+// closeREST ends the login at the REST API, if there is one.
+func (s *session) closeREST(ctx context.Context) {
+	s.mu.Lock()
+	have := s.restAPI
+	s.restAPI = nil
+	s.mu.Unlock()
+	if have != nil {
+		_ = have.client.Logout(ctx)
+		have.client.CloseIdleConnections()
+	}
+}
+
+// restTransport passes the requests of the REST API on, and makes what vCenter
+// refuses an error with vCenter's words.
+type restTransport struct {
+	next http.RoundTripper
+	line *line
+}
+
+// RoundTrip sends a request and reads the whole answer, so that its deadline
+// covers all of it.
+func (t *restTransport) RoundTrip(req *http.Request) (res *http.Response, err error) {
+	err = t.line.pass(req.Context(), restMethod(req), func(ctx context.Context) error {
+		if res, err = t.next.RoundTrip(req.WithContext(ctx)); err != nil {
+			return err
+		}
+		body, err := io.ReadAll(io.LimitReader(res.Body, maxRESTAnswer))
+		_ = res.Body.Close()
+		if err != nil {
+			return fmt.Errorf("reading vCenter's answer: %w", err)
+		}
+		if res.StatusCode >= http.StatusBadRequest {
+			return newRESTFault(res.StatusCode, body)
+		}
+		res.Body = io.NopCloser(strings.NewReader(string(body)))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
+}
+
+// maxRESTAnswer is more than any answer we ask for has.
+const maxRESTAnswer = 16 << 20
+
+// restMethod names a request for metrics: without what differs from object to
+// object.
+func restMethod(req *http.Request) string {
+	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/"), "/")
+	for i, part := range parts {
+		if strings.ContainsAny(part, ":") || strings.Count(part, "-") == 4 || strings.Contains(part, "domain-c") {
+			parts[i] = "{id}"
+		}
+	}
+	name := req.Method + " /" + strings.Join(parts, "/")
+	for _, key := range []string{"~action", "action"} {
+		if action := req.URL.Query().Get(key); action != "" {
+			name += "?" + action
+		}
+	}
+	return name
+}
+
+// restFault is what the REST API answered instead of doing as it was asked.
+type restFault struct {
+	status int
+	// kind is vCenter's name for it, such as com.vmware.vapi.std.errors.not_found.
+	kind    string
+	message string
+}
+
+func (f *restFault) Error() string { return f.message }
+
+// newRESTFault reads an answer. The two generations of the API say it in
+// slightly different forms.
+func newRESTFault(status int, body []byte) *restFault {
+	type text struct {
+		Default string `json:"default_message"`
+	}
+	var answer struct {
+		Type     string `json:"type"`
+		Kind     string `json:"error_type"`
+		Messages []text `json:"messages"`
+		Value    struct {
+			Messages []text `json:"messages"`
+		} `json:"value"`
+	}
+	f := &restFault{status: status, message: fmt.Sprintf("vCenter's REST API answered %d %s", status, http.StatusText(status))}
+	if json.Unmarshal(body, &answer) != nil {
+		return f
+	}
+	f.kind = answer.Type + answer.Kind
+	var words []string
+	for _, m := range append(answer.Messages, answer.Value.Messages...) {
+		if m.Default != "" {
+			words = append(words, strings.TrimRight(m.Default, ". "))
+		}
+	}
+	if len(words) > 0 {
+		f.message = strings.Join(words, "; ")
+	}
+	return f
+}
+
+// restStatus returns the HTTP status of a request that the REST API refused,
+// or 0.
+func restStatus(err error) int {
+	if f, ok := errors.AsType[*restFault](err); ok {
+		return f.status
+	}
+	return 0
+}
