@@ -11,13 +11,16 @@ export NOVA_CACHE ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/cluster-api-provider
 # A Go in its usual place is found even if it is not on PATH.
 export PATH := $(PATH):/usr/local/go/bin
 
+# What quickstart simulates: vsphere or zvirt.
+HYPERVISOR ?= vsphere
+
 GO_CHECK = . hack/ensure-go.sh
 
 ##@ Try it
 
 .PHONY: quickstart
-quickstart: ## Bring a tenant cluster up: management cluster, vCenter, hosts, nodes (root, Linux)
-	@$(GO_CHECK); echo "Building what starts the test bed; this takes minutes the first time"; go run ./test/cmd/novabed quickstart
+quickstart: ## Bring a tenant cluster up on HYPERVISOR, vsphere or zvirt (root, Linux)
+	@$(GO_CHECK); echo "Building what starts the test bed; this takes minutes the first time"; go run ./test/cmd/novabed quickstart --hypervisor $(HYPERVISOR)
 
 .PHONY: quickstart-down
 quickstart-down: ## Take away what quickstart left, also after a crash
@@ -56,12 +59,16 @@ test-unit: ## Run the tests that boot no hosts
 	@hack/test.sh unit
 
 .PHONY: e2e
-e2e: ## Run only the tests that boot hosts (root, Linux)
-	@hack/test.sh hosts
+e2e: ## Run only the tests that boot hosts, all on every hypervisor (root, Linux)
+	@NOVA_SUITES=full hack/test.sh hosts
 
 .PHONY: bench-vsphere
 bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench
+
+.PHONY: bench-zvirt
+bench-zvirt: ## Count what a machine costs an oVirt engine (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt
 
 .PHONY: ovirtsim-conformance
 ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite

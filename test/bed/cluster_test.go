@@ -21,12 +21,18 @@ func generated(t *testing.T, c Cluster) []*unstructured.Unstructured {
 	g := NewWithT(t)
 	programs, err := tools.Paths(t.Context(), os.Stderr, "kubectl", "clusterctl")
 	g.Expect(err).NotTo(HaveOccurred())
-	components, err := render(t.Context(), programs["kubectl"], filepath.Join(tools.Root(), "config", "nova-vsphere", "default"))
+	facts, err := FactsOf(c.Hypervisor)
+	g.Expect(err).NotTo(HaveOccurred())
+	components, err := render(t.Context(), programs["kubectl"], filepath.Join(tools.Root(), "config", facts.Provider, "default"))
 	g.Expect(err).NotTo(HaveOccurred())
 	repository := t.TempDir()
-	g.Expect(writeRepository(repository, map[string][]byte{"nova-vsphere": components})).To(Succeed())
-	center := VCenter{Server: "vcenter.example.org", Thumbprint: strings.Repeat("AB:", 31) + "AB"}
-	objects, err := generate(t.Context(), programs["clusterctl"], repository, "nova-vsphere", vcenterVariables(center), c)
+	g.Expect(writeRepository(repository, map[string][]byte{facts.Provider: components})).To(Succeed())
+	thumbprint := strings.Repeat("AB:", 31) + "AB"
+	variables := map[string]map[string]string{
+		VSphere: vcenterVariables(VCenter{Server: "vcenter.example.org", Thumbprint: thumbprint}),
+		ZVirt:   engineVariables(thumbprint),
+	}
+	objects, err := generate(t.Context(), programs["clusterctl"], repository, facts.Provider, variables[c.Hypervisor], c)
 	g.Expect(err).NotTo(HaveOccurred())
 	return objects
 }
@@ -39,27 +45,39 @@ func TestAPIServerTakesGeneratedCluster(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(e.Stop()).To(Succeed()) })
 
-	c := Cluster{Name: "demo", Namespace: "tenants", ControlPlanes: 3, Workers: 2, Endpoint: "10.77.0.10"}
-	ns := &corev1.Namespace{}
-	ns.Name = c.Namespace
-	g.Expect(e.Client.Create(t.Context(), ns)).To(Succeed())
 	strict := client.WithFieldValidation(e.Client, "Strict")
-	kinds := map[string]int{}
-	for _, object := range generated(t, c) {
-		kinds[object.GetKind()]++
-		g.Expect(strict.Create(t.Context(), object)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	for _, hypervisor := range Hypervisors() {
+		t.Run(hypervisor, func(t *testing.T) {
+			g := NewWithT(t)
+			c := Cluster{Name: "demo", Namespace: hypervisor, Hypervisor: hypervisor, ControlPlanes: 3, Workers: 2, Endpoint: "10.77.0.10"}
+			ns := &corev1.Namespace{}
+			ns.Name = c.Namespace
+			g.Expect(e.Client.Create(t.Context(), ns)).To(Succeed())
+			facts, err := FactsOf(hypervisor)
+			g.Expect(err).NotTo(HaveOccurred())
+			kinds := map[string]int{}
+			for _, object := range generated(t, c) {
+				kinds[strings.TrimPrefix(object.GetKind(), facts.Kinds)]++
+				g.Expect(strict.Create(t.Context(), object)).To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+				if object.GetKind() == facts.Kinds+"Cluster" {
+					secret, _, err := unstructured.NestedString(object.Object, "spec", "identityRef", "name")
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(secret).To(Equal(facts.CredentialsSecret))
+				}
+			}
+			// A Cluster is Cluster API's, and the hypervisor's has lost its prefix.
+			g.Expect(kinds).To(Equal(map[string]int{
+				"Cluster": 2, "NovaControlPlane": 1, "MachineDeployment": 1, "MachineTemplate": 2, "NovaConfigTemplate": 1,
+			}))
+		})
 	}
-	g.Expect(kinds).To(Equal(map[string]int{
-		"Cluster": 1, "NovaVSphereCluster": 1, "NovaControlPlane": 1, "MachineDeployment": 1,
-		"NovaVSphereMachineTemplate": 2, "NovaConfigTemplate": 1,
-	}))
 }
 
 // TestOverlayKeepsTheTemplate fails when the overlay replaces what it should
 // add to.
 func TestOverlayKeepsTheTemplate(t *testing.T) {
 	g := NewWithT(t)
-	for _, object := range generated(t, Cluster{Name: "demo", Namespace: "tenants", ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}) {
+	for _, object := range generated(t, Cluster{Name: "demo", Namespace: "tenants", Hypervisor: VSphere, ControlPlanes: 1, Workers: 2, Endpoint: "10.77.0.10"}) {
 		read := func(fields ...string) any {
 			value, _, err := unstructured.NestedFieldNoCopy(object.Object, fields...)
 			g.Expect(err).NotTo(HaveOccurred())
