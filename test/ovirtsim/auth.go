@@ -20,6 +20,7 @@ const (
 
 // token is a session of the API.
 type token struct {
+	user    *user
 	expires time.Time
 	used    time.Time
 }
@@ -34,7 +35,10 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 		ssoError(w, "unsupported_grant_type", fmt.Sprintf("Unsupported grant_type parameter: '%s'.", grant))
 		return
 	}
-	if r.Form.Get("username") != s.opts.Username || r.Form.Get("password") != s.opts.Password {
+	s.mu.Lock()
+	who := s.findUser(r.Form.Get("username"), r.Form.Get("password"))
+	s.mu.Unlock()
+	if who == nil {
 		ssoError(w, "access_denied", fmt.Sprintf("Cannot authenticate user '%s': The username or password is incorrect..", r.Form.Get("username")))
 		return
 	}
@@ -43,7 +47,7 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	value := base64.RawURLEncoding.EncodeToString(raw)
 	s.mu.Lock()
 	now := s.clock.Now()
-	s.tokens[value] = &token{expires: now.Add(s.opts.TokenLifetime), used: now}
+	s.tokens[value] = &token{user: who, expires: now.Add(s.opts.TokenLifetime), used: now}
 	s.mu.Unlock()
 	answerJSON(w, http.StatusOK, map[string]string{
 		"access_token": value,
@@ -79,24 +83,24 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("{}"))
 }
 
-// authorized says whether a request has a valid token. Basic credentials are
-// let in as well, as the engine does.
-func (s *Server) authorized(r *http.Request) bool {
-	if user, password, ok := r.BasicAuth(); ok {
-		return user == s.opts.Username && password == s.opts.Password
+// authorized says whose token a request has; nil, if it has no valid one.
+// Basic credentials are let in as well, as the engine does.
+func (s *Server) authorized(r *http.Request) *user {
+	if name, password, ok := r.BasicAuth(); ok {
+		return s.findUser(name, password)
 	}
 	value, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	t := s.tokens[value]
 	if !ok || t == nil {
-		return false
+		return nil
 	}
 	now := s.clock.Now()
 	if now.After(t.expires) || now.Sub(t.used) > s.opts.TokenIdle {
 		delete(s.tokens, value)
-		return false
+		return nil
 	}
 	t.used = now
-	return true
+	return t.user
 }
 
 func unauthorized(w http.ResponseWriter) {

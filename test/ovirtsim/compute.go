@@ -225,6 +225,7 @@ func (s *Server) domainsOf(dc string) []*domain {
 func (s *Server) SetDomain(name, status string, filledGiB int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changed()
 	for _, d := range s.domains.items {
 		if d.name == name || d.id == name {
 			d.filled = filledGiB * gib

@@ -341,7 +341,15 @@ func (s *Server) copyDisk(q *request, d *disk) (*elem, error) {
 
 // usersOf are the VMs that have a disk.
 func (s *Server) usersOf(id string) []*vm {
-	return s.vms.where(func(v *vm) bool { return v.attachment(id) != nil })
+	if s.diskUsers == nil {
+		s.diskUsers = make(map[string][]*vm, len(s.disks.items))
+		for _, v := range s.vms.items {
+			for _, a := range v.attachments {
+				s.diskUsers[a.disk] = append(s.diskUsers[a.disk], v)
+			}
+		}
+	}
+	return s.diskUsers[id]
 }
 
 func (s *Server) attachedElsewhere(id string, except *vm) bool {

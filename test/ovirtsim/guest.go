@@ -96,6 +96,7 @@ func (s *Server) call(v *vm, f func(VM) error, done func(error)) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			done(err)
+			s.changed()
 		}
 	})
 }
@@ -145,6 +146,7 @@ func (s *Server) changeVM(id string, change func(v *vm)) error {
 	for _, v := range s.vms.items {
 		if strings.EqualFold(v.id, id) || v.name == id {
 			change(v)
+			s.changed()
 			return nil
 		}
 	}

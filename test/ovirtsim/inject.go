@@ -2,7 +2,6 @@ package ovirtsim
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"maps"
 	"net"
@@ -35,6 +34,11 @@ type Fault struct {
 	After bool `json:"after,omitempty"`
 	// Drop closes the connection instead of answering.
 	Drop bool `json:"drop,omitempty"`
+	// Hang never answers, until the client goes.
+	Hang bool `json:"hang,omitempty"`
+	// Work lets the request be accepted, and what it began fails: a copy of
+	// disks, a growth, a boot.
+	Work bool `json:"work,omitempty"`
 	// Delay comes before the answer.
 	Delay time.Duration `json:"delay,omitempty"`
 }
@@ -88,7 +92,13 @@ func (f *rule) answer(ctx context.Context, w http.ResponseWriter, r *http.Reques
 	if f.Delay > 0 {
 		pause(ctx, r, f.Delay)
 	}
-	if f.Drop {
+	if f.Hang {
+		select {
+		case <-ctx.Done():
+		case <-r.Context().Done():
+		}
+	}
+	if f.Drop || f.Hang {
 		panic(http.ErrAbortHandler)
 	}
 	status := f.Status
@@ -194,8 +204,8 @@ func (s *Server) SetUnreachable(unreachable bool) {
 // reset closes a connection so that the peer sees an error, not an end.
 func reset(conn net.Conn) {
 	raw := conn
-	if secured, ok := conn.(*tls.Conn); ok {
-		raw = secured.NetConn()
+	if secured, ok := conn.(*expectConn); ok {
+		raw = secured.raw
 	}
 	if tcp, ok := raw.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)
@@ -217,13 +227,12 @@ func (s *Server) Do(method, target, body string) (status int, answer string) {
 		parsed, bodyErr = parseElem(strings.NewReader(body))
 	}
 	rt, args, known := s.find(method, split(location.Path))
-	q := &request{method: method, args: args, query: location.Query(), body: parsed}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := &request{method: method, args: args, query: location.Query(), body: parsed, user: s.users[0]}
 	q.follow = parseFollow(q.query.Get("follow"))
 	status, reply := s.perform(rt, q, known, bodyErr)
-	if reply == nil {
-		return status, ""
-	}
-	return status, string(reply.bytes())
+	return status, string(reply)
 }
 
 // counts are the requests so far.

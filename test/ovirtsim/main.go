@@ -11,13 +11,15 @@ import (
 
 // Config is Options as a file, for a server in a process of its own.
 type Config struct {
-	Listen        string   `json:"listen,omitempty"`
-	Names         []string `json:"names,omitempty"`
-	CertDir       string   `json:"certDir,omitempty"`
-	Username      string   `json:"username,omitempty"`
-	Password      string   `json:"password,omitempty"`
-	Version       string   `json:"version,omitempty"`
-	ControlSocket string   `json:"controlSocket"`
+	Listen   string   `json:"listen,omitempty"`
+	Names    []string `json:"names,omitempty"`
+	CertDir  string   `json:"certDir,omitempty"`
+	Username string   `json:"username,omitempty"`
+	Password string   `json:"password,omitempty"`
+	// Users are let in beside the administrator.
+	Users         []UserSpec `json:"users,omitempty"`
+	Version       string     `json:"version,omitempty"`
+	ControlSocket string     `json:"controlSocket"`
 	// TokenLifetime and TokenIdle are durations such as 30m.
 	TokenLifetime string `json:"tokenLifetime,omitempty"`
 	TokenIdle     string `json:"tokenIdle,omitempty"`
@@ -49,6 +51,7 @@ func (c Config) Options() (Options, error) {
 		CertDir:       c.CertDir,
 		Username:      c.Username,
 		Password:      c.Password,
+		Users:         c.Users,
 		Version:       c.Version,
 		ControlSocket: c.ControlSocket,
 		Inventory:     c.Inventory,

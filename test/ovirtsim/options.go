@@ -28,8 +28,10 @@ type Options struct {
 	// CertDir keeps ca.crt, tls.crt and tls.key, so that a restarted server is
 	// trusted by the clients of the old one. They live in memory, if empty.
 	CertDir string
-	// Username and Password are the only credentials that are let in.
+	// Username and Password are the administrator's credentials.
 	Username, Password string
+	// Users are let in beside the administrator, with less to do.
+	Users []UserSpec
 	// Version is the engine's version, four numbers.
 	Version string
 	// TokenLifetime is how long a token lasts; 100 hours, if zero.

@@ -32,6 +32,13 @@ type request struct {
 	correlation string
 	// accepted is set by a handler whose work goes on.
 	accepted bool
+	// user is who asks.
+	user *user
+	// job is the work that goes on, and doomed says that it is to fail.
+	job    *job
+	doomed bool
+	// made is the address of what is made meanwhile.
+	made string
 	// nested is set for what is read on behalf of follow.
 	nested bool
 }
@@ -72,19 +79,43 @@ func (r *route) match(parts []string) (args []string, ok bool) {
 	return args, true
 }
 
+// shape is what routes are looked up by.
+type shape struct {
+	method, first string
+	parts         int
+}
+
+func shapeOf(method string, parts []string) shape {
+	return shape{method: method, first: first(parts), parts: len(parts)}
+}
+
+func byShape(routes []route) map[shape][]*route {
+	out := map[shape][]*route{}
+	for i := range routes {
+		key := shapeOf(routes[i].method, routes[i].parts)
+		out[key] = append(out[key], &routes[i])
+	}
+	return out
+}
+
+// find finds the route of a request, and whether there is one for the path at
+// all.
 func (s *Server) find(method string, parts []string) (best *route, args []string, known bool) {
-	for i := range s.routes {
-		r := &s.routes[i]
+	for _, r := range s.byShape[shapeOf(method, parts)] {
 		found, ok := r.match(parts)
-		if !ok {
-			continue
-		}
-		known = true
-		if r.method == method && (best == nil || len(found) < len(args)) {
+		if ok && (best == nil || len(found) < len(args)) {
 			best, args = r, found
 		}
 	}
-	return best, args, known
+	if best != nil {
+		return best, args, true
+	}
+	for i := range s.routes {
+		if _, ok := s.routes[i].match(parts); ok {
+			return nil, nil, true
+		}
+	}
+	return nil, nil, false
 }
 
 // ServeHTTP answers all requests of an engine.
@@ -133,23 +164,29 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 		bodyErr = nil
 	}
 	s.mu.Lock()
-	allowed := s.authorized(r)
+	who := s.authorized(r)
 	s.mu.Unlock()
-	if !allowed {
+	if who == nil {
 		unauthorized(w)
 		return
 	}
 	rt, args, known := s.find(r.Method, parts)
 	s.count(r.Method, rt, parts)
-	q := &request{method: r.Method, args: args, query: r.URL.Query(), body: body, correlation: correlation}
+	q := &request{method: r.Method, args: args, query: r.URL.Query(), body: body, correlation: correlation, user: who}
 	q.follow = parseFollow(q.query.Get("follow"))
 	hit := s.takeRule(r, parts)
-	if hit != nil && !hit.After {
+	if hit != nil && !hit.After && !hit.Work {
 		hit.answer(s.ctx, w, r)
 		return
 	}
+	q.doomed = hit != nil && hit.Work
+	s.mu.Lock()
 	status, reply := s.perform(rt, q, known, bodyErr)
-	if hit != nil {
+	s.mu.Unlock()
+	if status == http.StatusAccepted && expectsCreated(r) {
+		status, reply = s.await(r, q, status, reply)
+	}
+	if hit != nil && !hit.Work {
 		hit.answer(s.ctx, w, r)
 		return
 	}
@@ -159,27 +196,65 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 	}
 	w.Header().Set("Content-Type", "application/xml;charset=UTF-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(reply.bytes())
+	_, _ = w.Write(reply)
 }
 
-// perform finds the answer to a request.
-func (s *Server) perform(rt *route, q *request, known bool, bodyErr error) (int, *elem) {
+// await waits for the end of what a request began and answers with what has
+// become of it.
+func (s *Server) await(r *http.Request, q *request, status int, reply []byte) (int, []byte) {
+	select {
+	case <-q.job.done:
+	case <-s.ctx.Done():
+		return status, reply
+	case <-r.Context().Done():
+		return status, reply
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rt, args, known := s.find(http.MethodGet, split(q.made)[2:])
+	status, reply = s.perform(rt, &request{method: http.MethodGet, args: args, query: q.query, follow: q.follow, user: q.user}, known, nil)
+	if status == http.StatusOK {
+		status = http.StatusCreated
+	}
+	return status, reply
+}
+
+// perform finds the answer to a request. The caller holds the lock.
+func (s *Server) perform(rt *route, q *request, known bool, bodyErr error) (int, []byte) {
 	switch {
 	case rt == nil && known:
 		return http.StatusMethodNotAllowed, nil
 	case rt == nil:
 		return http.StatusNotFound, nil
 	case bodyErr != nil:
-		return http.StatusBadRequest, el("usage_message", leaf("message", "Request syntactically incorrect."))
+		return http.StatusBadRequest, el("usage_message", leaf("message", "Request syntactically incorrect.")).bytes()
 	}
 	for _, arg := range q.args {
 		if !wellFormed(arg) && rt.method != http.MethodOptions {
-			return http.StatusBadRequest, (&fault{reason: "Operation failed", detail: "Invalid UUID string: " + arg}).elem()
+			return http.StatusBadRequest, (&fault{reason: "Operation failed", detail: "Invalid UUID string: " + arg}).elem().bytes()
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if err := q.user.authorize(rt, q); err != nil {
+		status, reply := failed(err, rt.action())
+		return status, reply.bytes()
+	}
+	remember := rt.method == http.MethodGet && rt.path == "vms"
+	if known := s.lists[q.query.Encode()]; remember && known != nil {
+		return http.StatusOK, known
+	}
+	status, reply := s.handle(rt, q)
+	text := reply.bytes()
+	if remember && status == http.StatusOK {
+		s.lists[q.query.Encode()] = text
+	}
+	return status, text
+}
+
+func (s *Server) handle(rt *route, q *request) (int, *elem) {
 	reply, err := rt.handle(q)
+	if q.method != http.MethodGet {
+		s.changed()
+	}
 	if err != nil {
 		return failed(err, rt.action())
 	}
@@ -188,6 +263,7 @@ func (s *Server) perform(rt *route, q *request, known bool, bodyErr error) (int,
 	}
 	switch {
 	case q.accepted:
+		q.made = reply.attribute("href")
 		return http.StatusAccepted, reply
 	case q.method == http.MethodPost && !rt.action():
 		return http.StatusCreated, reply
@@ -276,13 +352,16 @@ func (s *Server) expand(e *elem, follow *followTree) {
 		return
 	}
 	for i, kid := range e.kids {
-		name := strings.ReplaceAll(kid.name, "_", "")
-		if kid.name == "link" {
+		href := kid.attribute("href")
+		if href == "" {
+			continue
+		}
+		name := kid.name
+		if name == "link" {
 			name = kid.attribute("rel")
 		}
-		sub, wanted := follow.links[name]
-		href := kid.attribute("href")
-		if !wanted || href == "" {
+		sub, wanted := follow.links[strings.ReplaceAll(name, "_", "")]
+		if !wanted {
 			continue
 		}
 		rt, args, _ := s.find(http.MethodGet, split(href)[2:])

@@ -155,6 +155,7 @@ type HostStatus string
 func (s *Server) SetHostStatus(name string, status HostStatus) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changed()
 	for _, h := range s.hosts.items {
 		if h.name != name && h.id != name {
 			continue

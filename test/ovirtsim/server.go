@@ -36,8 +36,11 @@ type Server struct {
 	http   *http.Server
 	ctl    *http.Server
 	routes []route
+	// byShape are the routes by method and number of parts.
+	byShape map[shape][]*route
 
 	mu     sync.Mutex
+	users  []*user
 	tokens map[string]*token
 	down   bool
 	slow   time.Duration
@@ -77,9 +80,15 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		tokens:   map[string]*token{},
 		conns:    map[net.Conn]struct{}{},
 	}
+	s.users = append(s.users, &user{UserSpec: UserSpec{Name: opts.Username, Password: opts.Password}, id: newID(), all: true})
+	for _, spec := range opts.Users {
+		s.users = append(s.users, &user{UserSpec: spec, id: newID()})
+	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.routes = s.table()
+	s.byShape = byShape(s.routes)
 	s.fill(opts.Inventory)
+	s.changed()
 	if attached, ok := opts.Guests.(interface{ Attach(reports Reports) }); ok {
 		attached.Attach(s)
 	}
@@ -88,9 +97,13 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		ReadHeaderTimeout: time.Minute,
 		ErrorLog:          log.New(io.Discard, "", 0),
 		ConnState:         s.countConnection,
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{shown.Certificate}, MinVersion: tls.VersionTLS12},
 	}
-	s.wg.Go(func() { _ = s.http.ServeTLS(listener, "", "") })
+	// The web server in front of an engine speaks HTTP/1.1 only: a client's
+	// requests at the same time take as many connections.
+	secured := &expectListener{Listener: listener, config: &tls.Config{
+		Certificates: []tls.Certificate{shown.Certificate}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+	}}
+	s.wg.Go(func() { _ = s.http.Serve(secured) })
 	if err := s.startControl(); err != nil {
 		s.Stop()
 		return nil, err
@@ -122,6 +135,7 @@ func (s *Server) after(d time.Duration, f func()) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		f()
+		s.changed()
 	})
 }
 

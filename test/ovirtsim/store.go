@@ -10,24 +10,39 @@ import (
 // identified is an object with an ID.
 type identified interface{ ident() string }
 
-// table keeps objects in the order they were made.
+// table keeps objects in the order they were made, and finds them by ID.
 type table[T identified] struct {
 	items []T
+	byID  map[string]T
 }
 
-func (t *table[T]) add(item T) { t.items = append(t.items, item) }
+func (t *table[T]) add(item T) {
+	if t.byID == nil {
+		t.byID = map[string]T{}
+	}
+	t.items = append(t.items, item)
+	t.byID[strings.ToLower(item.ident())] = item
+}
 
 func (t *table[T]) get(id string) (item T, ok bool) {
-	for _, item := range t.items {
-		if strings.EqualFold(item.ident(), id) {
-			return item, true
-		}
+	if item, ok = t.byID[id]; !ok {
+		item, ok = t.byID[strings.ToLower(id)]
 	}
-	return item, false
+	return item, ok
 }
 
 func (t *table[T]) remove(id string) {
-	t.items = slices.DeleteFunc(t.items, func(item T) bool { return item.ident() == id })
+	t.removeWhere(func(item T) bool { return strings.EqualFold(item.ident(), id) })
+}
+
+func (t *table[T]) removeWhere(gone func(T) bool) {
+	t.items = slices.DeleteFunc(t.items, func(item T) bool {
+		if !gone(item) {
+			return false
+		}
+		delete(t.byID, strings.ToLower(item.ident()))
+		return true
+	})
 }
 
 // where lists the objects of which something holds.
@@ -58,9 +73,20 @@ type store struct {
 	instanceTypes table[*instanceType]
 	jobs          table[*job]
 	events        []*event
-	transfers     table[*transfer]
-	permissions   table[*permission]
-	lastMAC       int
+	lastEvent     int
+	// diskUsers are the VMs of each disk, and lists the replies to lists of
+	// VMs, both until something changes.
+	diskUsers   map[string][]*vm
+	lists       map[string][]byte
+	transfers   table[*transfer]
+	permissions table[*permission]
+	lastMAC     int
+}
+
+// changed forgets what was only true before.
+func (s *store) changed() {
+	s.diskUsers = nil
+	s.lists = map[string][]byte{}
 }
 
 // meta is what every object has.

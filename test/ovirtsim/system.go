@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// Finished jobs are forgotten after a while.
-const jobRetention = 10 * time.Minute
+// Jobs and events are forgotten after a while, as by the engine's defaults.
+const (
+	finishedJobRetention = 10 * time.Minute
+	failedJobRetention   = time.Hour
+	eventRetention       = 30 * 24 * time.Hour
+)
 
 // job is an operation as it is seen from outside.
 type job struct {
@@ -16,6 +20,8 @@ type job struct {
 
 	correlation, status string
 	started, ended      time.Time
+	// done is closed at the end.
+	done chan struct{}
 }
 
 func (j *job) fields(name string) ([]string, bool) {
@@ -76,8 +82,7 @@ func (s *Server) systemRoutes() map[string]handler {
 			}
 			return nil, notFound()
 		},
-		"GET users":    func(*request) (*elem, error) { return el("users"), nil },
-		"GET macpools": func(*request) (*elem, error) { return el("mac_pools"), nil },
+		"GET users": s.listUsers,
 	}
 }
 
@@ -109,8 +114,9 @@ func (s *Server) root(*request) (*elem, error) {
 
 // addJob records the begin of an operation.
 func (s *Server) addJob(q *request, description string) *job {
-	s.jobs.items = s.jobs.where(func(j *job) bool { return j.status == "started" || s.age(j.ended) < jobRetention })
-	j := &job{meta: newMeta(""), status: "started", started: s.clock.Now(), correlation: q.correlation}
+	s.expireJobs()
+	j := &job{meta: newMeta(""), status: "started", started: s.clock.Now(), correlation: q.correlation, done: make(chan struct{})}
+	q.job = j
 	j.description = description
 	if j.correlation == "" {
 		j.correlation = newID()
@@ -122,9 +128,31 @@ func (s *Server) addJob(q *request, description string) *job {
 // finish records its end.
 func (s *Server) finish(j *job) {
 	j.status, j.ended = "finished", s.clock.Now()
+	close(j.done)
 }
 
-func (s *Server) listJobs(q *request) (*elem, error) { return list(q, "jobs", s.jobs.items, jobElem) }
+// fail records an end that is none to be glad of.
+func (s *Server) fail(j *job) {
+	j.status, j.ended = "failed", s.clock.Now()
+	close(j.done)
+}
+
+func (s *Server) expireJobs() {
+	s.jobs.removeWhere(func(j *job) bool {
+		switch j.status {
+		case "started":
+			return false
+		case "failed":
+			return s.age(j.ended) >= failedJobRetention
+		}
+		return s.age(j.ended) >= finishedJobRetention
+	})
+}
+
+func (s *Server) listJobs(q *request) (*elem, error) {
+	s.expireJobs()
+	return list(q, "jobs", s.jobs.items, jobElem)
+}
 
 func jobElem(j *job) *elem {
 	href := apiPath + "/jobs/" + j.id
@@ -140,7 +168,13 @@ func jobElem(j *job) *elem {
 
 // event writes a line into the engine's log.
 func (s *Server) event(code int, severity, text string, q *request, v *vm) {
-	e := &event{number: len(s.events) + 1, code: code, severity: severity, text: text, at: s.clock.Now()}
+	old := 0
+	for old < len(s.events) && s.age(s.events[old].at) >= eventRetention {
+		old++
+	}
+	s.events = s.events[old:]
+	s.lastEvent++
+	e := &event{number: s.lastEvent, code: code, severity: severity, text: text, at: s.clock.Now()}
 	if q != nil {
 		e.correlation = q.correlation
 	}
@@ -152,14 +186,16 @@ func (s *Server) event(code int, severity, text string, q *request, v *vm) {
 
 // listEvents lists the newest first, or those after one.
 func (s *Server) listEvents(q *request) (*elem, error) {
-	events := slices.Clone(s.events)
+	events := s.events
 	if text := q.param("from"); text != "" {
 		from, err := strconv.Atoi(text)
 		if err != nil {
 			return nil, badValue("from", text)
 		}
-		events = slices.DeleteFunc(events, func(e *event) bool { return e.number <= from })
+		first, _ := slices.BinarySearchFunc(events, from+1, func(e *event, number int) int { return e.number - number })
+		events = events[first:]
 	}
+	events = slices.Clone(events)
 	slices.Reverse(events)
 	return list(q, "events", events, eventElem)
 }

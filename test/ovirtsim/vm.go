@@ -33,6 +33,9 @@ type vm struct {
 	run int
 	// calls is closed when the last call of Guests has ended.
 	calls chan struct{}
+	// actions and links never change, and are most of what is shown of a VM.
+	actions *elem
+	links   []*elem
 	// removed is set when the VM is gone, for timers that still hold it.
 	removed bool
 }
@@ -99,10 +102,15 @@ func (s *Server) getVM(q *request, v *vm) (*elem, error) {
 func (s *Server) vmElem(v *vm, all bool) *elem {
 	href := apiPath + "/vms/" + v.id
 	e := el("vm").at(href, v.id)
-	e.add(actions(href, "detach", "export", "clone", "reset", "migrate", "reboot", "shutdown", "start", "stop", "suspend", "autopincpuandnumanodes"))
+	if v.links == nil {
+		v.actions = actions(href, "detach", "export", "clone", "reset", "migrate", "reboot", "shutdown", "start", "stop", "suspend", "autopincpuandnumanodes")
+		v.links = links(href, "applications", "cdroms", "diskattachments", "graphicsconsoles", "nics", "permissions",
+			"reporteddevices", "snapshots", "affinitylabels", "tags", "statistics", "hostdevices", "numanodes", "sessions", "watchdogs")
+	}
+	e.kids = make([]*elem, 0, 96)
+	e.add(v.actions)
 	e.add(v.elems()...)
-	e.add(links(href, "applications", "cdroms", "diskattachments", "graphicsconsoles", "nics", "permissions",
-		"reporteddevices", "snapshots", "affinitylabels", "tags", "statistics", "hostdevices", "numanodes", "sessions", "watchdogs")...)
+	e.add(v.links...)
 	e.add(v.config.elems(all)...)
 	e.add(
 		leaf("creation_time", timestamp(v.created)),

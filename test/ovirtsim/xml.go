@@ -28,7 +28,20 @@ func el(name string, kids ...*elem) *elem {
 
 // leaf makes an element with a value in it.
 func leaf(name string, value any) *elem {
-	return &elem{name: name, text: fmt.Sprint(value)}
+	e := &elem{name: name}
+	switch v := value.(type) {
+	case string:
+		e.text = v
+	case bool:
+		e.text = strconv.FormatBool(v)
+	case int:
+		e.text = strconv.Itoa(v)
+	case int64:
+		e.text = strconv.FormatInt(v, 10)
+	default:
+		e.text = fmt.Sprint(v)
+	}
+	return e
 }
 
 // filled makes an element with a value, or none for an empty value.
@@ -207,19 +220,27 @@ func parseElem(r io.Reader) (*elem, error) {
 	}
 }
 
-// bytes writes the element as a document.
+// bytes writes the element as a document; nothing, if it is not there.
 func (e *elem) bytes() []byte {
+	if e == nil {
+		return nil
+	}
 	var b bytes.Buffer
+	// A member of a list is some 8 KiB.
+	b.Grow((len(e.kids) + 1) << 13)
 	b.WriteString(xmlHeader)
 	e.write(&b)
 	return b.Bytes()
 }
 
 func (e *elem) write(b *bytes.Buffer) {
-	b.WriteString("<" + e.name)
+	b.WriteByte('<')
+	b.WriteString(e.name)
 	for _, a := range e.attr {
-		b.WriteString(" " + a.Name.Local + `="`)
-		_ = xml.EscapeText(b, []byte(a.Value))
+		b.WriteByte(' ')
+		b.WriteString(a.Name.Local)
+		b.WriteString(`="`)
+		escape(b, a.Value)
 		b.WriteByte('"')
 	}
 	if len(e.kids) == 0 && e.text == "" && len(e.attr) > 0 {
@@ -227,9 +248,31 @@ func (e *elem) write(b *bytes.Buffer) {
 		return
 	}
 	b.WriteByte('>')
-	_ = xml.EscapeText(b, []byte(e.text))
+	escape(b, e.text)
 	for _, kid := range e.kids {
 		kid.write(b)
 	}
-	b.WriteString("</" + e.name + ">")
+	b.WriteString("</")
+	b.WriteString(e.name)
+	b.WriteByte('>')
+}
+
+// special are the bytes that cannot stand for themselves, or may be part of
+// something that cannot.
+var special = func() (set [256]bool) {
+	for c := range set {
+		set[c] = c < ' ' || c > '~' || strings.IndexByte(`<>&"'`, byte(c)) >= 0
+	}
+	return set
+}()
+
+// escape writes text, nearly all of which has nothing to escape.
+func escape(b *bytes.Buffer, text string) {
+	for i := range len(text) {
+		if special[text[i]] {
+			_ = xml.EscapeText(b, []byte(text))
+			return
+		}
+	}
+	b.WriteString(text)
 }
