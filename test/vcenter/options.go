@@ -26,6 +26,9 @@ type Options struct {
 	InstanceUUID string
 	// Delays are added to DefaultDelays.
 	Delays map[string]time.Duration
+	// Latency is what each request takes beside its work, as the way to a
+	// server and its queues do.
+	Latency time.Duration
 	// Guests boot when VMs are powered on. Without them a VM is only a state.
 	Guests Guests
 	// ControlSocket is the path of a unix socket to steer the server by.

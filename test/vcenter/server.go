@@ -64,6 +64,10 @@ type Server struct {
 	requestID atomic.Int64
 	requests  sync.Map // of string to context.Context
 
+	disturbed    disturbed
+	interruption interruption
+	peaks        peaks
+
 	listener *gate
 	http     *http.Server
 	control  *http.Server
@@ -206,8 +210,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.listener.wait(r.Context()) {
 		return
 	}
+	if s.opts.Latency > 0 && !s.sleep(s.opts.Latency) {
+		return
+	}
 	if isREST(r.URL.Path) {
-		s.serveREST(w, r)
+		s.disturb(w, r, restMethod(r), func(w http.ResponseWriter) { s.serveREST(w, r) })
 		return
 	}
 	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, vim25.Path) {
@@ -224,7 +231,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	method := soapMethod(body)
 	s.counts.add(method, sessionKey(r))
+	s.disturb(w, r, method, func(w http.ResponseWriter) { s.serveSOAP(w, r, method) })
+}
 
+func (s *Server) serveSOAP(w http.ResponseWriter, r *http.Request, method string) {
 	// Encoding reads the inventory too, so the answer is complete before the
 	// lock is given back, and a slow client holds nobody up.
 	answer := &bufferedWriter{header: w.Header(), status: http.StatusOK}

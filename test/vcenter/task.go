@@ -80,6 +80,7 @@ func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
 }
 
 func (s *Server) perform(task types.ManagedObjectReference, w work) (types.AnyType, *failure) {
+	defer s.peaks.enter(w.method)()
 	if !s.sleep(s.delays.of(w.method)) {
 		return nil, fail(&types.RequestCanceled{})
 	}
@@ -110,13 +111,15 @@ func (s *Server) endTask(ctx *simulator.Context, task *simulator.Task, result ty
 	ctx.Map.AtomicUpdate(ctx, task, changes)
 }
 
-// sleep waits; false if the server stopped first.
+// sleep waits; false if the server stopped or restarted first.
 func (s *Server) sleep(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
+	case <-s.interruption.next():
+		return false
 	case <-s.ctx.Done():
 		return false
 	}

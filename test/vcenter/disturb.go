@@ -1,0 +1,157 @@
+package vcenter
+
+import (
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/simulator"
+)
+
+// Disturbance is what comes between a request and its answer.
+type Disturbance int
+
+// Disturbances. In those that are Lost or Stuck the request is carried out.
+const (
+	// Undisturbed requests are answered.
+	Undisturbed Disturbance = iota
+	// Refused requests meet a connection that is cut.
+	Refused
+	// Failed requests are answered that the server has a problem.
+	Failed
+	// AnswerLost means that the connection is cut after the work is done.
+	AnswerLost
+	// Hanging requests are not answered, and nothing is done.
+	Hanging
+	// AnswerStuck means that the work is done and the answer never comes.
+	AnswerStuck
+)
+
+// disturbed says what happens to requests.
+type disturbed struct {
+	mu     sync.Mutex
+	choose func(method string) Disturbance
+}
+
+// SetDisturbance has choose say what happens to each request from now on, by
+// its method; nil ends that. Calls of choose come one at a time.
+func (s *Server) SetDisturbance(choose func(method string) Disturbance) {
+	s.disturbed.mu.Lock()
+	defer s.disturbed.mu.Unlock()
+	s.disturbed.choose = choose
+}
+
+func (d *disturbed) next(method string) Disturbance {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.choose == nil {
+		return Undisturbed
+	}
+	return d.choose(method)
+}
+
+// disturb answers a request as the disturbance says.
+func (s *Server) disturb(w http.ResponseWriter, r *http.Request, method string, serve func(http.ResponseWriter)) {
+	switch s.disturbed.next(method) {
+	case Undisturbed:
+		serve(w)
+	case Refused:
+		panic(http.ErrAbortHandler) // the documented way to cut a connection
+	case Failed:
+		s.answerUnavailable(w)
+	case AnswerLost:
+		serve(&bufferedWriter{header: http.Header{}})
+		panic(http.ErrAbortHandler)
+	case Hanging:
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	case AnswerStuck:
+		serve(&bufferedWriter{header: http.Header{}})
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// answerUnavailable says what a vCenter's proxy says while the service behind
+// it is not there.
+func (s *Server) answerUnavailable(w http.ResponseWriter) {
+	http.Error(w, "no healthy upstream", http.StatusServiceUnavailable)
+}
+
+// Restart is a vCenter that is restarted: nobody reaches it for as long as
+// outage, all sessions end, the tasks under way are lost and no task is
+// remembered. The inventory is kept.
+func (s *Server) Restart(outage time.Duration) {
+	s.SetDown(true)
+	s.ExpireSessions()
+	s.interruption.interrupt()
+	s.locked(func(ctx *simulator.Context) {
+		content := ctx.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content
+		manager := ctx.Map.Get(*content.TaskManager).(*simulator.TaskManager)
+		forgotten := refSet(manager.RecentTask)
+		manager.RecentTask = nil
+		for task := range forgotten {
+			if known, ok := ctx.Map.Get(task).(*simulator.Task); ok {
+				hideFrom(ctx, known.Info.Entity, forgotten)
+				ctx.Map.Remove(ctx, task)
+			}
+		}
+	})
+	s.watch.touchAll()
+	s.sleep(outage)
+	s.SetDown(false)
+}
+
+// interruption ends the waiting of the tasks under way.
+type interruption struct {
+	mu   sync.Mutex
+	done chan struct{}
+}
+
+func (i *interruption) interrupt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.done != nil {
+		close(i.done)
+	}
+	i.done = nil
+}
+
+// next is closed at the next interruption.
+func (i *interruption) next() <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.done == nil {
+		i.done = make(chan struct{})
+	}
+	return i.done
+}
+
+// peaks are the most tasks that ran at a time.
+type peaks struct {
+	mu        sync.Mutex
+	now, most map[string]int
+}
+
+func (p *peaks) enter(method string) func() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now == nil {
+		p.now, p.most = map[string]int{}, map[string]int{}
+	}
+	p.now[method]++
+	p.most[method] = max(p.most[method], p.now[method])
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.now[method]--
+	}
+}
+
+// MostTasks is how many tasks of a method ran at once, at the most, since the
+// start.
+func (s *Server) MostTasks(method string) int {
+	s.peaks.mu.Lock()
+	defer s.peaks.mu.Unlock()
+	return s.peaks.most[method]
+}
