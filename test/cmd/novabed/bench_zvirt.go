@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// shared are the requests that look at all VMs and all events at once, however
+// many machines there are. They are shown, and count for no machine.
+var shared = []string{"GET /vms", "GET /events"}
+
+// zvirtBench counts what machines cost an oVirt engine.
+type zvirtBench struct {
+	name           string
+	machines, idle int
+	rest           time.Duration
+	out            io.Writer
+}
+
+// cost is what a machine costs.
+type cost struct {
+	create, rest, remove float64
+	notice               time.Duration
+}
+
+func benchZVirtCommand() *cobra.Command {
+	n := zvirtBench{}
+	cmd := &cobra.Command{
+		Use:   "bench-zvirt",
+		Short: "Count what machines cost an oVirt engine, and how soon a change outside is noticed",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n.out = cmd.OutOrStdout()
+			return n.run(cmd.Context())
+		},
+	}
+	cmd.Flags().StringVar(&n.name, "name", "bench-zvirt", "name of the bed")
+	cmd.Flags().IntVar(&n.machines, "machines", 2, "number of machines to create and delete")
+	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of machines to count at rest")
+	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "how long to count at rest")
+	return cmd
+}
+
+func (n *zvirtBench) run(ctx context.Context) error {
+	var c cost
+	hosts := bed.Options{Hypervisors: []string{bed.ZVirt}}
+	if err := n.inBed(ctx, hosts, func(b *bed.Bed, h bed.Hypervisor) error { return n.lives(ctx, b, h, &c) }); err != nil {
+		return err
+	}
+	states := bed.Options{Hypervisors: []string{bed.ZVirt}, Providers: []string{"nova-zvirt"}, Bodiless: true}
+	if err := n.inBed(ctx, states, func(b *bed.Bed, h bed.Hypervisor) error { return n.idles(ctx, b, h, &c) }); err != nil {
+		return err
+	}
+	short := func(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+	fmt.Fprintf(n.out, "bench-zvirt: create=%s rest=%s delete=%s notice=%.0f\n",
+		short(c.create), short(c.rest), short(c.remove), math.Ceil(c.notice.Seconds()))
+	return nil
+}
+
+// inBed does something in a bed of its own.
+func (n *zvirtBench) inBed(ctx context.Context, options bed.Options, do func(*bed.Bed, bed.Hypervisor) error) error {
+	options.Name, options.Log = n.name, n.out
+	b, err := bed.Start(ctx, options)
+	if err != nil {
+		return err
+	}
+	h, err := b.Hypervisor(bed.ZVirt)
+	if err == nil {
+		err = do(b, h)
+	}
+	return errors.Join(err, b.Stop(context.WithoutCancel(ctx)))
+}
+
+// lives counts from create to a node that is Ready, and to the end. The cluster
+// has come up before, so that what machines share is paid.
+func (n *zvirtBench) lives(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
+	tenant := bed.Cluster{Name: "bench", Namespace: "bench", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10"}
+	if err := b.Create(ctx, tenant); err != nil {
+		return err
+	}
+	if err := awaitNodes(ctx, b, h, tenant); err != nil {
+		return err
+	}
+	scale := func(workers int) func() error {
+		return func() error {
+			tenant.Workers = workers
+			return scaleWorkers(ctx, b, h, tenant)
+		}
+	}
+	var err error
+	if c.create, err = n.count(ctx, h, "create to Ready", n.machines, scale(1+n.machines)); err != nil {
+		return err
+	}
+	if c.remove, err = n.count(ctx, h, "delete", n.machines, scale(1)); err != nil {
+		return err
+	}
+	c.notice, err = noticePowerOff(ctx, b, h, tenant.Namespace)
+	return err
+}
+
+// count returns how many requests the engine was sent for each machine while
+// do ran, shared ones apart.
+func (n *zvirtBench) count(ctx context.Context, h bed.Hypervisor, what string, machines int, do func() error) (float64, error) {
+	if err := h.ResetRequests(ctx); err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	requests, err := h.Requests(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(n.out, "%s, %d machines:\n", what, machines)
+	own := 0
+	for _, request := range slices.Sorted(maps.Keys(requests)) {
+		note := ""
+		if slices.Contains(shared, request) {
+			note = "  for all machines"
+		} else {
+			own += requests[request]
+		}
+		fmt.Fprintf(n.out, "  %5d  %s%s\n", requests[request], request, note)
+	}
+	return float64(own) / float64(machines), nil
+}
+
+// awaitNodes waits until a cluster has exactly the machines it asks for and
+// their nodes are Ready.
+func awaitNodes(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) error {
+	return poll(ctx, func() (bool, error) {
+		infra, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
+		if err != nil {
+			return false, err
+		}
+		machines := &clusterv1.MachineList{}
+		if err := b.Client.List(ctx, machines, client.InNamespace(c.Namespace)); err != nil {
+			return false, fmt.Errorf("listing Machines: %w", err)
+		}
+		ready := 0
+		for i := range machines.Items {
+			if conditions.IsTrue(&machines.Items[i], clusterv1.MachineNodeReadyCondition) {
+				ready++
+			}
+		}
+		want := c.ControlPlanes + c.Workers
+		return len(infra) == want && ready == want, nil
+	})
+}
+
+// scaleWorkers gives a cluster as many workers as it says and waits until no
+// other is left.
+func scaleWorkers(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) error {
+	md := &clusterv1.MachineDeployment{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md); err != nil {
+		return fmt.Errorf("reading MachineDeployment: %w", err)
+	}
+	before := md.DeepCopy()
+	replicas := int32(c.Workers)
+	md.Spec.Replicas = &replicas
+	if err := b.Client.Patch(ctx, md, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("scaling MachineDeployment: %w", err)
+	}
+	return awaitNodes(ctx, b, h, c)
+}
+
+// noticePowerOff powers a VM off behind the provider's back and returns how
+// long it takes until its machine says so, from the order on.
+func noticePowerOff(ctx context.Context, b *bed.Bed, h bed.Hypervisor, namespace string) (time.Duration, error) {
+	machines, err := b.ListInfra(ctx, h, "Machine", namespace)
+	if err != nil {
+		return 0, err
+	}
+	victim := machines[0].GetName()
+	off := time.Now()
+	if err := h.PowerOff(ctx, victim); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, fmt.Errorf("nobody noticed that %s was powered off", victim))
+	defer cancel()
+	for {
+		machines, err := b.ListInfra(ctx, h, "Machine", namespace)
+		if err != nil {
+			return 0, errors.Join(err, context.Cause(ctx))
+		}
+		for _, machine := range machines {
+			if machine.GetName() == victim && conditions.IsFalse(machine, infrav1.VirtualMachineProvisionedCondition) {
+				return time.Since(off), nil
+			}
+		}
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return 0, context.Cause(ctx)
+		}
+	}
+}

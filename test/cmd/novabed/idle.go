@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+const (
+	// idleParallel is how many objects are made at once.
+	idleParallel = 8
+	// idleGroup is how many machines are kept apart from each other.
+	idleGroup = 50
+	// bootstrapSecret holds the user data of all idle machines.
+	bootstrapSecret = "idle"
+	// ticks is how many units of processor time a second has in /proc.
+	ticks = 100
+)
+
+// idles counts at rest. The VMs are only states, since so many hosts have no
+// room on one machine.
+func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
+	began := time.Now()
+	if err := n.makeIdle(ctx, b, h); err != nil {
+		return err
+	}
+	fmt.Fprintf(n.out, "%d machines came up in %s\n", n.idle, time.Since(began).Round(time.Second))
+	pid, err := b.Pid(h.Facts().Provider)
+	if err != nil {
+		return err
+	}
+	before, err := processorTime(pid)
+	if err != nil {
+		return err
+	}
+	c.rest, err = n.count(ctx, h, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
+	if err != nil {
+		return err
+	}
+	after, err := processorTime(pid)
+	if err != nil {
+		return err
+	}
+	memory, err := residentMemory(pid)
+	if err != nil {
+		return err
+	}
+	connections, err := b.Engine().Connections(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(n.out, "  connections: %d open, %d made; manager: %.1f s of processor time, %s of memory\n",
+		connections.Open, connections.Made, (after - before).Seconds(), memory)
+	return nil
+}
+
+// makeIdle makes a cluster of nothing but machines and waits until they are
+// ready.
+func (n *zvirtBench) makeIdle(ctx context.Context, b *bed.Bed, h bed.Hypervisor) error {
+	tenant := bed.Cluster{Name: "idle", Namespace: "idle", ControlPlanes: 1, Endpoint: "10.77.0.10"}
+	if err := b.Credentials(ctx, tenant); err != nil {
+		return err
+	}
+	spec, err := makeIdleCluster(ctx, b, h, tenant)
+	if err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(idleParallel)
+	for i := range n.idle {
+		group.Go(func() error { return makeIdleMachine(groupCtx, b, h, tenant, spec, i) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	told := map[string]bool{}
+	return poll(ctx, func() (bool, error) {
+		if err := reportAddresses(ctx, b.Engine(), told); err != nil {
+			return false, err
+		}
+		machines, err := b.ListInfra(ctx, h, "Machine", tenant.Namespace)
+		if err != nil {
+			return false, err
+		}
+		ready := 0
+		for _, machine := range machines {
+			if conditions.IsTrue(machine, clusterv1.ReadyCondition) {
+				ready++
+			}
+		}
+		return ready == n.idle, nil
+	})
+}
+
+// makeIdleCluster makes a cluster without control plane, from the template that
+// people use, and returns the spec of its workers' VMs.
+func makeIdleCluster(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster) (map[string]any, error) {
+	objects, err := b.Generate(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var spec map[string]any
+	var wanted []*unstructured.Unstructured
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "Cluster":
+			unstructured.RemoveNestedField(object.Object, "spec", "controlPlaneRef")
+			wanted = append(wanted, object)
+		case h.Facts().Kinds + "Cluster":
+			wanted = append(wanted, object)
+		case h.Facts().Kinds + "MachineTemplate":
+			if spec, _, err = unstructured.NestedMap(object.Object, "spec", "template", "spec"); err != nil {
+				return nil, fmt.Errorf("reading machine template: %w", err)
+			}
+		}
+	}
+	secret := &corev1.Secret{StringData: map[string]string{"value": "#cloud-config\n", "format": "cloud-config"}}
+	secret.Namespace, secret.Name = c.Namespace, bootstrapSecret
+	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: c.Name}
+	if err := b.Client.Create(ctx, secret); err != nil {
+		return nil, fmt.Errorf("making user data: %w", err)
+	}
+	return spec, bed.Apply(ctx, b.Client, wanted...)
+}
+
+// makeIdleMachine makes a Machine and its infrastructure.
+func makeIdleMachine(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c bed.Cluster, spec map[string]any, number int) error {
+	meta := metav1.ObjectMeta{Namespace: c.Namespace, Name: fmt.Sprintf("idle-%04d", number), Labels: map[string]string{
+		clusterv1.ClusterNameLabel:           c.Name,
+		clusterv1.MachineDeploymentNameLabel: fmt.Sprintf("idle-%d", number/idleGroup),
+	}}
+	infra := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	infra = infra.DeepCopy()
+	infra.SetGroupVersionKind(infrav1.GroupVersion.WithKind(h.Facts().Kinds + "Machine"))
+	infra.SetNamespace(meta.Namespace)
+	infra.SetName(meta.Name)
+	infra.SetLabels(meta.Labels)
+	machine := &clusterv1.Machine{ObjectMeta: meta, Spec: clusterv1.MachineSpec{
+		ClusterName: c.Name,
+		Bootstrap:   clusterv1.Bootstrap{DataSecretName: ptr.To(bootstrapSecret)},
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: infrav1.GroupVersion.Group, Kind: infra.GetKind(), Name: meta.Name,
+		},
+	}}
+	for _, object := range []client.Object{infra, machine} {
+		if err := b.Client.Create(ctx, object); err != nil {
+			return fmt.Errorf("making machine %s: %w", meta.Name, err)
+		}
+	}
+	return nil
+}
+
+// reportAddresses gives each VM that is up an address, once.
+func reportAddresses(ctx context.Context, engine *ovirtsim.Control, told map[string]bool) error {
+	vms, err := engine.VMs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range vms {
+		vm := &vms[i]
+		if vm.Status != "up" || told[vm.ID] || len(vm.NICs) == 0 {
+			continue
+		}
+		address := netip.AddrFrom4([4]byte{10, 99, byte(len(told) / 250), byte(1 + len(told)%250)})
+		nic := ovirtsim.GuestNIC{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		if err := engine.SetGuestAddresses(ctx, vm.ID, []ovirtsim.GuestNIC{nic}); err != nil {
+			return err
+		}
+		told[vm.ID] = true
+	}
+	return nil
+}
+
+// processorTime is what a process has used so far.
+func processorTime(pid int) (time.Duration, error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, fmt.Errorf("reading processor time: %w", err)
+	}
+	// The name, in brackets, may have anything in it.
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	var used int
+	for _, field := range fields[11:13] {
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			return 0, fmt.Errorf("reading processor time: %w", err)
+		}
+		used += n
+	}
+	return time.Duration(used) * time.Second / ticks, nil
+}
+
+// residentMemory is what a process has in memory, for people.
+func residentMemory(pid int) (string, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return "", fmt.Errorf("reading memory: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(text), " kB"))
+			if err != nil {
+				return "", fmt.Errorf("reading memory: %w", err)
+			}
+			return fmt.Sprintf("%d MiB", kib>>10), nil
+		}
+	}
+	return "", fmt.Errorf("reading memory: process %d has none", pid)
+}
