@@ -58,7 +58,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 			builder.WithPredicates(gone)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(clusters)),
 			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges())).
+		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges(), loop.AllUsual)).
 		Complete(r)
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -8,17 +9,33 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// doing says an action in words that go before the cause of its failure.
-var doing = map[action]string{create: "creating VM", start: "powering on VM", destroy: "deleting VM"}
+// doing says an action in words that go before the cause of its failure. What
+// is not in it asks nothing of the hypervisor.
+var doing = map[action]string{
+	create: "creating VM", start: "powering on VM", settle: "settling VM",
+	shutdown: "powering off VM", destroy: "deleting VM",
+}
 
-// asked is the event that an accepted request becomes. What is not in it asks
-// nothing of the hypervisor.
-var asked = map[action]struct{ reason, note string }{
-	create:  {"Created", "Asked the hypervisor to create the VM"},
-	start:   {"Started", "Asked the hypervisor to power the VM on"},
-	destroy: {"Deleting", "Asked the hypervisor to delete the VM"},
+// asked is the event that an accepted request becomes.
+func (s *scope[M]) asked() (reason, note string) {
+	switch s.do {
+	case create:
+		return "Created", "Asked the hypervisor to create the VM"
+	case start:
+		return "Started", "Asked the hypervisor to power the VM on"
+	case settle:
+		if s.vm.Unsettled == "" {
+			return "Cleared", "Asked the hypervisor to remove the user data from the VM's settings"
+		}
+		return "Settling", "Asked the hypervisor to settle the VM: " + s.vm.Unsettled
+	case shutdown:
+		return "PoweringOff", "Asked the guest to power itself off"
+	default:
+		return "Deleting", "Asked the hypervisor to delete the VM"
+	}
 }
 
 // act asks the hypervisor for what is due. What comes of it is seen by a later
@@ -27,13 +44,22 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.C
 	r.retries.tried(s.key())
 	if err := ask(ctx); err != nil {
 		err = fmt.Errorf("%s: %w", doing[s.do], err)
+		if hypervisor.IsWaiting(err) {
+			return ctrl.Result{}, err // nothing failed
+		}
 		r.retries.failed(s.key(), s.do, err)
 		r.count(s, failed)
+		if s.aside() || s.do == shutdown {
+			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor refused")
+			s.failure = err
+			return s.again(r.retries.delay(s.key())), nil
+		}
 		return ctrl.Result{}, err
 	}
 	r.count(s, accepted)
 	if s.failure == nil { // that it is tried again is no news: the failure stays what people see
-		r.event(s, corev1.EventTypeNormal, asked[s.do].reason, asked[s.do].note)
+		reason, note := s.asked()
+		r.event(s, corev1.EventTypeNormal, reason, note)
 	}
-	return ctrl.Result{RequeueAfter: loop.Net}, nil
+	return ctrl.Result{RequeueAfter: min(loop.Net, cmp.Or(s.patience, loop.Net))}, nil
 }

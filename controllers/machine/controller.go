@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -31,6 +34,10 @@ type Object interface {
 	// Common returns the fields all machines share; writing to them writes
 	// to the object.
 	Common() (*infrav1.MachineSpec, *infrav1.MachineStatus)
+
+	// AddressPools returns the pools that its interfaces take addresses from,
+	// by the index of the interface.
+	AddressPools() [][]ipamv1.IPPoolReference
 }
 
 // ClusterObject is what the reconciler needs of an infrastructure cluster.
@@ -61,6 +68,8 @@ type Reconciler[M Object] struct {
 	WatchFilterValue string
 
 	retries retries
+	guests  guests
+	census  census
 }
 
 // Reconcile brings the VM behind one machine a step closer to its spec.
@@ -68,7 +77,7 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	s := &scope[M]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		if apierrors.IsNotFound(err) {
-			r.retries.forget(req.NamespacedName)
+			r.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -102,14 +111,15 @@ func (r *Reconciler[M]) prepare(ctx context.Context, s *scope[M]) (bool, error) 
 }
 
 // reconcile takes a step and writes down what came of it.
-func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (_ ctrl.Result, reterr error) {
+func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
-	before := ptr.Deref(conditions.Get(s.infra, infrav1.VirtualMachineProvisionedCondition), unreported)
+	before := snapshot(s.infra)
 	defer func() {
 		s.report(reterr)
+		result, reterr = s.rank(result, reterr)
 		if err := helper.Patch(ctx, s.infra, owned); err != nil {
 			reterr = errors.Join(reterr, fmt.Errorf("patching machine: %w", err))
 			return
@@ -122,9 +132,23 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (_ ctrl.Resu
 	return r.step(ctx, s)
 }
 
+// rank makes a wait in line of what is no failure, and says how urgent the
+// next look is: what goes is looked at before what comes, and what waits for
+// its turn after all else.
+func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
+	if hypervisor.IsWaiting(err) {
+		result, err = ctrl.Result{RequeueAfter: loop.Net, Priority: ptr.To(loop.InLine)}, nil
+	}
+	if s.deleting() {
+		result.Priority = ptr.To(loop.Urgent)
+	}
+	return result, err
+}
+
 // owned are the conditions that nobody else writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
-	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.VirtualMachineProvisionedCondition,
+	clusterv1.PausedCondition, clusterv1.ReadyCondition,
+	infrav1.VirtualMachineProvisionedCondition, infrav1.VirtualMachineSettledCondition,
 }}
 
 // step observes the VM and does the one thing that is due.
@@ -138,31 +162,52 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 		s.waiting = forInfrastructure
 		return ctrl.Result{}, nil
 	}
-	driver, err := r.Connector.Connect(ctx, s.infra)
+	driver, err := r.connect(ctx, s)
 	if err != nil {
-		return ctrl.Result{}, fmt.Errorf("connecting to hypervisor: %w", err)
+		return ctrl.Result{}, err
 	}
 	if err := r.observe(ctx, s, driver); err != nil {
 		return ctrl.Result{}, err
 	}
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.do)
+	if s.do == publish || s.aside() {
+		if err := s.publish(); err != nil {
+			return ctrl.Result{}, err
+		}
+		if err := r.markHost(ctx, s); err != nil {
+			// The VM is up all the same, so this is no failure of the machine.
+			ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
+			s.unmarked = true
+		}
+	}
 	if s.failure != nil && s.do != wait {
 		if delay := r.retries.delay(s.key()); delay > 0 {
 			return s.again(delay), nil
 		}
 	}
+	return r.perform(ctx, s, driver)
+}
+
+// perform does what is due.
+func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	switch s.do {
 	case create:
 		return r.create(ctx, s, driver)
 	case start:
 		return r.start(ctx, s, driver)
+	case settle:
+		return r.settle(ctx, s, driver)
+	case shutdown:
+		return r.shutdown(ctx, s, driver)
 	case destroy:
 		return r.destroy(ctx, s, driver)
 	case publish:
-		return ctrl.Result{}, s.publish()
-	case release:
-		s.release()
+		if s.unmarked {
+			return ctrl.Result{RequeueAfter: loop.Net}, nil
+		}
 		return ctrl.Result{}, nil
+	case release:
+		return ctrl.Result{}, r.release(ctx, s)
 	default:
 		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
@@ -171,8 +216,13 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 // observe fills in the VM, what is due and, when that failed before, how.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
-	due := next(vm, life{deleting: s.deleting(), leaving: s.leaving(), provisioned: s.provisioned()})
-	if err != nil && (vm.State == "" || asked[due].reason == "") {
+	due := next(vm, r.life(s))
+	if err != nil && due == publish && vm.State != "" {
+		// What failed is not due any more, so it holds nothing up.
+		ctrl.LoggerFrom(ctx).Error(err, "An earlier request failed")
+		err = nil
+	}
+	if err != nil && (vm.State == "" || doing[due] == "") {
 		return fmt.Errorf("observing VM: %w", err)
 	}
 	s.vm, s.do = vm, due
@@ -180,9 +230,29 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 		err = fmt.Errorf("%s: %w", doing[due], err)
 		if r.retries.failed(s.key(), due, err) {
 			r.count(s, failed)
-			return err
+			if !s.aside() {
+				return err
+			}
 		}
 	}
 	s.failure = r.retries.last(s.key(), due, vm.State == hypervisor.Busy)
 	return nil
+}
+
+// life says where the machine stands.
+func (r *Reconciler[M]) life(s *scope[M]) life {
+	at := life{deleting: s.deleting(), leaving: s.leaving(), provisioned: s.provisioned(), joined: s.joined()}
+	if at.deleting {
+		spec, _ := s.infra.Common()
+		s.patience = patience(spec.PowerOff, s.infra.GetDeletionTimestamp().Time, time.Now(), r.guests.isDeaf(s.key()))
+		at.soft = s.patience > 0
+	}
+	return at
+}
+
+// forget drops what is remembered of a machine that is gone.
+func (r *Reconciler[M]) forget(key types.NamespacedName) {
+	r.retries.forget(key)
+	r.guests.forget(key)
+	r.census.forget(key)
 }

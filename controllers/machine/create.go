@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -27,10 +28,18 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 	if current, err := r.current(ctx, s); err != nil || !current {
 		return ctrl.Result{}, err
 	}
+	addresses, err := r.addresses(ctx, s)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if s.waiting != forNothing {
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
 	launch, err := r.launch(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	launch.Interfaces = addresses
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Create(ctx, s.infra, launch) })
 }
 

@@ -5,26 +5,54 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
+
+// told are the conditions that people hear of when they change.
+type told struct{ provisioned, settled metav1.Condition }
+
+func snapshot(from conditions.Getter) told {
+	unreported := metav1.Condition{Status: metav1.ConditionUnknown}
+	return told{
+		provisioned: ptr.Deref(conditions.Get(from, infrav1.VirtualMachineProvisionedCondition), unreported),
+		settled:     ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSettledCondition), unreported),
+	}
+}
+
+func changed(was, is metav1.Condition) bool {
+	return was.Reason != is.Reason || was.Message != is.Message
+}
 
 // announce tells people what changed, once it is written. A change that could
 // not be written is found again, and told then; what stays as it is is not
-// told twice.
-func (r *Reconciler[M]) announce(s *scope[M], before metav1.Condition) {
-	if s.do == release && s.failure == nil {
-		r.retries.forget(s.key())
+// told twice, and a wait for one's turn is no event.
+func (r *Reconciler[M]) announce(s *scope[M], before told) {
+	if s.released {
+		r.forget(s.key())
 		r.event(s, corev1.EventTypeNormal, "Deleted", "The VM is gone")
 		return
 	}
-	now := conditions.Get(s.infra, infrav1.VirtualMachineProvisionedCondition)
-	if now == nil || now.Reason == before.Reason && now.Message == before.Message {
+	now := snapshot(s.infra)
+	r.census.count(s.key(), r.kind(s), now.provisioned.Reason)
+	if hypervisor.IsWaiting(s.failure) {
 		return
 	}
+	if s.aside() && s.failure != nil && changed(before.settled, now.settled) {
+		r.event(s, corev1.EventTypeWarning, now.settled.Reason, now.settled.Message)
+	}
+	if changed(before.provisioned, now.provisioned) {
+		r.announceVM(s, now.provisioned)
+	}
+}
+
+// announceVM tells what became of the VM itself.
+func (r *Reconciler[M]) announceVM(s *scope[M], now metav1.Condition) {
 	switch {
-	case s.failure != nil, now.Reason == infrav1.LostReason, now.Reason == infrav1.PoweredOffReason:
+	case s.failure != nil && !s.aside(), now.Reason == infrav1.LostReason, now.Reason == infrav1.PoweredOffReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	case s.first:
 		provisionSeconds.WithLabelValues(r.kind(s)).Observe(time.Since(s.infra.GetCreationTimestamp().Time).Seconds())

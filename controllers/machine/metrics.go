@@ -21,6 +21,11 @@ var (
 		Buckets: []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 3600},
 	}, []string{"kind"})
 
+	machines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_machines",
+		Help: "Infrastructure machines by kind and state: the reason of the condition VirtualMachineProvisioned.",
+	}, []string{"kind", "state"})
+
 	actionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_machine_actions_total",
 		Help: "Actions that a hypervisor was asked for, by action, kind of machine and result: accepted, or failed at once or later.",
@@ -28,7 +33,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(provisionSeconds, actionsTotal)
+	metrics.Registry.MustRegister(provisionSeconds, machines, actionsTotal)
 }
 
 // count counts what became of the action that is due. An action that was

@@ -13,8 +13,13 @@ func TestNext(t *testing.T) {
 	absent, busy := hypervisor.VM{State: hypervisor.Absent}, hypervisor.VM{State: hypervisor.Busy}
 	stopped, booting := hypervisor.VM{State: hypervisor.Stopped}, hypervisor.VM{State: hypervisor.Running}
 	running := hypervisor.VM{State: hypervisor.Running, Addresses: up}
+	odd, oddBooting, oddUp := stopped, booting, running
+	odd.Unsettled, oddBooting.Unsettled, oddUp.Unsettled = "a NIC is missing", "not in its group", "not in its group"
+	secretive := running
+	secretive.UserData = true
 	fresh, known := life{}, life{provisioned: true}
 	doomed, doomedKnown := life{deleting: true}, life{deleting: true, provisioned: true}
+	joined, soft := life{provisioned: true, joined: true}, life{deleting: true, soft: true, provisioned: true}
 	leaving, leavingKnown := life{leaving: true}, life{leaving: true, provisioned: true}
 	cases := map[string]struct {
 		vm   hypervisor.VM
@@ -31,6 +36,24 @@ func TestNext(t *testing.T) {
 		"PoweredOffOutside":   {stopped, known, start},
 		"Rebooting":           {booting, known, wait},
 		"StillUp":             {running, known, publish},
+		"ClonedUnsettled":     {odd, fresh, settle},
+		"BootingUnsettled":    {oddBooting, fresh, wait},
+		"UpUnsettled":         {oddUp, fresh, settle},
+		"PoweredOffUnsettled": {odd, known, start},
+		"UpUnsettledLater":    {oddUp, joined, settle},
+		"NotJoined":           {secretive, known, publish},
+		"Joined":              {secretive, joined, settle},
+		"JoinedAndCleared":    {running, joined, publish},
+		"JoinedAndPoweredOff": {stopped, joined, start},
+		"LeaveUnsettled":      {odd, leaving, rest},
+		"LeaveUpUnsettled":    {oddUp, leavingKnown, settle},
+		"SoftUp":              {running, soft, shutdown},
+		"SoftBooting":         {booting, soft, shutdown},
+		"SoftUnsettled":       {oddUp, soft, shutdown},
+		"SoftPoweredOff":      {stopped, soft, destroy},
+		"SoftWhileBusy":       {busy, soft, wait},
+		"SoftGone":            {absent, soft, release},
+		"DeleteUnsettled":     {odd, doomed, destroy},
 		"LeaveNeverCreated":   {absent, leaving, rest},
 		"LeaveWhileCloning":   {busy, leaving, wait},
 		"LeaveCloned":         {stopped, leaving, rest},

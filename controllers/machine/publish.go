@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/utils/ptr"
@@ -22,5 +23,6 @@ func (s *scope[M]) publish() error {
 	spec.ProviderID = s.vm.ProviderID
 	status.Initialization.Provisioned = ptr.To(true)
 	status.FailureDomain, status.Addresses = s.vm.Zone, s.vm.Addresses
+	status.Host = cmp.Or(s.vm.Host, status.Host) // one that is not known at the moment is no other host
 	return nil
 }

@@ -1,12 +1,19 @@
 package machine
 
 import (
+	"context"
+
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// release lets the object of a VM that is gone go.
-func (s *scope[M]) release() {
-	controllerutil.RemoveFinalizer(s.infra, infrav1.MachineFinalizer)
+// release lets the object of a VM that is gone go, after the VM's addresses:
+// nobody has them any more.
+func (r *Reconciler[M]) release(ctx context.Context, s *scope[M]) error {
+	if err := r.releaseAddresses(ctx, s); err != nil {
+		return err
+	}
+	s.released = controllerutil.RemoveFinalizer(s.infra, infrav1.MachineFinalizer)
+	return nil
 }

@@ -12,9 +12,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// unreported is the condition of a machine that has none yet.
-var unreported = metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionUnknown}
-
 // report turns what the reconcile saw into conditions. It is the only place
 // that sets them, but for Paused.
 func (s *scope[M]) report(err error) {
@@ -23,6 +20,9 @@ func (s *scope[M]) report(err error) {
 	}
 	if err != nil {
 		s.failure = err
+	}
+	if c := s.settled(); c != nil {
+		conditions.Set(s.infra, *c)
 	}
 	c := s.condition()
 	conditions.Set(s.infra, c)
@@ -35,17 +35,21 @@ func (s *scope[M]) report(err error) {
 
 // condition says how far the VM is.
 func (s *scope[M]) condition() metav1.Condition {
-	if s.failure != nil {
+	if s.failure != nil && !s.aside() {
 		return loop.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
 	}
 	c := metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionFalse}
 	switch {
+	case s.do == shutdown:
+		c.Reason, c.Message = infrav1.PoweringOffReason, "The guest was asked to power itself off"
 	case s.deleting():
 		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
 	case s.waiting == forInfrastructure:
 		c.Reason, c.Message = infrav1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
 	case s.waiting == forBootstrapData:
 		c.Reason, c.Message = infrav1.WaitingForBootstrapDataReason, "Waiting for the bootstrap provider to write the bootstrap data"
+	case s.waiting == forAddressPool:
+		c.Reason, c.Message = infrav1.WaitingForAddressPoolReason, s.detail
 	case s.do == mourn:
 		c.Reason, c.Message = infrav1.LostReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
 	case s.do == rest:
@@ -60,10 +64,34 @@ func (s *scope[M]) condition() metav1.Condition {
 		c.Reason, c.Message = infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
 	case s.do == start:
 		c.Reason, c.Message = infrav1.PoweringOnReason, "The VM is being powered on"
+	case s.do == settle && !s.aside():
+		c.Reason, c.Message = infrav1.SettlingReason, s.vm.Unsettled
 	case s.do == wait:
 		c.Reason, c.Message = infrav1.WaitingForAddressesReason, "The VM runs and has not reported an address yet"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ProvisionedReason
+	}
+	return c
+}
+
+// settled says what surrounds the VM. While the VM is not there, or going, it
+// says nothing new.
+func (s *scope[M]) settled() *metav1.Condition {
+	if s.deleting() || s.vm.State != hypervisor.Stopped && s.vm.State != hypervisor.Running {
+		return nil
+	}
+	c := &metav1.Condition{Type: infrav1.VirtualMachineSettledCondition, Status: metav1.ConditionFalse}
+	switch {
+	case s.do == settle && s.failure != nil:
+		*c = loop.Failure(s.infra, c.Type, s.failure)
+	case s.vm.Unsettled != "":
+		c.Reason, c.Message = infrav1.SettlingReason, s.vm.Unsettled
+	case s.vm.UserData && s.joined():
+		c.Reason, c.Message = infrav1.SettlingReason, "The user data is being removed from the VM's settings"
+	case s.vm.UserData:
+		c.Reason, c.Message = infrav1.WaitingForNodeReason, "The user data leaves the VM's settings once the node has joined"
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, infrav1.SettledReason
 	}
 	return c
 }

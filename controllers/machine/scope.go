@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -24,11 +25,19 @@ type scope[M Object] struct {
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
 	vm      hypervisor.VM
+	// patience is how long a guest that is to go may take for it.
+	patience time.Duration
 	// do is what is due, and failure how the last attempt at it ended.
 	do      action
 	failure error
-	// waiting is set when what is due needs something from Cluster API first.
+	// waiting is set when what is due needs something from Cluster API first,
+	// and detail says more about it.
 	waiting waiting
+	detail  string
+	// unmarked is set when the Machine could not be told the VM's host.
+	unmarked bool
+	// released is set when nothing is left to do for the machine.
+	released bool
 	// first is set when this reconcile provisions the machine.
 	first bool
 }
@@ -40,6 +49,7 @@ const (
 	forNothing        waiting = ""
 	forInfrastructure waiting = "Infrastructure"
 	forBootstrapData  waiting = "BootstrapData"
+	forAddressPool    waiting = "AddressPool"
 )
 
 func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObject(s.infra) }
@@ -51,6 +61,9 @@ func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZe
 func (s *scope[M]) leaving() bool {
 	return s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }
+
+// joined reports whether the machine's node is part of the tenant.
+func (s *scope[M]) joined() bool { return s.machine != nil && s.machine.Status.NodeRef.IsDefined() }
 
 func (s *scope[M]) owned() bool { return s.machine != nil && s.cluster != nil }
 
@@ -71,7 +84,7 @@ func (s *scope[M]) again(delay time.Duration) ctrl.Result {
 	if hypervisor.IsTerminal(s.failure) && !s.deleting() {
 		return ctrl.Result{}
 	}
-	return ctrl.Result{RequeueAfter: delay}
+	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.patience, delay))}
 }
 
 // findOwners fills in Machine and Cluster. Either may be gone: a deletion goes

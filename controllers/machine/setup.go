@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/predicates"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,6 +21,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // SetupWithManager starts reconciling with the manager. Cluster API's own
@@ -40,11 +42,11 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(name)
 	}
-	machines, err := loop.ListFor(mgr.GetScheme(), r.New())
+	list, err := loop.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
 		return err
 	}
-	fromCluster, err := util.ClusterToTypedObjectsMapper(r.Client, machines, mgr.GetScheme())
+	fromCluster, err := util.ClusterToTypedObjectsMapper(r.Client, list, mgr.GetScheme())
 	if err != nil {
 		return fmt.Errorf("mapping Clusters to machines: %w", err)
 	}
@@ -53,14 +55,26 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		Named(name).
 		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
+		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), r.New(), handler.OnlyControllerOwner())).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(util.MachineToInfrastructureMapFunc(gvk)),
 			builder.WithPredicates(machineSettled)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster),
 			builder.WithPredicates(predicates.ClusterPausedTransitionsOrInfrastructureProvisioned(mgr.GetScheme(), log))).
-		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, machines)),
+		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, list)),
 			builder.WithPredicates(infraClusterMended)).
-		WatchesRawSource(loop.Keys(r.Connector.Changes())).
+		WatchesRawSource(loop.Keys(r.Connector.Changes(), r.urgency)).
 		Complete(r)
+}
+
+// urgency ranks a push of the driver: what goes is not kept waiting by what
+// comes. The cache is asked, so it costs no request.
+func (r *Reconciler[M]) urgency(ctx context.Context, key hypervisor.Key) int {
+	o := r.New()
+	if err := r.Client.Get(ctx, client.ObjectKey(key), o); err != nil || o.GetDeletionTimestamp().IsZero() {
+		return loop.Usual
+	}
+	return loop.Urgent
 }
 
 // The predicates below are made of named functions. Literals would become part
@@ -68,7 +82,7 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 // method for types of one shape and inline it differently.
 
 // machineSettled lets through what a VM waits for: the Machine itself, where
-// its bootstrap data is and the failure domain.
+// its bootstrap data is, the failure domain, and that its node has joined.
 var machineSettled = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
 
 func machineChanged(e event.UpdateEvent) bool {
@@ -76,7 +90,8 @@ func machineChanged(e event.UpdateEvent) bool {
 	is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
 	return isMachine && isMachineToo &&
 		(ptr.Deref(was.Spec.Bootstrap.DataSecretName, "") != ptr.Deref(is.Spec.Bootstrap.DataSecretName, "") ||
-			was.Spec.FailureDomain != is.Spec.FailureDomain)
+			was.Spec.FailureDomain != is.Spec.FailureDomain ||
+			was.Status.NodeRef != is.Status.NodeRef)
 }
 
 // infraClusterMended lets through what can end the failure of its machines:

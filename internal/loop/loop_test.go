@@ -136,7 +136,7 @@ func TestKeys(t *testing.T) {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer queue.ShutDown()
 	keys := make(chan hypervisor.Key)
-	if err := Keys(keys).Start(ctx, queue); err != nil {
+	if err := Keys(keys, AllUsual).Start(ctx, queue); err != nil {
 		t.Fatal(err)
 	}
 	keys <- hypervisor.Key{Namespace: "ns", Name: "m"}

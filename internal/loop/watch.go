@@ -80,8 +80,9 @@ func status(o client.Object, conditionType string) string {
 	return string(c.Status)
 }
 
-// Keys is a source of requests for the objects that a driver names.
-func Keys(keys <-chan hypervisor.Key) source.Source {
+// Keys is a source of requests for the objects that a driver names. Each is as
+// urgent as urgency says.
+func Keys(keys <-chan hypervisor.Key, urgency func(context.Context, hypervisor.Key) int) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			for {
@@ -89,7 +90,7 @@ func Keys(keys <-chan hypervisor.Key) source.Source {
 				case <-ctx.Done():
 					return
 				case key := <-keys:
-					queue.Add(reconcile.Request{NamespacedName: types.NamespacedName(key)})
+					add(queue, reconcile.Request{NamespacedName: types.NamespacedName(key)}, urgency(ctx, key))
 				}
 			}
 		}()

@@ -32,6 +32,8 @@ func (c Connector[M]) Changes() <-chan hypervisor.Key { return c.Hypervisor.chan
 
 type driver[M Object] struct{ Hypervisor *Hypervisor }
 
+var _ hypervisor.Identified = driver[Object]{}
+
 func (d driver[M]) Observe(_ context.Context, m M) (hypervisor.VM, error) {
 	return d.Hypervisor.observe(KeyOf(m))
 }
@@ -50,6 +52,13 @@ func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.
 
 func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.remove(KeyOf(m)) }
 
+// SiteID tells the hypervisor from others.
+func (d driver[M]) SiteID() string {
+	d.Hypervisor.mu.Lock()
+	defer d.Hypervisor.mu.Unlock()
+	return d.Hypervisor.site.ID
+}
+
 // Inspector makes a hypervisor look like that of clusters of type C.
 type Inspector[C Object] struct{ Hypervisor *Hypervisor }
 
@@ -64,6 +73,18 @@ func (i Inspector[C]) Inspect(context.Context, C) (hypervisor.Site, error) {
 
 // SiteChanges delivers the keys of clusters whose endpoint came or went.
 func (i Inspector[C]) SiteChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
+
+// Sizer makes a hypervisor look like that of templates of type T.
+type Sizer[T Object] struct{ Hypervisor *Hypervisor }
+
+var _ hypervisor.Sizer[Object] = Sizer[Object]{}
+
+// Size reports what machines made from a template will have.
+func (s Sizer[T]) Size(context.Context, T) (hypervisor.Size, error) {
+	s.Hypervisor.mu.Lock()
+	defer s.Hypervisor.mu.Unlock()
+	return s.Hypervisor.size, s.Hypervisor.enter(Size)
+}
 
 // KeyOf names an object.
 func KeyOf(o Object) hypervisor.Key {

@@ -60,6 +60,39 @@ func (h *Hypervisor) PowerOff(key hypervisor.Key) {
 	h.edit(key, func(v *vm) { v.seen.State, v.seen.Addresses = hypervisor.Stopped, nil })
 }
 
+// Unsettle makes what surrounds a VM differ from what its machine asks.
+func (h *Hypervisor) Unsettle(key hypervisor.Key, what string) {
+	h.edit(key, func(v *vm) { v.seen.Unsettled = what })
+}
+
+// UnsettleNew makes VMs come into being unsettled.
+func (h *Hypervisor) UnsettleNew(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.unsettled = what
+}
+
+// Migrate moves a VM to another host outside.
+func (h *Hypervisor) Migrate(key hypervisor.Key, host string) {
+	h.edit(key, func(v *vm) { v.seen.Host = host })
+}
+
+// Limit bounds the creations that are under way at once; zero lifts the bound.
+// Whoever is refused is told when it may ask again.
+func (h *Hypervisor) Limit(creations int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.most = creations
+	h.call()
+}
+
+// SetSize changes what machines that do not exist yet will have.
+func (h *Hypervisor) SetSize(size hypervisor.Size) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.size = size
+}
+
 // Report sets the addresses a guest reports.
 func (h *Hypervisor) Report(key hypervisor.Key, addresses ...clusterv1.MachineAddress) {
 	h.edit(key, func(v *vm) { v.addresses, v.seen.Addresses = addresses, addresses })
@@ -92,6 +125,14 @@ func (h *Hypervisor) Plant(key hypervisor.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.vms[key] = &vm{seen: hypervisor.VM{State: hypervisor.Running}, foreign: true}
+}
+
+// HoldsUserData reports whether a VM's settings hold the first-boot document.
+func (h *Hypervisor) HoldsUserData(key hypervisor.Key) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	v := h.vms[key]
+	return v != nil && v.seen.UserData
 }
 
 // Have reports whether there is a VM of the machine's name, ours or not.

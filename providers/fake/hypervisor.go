@@ -1,8 +1,10 @@
 package fake
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -23,6 +25,7 @@ const (
 	Shutdown Verb = "Shutdown"
 	Delete   Verb = "Delete"
 	Inspect  Verb = "Inspect"
+	Size     Verb = "Size"
 )
 
 // Hypervisor holds VMs by the key of their machine. It is safe for concurrent
@@ -43,6 +46,13 @@ type Hypervisor struct {
 	// held keeps work that a verb started from ending.
 	held map[Verb]bool
 	site hypervisor.Site
+	size hypervisor.Size
+	// most is how many creations may be under way at once, all if zero, and
+	// line who waits for that.
+	most int
+	line []hypervisor.Key
+	// unsettled is what new VMs lack.
+	unsettled string
 
 	changes, siteChanges chan hypervisor.Key
 }
@@ -78,7 +88,8 @@ func New() *Hypervisor {
 		late:        map[Verb]*fault{},
 		lost:        map[Verb]*fault{},
 		held:        map[Verb]bool{},
-		site:        hypervisor.Site{Version: "fake 1.0"},
+		site:        hypervisor.Site{ID: "fake-1", Version: "fake 1.0"},
+		size:        hypervisor.Size{CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 20 << 30, Architecture: "amd64"},
 		changes:     make(chan hypervisor.Key, backlog),
 		siteChanges: make(chan hypervisor.Key, backlog),
 	}
@@ -132,10 +143,15 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 	if v := h.vms[key]; v != nil && v.foreign {
 		return &hypervisor.Error{Reason: "NameTaken", Err: fmt.Errorf("a VM %q exists that is not ours", key.Name)}
 	} else if v == nil || v.seen.State == hypervisor.Absent && v.work == "" {
+		if err := h.admit(key, launch); err != nil {
+			return err
+		}
 		h.serial++
 		h.launches[key] = launch
 		h.vms[key] = &vm{
-			seen: hypervisor.VM{State: hypervisor.Absent, Zone: launch.Zone, UserData: true, ProviderID: fmt.Sprintf("fake://%08d", h.serial)},
+			seen: hypervisor.VM{
+				State: hypervisor.Absent, Zone: launch.Zone, UserData: true, Unsettled: h.unsettled, ProviderID: fmt.Sprintf("fake://%08d", h.serial),
+			},
 			addresses: []clusterv1.MachineAddress{
 				{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("192.0.2.%d", h.serial%256)},
 			},
@@ -144,6 +160,37 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 		h.end(key)
 	}
 	return take(h.lost, Create)
+}
+
+// admit refuses what has no place, and makes it wait for its turn when as many
+// creations are under way as may be.
+func (h *Hypervisor) admit(key hypervisor.Key, launch hypervisor.Launch) error {
+	domains := h.site.FailureDomains
+	isZone := func(d clusterv1.FailureDomain) bool { return d.Name == launch.Zone }
+	if launch.Zone != "" && len(domains) > 0 && !slices.ContainsFunc(domains, isZone) {
+		return &hypervisor.Error{Reason: "PlacementNotFound", Terminal: true, Err: fmt.Errorf("the cluster has no failure domain %q", launch.Zone)}
+	}
+	under := 0
+	for _, v := range h.vms {
+		if v.work == Create {
+			under++
+		}
+	}
+	if h.most > 0 && under >= h.most {
+		if !slices.Contains(h.line, key) {
+			h.line = append(h.line, key)
+		}
+		return &hypervisor.Error{Reason: "Queued", Waiting: true, Err: fmt.Errorf("%d creations are under way, as many as may be", h.most)}
+	}
+	h.line = slices.DeleteFunc(h.line, func(k hypervisor.Key) bool { return k == key })
+	return nil
+}
+
+// call tells all that wait to ask again: some of them may be gone.
+func (h *Hypervisor) call() {
+	for _, key := range h.line {
+		h.push(key)
+	}
 }
 
 func (h *Hypervisor) start(key hypervisor.Key) error { return h.change(key, Start) }
@@ -206,6 +253,7 @@ func (h *Hypervisor) end(key hypervisor.Key) {
 		h.finish(key, v, work)
 	}
 	h.push(key)
+	h.call()
 }
 
 // finish puts the VM into the state that work leads to.
@@ -216,6 +264,7 @@ func (h *Hypervisor) finish(key hypervisor.Key, v *vm, work Verb) {
 	}
 	if work == Start {
 		v.seen.State, v.seen.Addresses = hypervisor.Running, v.addresses
+		v.seen.Host = cmp.Or(v.seen.Host, "host-1.example.test")
 	}
 	if work == Shutdown {
 		v.seen.State, v.seen.Addresses = hypervisor.Stopped, nil

@@ -76,11 +76,21 @@ type Inspector[C any] interface {
 
 // Site is what Inspect saw.
 type Site struct {
+	// ID tells this hypervisor from all others and stays the same for as long
+	// as it lives, whatever its address. Empty when it has none.
+	ID string
 	// Version is the hypervisor's version, for people.
 	Version string
 	// FailureDomains are the domains machines can be placed in; none if the
 	// cluster has none.
 	FailureDomains []clusterv1.FailureDomain
+}
+
+// Identified is a Driver that knows which hypervisor it talks to. One that is
+// not the cluster's own is not asked anything.
+type Identified interface {
+	// SiteID is what Inspect reports as the Site's ID. It costs no request.
+	SiteID() string
 }
 
 // State is how a VM looks from outside.
@@ -109,7 +119,10 @@ type VM struct {
 	// Host is the hypervisor's host the VM runs on, for people. Empty while
 	// it is not known.
 	Host string
-	// Addresses are those the guest reports; none until it has booted.
+	// Addresses are those the guest reports, in its order; none until it has
+	// booted. They are published as they are: an address is an InternalIP, and
+	// an ExternalIP only where the driver was told that its network is reached
+	// from outside.
 	Addresses []clusterv1.MachineAddress
 	// Unsettled says, for people, what around the VM is not yet as its
 	// machine asks. Empty when all is.

@@ -13,12 +13,18 @@ const ClusterFinalizer = "cluster.infrastructure.cluster.x-k8s.io/nova"
 // reconciled. It is metadata, so that clusterctl move keeps it.
 const ClusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 
+// HypervisorIDAnnotation holds the ID of the hypervisor that a cluster was
+// first seen on, for hypervisors that have one. While another one answers,
+// nothing is done about the cluster's machines: their VMs would look gone. It
+// is metadata, so that clusterctl move keeps it.
+const HypervisorIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-hypervisor-id"
+
 // The Ready condition of an infrastructure cluster is true while the
 // hypervisor can be reached and the endpoint is known.
 
 // HypervisorAvailableCondition is true while a session with the hypervisor
 // stands. Its reasons are those of machines (CredentialsInvalid,
-// EndpointUnreachable, PlacementNotFound, HypervisorError).
+// EndpointUnreachable, HypervisorChanged, PlacementNotFound, HypervisorError).
 const HypervisorAvailableCondition = "HypervisorAvailable"
 
 const (

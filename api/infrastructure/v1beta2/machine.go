@@ -28,6 +28,14 @@ const SettledReason = "Settled"
 // SettlingReason: something around the VM is not yet as its machine asks.
 const SettlingReason = "Settling"
 
+// WaitingForNodeReason: the VM's settings hold the user data until its node has
+// joined the tenant.
+const WaitingForNodeReason = "WaitingForNode"
+
+// AddressClaimFinalizer keeps an IPAddressClaim, and so the address, until the
+// VM that has the address is gone.
+const AddressClaimFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova-address"
+
 // Reasons of VirtualMachineProvisioned. Drivers add their own for failures
 // whose cause they understand.
 const (
@@ -55,6 +63,9 @@ const (
 	CredentialsInvalidReason = "CredentialsInvalid"
 	// EndpointUnreachableReason: the hypervisor does not answer.
 	EndpointUnreachableReason = "EndpointUnreachable"
+	// HypervisorChangedReason: another hypervisor answers than the one the
+	// cluster's VMs are on. Nothing is done about them.
+	HypervisorChangedReason = "HypervisorChanged"
 	// NameTakenReason: a VM of this name exists that is not ours. It is never touched.
 	NameTakenReason = "NameTaken"
 	// SourceNotFoundReason: the template does not exist, or its name is ambiguous.
@@ -69,6 +80,8 @@ const (
 	GuestUnreachableReason = "GuestUnreachable"
 	// WaitingForAddressPoolReason: a pool has not given an address yet.
 	WaitingForAddressPoolReason = "WaitingForAddressPool"
+	// AddressInvalidReason: what a pool gave is no address that an interface can have.
+	AddressInvalidReason = "AddressInvalid"
 	// QueuedReason: the request waits for its turn at the hypervisor.
 	QueuedReason = "Queued"
 	// DeleteProtectedReason: somebody protected the VM against deletion at the hypervisor.
@@ -162,8 +175,8 @@ func SpreadGroup(m metav1.Object) string {
 
 // MachineStatus is the part of a machine's status that every hypervisor shares.
 type MachineStatus struct {
-	// conditions are Ready, VirtualMachineProvisioned and Paused. Empty until
-	// the first reconcile.
+	// conditions are Ready, VirtualMachineProvisioned, VirtualMachineSettled
+	// and Paused. Empty until the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -189,7 +202,9 @@ type MachineStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Host string `json:"host,omitempty"`
 
-	// addresses are those the guest reports. Empty until it has booted.
+	// addresses are those the guest reports, as InternalIP unless the provider
+	// knows that they can be reached from outside, and its names. Their order
+	// is the guest's. Empty until it has booted.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256

@@ -1,0 +1,242 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// addressManager owns what claims are made with.
+const addressManager = "nova-addresses"
+
+// claimName is the name of the claim of a machine's interface on one of its
+// pools. It follows from the machine alone, so a crash makes no second claim.
+func claimName(machine string, nic, pool int) string {
+	return fmt.Sprintf("%s-%d-%d", machine, nic, pool)
+}
+
+// addresses returns what the pools gave to each interface. As long as one is
+// missing it says so in s.waiting and returns nothing.
+func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervisor.Address, error) {
+	var claimed, missing []string
+	var given [][]hypervisor.Address
+	for nic, pools := range s.infra.AddressPools() {
+		for i, pool := range pools {
+			name := claimName(s.infra.GetName(), nic, i)
+			claim, made, err := r.claim(ctx, s, name, pool)
+			if err != nil {
+				return nil, err
+			}
+			if made {
+				claimed = append(claimed, name)
+			}
+			address, lack, err := r.address(ctx, claim)
+			if err != nil {
+				return nil, err
+			}
+			if lack != "" {
+				missing = append(missing, fmt.Sprintf("IPAddressClaim %q on %s %q: %s", name, pool.Kind, pool.Name, lack))
+				continue
+			}
+			for len(given) <= nic {
+				given = append(given, nil)
+			}
+			given[nic] = append(given[nic], address)
+		}
+	}
+	if len(claimed) > 0 {
+		r.event(s, corev1.EventTypeNormal, "AddressesClaimed", "Asked pools for addresses with the claims "+strings.Join(claimed, ", "))
+	}
+	if len(missing) > 0 {
+		s.waiting, s.detail = forAddressPool, "Waiting for "+strings.Join(missing, "; ")
+		return nil, nil
+	}
+	return given, nil
+}
+
+// claim returns the claim of a name and whether it was made now.
+func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, bool, error) {
+	claim := &ipamv1.IPAddressClaim{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: name}, claim)
+	switch {
+	case apierrors.IsNotFound(err):
+		claim, err = r.applyClaim(ctx, s, name, pool)
+		return claim, true, err
+	case err != nil:
+		return nil, false, fmt.Errorf("reading address claim: %w", err)
+	case !metav1.IsControlledBy(claim, s.infra):
+		return nil, false, &hypervisor.Error{
+			Reason: infrav1.NameTakenReason,
+			Err:    fmt.Errorf("claiming an address: the IPAddressClaim %q exists and is not this machine's", name),
+		}
+	case !claim.DeletionTimestamp.IsZero():
+		// No VM has its address yet, so another can take its place.
+		return claim, false, r.letClaimGo(ctx, claim)
+	case !controllerutil.ContainsFinalizer(claim, infrav1.AddressClaimFinalizer):
+		claim, err = r.applyClaim(ctx, s, name, pool)
+		return claim, false, err
+	}
+	return claim, false, nil
+}
+
+// applyClaim makes a claim that stays until the VM is gone, and goes with the
+// machine otherwise.
+func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
+	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
+	if err != nil {
+		return nil, fmt.Errorf("finding kind of machine: %w", err)
+	}
+	claim := &ipamv1.IPAddressClaim{
+		TypeMeta: metav1.TypeMeta{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:  s.infra.GetNamespace(),
+			Name:       name,
+			Labels:     map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			Finalizers: []string{infrav1.AddressClaimFinalizer},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Name: s.infra.GetName(), UID: s.infra.GetUID(),
+				Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+			}},
+		},
+		Spec: ipamv1.IPAddressClaimSpec{ClusterName: s.cluster.Name, PoolRef: pool},
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(claim)
+	if err != nil {
+		return nil, fmt.Errorf("converting address claim: %w", err)
+	}
+	delete(fields, "status")
+	desired := &unstructured.Unstructured{Object: fields}
+	err = r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired), client.FieldOwner(addressManager), client.ForceOwnership)
+	if err != nil {
+		return nil, fmt.Errorf("claiming an address: %w", err)
+	}
+	// The watch brings what its provider says about it.
+	return claim, nil
+}
+
+// address returns what a claim was given or, while that is nothing, what it
+// lacks.
+func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, lack string, err error) {
+	name := claim.Status.AddressRef.Name
+	switch {
+	case !claim.DeletionTimestamp.IsZero():
+		return address, "it is being deleted, and a new one is made once it is gone", nil
+	case name == "":
+		return address, unfulfilled(claim), nil
+	}
+	found := &ipamv1.IPAddress{}
+	// A moment's read is no reason to keep every address in memory.
+	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, found); err != nil {
+		if apierrors.IsNotFound(err) {
+			return address, fmt.Sprintf("its IPAddress %q does not exist", name), nil
+		}
+		return address, "", fmt.Errorf("reading address: %w", err)
+	}
+	address, err = parse(claim.Name, found)
+	return address, "", err
+}
+
+// unfulfilled says why a claim has no address, in the words of its provider.
+func unfulfilled(claim *ipamv1.IPAddressClaim) string {
+	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
+	switch {
+	case ready == nil || ready.Status == metav1.ConditionTrue:
+		return "it has no address yet, and its provider says nothing; look whether the pool exists and is not paused"
+	case ready.Message == "":
+		return ready.Reason
+	default:
+		return ready.Message
+	}
+}
+
+// parse checks an address and returns it as drivers take it.
+func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
+	refuse := func(format string, args ...any) (hypervisor.Address, error) {
+		return hypervisor.Address{}, &hypervisor.Error{
+			Reason: infrav1.AddressInvalidReason,
+			Err:    fmt.Errorf("reading IPAddress %q: %w", from.Name, fmt.Errorf(format, args...)),
+		}
+	}
+	if from.Spec.ClaimRef.Name != claim {
+		return refuse("it belongs to the claim %q, not to %q", from.Spec.ClaimRef.Name, claim)
+	}
+	ip, err := netip.ParseAddr(from.Spec.Address)
+	if err != nil || ip.Zone() != "" {
+		return refuse("%q is no IP address", from.Spec.Address)
+	}
+	if from.Spec.Prefix == nil || int(*from.Spec.Prefix) > ip.BitLen() {
+		return refuse("%d is no length of a network of %s", ptr.Deref(from.Spec.Prefix, 0), ip)
+	}
+	address := hypervisor.Address{Prefix: netip.PrefixFrom(ip, int(*from.Spec.Prefix))}
+	if from.Spec.Gateway == "" {
+		return address, nil
+	}
+	address.Gateway, err = netip.ParseAddr(from.Spec.Gateway)
+	switch {
+	case err != nil:
+		return refuse("its gateway %q is no IP address", from.Spec.Gateway)
+	case address.Gateway.Is4() != ip.Is4():
+		return refuse("its gateway %s is of another family than %s", address.Gateway, ip)
+	}
+	return address, nil
+}
+
+// releaseAddresses gives the addresses of a VM that is gone back. The claims
+// are read past the cache, which may not know one that was made just before a
+// crash.
+func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
+	for nic, pools := range s.infra.AddressPools() {
+		for i := range pools {
+			claim := &ipamv1.IPAddressClaim{}
+			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}
+			if err := r.APIReader.Get(ctx, key, claim); err != nil {
+				if apierrors.IsNotFound(err) {
+					continue
+				}
+				return fmt.Errorf("reading address claim: %w", err)
+			}
+			if !metav1.IsControlledBy(claim, s.infra) {
+				continue
+			}
+			if err := r.letClaimGo(ctx, claim); err != nil {
+				return err
+			}
+			uid := client.Preconditions{UID: ptr.To(claim.UID)}
+			if err := client.IgnoreNotFound(r.Client.Delete(ctx, claim, uid)); err != nil {
+				return fmt.Errorf("deleting address claim: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// letClaimGo takes our finalizer off a claim.
+func (r *Reconciler[M]) letClaimGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
+	before := claim.DeepCopy()
+	if !controllerutil.RemoveFinalizer(claim, infrav1.AddressClaimFinalizer) {
+		return nil
+	}
+	// The lock keeps the finalizers that others added meanwhile.
+	err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("releasing address claim: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package loop
+
+import (
+	"context"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Priorities of requests in the work queue. A worker that gets free takes the
+// most urgent one, so that a thousand new machines do not keep one waiting
+// that is to go.
+const (
+	// Urgent is for what is being deleted.
+	Urgent = 100
+	// Usual is for what changed.
+	Usual = 0
+	// InLine is for what waits for its turn at the hypervisor and is only
+	// looked at again as a net.
+	InLine = handler.LowPriority
+)
+
+// AllUsual ranks all keys alike.
+func AllUsual(context.Context, hypervisor.Key) int { return Usual }
+
+// GoingFirst puts objects that are being deleted before all others in the work
+// queue. It leaves others alone.
+func GoingFirst() handler.EventHandler {
+	return handler.Funcs{CreateFunc: createdGoing, UpdateFunc: updatedGoing}
+}
+
+func createdGoing(_ context.Context, e event.CreateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	addGoing(queue, e.Object)
+}
+
+func updatedGoing(_ context.Context, e event.UpdateEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	addGoing(queue, e.ObjectNew)
+}
+
+func addGoing(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o client.Object) {
+	if !o.GetDeletionTimestamp().IsZero() {
+		add(queue, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}, Urgent)
+	}
+}
+
+// add adds a request as urgent as said, where the queue can tell.
+func add(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request, priority int) {
+	if ranked, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+		return
+	}
+	queue.Add(request)
+}

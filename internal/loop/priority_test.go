@@ -1,0 +1,65 @@
+package loop
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// What goes passes 500 machines that come, whether the API server or the
+// driver tells of it.
+func TestGoingPassesComing(t *testing.T) {
+	going := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "going"}}
+	object := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
+	doomed := object.DeepCopy()
+	doomed.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	type queue = priorityqueue.PriorityQueue[reconcile.Request]
+	cases := map[string]struct {
+		tell  func(context.Context, queue)
+		first bool
+	}{
+		"Updated": {func(ctx context.Context, q queue) {
+			GoingFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: doomed}, q)
+		}, true},
+		"FoundAtStart": {func(ctx context.Context, q queue) {
+			GoingFirst().Create(ctx, event.CreateEvent{Object: doomed, IsInInitialList: true}, q)
+		}, true},
+		"Pushed": {func(ctx context.Context, q queue) {
+			keys := make(chan hypervisor.Key)
+			if err := Keys(keys, func(context.Context, hypervisor.Key) int { return Urgent }).Start(ctx, q); err != nil {
+				t.Error(err)
+			}
+			keys <- hypervisor.Key(going.NamespacedName)
+			keys <- hypervisor.Key(going.NamespacedName) // the first one is in the queue now
+		}, true},
+		"NotGoing": {func(ctx context.Context, q queue) {
+			GoingFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: object}, q)
+		}, false},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			q := priorityqueue.New[reconcile.Request]("test")
+			defer q.ShutDown()
+			for n := range 500 {
+				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("new-%d", n)}})
+			}
+			tc.tell(t.Context(), q)
+			// The queue hands one out before it has looked at all.
+			first, _ := q.Get()
+			second, _ := q.Get()
+			if got := first == going || second == going; got != tc.first {
+				t.Errorf("handed out %s and %s", first, second)
+			}
+		})
+	}
+}

@@ -1,0 +1,22 @@
+package loop
+
+import (
+	"fmt"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// SameSite returns an error unless the hypervisor that answers is the one that
+// a cluster was first seen on. Either ID may be unknown.
+func SameSite(home, answers string) error {
+	if home == "" || answers == "" || home == answers {
+		return nil
+	}
+	return &hypervisor.Error{
+		Reason: infrav1.HypervisorChangedReason,
+		Err: fmt.Errorf("the hypervisor that answers has the ID %q, but the cluster belongs to the one with the ID %q: "+
+			"point the cluster back to that; if its VMs were taken to the other one, remove the annotation %s",
+			answers, home, infrav1.HypervisorIDAnnotation),
+	}
+}
