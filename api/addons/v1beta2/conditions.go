@@ -20,6 +20,8 @@ const (
 	SetLabel = "addons.cluster.x-k8s.io/nova-module-set"
 	// ModuleLabel names the module.
 	ModuleLabel = "addons.cluster.x-k8s.io/nova-module"
+	// ClusterLabel names the Cluster that an object was written for.
+	ClusterLabel = "addons.cluster.x-k8s.io/nova-module-cluster"
 	// WaveLabel is the label of Clusters that says in which wave they take an
 	// upgrade, unless spec.rollout names another.
 	WaveLabel = "addons.cluster.x-k8s.io/wave"
@@ -30,6 +32,12 @@ const (
 	// RevisionAnnotation holds the revision of the set that an object was
 	// written from.
 	RevisionAnnotation = "addons.cluster.x-k8s.io/nova-module-revision"
+	// OriginAnnotation holds the namespace of the set that an object was
+	// written for.
+	OriginAnnotation = "addons.cluster.x-k8s.io/nova-module-set-namespace"
+	// SinceAnnotation holds the time at which an object was first written from
+	// its revision, in RFC 3339.
+	SinceAnnotation = "addons.cluster.x-k8s.io/nova-module-since"
 	// AllowFromAnnotation stands on a Namespace and lists the namespaces,
 	// separated by commas, whose sets may select its Clusters; * stands for
 	// all.

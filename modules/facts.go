@@ -1,0 +1,175 @@
+package modules
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// Facts are what a module may know of its Cluster. Expressions and templates
+// see them by their JSON names, below facts. Every field is there, with its
+// zero value when it is not known.
+type Facts struct {
+	Cluster      ClusterFacts      `json:"cluster"`
+	Kubernetes   KubernetesFacts   `json:"kubernetes"`
+	Endpoint     EndpointFacts     `json:"endpoint"`
+	Hypervisor   HypervisorFacts   `json:"hypervisor"`
+	Network      NetworkFacts      `json:"network"`
+	ControlPlane ControlPlaneFacts `json:"controlPlane"`
+	Nodes        NodeFacts         `json:"nodes"`
+	// Platform is NovaControlPlane.spec.platform, by its JSON names. Empty
+	// under another control plane.
+	Platform map[string]any `json:"platform"`
+}
+
+// ClusterFacts name the Cluster.
+type ClusterFacts struct {
+	Name      string `json:"name"`
+	Namespace string `json:"namespace"`
+	// ID is a UUID that survives a move to another management cluster.
+	ID     string            `json:"id"`
+	Labels map[string]string `json:"labels"`
+}
+
+// KubernetesFacts are about the version.
+type KubernetesFacts struct {
+	// Version is the control plane's, such as v1.36.3.
+	Version string `json:"version"`
+}
+
+// EndpointFacts are where the tenant's API server is.
+type EndpointFacts struct {
+	Host string `json:"host"`
+	Port int32  `json:"port"`
+}
+
+// HypervisorFacts are where the machines are.
+type HypervisorFacts struct {
+	// Kind is vsphere, zvirt, or the kind of another infrastructure cluster.
+	Kind string `json:"kind"`
+	// Spec is the spec of the infrastructure cluster by its JSON names, where
+	// the coordinates are: server, placement. It has no credentials.
+	Spec map[string]any `json:"spec"`
+}
+
+// NetworkFacts are the tenant's own network.
+type NetworkFacts struct {
+	// Pods and Services are CIDR blocks.
+	Pods     []string `json:"pods"`
+	Services []string `json:"services"`
+	// Domain is the domain of services, such as cluster.local.
+	Domain string `json:"domain"`
+}
+
+// ControlPlaneFacts are about the control plane's machines.
+type ControlPlaneFacts struct {
+	// Replicas is how many there are to be.
+	Replicas int32 `json:"replicas"`
+	// Topology is SingleReplica or HighlyAvailable.
+	Topology string `json:"topology"`
+}
+
+// NodeFacts count nodes as they are to be, by role, so that a machine that is
+// being replaced switches nothing off. A node of two roles counts twice.
+type NodeFacts struct {
+	ControlPlane int32 `json:"controlPlane"`
+	Infra        int32 `json:"infra"`
+	Ingress      int32 `json:"ingress"`
+	Worker       int32 `json:"worker"`
+	Total        int32 `json:"total"`
+}
+
+// Topologies of a control plane.
+const (
+	SingleReplica   = "SingleReplica"
+	HighlyAvailable = "HighlyAvailable"
+)
+
+// Topology names what a number of control plane machines is.
+func Topology(replicas int32) string {
+	if replicas > 1 {
+		return HighlyAvailable
+	}
+	return SingleReplica
+}
+
+// DefaultDomain is the domain of services when nobody says another.
+const DefaultDomain = "cluster.local"
+
+// SubstituteConfig is the name of the ConfigMap with Nova's substitutions, in
+// the tenant's namespace SubstituteNamespace.
+const (
+	SubstituteConfig    = "nova-gitops-common-substitute-config"
+	SubstituteNamespace = "nova-gitops"
+)
+
+// Substitutions are Nova's own variables: exactly the keys of the ConfigMap
+// that Nova's releases expect.
+func (f *Facts) Substitutions() map[string]string {
+	return map[string]string{
+		"clusterId":            f.Cluster.ID,
+		"controlPlaneTopology": f.ControlPlane.Topology,
+		"dnsBaseDomain":        f.text("dns", "baseDomain"),
+		"imageRepository":      f.text("imageRepository"),
+		"infraNodesCount":      strconv.Itoa(int(f.Nodes.Infra)),
+		"k8sDefaultDnsZone":    f.Network.Domain,
+		"mirrorRepoType":       "gitea",
+	}
+}
+
+// text returns a text of the platform settings; empty if nobody said it.
+func (f *Facts) text(path ...string) string {
+	var at any = f.Platform
+	for _, name := range path {
+		m, ok := at.(map[string]any)
+		if !ok {
+			return ""
+		}
+		at = m[name]
+	}
+	text, _ := at.(string)
+	return text
+}
+
+// values returns the facts as expressions and templates see them.
+func (f *Facts) values() (map[string]any, error) {
+	data, err := json.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("encoding facts: %w", err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	var out map[string]any
+	if err := decoder.Decode(&out); err != nil {
+		return nil, fmt.Errorf("decoding facts: %w", err)
+	}
+	whole, _ := numbers(out).(map[string]any)
+	return whole, nil
+}
+
+// numbers makes whole numbers of what JSON calls numbers, since a count
+// compared with 3 must be none with a fraction.
+func numbers(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, item := range v {
+			v[key] = numbers(item)
+		}
+	case []any:
+		for i, item := range v {
+			v[i] = numbers(item)
+		}
+	case json.Number:
+		if n, err := v.Int64(); err == nil {
+			return n
+		}
+		if n, err := v.Float64(); err == nil {
+			return n
+		}
+		return v.String()
+	case nil:
+		return map[string]any{}
+	}
+	return v
+}

@@ -1,0 +1,161 @@
+package modules
+
+import (
+	"encoding/json"
+	"fmt"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"github.com/fluxcd/pkg/apis/kustomize"
+	"github.com/fluxcd/pkg/apis/meta"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// remediations is how often a module that is to be remediated is tried.
+const remediations = 3
+
+// helmRelease renders a chart.
+func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Object, error) {
+	values := map[string]any{}
+	if err := r.values(m.Chart, values); err != nil {
+		return nil, err
+	}
+	inline, err := json.Marshal(values)
+	if err != nil {
+		return nil, fmt.Errorf("encoding values: %w", err)
+	}
+	timeout := metav1.Duration{Duration: m.Timeout()}
+	out := &helmv2.HelmRelease{
+		ObjectMeta: r.meta(m),
+		Spec: helmv2.HelmReleaseSpec{
+			Interval: metav1.Duration{Duration: r.interval()}, Timeout: &timeout,
+			// The release keeps its name when the Cluster moves to another
+			// management cluster, so that it is adopted and not made again.
+			ReleaseName: m.Name, TargetNamespace: m.TargetNamespace, StorageNamespace: m.TargetNamespace,
+			ServiceAccountName: m.ServiceAccountName, KubeConfig: r.kubeConfig(m),
+			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
+			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift)},
+			Install:        &helmv2.Install{CreateNamespace: m.InTenant(), CRDs: helmv2.CreateReplace},
+			Upgrade:        &helmv2.Upgrade{CRDs: helmv2.CreateReplace},
+		},
+	}
+	out.SetGroupVersionKind(helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind))
+	if !m.InTenant() {
+		out.Spec.TargetNamespace, out.Spec.StorageNamespace = r.target.Namespace, r.target.Namespace
+		out.Spec.ReleaseName = shortenedTo(r.target.Name+"-"+m.Name, maxRelease)
+	} else if m.TargetNamespace == "" {
+		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
+	}
+	r.chart(m, out)
+	failing(m.OnFailure, out)
+	for _, name := range native {
+		out.Spec.DependsOn = append(out.Spec.DependsOn, helmv2.DependencyReference{Name: name})
+	}
+	for _, v := range m.Chart.ValuesFrom {
+		out.Spec.ValuesFrom = append(out.Spec.ValuesFrom, meta.ValuesReference{
+			Kind: v.Kind, Name: v.Name, ValuesKey: v.Key, TargetPath: v.TargetPath, Optional: ptr.Deref(v.Optional, false),
+		})
+	}
+	out.Spec.HealthCheckExprs = expressions(m.HealthExpressions)
+	return out, nil
+}
+
+// maxRelease is how long a Helm release's name may be.
+const maxRelease = 53
+
+func shortenedTo(name string, length int) string {
+	if len(name) <= length {
+		return name
+	}
+	sum := digest([]byte(name))
+	return name[:length-len(sum)-1] + "-" + sum
+}
+
+// chart says where the chart is.
+func (r *renderer) chart(m *addonsv1.Module, out *helmv2.HelmRelease) {
+	ref := r.reference(m)
+	if ref.Kind == addonsv1.OCIRepository && m.Chart.Name == "" {
+		out.Spec.ChartRef = &helmv2.CrossNamespaceSourceReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace}
+		return
+	}
+	out.Spec.Chart = &helmv2.HelmChartTemplate{Spec: helmv2.HelmChartTemplateSpec{
+		Chart: m.Chart.Name, Version: m.Chart.Version,
+		SourceRef: helmv2.CrossNamespaceObjectReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
+	}}
+	if ref.Kind != addonsv1.HelmRepository {
+		// The chart's own version seldom changes there: the commit does.
+		out.Spec.Chart.Spec.ReconcileStrategy = "Revision"
+	}
+}
+
+// failing says what happens after a failed attempt. Without a strategy Flux
+// uninstalls between attempts, which takes the network away with the CNI.
+func failing(policy addonsv1.FailurePolicy, out *helmv2.HelmRelease) {
+	if policy == addonsv1.FailureRemediate {
+		out.Spec.Install.Remediation = &helmv2.InstallRemediation{Retries: -1}
+		out.Spec.Upgrade.Remediation = &helmv2.UpgradeRemediation{Retries: remediations}
+		return
+	}
+	again := &metav1.Duration{Duration: retryInterval}
+	out.Spec.Install.Strategy = &helmv2.InstallStrategy{Name: string(helmv2.ActionStrategyRetryOnFailure), RetryInterval: again}
+	out.Spec.Upgrade.Strategy = &helmv2.UpgradeStrategy{Name: string(helmv2.ActionStrategyRetryOnFailure), RetryInterval: again}
+}
+
+func driftMode(p addonsv1.DriftPolicy) helmv2.DriftDetectionMode {
+	switch p {
+	case addonsv1.DriftIgnore:
+		return helmv2.DriftDetectionDisabled
+	case addonsv1.DriftWarn:
+		return helmv2.DriftDetectionWarn
+	default:
+		return helmv2.DriftDetectionEnabled
+	}
+}
+
+// values merges inline values and what the template says; the template wins.
+func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
+	if c.Values != nil && len(c.Values.Raw) > 0 {
+		if err := json.Unmarshal(c.Values.Raw, &merged); err != nil {
+			return fmt.Errorf("values: they must be an object: %w", err)
+		}
+	}
+	text, err := filled(c.ValuesTemplate, r.facts)
+	if err != nil {
+		return fmt.Errorf("valuesTemplate: %w", err)
+	}
+	over := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &over); err != nil {
+		return fmt.Errorf("valuesTemplate: what it renders to is no YAML object: %s", oneLine(err))
+	}
+	merge(merged, over)
+	return nil
+}
+
+// merge puts over on top of base, object by object, as Helm does.
+func merge(base, over map[string]any) {
+	for key, value := range over {
+		below, isObject := base[key].(map[string]any)
+		above, isObjectToo := value.(map[string]any)
+		if isObject && isObjectToo {
+			merge(below, above)
+			continue
+		}
+		base[key] = value
+	}
+}
+
+func expressions(in []addonsv1.HealthExpression) []kustomize.CustomHealthCheck {
+	var out []kustomize.CustomHealthCheck
+	for _, e := range in {
+		out = append(out, kustomize.CustomHealthCheck{
+			APIVersion: e.APIVersion, Kind: e.Kind,
+			HealthCheckExpressions: kustomize.HealthCheckExpressions{Current: e.Current, InProgress: e.InProgress, Failed: e.Failed},
+		})
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package modules
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// retryInterval is how soon a failed attempt is repeated.
+const retryInterval = time.Minute
+
+// kustomization renders a path of Kustomize.
+func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Object, error) {
+	variables, err := r.variables(m.Kustomize)
+	if err != nil {
+		return nil, err
+	}
+	ref, timeout := r.reference(m), metav1.Duration{Duration: m.Timeout()}
+	prune := ptr.Deref(m.Kustomize.Prune, true)
+	out := &kustomizev1.Kustomization{
+		ObjectMeta: r.meta(m),
+		Spec: kustomizev1.KustomizationSpec{
+			Interval: metav1.Duration{Duration: r.interval()}, RetryInterval: &metav1.Duration{Duration: retryInterval},
+			Timeout: &timeout, Path: "./" + strings.TrimPrefix(strings.TrimPrefix(m.Kustomize.Path, "./"), "/"),
+			SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
+			Prune:     prune, Force: ptr.Deref(m.Kustomize.Force, false), Suspend: ptr.Deref(m.Suspend, false),
+			TargetNamespace: m.TargetNamespace, ServiceAccountName: m.ServiceAccountName, KubeConfig: r.kubeConfig(m),
+			PostBuild: &kustomizev1.PostBuild{Substitute: variables},
+			Wait:      len(m.HealthChecks) == 0, HealthCheckExprs: expressions(m.HealthExpressions),
+			DeletionPolicy: kustomizev1.DeletionPolicyWaitForTermination,
+		},
+	}
+	out.SetGroupVersionKind(kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind))
+	if m.Remains() {
+		out.Spec.DeletionPolicy = kustomizev1.DeletionPolicyOrphan
+	}
+	if !m.InTenant() {
+		out.Spec.TargetNamespace = r.target.Namespace
+	}
+	for _, name := range native {
+		out.Spec.DependsOn = append(out.Spec.DependsOn, kustomizev1.DependencyReference{Name: name})
+	}
+	for _, from := range m.Kustomize.SubstituteFrom {
+		out.Spec.PostBuild.SubstituteFrom = append(out.Spec.PostBuild.SubstituteFrom, kustomizev1.SubstituteReference{
+			Kind: from.Kind, Name: from.Name, Optional: ptr.Deref(from.Optional, false),
+		})
+	}
+	for _, h := range m.HealthChecks {
+		namespace := h.Namespace
+		if namespace == "" {
+			namespace = m.TargetNamespace
+		}
+		out.Spec.HealthChecks = append(out.Spec.HealthChecks, meta.NamespacedObjectKindReference{
+			APIVersion: h.APIVersion, Kind: h.Kind, Name: h.Name, Namespace: namespace,
+		})
+	}
+	return out, nil
+}
+
+// variables are Nova's own substitutions and the module's, which win.
+func (r *renderer) variables(k *addonsv1.Kustomize) (map[string]string, error) {
+	out := maps.Clone(r.target.Facts.Substitutions())
+	for _, v := range k.Substitute {
+		value, err := filled(ptr.Deref(v.Value, ""), r.facts)
+		if err != nil {
+			return nil, fmt.Errorf("substitute %s: %w", v.Name, err)
+		}
+		out[v.Name] = value
+	}
+	return out, nil
+}
+
+// meta is the metadata of a module's object.
+func (r *renderer) meta(m *addonsv1.Module) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.Set, m.Name),
+		Labels: r.labels(m.Name), Annotations: r.annotations(),
+	}
+}
+
+func (r *renderer) interval() time.Duration {
+	spec := addonsv1.NovaModuleSetSpec{IntervalSeconds: r.content.IntervalSeconds}
+	return spec.Interval()
+}
+
+// kubeConfig names the tenant's kubeconfig by Cluster API's contract.
+func (r *renderer) kubeConfig(m *addonsv1.Module) *meta.KubeConfigReference {
+	if !m.InTenant() {
+		return nil
+	}
+	return &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{
+		Name: secret.Name(r.target.Name, secret.Kubeconfig), Key: secret.KubeconfigDataName,
+	}}
+}

@@ -1,0 +1,238 @@
+package modules
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+var update = flag.Bool("update", false, "write what is rendered to the golden files")
+
+// facts are those of a middling Cluster.
+func facts() *Facts {
+	return &Facts{
+		Cluster:    ClusterFacts{Name: "alpha", Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: map[string]string{"stage": "test"}},
+		Kubernetes: KubernetesFacts{Version: "v1.36.3"},
+		Endpoint:   EndpointFacts{Host: "192.0.2.10", Port: 6443},
+		Hypervisor: HypervisorFacts{Kind: "vsphere", Spec: map[string]any{"server": "vcenter.example"}},
+		Network:    NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: DefaultDomain},
+		ControlPlane: ControlPlaneFacts{
+			Replicas: 3, Topology: Topology(3),
+		},
+		Nodes:    NodeFacts{ControlPlane: 3, Infra: 3, Worker: 5, Total: 11},
+		Platform: map[string]any{"imageRepository": "hub.example/nova", "dns": map[string]any{"baseDomain": "apps.example"}},
+	}
+}
+
+func target() Target {
+	return Target{Namespace: "team", Name: "alpha", Set: "base", Origin: "team", Revision: "0123456789", Facts: facts()}
+}
+
+func content(t *testing.T, file string) Content {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec addonsv1.NovaModuleSetSpec
+	if err := yaml.UnmarshalStrict(data, &spec); err != nil {
+		t.Fatal(err)
+	}
+	return ContentOf(&spec)
+}
+
+func TestRenderGolden(t *testing.T) {
+	c := content(t, "set.yaml")
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := Render(c, target())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	write := func(o client.Object) {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.WriteString("---\n")
+		out.Write(data)
+	}
+	for _, s := range got.Sources {
+		write(s)
+	}
+	for _, m := range got.Modules {
+		out.WriteString("--- # " + m.Name)
+		for _, note := range []string{m.Unfit, strings.Join(m.After, ",")} {
+			if note != "" {
+				out.WriteString("; " + note)
+			}
+		}
+		if m.Off {
+			out.WriteString("; off")
+		}
+		out.WriteString("\n")
+		if m.Object != nil {
+			write(m.Object)
+		}
+	}
+	golden := filepath.Join("testdata", "set.golden.yaml")
+	if *update {
+		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(out.Bytes(), want) {
+		t.Errorf("rendering differs from %s (go test ./modules -update):\n%s", golden, out.String())
+	}
+}
+
+// A module that is switched off here holds nothing up that depends on it.
+func TestRenderDropsDependenciesThatAreOff(t *testing.T) {
+	c := content(t, "set.yaml")
+	to := target()
+	to.Facts.Nodes.Infra = 2
+	got, err := Render(c, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range got.Modules {
+		if m.Name == "thanos" && !m.Off {
+			t.Error("thanos is on with two infra nodes")
+		}
+		if hr, ok := m.Object.(*helmv2.HelmRelease); ok && m.Name == "grafana" {
+			if len(m.Needs) != 1 || len(hr.Spec.DependsOn) != 1 {
+				t.Errorf("grafana needs %v and waits for %v, want prometheus only", m.Needs, hr.Spec.DependsOn)
+			}
+		}
+	}
+}
+
+// Two Clusters at one release share a source, at another they do not.
+func TestSourcesFollowTheRelease(t *testing.T) {
+	c, other := content(t, "set.yaml"), target()
+	other.Name = "beta"
+	name := func(c Content, to Target) string {
+		got, err := Render(c, to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got.Sources[0].GetName()
+	}
+	first := name(c, target())
+	if got := name(c, other); got != first {
+		t.Errorf("another Cluster has the source %s, want %s", got, first)
+	}
+	c.Release.Tag = "v2"
+	if got := name(c, target()); got == first {
+		t.Errorf("another release has the same source %s", got)
+	}
+}
+
+func TestObjectName(t *testing.T) {
+	if got := ObjectName("alpha", "base", "cni"); got != "alpha-base-cni" {
+		t.Errorf("ObjectName() = %s", got)
+	}
+	long := strings.Repeat("a", 60)
+	one, two := ObjectName(long, "base", "cni"), ObjectName(long, "base", "dns")
+	if len(one) > maxName || one == two {
+		t.Errorf("long names are %q and %q", one, two)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	chart := func(name string) addonsv1.Module {
+		return addonsv1.Module{Name: name, Chart: &addonsv1.Chart{Name: name}}
+	}
+	cases := map[string]struct {
+		change func(*Content)
+		says   string
+	}{
+		"Missing":    {func(c *Content) { c.Modules[0].DependsOn = []string{"x"} }, `module "a" depends on "x", which is not in the set`},
+		"Circle":     {func(c *Content) { c.Modules[0].DependsOn, c.Modules[1].DependsOn = []string{"b"}, []string{"a"} }, "in a circle: a → b → a"},
+		"Expression": {func(c *Content) { c.Modules[1].When = "facts.nodes.infra >=" }, `module "b": when: compiling "facts.nodes.infra >="`},
+		"NoTruth":    {func(c *Content) { c.Modules[1].When = "'x'" }, "it must be true or false, and is of the type string"},
+		"Range":      {func(c *Content) { c.Modules[1].Kubernetes = "abc" }, `module "b": kubernetes: reading the range "abc"`},
+		"Template":   {func(c *Content) { c.Modules[1].Chart.ValuesTemplate = "{{ .facts" }, `module "b": valuesTemplate: parsing template`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			c := Content{Modules: []addonsv1.Module{chart("a"), chart("b")}}
+			if err := c.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			tc.change(&c)
+			if err := c.Validate(); err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("Validate() = %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
+
+func TestRenderErrors(t *testing.T) {
+	cases := map[string]struct {
+		module addonsv1.Module
+		says   string
+	}{
+		"UnknownFact":  {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "a: {{ .facts.nothing }}"}}, `no entry for key "nothing"`},
+		"NoYAML":       {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "- a"}}, "no YAML object"},
+		"NoSuchChoice": {addonsv1.Module{When: "facts.nothing == 1", Chart: &addonsv1.Chart{}}, "no such key: nothing"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.module.Name = "a"
+			c := Content{Modules: []addonsv1.Module{tc.module}, Sources: []addonsv1.Source{{Name: "s", Helm: addonsv1.HelmSource{URL: "https://example"}}}}
+			if _, err := Render(c, target()); err == nil || !strings.Contains(err.Error(), tc.says) {
+				t.Errorf("Render() = %v, want %q", err, tc.says)
+			}
+		})
+	}
+}
+
+func TestFits(t *testing.T) {
+	cases := []struct {
+		version, constraint string
+		want                bool
+	}{
+		{"v1.36.3", "", true},
+		{"v1.36.3", ">=1.34 <1.38", true},
+		{"v1.38.0", ">=1.34 <1.38", false},
+		{"v1.36.3-nova.1", ">=1.36", true},
+		{"v1.36.3+nova.1", "~1.36", true},
+	}
+	for _, tc := range cases {
+		if got, err := Fits(tc.version, tc.constraint); err != nil || got != tc.want {
+			t.Errorf("Fits(%s, %s) = %t, %v", tc.version, tc.constraint, got, err)
+		}
+	}
+	if _, err := Fits("none", ">=1"); err == nil {
+		t.Error("a version that is none fits")
+	}
+}
+
+// Changing who gets the modules and how is no new revision.
+func TestRevision(t *testing.T) {
+	c := content(t, "set.yaml")
+	first := c.Revision()
+	if again := content(t, "set.yaml").Revision(); again != first {
+		t.Errorf("the same content is %s and %s", first, again)
+	}
+	c.Release.Tag = "v2"
+	if c.Revision() == first {
+		t.Error("another release has the same revision")
+	}
+}

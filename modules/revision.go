@@ -1,0 +1,89 @@
+package modules
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// Content is the part of a set that a revision stands for: what reaches the
+// tenants. Who gets it, how a change goes over the fleet and what happens at
+// the end are not in it, so that changing those rolls nothing out.
+type Content struct {
+	Sources         []addonsv1.Source `json:"sources,omitempty"`
+	Release         addonsv1.Release  `json:"release,omitzero"`
+	Modules         []addonsv1.Module `json:"modules,omitempty"`
+	IntervalSeconds int32             `json:"intervalSeconds,omitempty"`
+	Shard           string            `json:"shard,omitempty"`
+}
+
+// ContentOf returns what a set delivers.
+func ContentOf(s *addonsv1.NovaModuleSetSpec) Content {
+	return Content{
+		Sources: s.Sources, Release: s.Release, Modules: s.Modules,
+		IntervalSeconds: s.IntervalSeconds, Shard: s.Shard,
+	}
+}
+
+// Revision names a content: the same for the same content, whatever process
+// computes it.
+func (c Content) Revision() string {
+	data, err := json.Marshal(c)
+	if err != nil {
+		// Values are kept as the API server took them, so they are JSON.
+		data = fmt.Appendf(nil, "%+v", c)
+	}
+	return digest(data)
+}
+
+// digest is a short name for data.
+func digest(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])[:10]
+}
+
+// Validate finds what is wrong with a content, whatever the Cluster: circles,
+// missing names, expressions and templates that do not compile, ranges that
+// cannot be read. A template is only parsed, as it may name facts that some
+// Clusters lack.
+func (c Content) Validate() error {
+	if _, err := Order(c.Modules); err != nil {
+		return err
+	}
+	for i := range c.Modules {
+		if err := validate(&c.Modules[i]); err != nil {
+			return fmt.Errorf("module %q: %w", c.Modules[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func validate(m *addonsv1.Module) error {
+	if m.When != "" {
+		if _, err := program(m.When); err != nil {
+			return fmt.Errorf("when: %w", err)
+		}
+	}
+	if _, err := Fits("v1.0.0", m.Kubernetes); err != nil {
+		return fmt.Errorf("kubernetes: %w", err)
+	}
+	if m.Chart != nil {
+		if _, err := parsed(m.Chart.ValuesTemplate); err != nil {
+			return fmt.Errorf("valuesTemplate: %w", err)
+		}
+	}
+	if m.Kustomize != nil {
+		for _, v := range m.Kustomize.Substitute {
+			if v.Value == nil {
+				continue
+			}
+			if _, err := parsed(*v.Value); err != nil {
+				return fmt.Errorf("substitute %s: %w", v.Name, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package modules
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// Member is a selected Cluster as a rollout sees it.
+type Member struct {
+	Key types.NamespacedName
+	// Wave is the value of the Cluster's wave label. Empty goes last.
+	Wave string
+	// Revision is the one its modules are at. Empty when it has none yet.
+	Revision string
+	// Since is when they came to that revision.
+	Since time.Time
+	// Ready tells that all its modules are ready at that revision.
+	Ready bool
+	// Reachable tells that a change can get there.
+	Reachable bool
+}
+
+// Rollout is which Clusters may be at the current revision, and how far it is.
+type Rollout struct {
+	// Granted are the Clusters that may take the current revision, or have.
+	Granted map[types.NamespacedName]bool
+	// Failed are the Clusters that took it and were not ready in time.
+	Failed []types.NamespacedName
+	// Updated and Ready count Clusters at the current revision, and those of
+	// them whose modules are ready.
+	Updated, Ready int
+	// Wave is the first wave that is not through. Empty when all are, and for
+	// Clusters without a wave.
+	Wave string
+	// Halted says why no more Clusters are begun. Empty when they are.
+	Halted string
+	// Done tells that every Cluster has the current revision.
+	Done bool
+	// Next is when the next Cluster would count as failed. Zero when none
+	// can.
+	Next time.Time
+}
+
+// PlanRollout says which Clusters may take the current revision now.
+//
+// A Cluster without modules takes it at once: it is new, and waiting would
+// leave it without a network. One that has the revision keeps it. The others
+// follow wave after wave: a wave begins when all reachable Clusters before it
+// are ready or have failed within the budget. A Cluster that cannot be reached
+// holds nobody up and catches up when it is back.
+func PlanRollout(members []Member, revision string, r addonsv1.Rollout, now time.Time) Rollout {
+	p := &planner{revision: revision, rollout: r, now: now, out: Rollout{Granted: map[types.NamespacedName]bool{}}}
+	sorted := slices.Clone(members)
+	slices.SortFunc(sorted, func(a, b Member) int {
+		return cmp.Or(compareWaves(a.Wave, b.Wave), cmp.Compare(a.Key.String(), b.Key.String()))
+	})
+	for i := range sorted {
+		p.count(&sorted[i])
+	}
+	p.out.Done = p.out.Updated == len(sorted)
+	if p.out.Done {
+		return p.out
+	}
+	budget := scaled(r.FailureBudget, intstr.FromInt32(0), len(sorted), false)
+	switch {
+	case len(p.out.Failed) > budget:
+		p.out.Halted = fmt.Sprintf("%d Clusters failed, and %d may: %s", len(p.out.Failed), budget, p.out.Failed[0])
+	case ptr.Deref(r.Paused, false):
+		p.out.Halted = "Paused"
+	}
+	for start := 0; start < len(sorted); {
+		end := start
+		for end < len(sorted) && compareWaves(sorted[end].Wave, sorted[start].Wave) == 0 {
+			end++
+		}
+		if !p.wave(sorted[start:end]) {
+			break
+		}
+		start = end
+	}
+	return p.out
+}
+
+type planner struct {
+	revision string
+	rollout  addonsv1.Rollout
+	now      time.Time
+	out      Rollout
+}
+
+// count notes what a Cluster is, whatever its wave.
+func (p *planner) count(m *Member) {
+	switch {
+	case m.Revision == "":
+		p.out.Granted[m.Key] = true
+		return
+	case m.Revision != p.revision:
+		return
+	}
+	p.out.Granted[m.Key] = true
+	p.out.Updated++
+	switch {
+	case m.Ready:
+		p.out.Ready++
+	case p.failed(m):
+		p.out.Failed = append(p.out.Failed, m.Key)
+	case m.Reachable:
+		if deadline := m.Since.Add(p.rollout.Timeout()); p.out.Next.IsZero() || deadline.Before(p.out.Next) {
+			p.out.Next = deadline
+		}
+	}
+}
+
+// failed reports whether a Cluster took the revision and was not ready in
+// time. One that cannot be reached has not failed: its modules did not cause
+// that.
+func (p *planner) failed(m *Member) bool {
+	return m.Revision == p.revision && !m.Ready && m.Reachable && !m.Since.IsZero() &&
+		!p.now.Before(m.Since.Add(p.rollout.Timeout()))
+}
+
+// wave grants as many Clusters of one wave as may change, and reports whether
+// the wave is through.
+func (p *planner) wave(members []Member) bool {
+	changing, through := 0, true
+	var waiting []*Member
+	for i := range members {
+		m := &members[i]
+		switch {
+		case m.Revision == "" || m.Revision == p.revision && (m.Ready || p.failed(m) || !m.Reachable):
+		case m.Revision == p.revision:
+			changing, through = changing+1, false
+		case m.Reachable:
+			waiting, through = append(waiting, m), false
+		}
+	}
+	if through {
+		return true
+	}
+	p.out.Wave = members[0].Wave
+	if p.out.Halted != "" {
+		return false
+	}
+	limit := scaled(p.rollout.MaxConcurrent, intstr.FromString("100%"), len(members), true)
+	for _, m := range waiting {
+		if changing >= limit {
+			break
+		}
+		p.out.Granted[m.Key] = true
+		changing++
+	}
+	return false
+}
+
+// scaled is a number, or a percentage of total; at least 1 when it is rounded
+// up.
+func scaled(value *intstr.IntOrString, otherwise intstr.IntOrString, total int, up bool) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(value, otherwise)), total, up)
+	if err != nil {
+		// The rules of the definition leave no other text; the careful choice
+		// is the smallest.
+		n = 0
+	}
+	if up {
+		return max(n, 1)
+	}
+	return n
+}
+
+// compareWaves orders numbers by value, then words, then Clusters without a
+// wave.
+func compareWaves(a, b string) int {
+	rank := func(wave string) (int, int) {
+		if wave == "" {
+			return 2, 0
+		}
+		if n, err := strconv.Atoi(wave); err == nil {
+			return 0, n
+		}
+		return 1, 0
+	}
+	kindA, numberA := rank(a)
+	kindB, numberB := rank(b)
+	return cmp.Or(cmp.Compare(kindA, kindB), cmp.Compare(numberA, numberB), cmp.Compare(a, b))
+}

@@ -1,0 +1,170 @@
+package modules
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func member(name, wave, revision string, ready bool) Member {
+	return Member{
+		Key: types.NamespacedName{Namespace: "ns", Name: name}, Wave: wave, Revision: revision,
+		Since: noon.Add(-time.Minute), Ready: ready, Reachable: true,
+	}
+}
+
+func late(m Member) Member {
+	m.Since = noon.Add(-time.Hour)
+	return m
+}
+
+func away(m Member) Member {
+	m.Reachable = false
+	return m
+}
+
+func TestPlanRollout(t *testing.T) {
+	one := ptr.To(intstr.FromInt32(1))
+	cases := map[string]struct {
+		members []Member
+		rollout addonsv1.Rollout
+		granted []string
+		failed  int
+		wave    string
+		halted  string
+		done    bool
+	}{
+		"AllAtOnce": {
+			members: []Member{member("a", "", "1", true), member("b", "", "1", true)},
+			granted: []string{"a", "b"},
+		},
+		"NewClusterAtOnce": {
+			members: []Member{member("a", "1", "1", true), member("b", "9", "", false)},
+			rollout: addonsv1.Rollout{Paused: ptr.To(true)},
+			granted: []string{"b"}, wave: "1", halted: "Paused",
+		},
+		"FirstWaveFirst": {
+			members: []Member{member("a", "2", "1", true), member("b", "1", "1", true), member("c", "", "1", true)},
+			granted: []string{"b"}, wave: "1",
+		},
+		"NumbersByValueBeforeWords": {
+			members: []Member{member("a", "10", "1", true), member("b", "9", "1", true), member("c", "last", "1", true)},
+			granted: []string{"b"}, wave: "9",
+		},
+		"NextWaveWaitsForReady": {
+			members: []Member{member("a", "1", "2", false), member("b", "2", "1", true)},
+			granted: []string{"a"}, wave: "1",
+		},
+		"NextWave": {
+			members: []Member{member("a", "1", "2", true), member("b", "2", "1", true)},
+			granted: []string{"a", "b"}, wave: "2",
+		},
+		"OneAtATime": {
+			members: []Member{member("a", "", "1", true), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"a"},
+		},
+		"OneAtATimeWhileItChanges": {
+			members: []Member{member("a", "", "2", false), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"a"},
+		},
+		"PercentageRoundsUp": {
+			members: []Member{member("a", "", "1", true), member("b", "", "1", true), member("c", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromString("34%"))},
+			granted: []string{"a", "b"},
+		},
+		"FailureStops": {
+			members: []Member{late(member("a", "", "2", false)), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"a"}, failed: 1, halted: "1 Clusters failed, and 0 may: ns/a",
+		},
+		"FailureWithinBudget": {
+			members: []Member{late(member("a", "", "2", false)), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one, FailureBudget: one},
+			granted: []string{"a", "b"}, failed: 1,
+		},
+		"FailureBudgetRoundsDown": {
+			members: []Member{late(member("a", "", "2", false)), member("b", "", "1", true), member("c", "", "1", true)},
+			rollout: addonsv1.Rollout{FailureBudget: ptr.To(intstr.FromString("33%"))},
+			granted: []string{"a"}, failed: 1, halted: "1 Clusters failed, and 0 may: ns/a",
+		},
+		"DeadTenantHoldsNobodyUp": {
+			members: []Member{away(member("a", "1", "1", false)), away(late(member("b", "1", "2", false))), member("c", "2", "1", true)},
+			granted: []string{"b", "c"}, wave: "2",
+		},
+		"Done": {
+			members: []Member{member("a", "", "2", true), late(member("b", "", "2", false))},
+			granted: []string{"a", "b"}, failed: 1, done: true,
+		},
+		"Paused": {
+			members: []Member{member("a", "", "2", false), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{Paused: ptr.To(true)},
+			granted: []string{"a"}, halted: "Paused",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := PlanRollout(tc.members, "2", tc.rollout, noon)
+			var granted []string
+			for key := range got.Granted {
+				granted = append(granted, key.Name)
+			}
+			slices.Sort(granted)
+			if !slices.Equal(granted, tc.granted) || len(got.Failed) != tc.failed || got.Wave != tc.wave ||
+				got.Halted != tc.halted || got.Done != tc.done {
+				t.Errorf("granted %v, %d failed, wave %q, halted %q, done %t", granted, len(got.Failed), got.Wave, got.Halted, got.Done)
+			}
+		})
+	}
+}
+
+// However long it takes and whatever fails, no Cluster beyond the limit
+// changes at a time, waves keep their order, and everything that can move
+// moves in the end.
+func TestPlanRolloutConverges(t *testing.T) {
+	rollout := addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(2))}
+	var members []Member
+	for _, wave := range []string{"1", "2", ""} {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			members = append(members, member(name+wave, wave, "1", true))
+		}
+	}
+	for step := range 100 {
+		plan := PlanRollout(members, "2", rollout, noon)
+		if plan.Done && plan.Ready == len(members) {
+			return
+		}
+		changing := 0
+		for i := range members {
+			m := &members[i]
+			if m.Revision == "2" && !m.Ready && step%2 == 0 {
+				m.Ready = true
+			} else if plan.Granted[m.Key] && m.Revision == "1" {
+				m.Revision, m.Ready = "2", false
+			}
+			if m.Revision == "2" && !m.Ready {
+				changing++
+			}
+		}
+		if changing > 2 {
+			t.Fatalf("%d Clusters change at step %d", changing, step)
+		}
+	}
+	t.Fatal("the rollout never ends")
+}
+
+func TestPlanRolloutTellsWhenToLookAgain(t *testing.T) {
+	got := PlanRollout([]Member{member("a", "", "2", false), member("b", "", "1", true)}, "2", addonsv1.Rollout{TimeoutSeconds: 300}, noon)
+	if want := noon.Add(4 * time.Minute); !got.Next.Equal(want) {
+		t.Errorf("Next = %s, want %s", got.Next, want)
+	}
+}
