@@ -1,0 +1,256 @@
+package ovirt
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	apiPath    = "/ovirt-engine/api"
+	tokenPath  = "/ovirt-engine/sso/oauth/token"
+	logoutPath = "/ovirt-engine/services/sso-logout"
+
+	// timeout bounds every request, and reply what is read of an answer.
+	timeout = 30 * time.Second
+	reply   = 256 << 20
+	// parallel bounds the requests to one engine and account, so that a burst
+	// of machines is a queue here and not there.
+	parallel = 16
+)
+
+// Endpoint is an engine and how to log in there.
+type Endpoint struct {
+	// Server is a host name or address, with a port if it is not 443.
+	Server             string
+	Username, Password string
+	Trust              Trust
+}
+
+// Meter is told about every request: its method, its path with {} for IDs, and
+// how it ended: a status code, or error.
+type Meter func(method, path, code string, took time.Duration)
+
+// Client speaks to one engine with one account.
+type Client struct {
+	endpoint Endpoint
+	http     *http.Client
+	slots    chan struct{}
+	meter    Meter
+	// login holds the token. Whoever takes it out may log in; others wait.
+	login chan string
+}
+
+// NewClient returns a client that is not logged in.
+func NewClient(e Endpoint, meter Meter) (*Client, error) {
+	config, err := e.Trust.config()
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, login: make(chan string, 1)}
+	c.login <- ""
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			TLSClientConfig:       config,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ResponseHeaderTimeout: timeout,
+			MaxConnsPerHost:       parallel,
+			MaxIdleConnsPerHost:   parallel,
+			IdleConnTimeout:       2 * time.Minute,
+		},
+		// The API never redirects; a page in front of it does, to a login form.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
+}
+
+// Request is one request of the API.
+type Request struct {
+	Method string
+	// Path is below the API, such as /vms. Its parts are escaped.
+	Path  []string
+	Query url.Values
+	// Body is sent as XML, if it is not nil.
+	Body any
+	// Into is what the answer is read into, if it is not nil.
+	Into any
+}
+
+// Do sends a request. A token that has run out is replaced once.
+func (c *Client) Do(ctx context.Context, r Request) error {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var body []byte
+	if r.Body != nil {
+		var err error
+		if body, err = xml.Marshal(r.Body); err != nil {
+			return fmt.Errorf("encoding request: %w", err)
+		}
+	}
+	stale := ""
+	for {
+		token, err := c.Login(ctx, stale)
+		if err != nil {
+			return err
+		}
+		err = c.send(ctx, r, body, token)
+		if !errors.Is(err, errToken) || stale != "" {
+			return err
+		}
+		stale = token
+	}
+}
+
+// errToken is the cause of an Error about a token that the engine has forgotten.
+var errToken = errors.New("the engine does not accept the session's token")
+
+// Login returns the token, and logs in if there is none or only the stale one.
+func (c *Client) Login(ctx context.Context, stale string) (string, error) {
+	var token string
+	select {
+	case token = <-c.login:
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if token != "" && token != stale {
+		c.login <- token
+		return token, nil
+	}
+	token, err := c.authenticate(ctx)
+	c.login <- token
+	return token, err
+}
+
+// authenticate asks for a token.
+func (c *Client) authenticate(ctx context.Context) (string, error) {
+	form := url.Values{
+		"grant_type": {"password"}, "scope": {"ovirt-app-api"},
+		"username": {c.endpoint.Username}, "password": {c.endpoint.Password},
+	}
+	status, answer, err := c.post(ctx, tokenPath, form)
+	if err != nil {
+		return "", err
+	}
+	var said struct {
+		Token string `json:"access_token"`
+		Code  string `json:"error_code"`
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return "", &Error{Status: status, Detail: fmt.Sprintf("the token endpoint answered %d and no JSON", status), page: true}
+	}
+	if said.Token == "" {
+		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(strings.TrimRight(said.Error, ". "), said.Code, "the engine gave no token")}
+	}
+	return said.Token, nil
+}
+
+// Logout gives the token back. A client can be used on: it logs in again.
+func (c *Client) Logout(ctx context.Context) error {
+	var token string
+	select {
+	case token = <-c.login:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	c.login <- ""
+	if token == "" {
+		return nil
+	}
+	_, _, err := c.post(ctx, logoutPath, url.Values{"scope": {"ovirt-app-api"}, "token": {token}})
+	c.http.CloseIdleConnections()
+	return err
+}
+
+// post sends a form to one of the addresses beside the API.
+func (c *Client) post(ctx context.Context, path string, form url.Values) (int, []byte, error) {
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
+	return c.exchange(ctx, http.MethodPost, path, path, header, []byte(form.Encode()))
+}
+
+// send sends a request with a token and reads its answer.
+func (c *Client) send(ctx context.Context, r Request, body []byte, token string) error {
+	parts, pattern := []string{apiPath}, []string{""}
+	for _, part := range r.Path {
+		parts, pattern = append(parts, url.PathEscape(part)), append(pattern, masked(part))
+	}
+	path := strings.Join(parts, "/")
+	if len(r.Query) > 0 {
+		path = fmt.Sprintf("%s?%s", path, r.Query.Encode())
+	}
+	header := http.Header{
+		"Authorization": {"Bearer " + token}, "Version": {"4"},
+		"Accept": {"application/xml"}, "Content-Type": {"application/xml"},
+	}
+	status, answer, err := c.exchange(ctx, r.Method, path, strings.Join(pattern, "/"), header, body)
+	if err != nil {
+		return err
+	}
+	switch {
+	case status == http.StatusUnauthorized, status >= 300 && status < 400:
+		return &Error{Status: http.StatusUnauthorized, Detail: errToken.Error(), cause: errToken}
+	case status >= 400:
+		return refusal(status, answer)
+	case failedAction(answer):
+		return refusal(http.StatusConflict, answer)
+	case r.Into == nil:
+		return nil
+	}
+	if err := xml.Unmarshal(answer, r.Into); err != nil {
+		return &Error{Status: status, Detail: fmt.Sprintf("the engine answered %d and no XML of the API", status), page: true}
+	}
+	return nil
+}
+
+// exchange sends bytes and reads bytes.
+func (c *Client) exchange(ctx context.Context, method, path, pattern string, header http.Header, body []byte) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "https://"+c.endpoint.Server+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, fmt.Errorf("making request: %w", err)
+	}
+	req.Header = header
+	req.Header.Set("User-Agent", "cluster-api-provider-nova")
+	start := time.Now()
+	res, err := c.http.Do(req)
+	var answer []byte
+	if err == nil {
+		answer, err = io.ReadAll(io.LimitReader(res.Body, reply))
+		_ = res.Body.Close()
+	}
+	code := "error"
+	if err == nil {
+		code = strconv.Itoa(res.StatusCode)
+	}
+	c.meter(method, pattern, code, time.Since(start))
+	if err != nil {
+		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: plain(err)}
+	}
+	return res.StatusCode, answer, nil
+}
+
+// masked is a part of a path with {} for an ID.
+func masked(part string) string {
+	if strings.ContainsAny(part, "0123456789") {
+		return "{}"
+	}
+	return part
+}

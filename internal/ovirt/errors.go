@@ -1,0 +1,207 @@
+package ovirt
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Error is an answer of the engine that is no success.
+type Error struct {
+	// Status is the code of HTTP.
+	Status int
+	// Detail is what the engine said, in its own words.
+	Detail string
+
+	// page is set when a web server answered, not the engine.
+	page  bool
+	cause error
+}
+
+func (e *Error) Error() string { return e.Detail }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// UnreachableError means that the engine gave no answer. What was asked for may
+// have happened.
+type UnreachableError struct {
+	Server string
+	Err    error
+}
+
+func (e *UnreachableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnreachableError) Unwrap() error { return e.Err }
+
+// IsStatus reports whether the engine answered err with a code.
+func IsStatus(err error, status int) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Status == status
+}
+
+// IsDown reports whether no engine answered: the way is cut, or the web server
+// in front of it says that it is not there.
+func IsDown(err error) bool {
+	if _, ok := errors.AsType[*UnreachableError](err); ok {
+		return true
+	}
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.page
+}
+
+// IsAmbiguous reports whether what was asked for may have happened although it
+// failed: nobody said no.
+func IsAmbiguous(err error) bool {
+	return err != nil && (IsDown(err) || IsStatus(err, http.StatusInternalServerError))
+}
+
+// fault is how the engine refuses. An action carries it inside.
+type fault struct {
+	XMLName xml.Name
+	Status  string `xml:"status"`
+	Reason  string `xml:"reason"`
+	Detail  string `xml:"detail"`
+	Inner   *fault `xml:"fault"`
+	Message string `xml:"message"`
+}
+
+// refusal makes an Error of an answer.
+func refusal(status int, answer []byte) *Error {
+	e := &Error{Status: status, page: status >= http.StatusBadGateway}
+	var f fault
+	if err := xml.Unmarshal(answer, &f); err == nil && f.XMLName.Local != "html" {
+		e.page = false
+		if f.Inner != nil {
+			f = *f.Inner
+		}
+		// The detail is a list in brackets of what the engine has to say.
+		e.Detail = strings.TrimRight(strings.Trim(strings.TrimSpace(f.Detail), "[]"), ". ")
+		for _, other := range []string{f.Reason, f.Message} {
+			if e.Detail == "" {
+				e.Detail = other
+			}
+		}
+	}
+	if e.Detail == "" {
+		e.Detail = fmt.Sprintf("the engine answered %d %s", status, http.StatusText(status))
+	}
+	return e
+}
+
+// failedAction reports whether an answer is an action that failed. It does so
+// with any code.
+func failedAction(answer []byte) bool {
+	if !strings.Contains(string(answer[:min(len(answer), 256)]), "<action") {
+		return false
+	}
+	var f fault
+	return xml.Unmarshal(answer, &f) == nil && f.XMLName.Local == "action" && (f.Status == "failed" || f.Inner != nil)
+}
+
+// plain says what went wrong on the way in words that are the same on every
+// try. The original names ports that differ each time.
+func plain(err error) error {
+	var (
+		pinned  *thumbprintError
+		unknown x509.UnknownAuthorityError
+		cert    *tls.CertificateVerificationError
+		op      *net.OpError
+		request *url.Error
+	)
+	switch {
+	case errors.As(err, &pinned):
+		return pinned
+	case errors.As(err, &unknown):
+		return errors.New("its certificate is signed by an unknown authority: set spec.tls.caBundle or spec.tls.thumbprint")
+	case errors.As(err, &cert):
+		return cert.Err
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+		return errors.New("no answer in time")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("the connection was closed")
+	case errors.As(err, &op):
+		return innermost(op)
+	case errors.As(err, &request):
+		return request.Err
+	default:
+		return err
+	}
+}
+
+func innermost(err error) error {
+	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// Trust says how the engine's certificate is verified: against the system's
+// authorities, unless one of the fields is set.
+type Trust struct {
+	// CABundle is a bundle of authorities in PEM.
+	CABundle string
+	// Thumbprint is the SHA-256 of the only certificate to trust.
+	Thumbprint string
+	// Insecure trusts any certificate.
+	Insecure bool
+}
+
+// config returns the TLS settings that t stands for.
+func (t Trust) config() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	switch {
+	case t.Thumbprint != "":
+		want := strings.ToUpper(t.Thumbprint)
+		// The chain does not matter: exactly one certificate is trusted.
+		c.InsecureSkipVerify = true
+		c.VerifyConnection = func(cs tls.ConnectionState) error {
+			if got := thumbprint(cs.PeerCertificates[0]); got != want {
+				return &thumbprintError{got: got}
+			}
+			return nil
+		}
+	case t.CABundle != "":
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(t.CABundle)) {
+			return nil, errors.New("spec.tls.caBundle holds no certificate")
+		}
+	case t.Insecure:
+		c.InsecureSkipVerify = true
+	}
+	return c, nil
+}
+
+func thumbprint(cert *x509.Certificate) string {
+	sum := sha256.Sum256(cert.Raw)
+	parts := make([]string, 0, len(sum))
+	for _, b := range sum {
+		parts = append(parts, strings.ToUpper(hex.EncodeToString([]byte{b})))
+	}
+	return strings.Join(parts, ":")
+}
+
+// thumbprintError is a certificate other than the pinned one.
+type thumbprintError struct{ got string }
+
+func (e *thumbprintError) Error() string {
+	return fmt.Sprintf("the certificate's SHA-256 thumbprint is %s, not the one in spec.tls.thumbprint", e.got)
+}

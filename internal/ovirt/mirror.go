@@ -1,0 +1,572 @@
+package ovirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Pace is how often a Mirror asks.
+type Pace struct {
+	// Rest is between two lists of all VMs, and Busy between two looks at
+	// those that are worked on.
+	Rest, Busy time.Duration
+	// Groups is between two lists of affinity groups, and Detail the age at
+	// which what a list does not show is read again.
+	Groups, Detail time.Duration
+	// Tire is after how long without a change a VM is not looked at more
+	// often than the rest.
+	Tire time.Duration
+}
+
+// Usually is the pace outside of tests.
+var Usually = Pace{Rest: 10 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute}
+
+const (
+	// details are the links of a VM that are followed when it is looked at.
+	details = "disk_attachments.disk,nics,reported_devices,tags,affinity_labels,graphics_consoles"
+	// batch is how many VMs are looked at with one request.
+	batch = 40
+)
+
+// Mirror is what an engine last said of the VMs that have a subject in their
+// comment. One list serves all of them; what it does not show is read for
+// those that change, many with one request.
+//
+// A list that was asked for before the end of a write to a VM says nothing
+// about that VM: it may be older than the write. A write of which nobody knows
+// whether it took place keeps its VM busy until a later list has shown it.
+type Mirror struct {
+	client *Client
+	pace   Pace
+	// prefix begins the comments, and subjectOf reads a comment.
+	prefix    string
+	subjectOf func(comment string) string
+	changed   func(subject string)
+
+	mu       sync.Mutex
+	lists    uint64 // how many lists were begun
+	vms      map[string]*shown
+	subjects map[string]*subject
+	groups   map[string]map[string]*AffinityGroup // by cluster and ID
+	listed   time.Time
+	grouped  time.Time
+	wake     chan struct{}
+}
+
+// shown is a VM as it was last shown.
+type shown struct {
+	vm      *VM
+	subject string
+	// detailed is when its details were read; zero, if they are outdated.
+	detailed time.Time
+}
+
+// subject is what a VM is for.
+type subject struct {
+	name string
+	// busy is what is being asked for, in words.
+	busy string
+	// touched is the number of lists that were begun when the last write
+	// ended: only later ones count.
+	touched uint64
+	doubt   bool
+	// restless subjects are looked at often.
+	restless bool
+	since    time.Time
+}
+
+// NewMirror returns an empty mirror. It calls changed with a subject whose VM
+// changed.
+func NewMirror(c *Client, p Pace, prefix string, subjectOf func(string) string, changed func(string)) *Mirror {
+	return &Mirror{
+		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed,
+		vms: map[string]*shown{}, subjects: map[string]*subject{}, groups: map[string]map[string]*AffinityGroup{},
+		wake: make(chan struct{}, 1),
+	}
+}
+
+// View is what is known of a subject.
+type View struct {
+	// VM is nil when the engine has none. It must not be changed.
+	VM *VM
+	// Detailed means that disks, interfaces and the like are known.
+	Detailed bool
+	// Busy is what is being asked for, in words, or is not known the outcome of.
+	Busy string
+}
+
+// Look returns what is known of the VM of a subject: the one of the given ID,
+// or, while that is not known, of the given name. A copy that somebody made
+// of it, comment and all, is another.
+func (m *Mirror) Look(of, name, id string) View {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subject(of)
+	s.name = name
+	v := View{Busy: s.busy}
+	if s.doubt && v.Busy == "" {
+		v.Busy = "Finding out what became of the last request"
+	}
+	for _, other := range m.vms {
+		if other.subject == of && (other.vm.ID == id || id == "" && other.vm.Name == name) {
+			v.VM, v.Detailed = other.vm, !other.detailed.IsZero()
+			if !v.Detailed {
+				s.restless = true
+				m.kick()
+			}
+		}
+	}
+	return v
+}
+
+// subject returns the record of a subject. The caller holds the lock.
+func (m *Mirror) subject(of string) *subject {
+	s, ok := m.subjects[of]
+	if !ok {
+		s = &subject{since: time.Now()}
+		m.subjects[of] = s
+	}
+	return s
+}
+
+// Rest says whether a subject is to be looked at often.
+func (m *Mirror) Rest(of string, resting bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subject(of)
+	if s.restless == resting {
+		s.restless, s.since = !resting, time.Now()
+		m.kick()
+	}
+}
+
+// Subjects are those that were asked about.
+func (m *Mirror) Subjects() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.subjects))
+}
+
+// Forget drops a subject that is gone for good.
+func (m *Mirror) Forget(of string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.subjects, of)
+}
+
+// Begin notes that something is about to be asked for, unless something is
+// under way.
+func (m *Mirror) Begin(of, busy string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subject(of)
+	if s.busy != "" || s.doubt {
+		return false
+	}
+	s.busy = busy
+	return true
+}
+
+// End notes the answer. When it is a success, then says what the engine looks
+// like now.
+func (m *Mirror) End(of string, err error, then func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subject(of)
+	s.busy, s.touched, s.since, s.restless = "", m.lists, time.Now(), true
+	s.doubt = IsAmbiguous(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	for _, other := range m.vms {
+		if other.subject == of && err != nil {
+			other.detailed = time.Time{}
+		}
+	}
+	if err == nil {
+		then()
+		m.changed(of)
+	}
+	m.kick()
+}
+
+// Put shows a VM as the caller knows it to be. It is for then of End.
+func (m *Mirror) Put(of string, vm VM, detailed bool) {
+	at := time.Time{}
+	if detailed {
+		at = time.Now()
+	}
+	m.vms[vm.ID] = &shown{vm: &vm, subject: of, detailed: at}
+}
+
+// Drop forgets a VM and its places in groups. It is for then of End.
+func (m *Mirror) Drop(id string) {
+	delete(m.vms, id)
+	for _, groups := range m.groups {
+		for _, g := range groups {
+			g.leave(id)
+		}
+	}
+	m.grouped = time.Time{}
+}
+
+// Join shows a group with a VM in it. It is for then of End.
+func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
+	groups, ok := m.groups[cluster]
+	if !ok {
+		return // about to be read again
+	}
+	if groups[g.ID] == nil {
+		groups[g.ID] = &g
+	}
+	groups[g.ID].join(id)
+}
+
+func (g *AffinityGroup) join(id string) {
+	if !g.Has(id) {
+		members := []Object{{ID: id}}
+		if g.VMs != nil {
+			members = append(slices.Clone(g.VMs.VMs), members...)
+		}
+		g.VMs = &Members{VMs: members}
+	}
+}
+
+func (g *AffinityGroup) leave(id string) {
+	if g.Has(id) {
+		g.VMs = &Members{VMs: slices.DeleteFunc(slices.Clone(g.VMs.VMs), func(o Object) bool { return o.ID == id })}
+	}
+}
+
+// Has reports whether a VM is in the group.
+func (g *AffinityGroup) Has(id string) bool {
+	return g.VMs != nil && slices.ContainsFunc(g.VMs.VMs, func(o Object) bool { return o.ID == id })
+}
+
+// Group returns an affinity group by its name, if there is one. The first time
+// it asks for the cluster's groups.
+func (m *Mirror) Group(ctx context.Context, cluster, name string) (AffinityGroup, bool, error) {
+	m.mu.Lock()
+	_, known := m.groups[cluster]
+	m.mu.Unlock()
+	if !known {
+		if err := m.readGroups(ctx, cluster); err != nil {
+			return AffinityGroup{}, false, err
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, g := range m.groups[cluster] {
+		if g.Name == name {
+			return *g, true, nil
+		}
+	}
+	return AffinityGroup{}, false, nil
+}
+
+// Regroup has affinity groups read again before they are used.
+func (m *Mirror) Regroup(cluster string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.groups, cluster)
+}
+
+func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
+	var found AffinityGroups
+	err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"clusters", cluster, "affinitygroups"}, Into: &found})
+	if err != nil {
+		return fmt.Errorf("listing affinity groups: %w", err)
+	}
+	byID := map[string]*AffinityGroup{}
+	for i := range found.Groups {
+		byID[found.Groups[i].ID] = &found.Groups[i]
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	before := m.groups[cluster]
+	m.groups[cluster] = byID
+	for id, g := range byID {
+		if old := before[id]; old == nil || !reflect.DeepEqual(old.VMs, g.VMs) {
+			m.tellMembers(old, g)
+		}
+	}
+	for id, g := range before {
+		if byID[id] == nil {
+			m.tellMembers(g)
+		}
+	}
+	return nil
+}
+
+// tellMembers tells those whose VM is in one of some groups. The caller holds
+// the lock.
+func (m *Mirror) tellMembers(groups ...*AffinityGroup) {
+	for _, other := range m.vms {
+		for _, g := range groups {
+			if g != nil && g.Has(other.vm.ID) {
+				m.tell(other.subject)
+			}
+		}
+	}
+}
+
+// Empty returns the groups without members whose name begins with a prefix, if
+// nothing is being worked on. It is by cluster and ID.
+func (m *Mirror) Empty(prefix string) map[string][]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := map[string][]string{}
+	for _, s := range m.subjects {
+		if s.busy != "" || s.doubt {
+			return nil
+		}
+	}
+	for cluster, groups := range m.groups {
+		for id, g := range groups {
+			if strings.HasPrefix(g.Name, prefix) && (g.VMs == nil || len(g.VMs.VMs) == 0) {
+				out[cluster] = append(out[cluster], id)
+			}
+		}
+	}
+	return out
+}
+
+// Dissolve shows that a group is gone.
+func (m *Mirror) Dissolve(cluster, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.groups[cluster], id)
+}
+
+// kick has the next look come soon. The caller holds the lock or needs none.
+func (m *Mirror) kick() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tell tells of a subject that was asked about.
+func (m *Mirror) tell(of string) {
+	if s, ok := m.subjects[of]; ok {
+		s.since = time.Now()
+		m.changed(of)
+	}
+}
+
+// Learn lists all VMs, whatever is known.
+func (m *Mirror) Learn(ctx context.Context) error {
+	m.mu.Lock()
+	m.listed, m.grouped = time.Time{}, time.Time{}
+	m.mu.Unlock()
+	return m.Poll(ctx)
+}
+
+// Wait returns when it is time for another Poll.
+func (m *Mirror) Wait(ctx context.Context) error {
+	polled := time.Now()
+	for {
+		pause := m.pace.Rest
+		if m.anyRestless(polled) {
+			pause = m.pace.Busy
+		}
+		timer := time.NewTimer(time.Until(polled.Add(pause)))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C:
+			return nil
+		case <-m.wake:
+			timer.Stop()
+		}
+	}
+}
+
+func (m *Mirror) anyRestless(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.subjects {
+		if s.isRestless(now, m.pace.Tire) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *subject) isRestless(now time.Time, tire time.Duration) bool {
+	return s.doubt || s.restless && now.Sub(s.since) < tire
+}
+
+// Poll asks what is due: all VMs, the details of some, affinity groups.
+func (m *Mirror) Poll(ctx context.Context) error {
+	now := time.Now()
+	m.mu.Lock()
+	all, groups := now.Sub(m.listed) >= m.pace.Rest, now.Sub(m.grouped) >= m.pace.Groups
+	m.mu.Unlock()
+	if all {
+		if err := m.listAll(ctx, now); err != nil {
+			return err
+		}
+	}
+	for names := range slices.Chunk(m.due(now), batch) {
+		if err := m.listSome(ctx, names); err != nil {
+			return err
+		}
+	}
+	if !groups {
+		return nil
+	}
+	m.mu.Lock()
+	m.grouped = now
+	clusters := slices.Collect(maps.Keys(m.groups))
+	m.mu.Unlock()
+	for _, cluster := range clusters {
+		if err := m.readGroups(ctx, cluster); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin counts a list.
+func (m *Mirror) begin() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lists++
+	return m.lists
+}
+
+func (m *Mirror) list(ctx context.Context, search, follow string) ([]VM, error) {
+	query := url.Values{"search": {search}}
+	if follow != "" {
+		query.Set("follow", follow)
+	}
+	var found VMs
+	if err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"vms"}, Query: query, Into: &found}); err != nil {
+		return nil, fmt.Errorf("listing VMs: %w", err)
+	}
+	return found.VMs, nil
+}
+
+// counts reports whether a list may say something about a subject. The caller
+// holds the lock.
+func (m *Mirror) counts(list uint64, of string) bool {
+	s, ok := m.subjects[of]
+	return !ok || s.busy == "" && list > s.touched
+}
+
+// listAll takes over a list of all VMs.
+func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
+	list := m.begin()
+	found, err := m.list(ctx, fmt.Sprintf("comment=%q", m.prefix+"*"), "")
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listed = now
+	seen := map[string]bool{}
+	for _, vm := range found {
+		if of := m.subjectOf(vm.Comment); of != "" {
+			seen[vm.ID] = true
+			m.take(list, of, vm, false)
+		}
+	}
+	for id, other := range m.vms {
+		if !seen[id] && m.counts(list, other.subject) {
+			delete(m.vms, id)
+			m.tell(other.subject)
+		}
+	}
+	m.settle(list, func(string) bool { return true })
+	return nil
+}
+
+// listSome takes over the details of some VMs. It is asked for names, since
+// only those are known of a VM that is about to be there.
+func (m *Mirror) listSome(ctx context.Context, names []string) error {
+	list, terms := m.begin(), make([]string, 0, len(names))
+	for _, name := range names {
+		terms = append(terms, fmt.Sprintf("name=%q", name))
+	}
+	found, err := m.list(ctx, strings.Join(terms, " or "), details)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := map[string]bool{}
+	for _, vm := range found {
+		if of := m.subjectOf(vm.Comment); of != "" {
+			seen[vm.ID] = true
+			m.take(list, of, vm, true)
+		}
+	}
+	for id, other := range m.vms {
+		if !seen[id] && slices.Contains(names, other.vm.Name) && m.counts(list, other.subject) {
+			m.listed = time.Time{} // it is gone, or was renamed
+		}
+	}
+	m.settle(list, func(name string) bool { return slices.Contains(names, name) })
+	return nil
+}
+
+// settle ends doubts that a list has cleared up. The caller holds the lock.
+func (m *Mirror) settle(list uint64, shown func(name string) bool) {
+	for of, s := range m.subjects {
+		if s.doubt && list > s.touched && shown(s.name) {
+			s.doubt = false
+			m.tell(of)
+		}
+	}
+}
+
+// take takes over a VM from a list. The caller holds the lock.
+func (m *Mirror) take(list uint64, of string, vm VM, detailed bool) {
+	if !m.counts(list, of) {
+		return
+	}
+	before := m.vms[vm.ID]
+	now := &shown{vm: &vm, subject: of}
+	switch {
+	case detailed:
+		now.detailed = time.Now()
+	case before != nil:
+		changed := before.vm.Status != vm.Status || before.vm.Comment != vm.Comment || !reflect.DeepEqual(before.vm.Host, vm.Host)
+		vm.NICs, vm.DiskAttachments, vm.ReportedDevices = before.vm.NICs, before.vm.DiskAttachments, before.vm.ReportedDevices
+		vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
+		if !changed {
+			now.detailed = before.detailed
+		}
+	}
+	m.vms[vm.ID] = now
+	if before == nil || !reflect.DeepEqual(before.vm, now.vm) || before.detailed.IsZero() != now.detailed.IsZero() {
+		m.tell(of)
+	}
+}
+
+// due names the VMs whose details are to be read.
+func (m *Mirror) due(now time.Time) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	names := map[string]bool{}
+	for _, s := range m.subjects {
+		if s.name != "" && s.isRestless(now, m.pace.Tire) {
+			names[s.name] = true
+		}
+	}
+	for _, other := range m.vms {
+		s, asked := m.subjects[other.subject]
+		if asked && (other.detailed.IsZero() && now.Sub(s.since) < m.pace.Tire || !other.detailed.IsZero() && now.Sub(other.detailed) > m.pace.Detail) {
+			names[other.vm.Name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}

@@ -1,0 +1,246 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Pace is how long a session waits for what.
+type Pace struct {
+	// Patience is how long callers wait for a session that is being opened
+	// before they are sent away; a push fetches them back.
+	Patience time.Duration
+	// FirstRetry and LastRetry bound the intervals at which an endpoint that
+	// is down is tried again.
+	FirstRetry, LastRetry time.Duration
+	// FirstLogin and LastLogin are the same for credentials that were
+	// refused: many a directory locks accounts out after a few bad logins.
+	FirstLogin, LastLogin time.Duration
+}
+
+// Usually is the pace of a session outside of tests.
+var Usually = Pace{
+	Patience:   2 * time.Second,
+	FirstRetry: time.Second, LastRetry: 30 * time.Second,
+	FirstLogin: time.Minute, LastLogin: 5 * time.Minute,
+}
+
+// maxBrief is how many sessions in a row may be short before the next login
+// has to wait too.
+const maxBrief = 5
+
+// Phase is what state a session is in.
+type Phase string
+
+// Phases.
+const (
+	Connecting Phase = "Connecting"
+	Up         Phase = "Up"
+	Down       Phase = "Down"
+)
+
+// Options say what a session is made of.
+type Options struct {
+	// Endpoint names it for people, such as "oVirt engine engine.example.com".
+	Endpoint string
+	// Serve opens the session, calls up once it stands, and reads from it
+	// until that fails or ctx ends. Its errors are hypervisor.Errors.
+	Serve func(ctx context.Context, up func()) error
+	// Wake is called with a machine that was sent away and can come back.
+	Wake func(hypervisor.Key)
+	// Turned is called when the endpoint came or went.
+	Turned func()
+	// Moved is called with every change of phase, for metrics; the first is
+	// from none and the last to none.
+	Moved func(from, to Phase)
+	Pace  Pace
+}
+
+// Session is one login at one endpoint.
+type Session struct {
+	Options
+
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu    sync.Mutex
+	phase Phase
+	err   error // why it is down
+	// verdict is closed at the next change of phase.
+	verdict chan struct{}
+	// hangUp ends what is being served.
+	hangUp context.CancelFunc
+	// waiting are machines that were sent away.
+	waiting map[hypervisor.Key]struct{}
+}
+
+// Open starts a session. It returns at once.
+func Open(o Options) *Session {
+	ctx, cancel := context.WithCancel(context.Background())
+	s := &Session{
+		Options: o, cancel: cancel, done: make(chan struct{}),
+		phase: Connecting, verdict: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{},
+	}
+	o.Moved("", Connecting)
+	go s.run(ctx)
+	return s
+}
+
+// Stop ends the session in the background.
+func (s *Session) Stop() { s.cancel() }
+
+// Done is closed when a stopped session has ended.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Ready returns once the session is up, or why it is not. It never waits
+// longer than a moment. A machine that asked is woken when it is up.
+func (s *Session) Ready(ctx context.Context, who hypervisor.Key) error {
+	for {
+		s.mu.Lock()
+		phase, err, verdict := s.phase, s.err, s.verdict
+		if phase == Down && who.Name != "" {
+			s.waiting[who] = struct{}{}
+		}
+		s.mu.Unlock()
+		switch phase {
+		case Up:
+			return nil
+		case Down:
+			return err
+		case Connecting:
+		}
+		select {
+		case <-verdict:
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s: %w", s.Endpoint, ctx.Err())
+		}
+	}
+}
+
+// Lost has the session opened anew. From then on nobody is told that it is up
+// before it is.
+func (s *Session) Lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase == Up {
+		s.turnLocked(Connecting, nil)
+		s.hangUp()
+	}
+}
+
+// run keeps the session until it is stopped.
+func (s *Session) run(ctx context.Context) {
+	defer close(s.done)
+	logger := log.Log.WithName("sessions").WithValues("endpoint", s.Endpoint)
+	retry, login, brief := s.Pace.FirstRetry, s.Pace.FirstLogin, 0
+	for {
+		began := time.Now()
+		wasUp, err := s.serve(ctx)
+		if ctx.Err() != nil {
+			s.turn(Down, s.passing(errors.New("the session was closed")))
+			s.Moved(Down, "")
+			return
+		}
+		if time.Since(began) > s.Pace.LastRetry {
+			brief = 0
+		}
+		if wasUp && brief < maxBrief {
+			// A loss is mended at once, unless sessions never last.
+			retry, login = s.Pace.FirstRetry, s.Pace.FirstLogin
+			brief++
+			logger.Info("Lost the session", "cause", err)
+			continue
+		}
+		delay := retry
+		if hypervisor.ReasonFor(err, "") == infrav1.CredentialsInvalidReason {
+			delay, login = login, min(login*2, s.Pace.LastLogin)
+		} else {
+			retry = min(retry*2, s.Pace.LastRetry)
+		}
+		delay = wait.Jitter(delay, 0.25)
+		s.turn(Down, err)
+		logger.Info("Cannot open a session", "cause", err, "retryIn", delay.Round(time.Second))
+		select {
+		case <-ctx.Done():
+		case <-time.After(delay):
+		}
+	}
+}
+
+// serve serves once. It reports whether the session was ever up.
+func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
+	serving, hangUp := context.WithCancel(ctx)
+	defer hangUp()
+	slow := time.AfterFunc(s.Pace.Patience, s.tooSlow)
+	defer slow.Stop()
+	err = s.Serve(serving, func() {
+		wasUp = true
+		s.mu.Lock()
+		s.hangUp = hangUp
+		s.mu.Unlock()
+		s.turn(Up, nil)
+	})
+	if wasUp {
+		s.turn(Connecting, nil)
+	}
+	return wasUp, err
+}
+
+// tooSlow sends waiting callers away while the session is still being opened.
+// An endpoint with thousands of VMs is slow and not out of reach: that becomes
+// known when a request is not answered in time.
+func (s *Session) tooSlow() {
+	s.mu.Lock()
+	still := s.phase == Connecting
+	s.mu.Unlock()
+	if still {
+		s.turn(Down, s.passing(errors.New("no answer in time")))
+	}
+}
+
+func (s *Session) passing(cause error) error {
+	return &hypervisor.Error{
+		Reason: infrav1.EndpointUnreachableReason, Passing: true,
+		Err: fmt.Errorf("%s cannot be reached: %w", s.Endpoint, cause),
+	}
+}
+
+// turn changes the phase and tells whoever it concerns.
+func (s *Session) turn(to Phase, err error) {
+	s.mu.Lock()
+	tell, back := s.turnLocked(to, err)
+	s.mu.Unlock()
+	for key := range back {
+		s.Wake(key)
+	}
+	if tell {
+		s.Turned()
+	}
+}
+
+// turnLocked changes the phase. It returns whether the clusters are to be
+// told, and the machines that can come back.
+func (s *Session) turnLocked(to Phase, err error) (tell bool, back map[hypervisor.Key]struct{}) {
+	from, before := s.phase, s.err
+	s.phase, s.err = to, err
+	if to == Up {
+		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
+	}
+	if from == to {
+		return to == Down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
+	}
+	s.Moved(from, to)
+	close(s.verdict)
+	s.verdict = make(chan struct{})
+	// A loss that is mended at once is no news.
+	return to != Connecting, back
+}
