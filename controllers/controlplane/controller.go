@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -64,7 +65,7 @@ type Reconciler struct {
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
 
-	applied applied
+	applied apply.Memory
 }
 
 // SetupWithManager adds the controller to mgr.

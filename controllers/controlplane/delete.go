@@ -51,7 +51,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, machine := range sortedMachines(machines) {
 		names = append(names, machine.Name)
-		r.applied.forget(machine.UID)
+		r.applied.Forget(machine.UID)
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

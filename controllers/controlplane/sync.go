@@ -23,7 +23,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, machine := range s.sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
-			r.applied.forget(machine.UID)
+			r.applied.Forget(machine.UID)
 			continue
 		}
 		if err := r.syncMachine(ctx, s, machine); err != nil {
