@@ -51,6 +51,7 @@ type collector struct {
 }
 
 type filter struct {
+	s    *Server
 	self ref
 	spec types.PropertyFilterSpec
 	// sent is what the client knows.
@@ -198,7 +199,7 @@ func (o *operations) DestroyPropertyCollector(ctx *simulator.Context, req *types
 // CreateFilter adds a filter to a collector.
 func (o *operations) CreateFilter(ctx *simulator.Context, req *types.CreateFilter) soap.HasFault {
 	body := &methods.CreateFilterBody{}
-	f := &filter{spec: req.Spec, sent: map[ref]map[string]any{}, roots: map[ref]bool{}, dirty: map[ref]bool{}, all: true}
+	f := &filter{s: o.s, spec: req.Spec, sent: map[ref]map[string]any{}, roots: map[ref]bool{}, dirty: map[ref]bool{}, all: true}
 	for _, set := range req.Spec.ObjectSet {
 		if ctx.Session.Get(set.Obj) == nil {
 			body.Fault_ = soapFault(notFound(set.Obj))
@@ -402,6 +403,7 @@ func (f *filter) look(ctx *simulator.Context, limit int) ([]types.ObjectUpdate, 
 	f.all = false
 	clear(f.dirty)
 	objects, fault := retrieve(ctx, spec)
+	objects = f.s.seen(ctx, objects)
 	if fault != nil {
 		f.all = true
 		return nil, fault

@@ -63,6 +63,14 @@ func localizeInput(fault types.BaseMethodFault) string {
 		return "Invalid virtual machine configuration."
 	case *types.NotSupported:
 		return "The operation is not supported on the object."
+	case *types.FileLocked:
+		return fmt.Sprintf("Unable to access file %s since it is locked", f.File)
+	case *types.ConcurrentAccess:
+		return "The operation cannot be performed because another operation changed the object meanwhile."
+	case *types.InvalidState:
+		return "The operation is not allowed in the current state."
+	case *types.NoPermission:
+		return "Permission to perform this operation was denied."
 	case *types.SystemErrorFault:
 		return "A general system error occurred: " + f.Reason
 	case *types.RequestCanceled:

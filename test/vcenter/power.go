@@ -2,6 +2,7 @@ package vcenter
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/vmware/govmomi/simulator"
@@ -13,6 +14,7 @@ import (
 const (
 	poweredOn  = types.VirtualMachinePowerStatePoweredOn
 	poweredOff = types.VirtualMachinePowerStatePoweredOff
+	suspended  = types.VirtualMachinePowerStateSuspended
 )
 
 // vmTask starts a task on the VM ref, which must be in the state want, if any.
@@ -29,8 +31,12 @@ func (o *operations) vmTask(
 		descriptionID: taskDescription(method),
 		vm:            vm,
 		check: func(*simulator.Context) *failure {
-			if want != "" && vm.Runtime.PowerState != want {
-				return fail(&types.InvalidPowerState{RequestedState: request, ExistingState: vm.Runtime.PowerState})
+			now := vm.Runtime.PowerState
+			if now == suspended && (method == methodPowerOn || method == methodPowerOff) {
+				return nil // resumed, or off without what it had in memory
+			}
+			if want != "" && now != want {
+				return fail(&types.InvalidPowerState{RequestedState: request, ExistingState: now})
 			}
 			return nil
 		},
@@ -138,6 +144,9 @@ func (o *operations) ReconfigVMTask(ctx *simulator.Context, req *types.ReconfigV
 		o.s.locked(func(ctx *simulator.Context) {
 			refused = checkDevices(ctx, req.Spec.DeviceChange)
 			if refused == nil {
+				refused = checkRemovals(ctx, vm, req.Spec.DeviceChange)
+			}
+			if refused == nil {
 				refused = o.s.reconfigure(ctx, vm, req.Spec)
 			}
 			o.s.assignMACs(ctx, vm, false)
@@ -155,6 +164,27 @@ func (o *operations) ReconfigVMTask(ctx *simulator.Context, req *types.ReconfigV
 	return body
 }
 
+// checkRemovals refuses to take disks off a VM that is suspended, and
+// first-class disks off one whose snapshots have them.
+func checkRemovals(ctx *simulator.Context, vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) *failure {
+	for _, change := range changes {
+		spec := change.GetVirtualDeviceConfigSpec()
+		disk, ok := spec.Device.(*types.VirtualDisk)
+		if !ok || spec.Operation != types.VirtualDeviceConfigSpecOperationRemove {
+			continue
+		}
+		if vm.Runtime.PowerState == suspended {
+			return fail(&types.InvalidPowerState{RequestedState: poweredOff, ExistingState: suspended})
+		}
+		for _, file := range disksOf([]types.BaseVirtualDevice{disk}) {
+			if disk.VDiskId != nil && slices.Contains(snapshotDisks(ctx, vm), file) {
+				return fail(&types.InvalidState{})
+			}
+		}
+	}
+	return nil
+}
+
 // Reconfigurer is a Guests whose machines see a new configuration, such as
 // changed guestinfo, while they run.
 type Reconfigurer interface {
@@ -166,6 +196,8 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 	if refused := fitDevices(vm, spec.DeviceChange); refused != nil {
 		return refused
 	}
+	// The simulator changes the list in place, and snapshots share it.
+	vm.Config.Hardware.Device = slices.Clone(vm.Config.Hardware.Device)
 	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := vm.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm.Self, Spec: spec})
@@ -247,6 +279,20 @@ func (s *Server) destroy(vm *simulator.VirtualMachine) *failure {
 
 // remove takes a VM out of the inventory, which the caller holds.
 func (s *Server) remove(ctx *simulator.Context, vm *simulator.VirtualMachine) *failure {
+	files := snapshotDisks(ctx, vm)
+	var refused *failure
+	err := keepOthers(ctx, vm, func() { refused = s.destroyAll(ctx, vm) })
+	if refused == nil && err != nil {
+		refused = fail(&types.SystemErrorFault{Reason: err.Error()})
+	}
+	if refused == nil {
+		removeFiles(ctx, files)
+		s.dropFromRules(ctx, vm.Self)
+	}
+	return refused
+}
+
+func (s *Server) destroyAll(ctx *simulator.Context, vm *simulator.VirtualMachine) *failure {
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := vm.DestroyTask(ctx, &types.Destroy_Task{This: vm.Self})
 		return res.(*methods.Destroy_TaskBody).Res.Returnval
@@ -274,7 +320,7 @@ func setPower(ctx *simulator.Context, vm *simulator.VirtualMachine, state types.
 			card.Connectable.Connected = state == poweredOn && card.Connectable.StartConnected
 		}
 	}
-	if state == poweredOff {
+	if state != poweredOn {
 		clearGuest(ctx, vm)
 	}
 	var boot types.AnyType

@@ -14,9 +14,12 @@ import (
 var routed = map[string]map[string]bool{
 	"VirtualMachine": {
 		methodClone: true, methodRename: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
+		methodSuspend: true, methodSnapshot: true, methodRemoveSnapshots: true, methodConsolidate: true,
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
+	"ClusterComputeResource": {methodReconfigureCluster: true},
 	"PropertyCollector": {
+		"RetrieveProperties": true, "RetrievePropertiesEx": true,
 		"CreateFilter": true, "CreatePropertyCollector": true, "DestroyPropertyCollector": true,
 		methodWaitForUpdates: true, "CancelWaitForUpdates": true,
 	},
@@ -51,6 +54,9 @@ func (o *operations) Unlock() {}
 func (s *Server) route(ctx *simulator.Context, method *simulator.Method) (mo.Reference, types.BaseMethodFault) {
 	if ctx.Session != nil {
 		s.rememberSession(ctx)
+	}
+	if s.isHidden(ctx, method.This) {
+		return nil, &types.NoPermission{Object: &method.This, PrivilegeId: "System.View"}
 	}
 	if routed[method.This.Type][method.Name] {
 		method.This = s.ops.Self

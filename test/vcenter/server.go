@@ -57,6 +57,8 @@ type Server struct {
 	world sync.Mutex
 	// busy are VMs with a task under way. Covered by world.
 	busy map[string]string
+	// hidden are objects the account does not see. Covered by world.
+	hidden map[ref]bool
 
 	sessionsMu sync.Mutex
 	sessions   map[string]*simulator.Context
@@ -92,6 +94,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		counts:   newCounts(),
 		faults:   newFaults(),
 		busy:     map[string]string{},
+		hidden:   map[ref]bool{},
 		sessions: map[string]*simulator.Context{},
 		listener: newGate(listener),
 	}

@@ -19,6 +19,8 @@ type work struct {
 	method        string
 	descriptionID string
 	vm            *simulator.VirtualMachine
+	// on is what the task is on, if that is no VM.
+	on mo.Entity
 	// shared tasks may run beside others on the same VM.
 	shared bool
 	// check fails the task at once.
@@ -27,24 +29,33 @@ type work struct {
 	run func(task types.ManagedObjectReference) (types.AnyType, *failure)
 }
 
+// target is what the task is on.
+func (w *work) target() mo.Entity {
+	if w.on != nil {
+		return w.on
+	}
+	return w.vm
+}
+
 // startTask makes a task and runs it in the background. The caller holds the
 // inventory.
 func (s *Server) startTask(ctx *simulator.Context, w work) types.ManagedObjectReference {
 	number := s.tasks.Add(1)
 	id := fmt.Sprintf("task-%d", 100000+number) // clear of the simulator's own
-	task := simulator.CreateTask(w.vm, w.method, nil)
+	target := w.target()
+	task := simulator.CreateTask(target, w.method, nil)
 	task.Self = types.ManagedObjectReference{Type: "Task", Value: id}
 	task.Info.Key = id
 	task.Info.Task = task.Self
 	task.Info.Name = w.method
 	task.Info.DescriptionId = w.descriptionID
-	task.Info.EntityName = w.vm.Name
+	task.Info.EntityName = entityName(target)
 	task.Info.EventChainId = int32(number)
 	task.Info.Reason = &types.TaskReasonUser{UserName: ctx.Session.UserName}
-	ctx.WithLock(w.vm, func() { ctx.Map.Put(task) })
+	ctx.WithLock(target, func() { ctx.Map.Put(task) })
 
 	var refused *failure
-	key := w.vm.Self.Value
+	key := target.Reference().Value
 	switch {
 	case w.shared:
 	case s.busy[key] != "":
@@ -72,10 +83,11 @@ func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
 	}
 	s.locked(func(ctx *simulator.Context) {
 		s.endTask(ctx, task, result, refused)
-		if s.busy[w.vm.Self.Value] == task.Self.Value {
-			delete(s.busy, w.vm.Self.Value)
+		at := w.target().Reference()
+		if s.busy[at.Value] == task.Self.Value {
+			delete(s.busy, at.Value)
 		}
-		s.watch.touch(w.vm.Self)
+		s.watch.touch(at)
 	})
 }
 

@@ -1,0 +1,207 @@
+package vcenter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// MigrateVM moves a VM to the host called host, as vMotion does.
+func (s *Server) MigrateVM(id, host string) error {
+	err := fmt.Errorf("no host %q", host)
+	found := s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		for _, entity := range ctx.Map.All("HostSystem") {
+			to, ok := entity.(*simulator.HostSystem)
+			if !ok || to.Name != host {
+				continue
+			}
+			from := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
+			ctx.Map.RemoveReference(ctx, from, &from.Vm, vm.Self)
+			ctx.Map.AddReference(ctx, to, &to.Vm, vm.Self)
+			ctx.Update(vm, []types.PropertyChange{
+				{Name: "runtime.host", Val: &to.Self},
+				{Name: "summary.runtime.host", Val: &to.Self},
+			})
+			err = nil
+		}
+		s.watch.touchAll()
+	})
+	return errors.Join(found, err)
+}
+
+// SetConnectionState says how vCenter is connected to a VM: connected,
+// disconnected, inaccessible, orphaned or invalid.
+func (s *Server) SetConnectionState(id, state string) error {
+	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		setConnection(ctx, vm, state)
+	})
+}
+
+func setConnection(ctx *simulator.Context, vm *simulator.VirtualMachine, state string) {
+	ctx.Update(vm, []types.PropertyChange{
+		{Name: "runtime.connectionState", Val: types.VirtualMachineConnectionState(state)},
+		{Name: "summary.runtime.connectionState", Val: types.VirtualMachineConnectionState(state)},
+	})
+}
+
+// SetHostConnected connects vCenter to a host, or cuts it off: it then knows
+// nothing new of the VMs there.
+func (s *Server) SetHostConnected(host string, connected bool) error {
+	err := fmt.Errorf("no host %q", host)
+	state, vmState := types.HostSystemConnectionStateConnected, string(types.VirtualMachineConnectionStateConnected)
+	if !connected {
+		state, vmState = types.HostSystemConnectionStateNotResponding, string(types.VirtualMachineConnectionStateDisconnected)
+	}
+	s.locked(func(ctx *simulator.Context) {
+		for _, entity := range ctx.Map.All("HostSystem") {
+			h, ok := entity.(*simulator.HostSystem)
+			if !ok || h.Name != host {
+				continue
+			}
+			ctx.Update(h, []types.PropertyChange{{Name: "runtime.connectionState", Val: state}})
+			for _, vm := range h.Vm {
+				if it, ok := ctx.Map.Get(vm).(*simulator.VirtualMachine); ok {
+					setConnection(ctx, it, vmState)
+				}
+			}
+			err = nil
+		}
+	})
+	return err
+}
+
+// SetToolsRunning says whether VMware Tools run in a VM's guest.
+func (s *Server) SetToolsRunning(id string, running bool) error {
+	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		ctx.Update(vm, toolsState(running))
+	})
+}
+
+// ReregisterVM takes a VM out of the inventory and registers it again: it is
+// the same VM under another reference, which is returned.
+func (s *Server) ReregisterVM(id string) (string, error) {
+	name := ""
+	err := s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		old := vm.Self
+		s.dropFromRules(ctx, old)
+		ctx.Map.Remove(ctx, old)
+		vm.Self.Value = fmt.Sprintf("vm-%d", 900000+s.tasks.Add(1))
+		vm.Summary.Vm = &vm.Self
+		ctx.Map.Put(vm)
+		for _, list := range listsOf(ctx, vm) {
+			*list = append(without(*list, map[ref]bool{old: true}), vm.Self)
+		}
+		name = vm.Self.Value
+		s.watch.touchAll()
+	})
+	return name, err
+}
+
+// listsOf are the lists that name a VM.
+func listsOf(ctx *simulator.Context, vm *simulator.VirtualMachine) []*[]ref {
+	var lists []*[]ref
+	if folder, ok := ctx.Map.Get(*vm.Parent).(*simulator.Folder); ok {
+		lists = append(lists, &folder.ChildEntity)
+	}
+	if host, ok := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem); ok {
+		lists = append(lists, &host.Vm)
+	}
+	if pool, ok := ctx.Map.Get(*vm.ResourcePool).(*simulator.ResourcePool); ok {
+		lists = append(lists, &pool.Vm)
+	}
+	for _, at := range vm.Datastore {
+		if ds, ok := ctx.Map.Get(at).(*simulator.Datastore); ok {
+			lists = append(lists, &ds.Vm)
+		}
+	}
+	return lists
+}
+
+// CopyVM makes a copy of a VM called name that has the same UUIDs: what comes
+// of a copy of its files that somebody registers. It returns its reference.
+func (s *Server) CopyVM(id, name string) (string, error) {
+	made := ""
+	var refused *failure
+	err := s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		var result types.AnyType
+		result, refused = s.inner(ctx, func() ref {
+			res := vm.CloneVMTask(ctx, &types.CloneVM_Task{
+				This: vm.Self, Folder: *vm.Parent, Name: name,
+				Spec: types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: vm.ResourcePool, Host: vm.Runtime.Host}},
+			})
+			return res.(*methods.CloneVM_TaskBody).Res.Returnval
+		})
+		if refused != nil {
+			return
+		}
+		twin := ctx.Map.Get(result.(ref)).(*simulator.VirtualMachine)
+		setPower(ctx, twin, poweredOff)
+		twin.Config.Uuid, twin.Config.InstanceUuid = vm.Config.Uuid, vm.Config.InstanceUuid
+		made = twin.Self.Value
+		s.watch.touchAll()
+	})
+	if refused != nil {
+		err = errors.New(refused.message)
+	}
+	return made, err
+}
+
+// SetHidden takes the account's sight of a VM, named as elsewhere, or of a
+// folder called id with all in it, or gives it back. What is not seen is in no
+// view and no list, and asking for it is refused.
+func (s *Server) SetHidden(id string, hidden bool) error {
+	err := fmt.Errorf("no VM or folder %q", id)
+	s.locked(func(ctx *simulator.Context) {
+		var at *ref
+		if vm := findVM(ctx, id); vm != nil {
+			at = &vm.Self
+		}
+		for _, entity := range ctx.Map.All("Folder") {
+			if folder, ok := entity.(*simulator.Folder); ok && folder.Name == id {
+				at = &folder.Self
+			}
+		}
+		if at == nil {
+			return
+		}
+		if hidden {
+			s.hidden[*at] = true
+		} else {
+			delete(s.hidden, *at)
+		}
+		s.watch.touchAll()
+		err = nil
+	})
+	return err
+}
+
+// isHidden reports whether an object, or what it is in, is hidden. The caller
+// holds the inventory.
+func (s *Server) isHidden(ctx *simulator.Context, at ref) bool {
+	if len(s.hidden) == 0 {
+		return false
+	}
+	for {
+		if s.hidden[at] {
+			return true
+		}
+		entity, ok := ctx.Map.Get(at).(mo.Entity)
+		if !ok || entity.Entity().Parent == nil {
+			return false
+		}
+		at = *entity.Entity().Parent
+	}
+}
+
+// seen leaves out what the account does not see.
+func (s *Server) seen(ctx *simulator.Context, objects []types.ObjectContent) []types.ObjectContent {
+	if len(s.hidden) == 0 {
+		return objects
+	}
+	return slices.DeleteFunc(objects, func(o types.ObjectContent) bool { return s.isHidden(ctx, o.Obj) })
+}
