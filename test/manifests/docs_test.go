@@ -13,24 +13,41 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-func TestGuideListsTheTemplatesVariables(t *testing.T) {
-	templates, err := filepath.Glob(filepath.Join(tools.Root(), "templates", "nova-vsphere", "*.yaml"))
-	if err != nil || len(templates) == 0 {
-		t.Fatalf("no templates: %v", err)
-	}
-	var used []string
-	for _, template := range templates {
-		used = append(used, found(t, template, regexp.MustCompile(`\$\{([A-Z_]+)`))...)
-	}
-	slices.Sort(used)
-	used = slices.Compact(used)
-	listed := found(t, filepath.Join(tools.Root(), "docs", "vsphere.md"), regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+|NAMESPACE)`"))
-	if diff := cmp.Diff(used, listed); diff != "" {
-		t.Errorf("variables that the templates use (-) and docs/vsphere.md lists (+):\n%s", diff)
+// guides are the guides of the infrastructure providers.
+var guides = []struct {
+	provider, file string
+	// others begin the names of files in api/infrastructure that are other
+	// providers'.
+	others string
+	// bootstrap is set where the bootstrap provider is explained, too.
+	bootstrap bool
+}{
+	{"nova-vsphere", "vsphere.md", "novazvirt", true},
+	{"nova-zvirt", "zvirt.md", "novavsphere", false},
+}
+
+func TestGuidesListTheTemplatesVariables(t *testing.T) {
+	for _, guide := range guides {
+		templates, err := filepath.Glob(filepath.Join(tools.Root(), "templates", guide.provider, "*.yaml"))
+		if err != nil || len(templates) == 0 {
+			t.Fatalf("no templates: %v", err)
+		}
+		var used []string
+		for _, template := range templates {
+			used = append(used, found(t, template, regexp.MustCompile(`\$\{([A-Z_]+)`))...)
+		}
+		slices.Sort(used)
+		used = slices.Compact(used)
+		listed := found(t, filepath.Join(tools.Root(), "docs", guide.file), regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+|NAMESPACE)`"))
+		if diff := cmp.Diff(used, listed); diff != "" {
+			t.Errorf("variables that the templates use (-) and docs/%s lists (+):\n%s", guide.file, diff)
+		}
 	}
 }
 
@@ -49,34 +66,84 @@ func found(t *testing.T, file string, re *regexp.Regexp) []string {
 	return slices.Compact(words)
 }
 
-func TestGuideExplainsEveryReason(t *testing.T) {
-	guide, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "vsphere.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, group := range []string{"infrastructure", "bootstrap"} {
-		reasons := reasonsIn(t, filepath.Join(tools.Root(), "api", group, "v1beta2"))
-		if len(reasons) == 0 {
-			t.Errorf("api/%s has no reasons: has their form changed?", group)
+func TestGuidesExplainEveryReason(t *testing.T) {
+	for _, guide := range guides {
+		text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", guide.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reasons := reasonsIn(t, filepath.Join("api", "infrastructure", "v1beta2"), guide.others)
+		if guide.bootstrap {
+			reasons = append(reasons, reasonsIn(t, filepath.Join("api", "bootstrap", "v1beta2"), "")...)
 		}
 		for _, reason := range reasons {
-			if !regexp.MustCompile(`\b` + reason + `\b`).Match(guide) {
-				t.Errorf("docs/vsphere.md does not say what to do about %s of api/%s", reason, group)
+			if !regexp.MustCompile(`\b` + reason + `\b`).Match(text) {
+				t.Errorf("docs/%s does not say what to do about %s", guide.file, reason)
 			}
 		}
 	}
 }
 
-// reasonsIn returns the values of the constants in dir whose names end in
-// Reason and that Cluster API does not define.
-func reasonsIn(t *testing.T, dir string) []string {
+// TestZVirtGuideNamesEveryField reads the definitions, in which every field
+// stands, also those of shared types.
+func TestZVirtGuideNamesEveryField(t *testing.T) {
+	guide, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "zvirt.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"novazvirtclusters", "novazvirtidentities", "novazvirtmachines"} {
+		file, err := os.ReadFile(filepath.Join(tools.Root(), "config", "nova-zvirt", "crd", "bases", infraGroup+"_"+kind+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := yaml.Unmarshal(file, &definition); err != nil {
+			t.Fatal(err)
+		}
+		spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+		fields := fieldsOf(spec)
+		if len(fields) == 0 {
+			t.Errorf("%s have no fields: has their definition changed?", kind)
+		}
+		for _, field := range fields {
+			if !regexp.MustCompile("`[^`]*\\b" + field + "\\b[^`]*`").Match(guide) {
+				t.Errorf("docs/zvirt.md does not name the field %s of %s", field, kind)
+			}
+		}
+	}
+}
+
+// fieldsOf returns the names of all fields in a schema, each once. Those of a
+// label selector are Kubernetes' own.
+func fieldsOf(schema apiextensionsv1.JSONSchemaProps) []string {
+	var names []string
+	for name, property := range schema.Properties {
+		names = append(names, name)
+		if name != "selector" {
+			names = append(names, fieldsOf(property)...)
+		}
+	}
+	if schema.Items != nil && schema.Items.Schema != nil {
+		names = append(names, fieldsOf(*schema.Items.Schema)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// reasonsIn returns the values of the constants in a folder whose names end in
+// Reason and that Cluster API does not define. Files whose names begin with
+// except, if it is said, are left out.
+func reasonsIn(t *testing.T, dir, except string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	files, err := filepath.Glob(filepath.Join(tools.Root(), dir, "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var reasons []string
 	for _, file := range files {
+		if except != "" && strings.HasPrefix(filepath.Base(file), except) {
+			continue
+		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -95,6 +162,9 @@ func reasonsIn(t *testing.T, dir string) []string {
 			}
 			return true
 		})
+	}
+	if len(reasons) == 0 {
+		t.Errorf("%s has no reasons: has their form changed?", dir)
 	}
 	return reasons
 }

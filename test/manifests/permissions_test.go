@@ -19,6 +19,7 @@ const (
 	bootstrapGroup    = "bootstrap.cluster.x-k8s.io"
 	clusterGroup      = "cluster.x-k8s.io"
 	controlPlaneGroup = "controlplane.cluster.x-k8s.io"
+	ipamGroup         = "ipam.cluster.x-k8s.io"
 	infraGroup        = "infrastructure.cluster.x-k8s.io"
 )
 
@@ -68,6 +69,16 @@ var _ = Describe("a manager", Ordered, func() {
 		Entry("hold a finalizer on a machine", permission{dir: "nova-vsphere", verb: "patch", group: infraGroup, resource: "novavspheremachines"}),
 		Entry("say in an event what went wrong", permission{dir: "nova-vsphere", verb: "create", group: "events.k8s.io", resource: "events"}),
 		Entry("check who reads its metrics", permission{dir: "nova-vsphere", verb: "create", group: "authentication.k8s.io", resource: "tokenreviews"}),
+		Entry("read an engine's credentials", permission{dir: "nova-zvirt", verb: "get", resource: "secrets"}),
+		Entry("read who may use an account", permission{dir: "nova-zvirt", verb: "watch", group: infraGroup, resource: "novazvirtidentities"}),
+		Entry("read the labels of the namespaces that may", permission{dir: "nova-zvirt", verb: "watch", resource: "namespaces"}),
+		Entry("publish a machine's address", permission{"nova-zvirt", "patch", infraGroup, "novazvirtmachines", "status"}),
+		Entry("hold a finalizer on a machine", permission{dir: "nova-zvirt", verb: "patch", group: infraGroup, resource: "novazvirtmachines"}),
+		Entry("say how large machines will be", permission{"nova-zvirt", "patch", infraGroup, "novazvirtmachinetemplates", "status"}),
+		Entry("put the host on a Machine", permission{dir: "nova-zvirt", verb: "patch", group: clusterGroup, resource: "machines"}),
+		Entry("ask for an address", permission{dir: "nova-zvirt", verb: "create", group: ipamGroup, resource: "ipaddressclaims"}),
+		Entry("give an address back", permission{dir: "nova-zvirt", verb: "delete", group: ipamGroup, resource: "ipaddressclaims"}),
+		Entry("read the address it got", permission{dir: "nova-zvirt", verb: "watch", group: ipamGroup, resource: "ipaddresses"}),
 		Entry("write bootstrap data", permission{dir: "nova-bootstrap", verb: "create", resource: "secrets"}),
 		Entry("take the lock of kubeadm init", permission{dir: "nova-bootstrap", verb: "create", resource: "configmaps"}),
 		Entry("put a node's roles on its Machine", permission{dir: "nova-bootstrap", verb: "patch", group: clusterGroup, resource: "machines"}),
@@ -86,6 +97,11 @@ var _ = Describe("a manager", Ordered, func() {
 		Entry("change a vCenter's credentials", permission{dir: "nova-vsphere", verb: "update", resource: "secrets"}),
 		Entry("delete clusters", permission{dir: "nova-vsphere", verb: "delete", group: clusterGroup, resource: "clusters"}),
 		Entry("make machines that nobody asked for", permission{dir: "nova-vsphere", verb: "create", group: clusterGroup, resource: "machines"}),
+		Entry("change an engine's credentials", permission{dir: "nova-zvirt", verb: "update", resource: "secrets"}),
+		Entry("touch machines of another hypervisor", permission{dir: "nova-zvirt", verb: "get", group: infraGroup, resource: "novavspheremachines"}),
+		Entry("lend accounts", permission{dir: "nova-zvirt", verb: "patch", group: infraGroup, resource: "novazvirtidentities"}),
+		Entry("change what machines are made from", permission{dir: "nova-zvirt", verb: "patch", group: infraGroup, resource: "novazvirtmachinetemplates"}),
+		Entry("delete machines", permission{dir: "nova-zvirt", verb: "delete", group: clusterGroup, resource: "machines"}),
 		Entry("delete what it has written", permission{dir: "nova-bootstrap", verb: "delete", resource: "secrets"}),
 		Entry("touch infrastructure while it renders", permission{dir: "nova-bootstrap", verb: "get", group: infraGroup, resource: "novavspheremachines"}),
 		Entry("delete clusters", permission{dir: "nova-control-plane", verb: "delete", group: clusterGroup, resource: "clusters"}),

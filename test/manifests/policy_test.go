@@ -32,6 +32,20 @@ func clusterTemplate() change {
 	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
 }
 
+func zvirtMachineTemplate() change {
+	t := &infrav1.NovaZVirtMachineTemplate{}
+	t.Spec.Template.Spec.Template.Name = "debian-12"
+	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{VNICProfile: "ovirtmgmt/ovirtmgmt"}}
+	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
+}
+
+func zvirtClusterTemplate() change {
+	t := &infrav1.NovaZVirtClusterTemplate{}
+	t.Spec.Template.Spec.Server = "engine.example.com"
+	t.Spec.Template.Spec.IdentityRef.Name = "engine"
+	return change{t, func() { t.Spec.Template.Spec.Server = "other.example.com" }}
+}
+
 func controlPlaneTemplate() change {
 	t := &controlplanev1.NovaControlPlaneTemplate{}
 	t.Spec.Template.ObjectMeta = clusterv1.ObjectMeta{Labels: map[string]string{"tier": "one"}}
@@ -73,5 +87,7 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 },
 	Entry("of machines", machineTemplate),
 	Entry("of clusters", clusterTemplate),
+	Entry("of machines on zVirt", zvirtMachineTemplate),
+	Entry("of clusters on zVirt", zvirtClusterTemplate),
 	Entry("of control planes", controlPlaneTemplate),
 )

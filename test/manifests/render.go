@@ -39,6 +39,10 @@ func Providers() []Provider {
 			Flag: "--infrastructure", Name: "nova-vsphere", Type: "InfrastructureProvider",
 		},
 		{
+			Dir: "nova-zvirt", Label: "infrastructure-nova-zvirt", Components: "infrastructure-components.yaml",
+			Flag: "--infrastructure", Name: "nova-zvirt", Type: "InfrastructureProvider",
+		},
+		{
 			Dir: "nova-bootstrap", Label: "bootstrap-nova", Components: "bootstrap-components.yaml",
 			Flag: "--bootstrap", Name: "nova", Type: "BootstrapProvider",
 		},
