@@ -20,9 +20,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// shared are the requests that look at all VMs and all events at once, however
-// many machines there are. They are shown, and count for no machine.
-var shared = []string{"GET /vms", "GET /events"}
+// shared are the requests that look at all machines at once, however many there
+// are. They are shown, and count for no machine.
+var shared = []string{"GET /vms", "GET /clusters/{}/affinitygroups"}
 
 // zvirtBench counts what machines cost an oVirt engine.
 type zvirtBench struct {
@@ -66,7 +66,7 @@ func (n *zvirtBench) run(ctx context.Context) error {
 	if err := n.inBed(ctx, states, func(b *bed.Bed, h bed.Hypervisor) error { return n.idles(ctx, b, h, &c) }); err != nil {
 		return err
 	}
-	short := func(f float64) string { return strconv.FormatFloat(f, 'g', 3, 64) }
+	short := func(f float64) string { return strconv.FormatFloat(math.Round(10*f)/10, 'g', -1, 64) }
 	fmt.Fprintf(n.out, "bench-zvirt: create=%s rest=%s delete=%s notice=%.0f\n",
 		short(c.create), short(c.rest), short(c.remove), math.Ceil(c.notice.Seconds()))
 	return nil
