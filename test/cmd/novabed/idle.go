@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -196,7 +197,7 @@ func processorTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("reading processor time: %w", err)
 	}
 	// The name, in brackets, may have anything in it.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	var used int
 	for _, field := range fields[11:13] {
 		n, err := strconv.Atoi(field)
