@@ -70,6 +70,10 @@ bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
 bench-zvirt: ## Count what a machine costs an oVirt engine (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt
 
+.PHONY: bench-vsphere-compare
+bench-vsphere-compare: ## Measure this provider and CAPV against the same vCenter (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/vspherecompare $(ARGS)
+
 .PHONY: ovirtsim-conformance
 ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite
 	@$(GO_CHECK); hack/ovirtsim-conformance.sh
@@ -84,4 +88,4 @@ clean: ## Remove what was built in the work tree; the cache stays
 help: ## Show this
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
-		/^[a-z0-9-]+:.*## / {printf "  %-17s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+		/^[a-z0-9-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
