@@ -43,6 +43,11 @@ type bed struct {
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
+	return newBedWith(t, vcenter.Options{})
+}
+
+func newBedWith(t *testing.T, o vcenter.Options) *bed {
+	t.Helper()
 	b := &bed{WithT: NewWithT(t), t: t}
 	b.SetDefaultEventuallyTimeout(soon)
 	b.SetDefaultEventuallyPollingInterval(soonest)
@@ -50,7 +55,7 @@ func newBed(t *testing.T) *bed {
 	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
 	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
 	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
-	b.vc = b.startVCenter(vcenter.Options{})
+	b.vc = b.startVCenter(o)
 	b.connector = b.newConnector()
 	b.cluster = b.addCluster("tenant", b.vc)
 	return b

@@ -8,13 +8,12 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -40,6 +39,7 @@ const idle = time.Hour
 type Connector struct {
 	reader   client.Reader
 	options  Options
+	accounts *credentials.Resolver
 	machines *feed
 	clusters *feed
 
@@ -58,14 +58,19 @@ var (
 )
 
 // NewConnector returns a Connector without sessions. The reader reads
-// NovaVSphereClusters and the Secrets they name.
+// NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
+// Secrets, those past any cache.
 func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.pace == (pace{}) {
 		o.pace = usually
 	}
 	return &Connector{
-		reader:   reader,
-		options:  o,
+		reader:  reader,
+		options: o,
+		accounts: &credentials.Resolver{
+			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaVSphereIdentityKind,
+			NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
+		},
 		turns:    map[string]*turns.Turns[hypervisor.Key]{},
 		machines: newFeed(),
 		clusters: newFeed(),
@@ -242,25 +247,19 @@ func (c *Connector) tell(id string) {
 
 // endpoint reads where and how to log in for cluster.
 func (c *Connector) endpoint(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (endpoint, error) {
-	e := endpoint{
-		server: cluster.Spec.Server,
+	ref := cluster.Spec.IdentityRef
+	account, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{Kind: ref.Kind, Name: ref.Name})
+	if err != nil {
+		return endpoint{}, fmt.Errorf("finding the vCenter account: %w", err)
+	}
+	return endpoint{
+		server:   cluster.Spec.Server,
+		username: account.Username,
+		password: account.Password,
 		tls: trust{
 			caBundle:   cluster.Spec.TLS.CABundle,
 			thumbprint: cluster.Spec.TLS.Thumbprint,
 			insecure:   ptr.Deref(cluster.Spec.TLS.InsecureSkipVerify, false),
 		},
-	}
-	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Spec.IdentityRef.Name}
-	if err := c.reader.Get(ctx, key, secret); err != nil {
-		if apierrors.IsNotFound(err) {
-			return e, failure(infrav1.CredentialsInvalidReason, "Secret %q with the vCenter credentials does not exist", key.Name)
-		}
-		return e, fmt.Errorf("reading vCenter credentials: %w", err)
-	}
-	e.username, e.password = string(secret.Data["username"]), string(secret.Data["password"])
-	if e.username == "" || e.password == "" {
-		return e, failure(infrav1.CredentialsInvalidReason, "Secret %q must have the keys username and password", key.Name)
-	}
-	return e, nil
+	}, nil
 }

@@ -1,6 +1,8 @@
 package vsphere
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +28,7 @@ type restLogin struct {
 
 // callREST sends requests to the REST API. It logs in when that is needed for
 // the first time, and again when vCenter says that nobody is logged in. What
-// vCenter refuses is a *restFault.
+// vCenter refuses is a *restError.
 func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
@@ -112,26 +114,27 @@ type restTransport struct {
 
 // RoundTrip sends a request and reads the whole answer, so that its deadline
 // covers all of it.
-func (t *restTransport) RoundTrip(req *http.Request) (res *http.Response, err error) {
-	err = t.line.pass(req.Context(), restMethod(req), func(ctx context.Context) error {
-		if res, err = t.next.RoundTrip(req.WithContext(ctx)); err != nil {
+func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	var answer *http.Response
+	err := t.line.pass(req.Context(), restMethod(req), func(ctx context.Context) error {
+		res, err := t.next.RoundTrip(req.WithContext(ctx))
+		if err != nil {
 			return err
 		}
+		defer func() { _ = res.Body.Close() }()
 		body, err := io.ReadAll(io.LimitReader(res.Body, maxRESTAnswer))
-		_ = res.Body.Close()
 		if err != nil {
 			return fmt.Errorf("reading vCenter's answer: %w", err)
 		}
 		if res.StatusCode >= http.StatusBadRequest {
-			return newRESTFault(res.StatusCode, body)
+			return newRESTError(res.StatusCode, body)
 		}
-		res.Body = io.NopCloser(strings.NewReader(string(body)))
+		whole := *res
+		whole.Body = io.NopCloser(bytes.NewReader(body))
+		answer = &whole
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
+	return answer, err
 }
 
 // maxRESTAnswer is more than any answer we ask for has.
@@ -147,27 +150,26 @@ func restMethod(req *http.Request) string {
 		}
 	}
 	name := req.Method + " /" + strings.Join(parts, "/")
-	for _, key := range []string{"~action", "action"} {
-		if action := req.URL.Query().Get(key); action != "" {
-			name += "?" + action
-		}
+	query := req.URL.Query()
+	if action := cmp.Or(query.Get("~action"), query.Get("action")); action != "" {
+		name += "?" + action
 	}
 	return name
 }
 
-// restFault is what the REST API answered instead of doing as it was asked.
-type restFault struct {
+// restError is what the REST API answered instead of doing as it was asked.
+type restError struct {
 	status int
 	// kind is vCenter's name for it, such as com.vmware.vapi.std.errors.not_found.
 	kind    string
 	message string
 }
 
-func (f *restFault) Error() string { return f.message }
+func (f *restError) Error() string { return f.message }
 
-// newRESTFault reads an answer. The two generations of the API say it in
+// newRESTError reads an answer. The two generations of the API say it in
 // slightly different forms.
-func newRESTFault(status int, body []byte) *restFault {
+func newRESTError(status int, body []byte) *restError {
 	type text struct {
 		Default string `json:"default_message"`
 	}
@@ -179,7 +181,7 @@ func newRESTFault(status int, body []byte) *restFault {
 			Messages []text `json:"messages"`
 		} `json:"value"`
 	}
-	f := &restFault{status: status, message: fmt.Sprintf("vCenter's REST API answered %d %s", status, http.StatusText(status))}
+	f := &restError{status: status, message: fmt.Sprintf("vCenter's REST API answered %d %s", status, http.StatusText(status))}
 	if json.Unmarshal(body, &answer) != nil {
 		return f
 	}
@@ -199,7 +201,7 @@ func newRESTFault(status int, body []byte) *restFault {
 // restStatus returns the HTTP status of a request that the REST API refused,
 // or 0.
 func restStatus(err error) int {
-	if f, ok := errors.AsType[*restFault](err); ok {
+	if f, ok := errors.AsType[*restError](err); ok {
 		return f.status
 	}
 	return 0

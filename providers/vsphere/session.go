@@ -22,6 +22,11 @@ import (
 // has to wait too.
 const maxBrief = 5
 
+// maxCallers is how many callers wait for a session that is being opened. More
+// are sent away at once, so that a vCenter that hangs does not hold up those
+// who have work for others.
+const maxCallers = 2
+
 // phase is what state a session is in.
 type phase string
 
@@ -59,6 +64,8 @@ type session struct {
 	verdict chan struct{}
 	// hangUp ends the current stream.
 	hangUp context.CancelFunc
+	// callers is how many wait for the verdict.
+	callers int
 	// waiting are machines that were sent away.
 	waiting map[hypervisor.Key]struct{}
 	// restAPI is the login of the current client at the REST API, if one was
@@ -209,6 +216,9 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 	s.phase, s.err, s.client = to, err, c
 	if to == up {
 		s.login++
+	}
+	if to == up || from == connecting && to == down {
+		// Those that were sent away while it was not known hear it, too.
 		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
@@ -242,23 +252,49 @@ func (s *session) ready(ctx context.Context, who hypervisor.Key) (*vim25.Client,
 	for {
 		s.mu.Lock()
 		phase, err, client, login, verdict := s.phase, s.err, s.client, s.login, s.verdict
-		if phase == down && who.Name != "" {
+		crowded := phase == connecting && who.Name != "" && s.callers >= maxCallers
+		switch {
+		case phase == down && who.Name != "", crowded:
 			s.waiting[who] = struct{}{}
+		case phase == connecting:
+			s.callers++
 		}
 		s.mu.Unlock()
-		switch phase {
-		case up:
+		switch {
+		case phase == up:
 			return client, login, nil
-		case down:
+		case phase == down:
 			return nil, 0, err
-		case connecting:
+		case crowded:
+			return nil, 0, s.opening()
 		}
-		select {
-		case <-verdict:
-		case <-ctx.Done():
-			return nil, 0, fmt.Errorf("waiting for vCenter %s: %w", s.endpoint.server, ctx.Err())
+		err = s.await(ctx, verdict)
+		if err != nil {
+			return nil, 0, err
 		}
 	}
+}
+
+// await waits for the verdict.
+func (s *session) await(ctx context.Context, verdict <-chan struct{}) error {
+	defer func() {
+		s.mu.Lock()
+		s.callers--
+		s.mu.Unlock()
+	}()
+	select {
+	case <-verdict:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for vCenter %s: %w", s.endpoint.server, ctx.Err())
+	}
+}
+
+// opening says that the session is being opened, which is no failure.
+func (s *session) opening() error {
+	e := failure(infrav1.QueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
+	e.Passing, e.Waiting = true, true
+	return e
 }
 
 // lost ends the stream of the given login, so that a new one is made. From

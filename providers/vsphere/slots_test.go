@@ -10,7 +10,7 @@ import (
 )
 
 // queue takes slots until it is full, and then has more wait.
-func queue(t *testing.T, s *slots, ctx context.Context, n int, served func(int)) {
+func queue(ctx context.Context, t *testing.T, s *slots, n int, served func(int)) {
 	t.Helper()
 	for i := range n {
 		go func() {
@@ -28,7 +28,7 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		usual := 0
-		queue(t, s, ctx, 500, func(int) { usual++ })
+		queue(ctx, t, s, 500, func(int) { usual++ })
 		if usual != parallel-reserved {
 			t.Errorf("%d usual requests at once, want %d", usual, parallel-reserved)
 		}
@@ -47,7 +47,7 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 				order = append(order, kind)
 			}
 		}
-		queue(t, s, urgent(ctx), 3, note("urgent"))
+		queue(urgent(ctx), t, s, 3, note("urgent"))
 		for range 4 {
 			s.give(urgent(ctx))
 			synctest.Wait()
@@ -71,8 +71,8 @@ func TestSlotsTakeTurns(t *testing.T) {
 			}
 		}
 		var order []int
-		queue(t, s, ctx, 2, func(i int) { order = append(order, i) })
-		queue(t, s, urgent(ctx), 2, func(i int) { order = append(order, 10+i) })
+		queue(ctx, t, s, 2, func(i int) { order = append(order, i) })
+		queue(urgent(ctx), t, s, 2, func(i int) { order = append(order, 10+i) })
 		for range 4 {
 			s.give(urgent(ctx))
 			synctest.Wait()

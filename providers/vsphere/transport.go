@@ -157,7 +157,7 @@ func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error
 
 // outcome is the label of a request's result.
 func outcome(err error) string {
-	var refused *restFault
+	var refused *restError
 	switch {
 	case err == nil:
 		return "success"

@@ -72,6 +72,14 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request, method string, 
 	}
 }
 
+// SetPassword changes the password of the one account. Sessions go on.
+func (s *Server) SetPassword(password string) {
+	s.world.Lock()
+	defer s.world.Unlock()
+	s.opts.Password = password
+	s.svc.Listen.User = s.Userinfo()
+}
+
 // answerUnavailable says what a vCenter's proxy says while the service behind
 // it is not there.
 func (s *Server) answerUnavailable(w http.ResponseWriter) {

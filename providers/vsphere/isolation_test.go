@@ -1,0 +1,172 @@
+package vsphere
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// inspected is what the cluster's controller does when the cluster or its
+// Secret changed.
+func (b *bed) inspected(cluster *infrav1.NovaVSphereCluster) {
+	b.t.Helper()
+	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), cluster); return err }).Should(Succeed())
+}
+
+// open is the number of sessions the connector has.
+func (b *bed) open() int {
+	b.connector.mu.Lock()
+	defer b.connector.mu.Unlock()
+	return len(b.connector.sessions)
+}
+
+// A password that is changed in the middle of a scale-up loses nothing: the
+// old session ends, a new one takes over.
+func TestRotationLosesNothing(t *testing.T) {
+	const n = 12
+	b := newBed(t)
+	b.options.MaxCreations = 4
+	b.connector = b.newConnector()
+	b.vc.SetTaskDelay("CloneVM_Task", 400*time.Millisecond)
+	b.inspected(b.cluster)
+	p := b.fly(b.connector)
+	machines := b.machines("m", n)
+	var crafts []*craft
+	for _, m := range machines {
+		crafts = append(crafts, p.take(m))
+	}
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("CloneVM_Task", BeNumerically(">", 4)))
+
+	b.vc.SetPassword("rotated")
+	b.setPassword("rotated")
+	b.inspected(b.cluster)
+	p.arrived(soon, crafts...)
+	b.once(machines)
+	b.Expect(b.vc.Requests()).To(And(HaveKeyWithValue("Login", 2), HaveKeyWithValue("CloneVM_Task", n)))
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
+	b.Expect(b.open()).To(Equal(1))
+	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", 4+4), "for a moment both sessions count")
+}
+
+// Trust that is taken away ends the session that was opened with it.
+func TestTrustRotation(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	other := b.startVCenter(vcenter.Options{})
+	setCA := func(bundle string) {
+		b.cluster.Spec.TLS = infrav1.NovaVSphereTLS{CABundle: bundle}
+		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	}
+	setCA(string(other.CABundle))
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("unknown authority")))
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
+	b.Expect(b.open()).To(Equal(1))
+
+	setCA(string(other.CABundle) + string(b.vc.CABundle))
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
+	b.Expect(b.open()).To(Equal(1))
+}
+
+// An identity lends an account to the namespaces it allows. Clusters that use
+// the same account share a session.
+func TestIdentity(t *testing.T) {
+	b := newBed(t)
+	b.options.Namespace = "nova"
+	b.connector = b.newConnector()
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "nova", Name: "account"},
+		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
+	})).To(Succeed())
+	identity := &infrav1.NovaVSphereIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec:       infrav1.IdentitySpec{SecretName: "account"},
+	}
+	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
+	second := b.addCluster("second", b.vc)
+	for _, c := range []*infrav1.NovaVSphereCluster{b.cluster, second} {
+		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
+	}
+	m := b.machine("m")
+	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow the namespace")))
+	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
+
+	identity.Spec.AllowedNamespaces.List = []string{namespace}
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	b.reaches(m, hypervisor.Absent)
+	b.inspected(second)
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
+
+	identity.Spec.AllowedNamespaces.List = nil
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
+}
+
+// Many callers at once make one login.
+func TestSingleFlight(t *testing.T) {
+	b := newBed(t)
+	b.connector = b.newConnector()
+	p := b.fly(b.connector)
+	var crafts []*craft
+	for _, m := range b.machines("m", 50) {
+		crafts = append(crafts, p.take(going(m)))
+	}
+	p.arrived(soon, crafts...)
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
+	for _, c := range crafts {
+		b.Expect(c.failures).To(BeZero())
+	}
+}
+
+// One vCenter hangs and another is down. A third works as if they were not
+// there, in the same process, with the same workers.
+func TestBadNeighbours(t *testing.T) {
+	const n = 30
+	b := newBed(t)
+	hanging, dead := b.startVCenter(vcenter.Options{}), b.startVCenter(vcenter.Options{})
+	b.addCluster("hanging", hanging)
+	b.addCluster("dead", dead)
+	round := func(prefix string, neighbours bool) time.Duration {
+		b.connector.Close()
+		b.connector = b.newConnector()
+		p := b.fly(b.connector)
+		if neighbours {
+			for _, other := range []string{"hanging", "dead"} {
+				for _, m := range b.machines(other, n) {
+					m.Labels[clusterv1.ClusterNameLabel] = other
+					p.take(m)
+				}
+			}
+		}
+		began := time.Now()
+		var crafts []*craft
+		for _, m := range b.machines(prefix, n) {
+			crafts = append(crafts, p.take(m))
+		}
+		p.arrived(time.Minute, crafts...)
+		p.land()
+		return time.Since(began)
+	}
+	round("warm", false)
+	alone := round("alone", false)
+	hanging.SetHanging(true)
+	dead.SetDown(true)
+	among := round("among", true)
+	t.Logf("%d machines: %s alone, %s beside a vCenter that hangs and one that is down", n,
+		alone.Round(time.Millisecond), among.Round(time.Millisecond))
+	b.Expect(among).To(BeNumerically("<", 2*alone+500*time.Millisecond))
+	for _, vm := range append(hanging.VMs(), dead.VMs()...) {
+		b.Expect(strings.HasPrefix(vm.Name, vcenter.DefaultTemplate)).To(BeTrue(), vm.Name)
+	}
+	hanging.SetHanging(false)
+}

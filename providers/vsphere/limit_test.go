@@ -1,0 +1,130 @@
+package vsphere
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// A machine over the limit says which place in line it has, and is called when
+// its turn comes.
+func TestQueued(t *testing.T) {
+	b := newBed(t)
+	b.options.MaxCreations = 1
+	b.connector = b.newConnector()
+	b.vc.SetTaskDelay("CloneVM_Task", 300*time.Millisecond)
+	changes := b.connector.Changes()
+	first, second, third := b.machine("first"), b.machine("second"), b.machine("third")
+	b.Expect(b.connect(first).Create(b.ctx(), first, launch)).To(Succeed())
+	for i, m := range []*infrav1.NovaVSphereMachine{second, third, second} {
+		err := b.connect(m).Create(b.ctx(), m, launch)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.QueuedReason))
+		b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
+		b.Expect(err).To(MatchError(ContainSubstring("this one is number %d in line", i%2+1)))
+	}
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
+
+	// The one that is next goes away, so the other is called.
+	vm, err := b.look(going(second))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Absent))
+	b.told(changes, "third", soon)
+	b.Expect(b.connect(third).Create(b.ctx(), third, launch)).To(Succeed())
+	b.reaches(third, hypervisor.Running)
+}
+
+// A clone that fails gives its turn back, also one that is not even accepted,
+// and one that is lost with its session.
+func TestTurnIsGivenBack(t *testing.T) {
+	b := newBed(t)
+	b.options.MaxCreations = 1
+	b.options.pace = hasty
+	b.connector = b.newConnector()
+	b.vc.SetTaskDelay("CloneVM_Task", 200*time.Millisecond)
+	b.vc.InjectFault("CloneVM_Task", 1, &types.NoDiskSpace{Datastore: "LocalDS_0"}, "")
+	failing, next := b.machine("failing"), b.machine("next")
+	changes := b.connector.Changes()
+	b.Expect(b.connect(failing).Create(b.ctx(), failing, launch)).To(Succeed())
+	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, launch))).To(BeTrue())
+	b.told(changes, "next", soon)
+
+	b.vc.SetDisturbance(func(method string) vcenter.Disturbance {
+		if method == "CloneVM_Task" {
+			return vcenter.Refused
+		}
+		return vcenter.Undisturbed
+	})
+	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).NotTo(Succeed())
+	b.vc.SetDisturbance(nil)
+	p := b.fly(b.connector)
+	p.arrived(soon, p.take(failing), p.take(next))
+
+	lost, last := b.machine("lost"), b.machine("last")
+	b.vc.SetTaskDelay("CloneVM_Task", time.Minute)
+	b.Expect(b.connect(lost).Create(b.ctx(), lost, launch)).To(Succeed())
+	b.Expect(hypervisor.IsWaiting(b.connect(last).Create(b.ctx(), last, launch))).To(BeTrue())
+	b.vc.SetTaskDelay("CloneVM_Task", 10*time.Millisecond)
+	b.vc.Restart(10 * time.Millisecond)
+	p.arrived(soon, p.take(lost), p.take(last))
+	b.once([]*infrav1.NovaVSphereMachine{failing, next, lost, last})
+}
+
+// Five hundred machines at once: no more clones run than may, and machines
+// that are deleted meanwhile go as fast as if nothing else was on.
+func TestScaleUpStarvesNoDelete(t *testing.T) {
+	const n, olds, most = 500, 10, 16
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
+		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}, // or the datastore is full
+	}})
+	b.options.MaxCreations = most
+	b.connector = b.newConnector()
+	p := b.fly(b.connector)
+	var old []*craft
+	for _, m := range b.machines("old", olds) {
+		old = append(old, p.take(m))
+	}
+	p.arrived(soon, old...)
+	b.vc.ResetRequests()
+	b.vc.SetTaskDelay("CloneVM_Task", 100*time.Millisecond)
+
+	began := time.Now()
+	var all []*craft
+	machines := b.machines("new", n)
+	for _, m := range machines {
+		all = append(all, p.take(m))
+	}
+	b.Eventually(func() int { return b.vc.Requests()["CloneVM_Task"] }).Should(BeNumerically(">", most))
+	var slowest time.Duration
+	for _, c := range old {
+		gone := p.take(going(c.machine))
+		p.arrived(soon, gone)
+		slowest = max(slowest, gone.ended.Sub(gone.began))
+	}
+	left := 0
+	for _, c := range all {
+		select {
+		case <-c.done:
+		default:
+			left++
+		}
+	}
+	t.Logf("each of %d deletions took at most %s while %d of %d machines were still to come", olds, slowest, left, n)
+	b.Expect(left).To(BeNumerically(">", n/2), "the deletions did not wait for the creations")
+	b.Expect(slowest).To(BeNumerically("<", 2*time.Second))
+
+	p.arrived(time.Minute, all...)
+	b.spent(t, "scale-up", n, began)
+	b.once(machines)
+	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", most))
+	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically(">=", most/2), "the limit was reached")
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", n))
+	for _, c := range all {
+		b.Expect(c.failures).To(BeZero(), "to wait is no failure")
+	}
+}

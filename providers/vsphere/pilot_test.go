@@ -1,0 +1,231 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/util/workqueue"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// hasty is the pace of tests that lose answers and sessions.
+var hasty = pace{
+	request: 400 * time.Millisecond, poll: time.Second, patience: 500 * time.Millisecond,
+	firstRetry: 20 * time.Millisecond, lastRetry: 200 * time.Millisecond,
+	firstLogin: 20 * time.Millisecond, lastLogin: 200 * time.Millisecond,
+	settle: time.Second,
+}
+
+// craft is a machine that a pilot takes somewhere.
+type craft struct {
+	machine *infrav1.NovaVSphereMachine
+	launch  hypervisor.Launch
+	// soft has the guest asked first; asked is set once it was.
+	soft, asked bool
+	// provisioned is set once its VM was up, as spec.providerID is. If it is
+	// seen gone from then on, it is lost.
+	provisioned bool
+	lost        bool
+	// done is closed once it is up, or once it is gone.
+	done chan struct{}
+	// began and ended say when.
+	began, ended time.Time
+	failures     int
+}
+
+// pilot does to machines what controllers/machine does, with as many workers
+// and the same queue. Nothing is looked at again without a push or a failure,
+// so a push that is missing shows.
+type pilot struct {
+	b         *bed
+	connector *Connector
+	queue     workqueue.TypedRateLimitingInterface[hypervisor.Key]
+	wg        sync.WaitGroup
+	stop      context.CancelFunc
+
+	mu     sync.Mutex
+	crafts map[hypervisor.Key]*craft
+}
+
+// fly starts a pilot over a connector.
+func (b *bed) fly(c *Connector) *pilot {
+	ctx, cancel := context.WithCancel(b.ctx())
+	p := &pilot{
+		b: b, connector: c, stop: cancel, crafts: map[hypervisor.Key]*craft{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[hypervisor.Key](10*time.Millisecond, 300*time.Millisecond)),
+	}
+	p.wg.Go(func() {
+		for {
+			select {
+			case key := <-c.Changes():
+				p.queue.Add(key)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	for range 10 {
+		p.wg.Go(func() { p.work(ctx) })
+	}
+	b.t.Cleanup(p.land)
+	return p
+}
+
+// land stops the pilot.
+func (p *pilot) land() {
+	p.stop()
+	p.queue.ShutDown()
+	p.wg.Wait()
+}
+
+func (p *pilot) work(ctx context.Context) {
+	for {
+		key, down := p.queue.Get()
+		if down {
+			return
+		}
+		p.mu.Lock()
+		c := p.crafts[key]
+		p.mu.Unlock()
+		if c != nil {
+			err := p.step(ctx, key, c)
+			switch {
+			case err == nil:
+				p.queue.Forget(key)
+			case hypervisor.IsWaiting(err):
+			default:
+				c.failures++
+				p.queue.AddRateLimited(key)
+			}
+		}
+		p.queue.Done(key)
+	}
+}
+
+// step is one reconcile.
+func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
+	m := c.machine
+	d, err := p.connector.Connect(ctx, m)
+	if err != nil {
+		return err
+	}
+	vm, err := d.Observe(ctx, m)
+	if err != nil {
+		return err // what is due is tried again a moment later
+	}
+	deleting := !m.DeletionTimestamp.IsZero()
+	switch {
+	case deleting && vm.State == hypervisor.Absent:
+		p.arrive(key, c)
+		return nil
+	case vm.State == hypervisor.Busy:
+		return nil
+	case deleting && vm.State == hypervisor.Running && c.soft && !c.asked:
+		c.asked = true
+		return d.Shutdown(ctx, m)
+	case deleting:
+		return d.Delete(ctx, m)
+	case vm.State == hypervisor.Absent && c.provisioned:
+		c.lost = true
+		p.arrive(key, c)
+		return nil
+	case vm.State == hypervisor.Absent:
+		return d.Create(ctx, m, c.launch)
+	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !c.provisioned:
+		return d.Settle(ctx, m, false)
+	case vm.State == hypervisor.Stopped:
+		return d.Start(ctx, m)
+	}
+	c.provisioned = true
+	if vm.Unsettled != "" || vm.UserData {
+		return d.Settle(ctx, m, true)
+	}
+	p.arrive(key, c)
+	return nil
+}
+
+// arrive lands a machine.
+func (p *pilot) arrive(key hypervisor.Key, c *craft) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.crafts[key] == c {
+		delete(p.crafts, key)
+		c.ended = time.Now()
+		close(c.done)
+	}
+}
+
+// take takes a machine somewhere: up, or away if it is going.
+func (p *pilot) take(m *infrav1.NovaVSphereMachine, as ...func(*craft)) *craft {
+	c := &craft{machine: m, launch: launch, done: make(chan struct{}), began: time.Now()}
+	for _, change := range as {
+		change(c)
+	}
+	p.mu.Lock()
+	p.crafts[keyOf(m)] = c
+	p.mu.Unlock()
+	p.queue.Add(keyOf(m))
+	return c
+}
+
+// arrived waits until all are where they were taken.
+func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
+	p.b.t.Helper()
+	deadline := time.After(within)
+	for i, c := range crafts {
+		select {
+		case <-c.done:
+		case <-deadline:
+			left := 0
+			for _, other := range crafts[i:] {
+				if other.ended.IsZero() {
+					left++
+				}
+			}
+			vm, err := p.b.look(c.machine)
+			p.b.t.Fatalf("%d of %d machines did not arrive within %s; %s is %+v, %v", left, len(crafts), within, c.machine.Name, vm, err)
+		}
+	}
+}
+
+// names returns machines called prefix-0 and so on.
+func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
+	out := make([]*infrav1.NovaVSphereMachine, n)
+	for i := range out {
+		out[i] = b.machine(fmt.Sprintf("%s-%d", prefix, i))
+	}
+	return out
+}
+
+// once checks that every machine has exactly one VM, and that nobody else has
+// one with a derived UUID.
+func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
+	b.t.Helper()
+	want := map[string]int{}
+	for _, m := range machines {
+		id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+		b.Expect(err).NotTo(HaveOccurred())
+		want[id.String()] = 1
+	}
+	have := map[string]int{}
+	for _, vm := range b.vc.VMs() {
+		if !vm.Template {
+			have[vm.InstanceUUID]++
+		}
+	}
+	b.Expect(have).To(Equal(want))
+}
+
+// spent says what a phase cost.
+func (b *bed) spent(t *testing.T, what string, n int, since time.Time) {
+	t.Helper()
+	t.Logf("%s: %d requests for %d machines (%.2f each), %s: %v", what, b.total(), n,
+		float64(b.total())/float64(n), time.Since(since).Round(10*time.Millisecond), b.vc.Requests())
+}
