@@ -187,6 +187,21 @@ func (c *Control) SetDomain(ctx context.Context, name, status string, filledGiB 
 	return c.call(ctx, http.MethodPut, "/domains/"+url.PathEscape(name), domainChange{Status: status, FilledGiB: filledGiB}, nil)
 }
 
+// SetVMStatus puts a VM into a state, whatever led there.
+func (c *Control) SetVMStatus(ctx context.Context, name, status string) error {
+	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(name)+"/status", statusChange{Status: status}, nil)
+}
+
+// SetPermits changes what a user beside the administrator may do.
+func (c *Control) SetPermits(ctx context.Context, user string, permits ...string) error {
+	return c.call(ctx, http.MethodPut, "/users/"+url.PathEscape(user)+"/permits", append([]string{}, permits...), nil)
+}
+
+// SetPassword changes a user's password. Sessions go on.
+func (c *Control) SetPassword(ctx context.Context, user, password string) error {
+	return c.call(ctx, http.MethodPut, "/users/"+url.PathEscape(user)+"/password", passwordChange{Password: password}, nil)
+}
+
 // SetGuestAddresses reports the addresses of a running guest.
 func (c *Control) SetGuestAddresses(ctx context.Context, id string, nics []GuestNIC) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/addresses", nics, nil)

@@ -1,5 +1,7 @@
 package ovirtsim
 
+import "strings"
+
 // States of hosts and domains.
 const (
 	hostUp            = "up"
@@ -7,6 +9,7 @@ const (
 	hostNonResponsive = "non_responsive"
 	hostMaintenance   = "maintenance"
 	domainActive      = "active"
+	managementNetwork = "ovirtmgmt"
 )
 
 // dataCenter holds clusters, networks and storage.
@@ -32,12 +35,13 @@ type host struct {
 	meta
 
 	cluster, status         string
+	address                 string
 	cores, sockets, threads int64
 	memory                  int64
 }
 
 func newHost(spec HostSpec, cluster string) *host {
-	return &host{meta: newMeta(spec.Name), cluster: cluster, status: hostUp, cores: spec.Cores, sockets: 1, threads: 1, memory: spec.MemoryMiB * mib}
+	return &host{meta: newMeta(spec.Name), cluster: cluster, status: hostUp, cores: spec.Cores, sockets: 1, threads: 1, memory: spec.MemoryMiB * mib, address: spec.Name + ".example.com"}
 }
 
 func (h *host) fields(name string) ([]string, bool) {
@@ -67,7 +71,7 @@ func (d *domain) fields(name string) ([]string, bool) {
 	switch name {
 	case "status":
 		return []string{d.status}, true
-	case "type", "datacenter":
+	case "type":
 		return []string{"data"}, true
 	}
 	return d.meta.fields(name)
@@ -85,13 +89,20 @@ type instanceType struct {
 
 func (s *Server) computeRoutes() map[string]handler {
 	routes := map[string]handler{
-		"GET clusters": func(q *request) (*elem, error) { return list(q, "clusters", s.clusters.items, s.clusterElem) },
-		"GET hosts":    func(q *request) (*elem, error) { return list(q, "hosts", s.hosts.items, s.hostElem) },
+		"GET clusters": func(q *request) (*elem, error) {
+			items := inDataCenter(s, s.clusters.items, func(c *cluster) string { return c.dataCenter })
+			return listPlaced(q, "clusters", items, s.clusterElem)
+		},
+		"GET hosts": func(q *request) (*elem, error) {
+			items := inCluster(s, s.hosts.items, func(h *host) string { return h.cluster })
+			return listPlaced(q, "hosts", items, s.hostElem)
+		},
 		"GET datacenters": func(q *request) (*elem, error) {
 			return list(q, "data_centers", s.dataCenters.items, dataCenterElem)
 		},
 		"GET storagedomains": func(q *request) (*elem, error) {
-			return list(q, "storage_domains", s.domains.items, s.domainElem)
+			items := inDataCenter(s, s.domains.items, func(d *domain) string { return d.dataCenter })
+			return listPlaced(q, "storage_domains", items, s.domainElem)
 		},
 		"GET instancetypes": func(q *request) (*elem, error) {
 			return list(q, "instance_types", s.instanceTypes.items, instanceTypeElem)
@@ -109,8 +120,18 @@ func (s *Server) computeRoutes() map[string]handler {
 			dc := s.dataCenterOf(q.args[0])
 			return list(q, "networks", s.networks.where(func(n *network) bool { return n.dataCenter == dc }), s.networkElem)
 		},
-		"POST hosts/{}/deactivate": s.setHost(hostMaintenance),
-		"POST hosts/{}/activate":   s.setHost(hostUp),
+		"GET hosts/{}/nics": s.onHost(func(_ *request, h *host) (*elem, error) { return s.hostNICs(h), nil }),
+		"GET hosts/{}/statistics": s.onHost(func(_ *request, h *host) (*elem, error) {
+			return statisticsElem("hosts", "host", h.id, s.hostStatistics(h)), nil
+		}),
+		"POST hosts/{}/deactivate": s.onHost(s.deactivateHost),
+		"POST hosts/{}/activate": s.onHost(func(q *request, h *host) (*elem, error) {
+			if err := permitHost(h, actActivate); err != nil {
+				return nil, err
+			}
+			h.status = hostUp
+			return s.acted(q, "Activating Host "+h.name), nil
+		}),
 	}
 	routes["GET clusters/{}"] = one(&s.clusters, s.clusterElem)
 	routes["GET hosts/{}"] = one(&s.hosts, s.hostElem)
@@ -118,6 +139,16 @@ func (s *Server) computeRoutes() map[string]handler {
 	routes["GET storagedomains/{}"] = one(&s.domains, s.domainElem)
 	routes["GET instancetypes/{}"] = one(&s.instanceTypes, instanceTypeElem)
 	return routes
+}
+
+func (s *Server) onHost(f func(q *request, h *host) (*elem, error)) handler {
+	return func(q *request) (*elem, error) {
+		h, ok := s.hosts.get(q.args[0])
+		if !ok {
+			return nil, notFound()
+		}
+		return f(q, h)
+	}
 }
 
 // one shows the object that a path names.
@@ -157,26 +188,58 @@ func (s *Server) hostElem(h *host) *elem {
 	e.add(actions(href, "activate", "deactivate", "fence", "upgrade"))
 	e.add(h.elems()...)
 	e.add(links(href, "nics", "permissions", "statistics", "networkattachments", "affinitylabels", "tags")...)
-	running := s.vms.where(func(v *vm) bool { return v.host == h.id && running(v.status) })
-	return e.add(leaf("address", h.name+".example.com"),
+	active := len(s.runningOn(h))
+	return e.add(leaf("address", h.address),
 		el("cpu", el("topology", leaf("cores", h.cores), leaf("sockets", h.sockets), leaf("threads", h.threads))),
 		leaf("max_scheduling_memory", max(s.freeMemory(h), 0)), leaf("memory", h.memory), leaf("port", 54321), leaf("protocol", "stomp"),
-		leaf("status", h.status), el("summary", leaf("active", len(running)), leaf("migrating", 0), leaf("total", len(running))),
+		leaf("status", h.status), el("summary", leaf("active", active), leaf("migrating", 0), leaf("total", active)),
 		leaf("type", "ovirt_node"), ref("cluster", "clusters", h.cluster))
 }
 
-func (s *Server) setHost(status string) handler {
-	return func(q *request) (*elem, error) {
-		h, ok := s.hosts.get(q.args[0])
-		switch {
-		case !ok:
-			return nil, notFound()
-		case h.status == status && status == hostMaintenance:
-			return nil, conflict("Cannot switch Host to Maintenance mode. Host is already in Maintenance mode.")
-		}
-		h.status = status
-		return s.acted(q, "Changing Host "+h.name), nil
+// deactivateHost moves a host's VMs away and then takes it out of service.
+func (s *Server) deactivateHost(q *request, h *host) (*elem, error) {
+	if err := permitHost(h, actDeactivate); err != nil {
+		return nil, err
 	}
+	var pinned []string
+	for _, v := range s.runningOn(h) {
+		if v.affinity != "migratable" {
+			pinned = append(pinned, v.name)
+		}
+	}
+	if len(pinned) > 0 {
+		return nil, conflict("Cannot switch the following Hosts to Maintenance mode: %s.\nOne or more running VMs are indicated as non-migratable. The non-migratable VMs are: %s.",
+			h.name, strings.Join(pinned, ", "))
+	}
+	h.status = "preparing_for_maintenance"
+	s.evacuate(h)
+	return s.acted(q, "Moving Host "+h.name+" to Maintenance"), nil
+}
+
+func (s *Server) runningOn(h *host) []*vm {
+	return s.vms.where(func(v *vm) bool { return v.host == h.id && running(v.status) })
+}
+
+// evacuate goes on until a host that is to be out of service is empty.
+func (s *Server) evacuate(h *host) {
+	left := s.runningOn(h)
+	if len(left) == 0 {
+		h.status = hostMaintenance
+		return
+	}
+	for _, v := range left {
+		if permit(v, actMigrate) != nil {
+			continue
+		}
+		if to, err := s.scheduleExcept(v, v.current(), h.id); err == nil {
+			s.migrate(v, to)
+		}
+	}
+	s.when(TimeMigrate, func() {
+		if h.status == "preparing_for_maintenance" {
+			s.evacuate(h)
+		}
+	})
 }
 
 func (s *Server) domainElem(d *domain) *elem {

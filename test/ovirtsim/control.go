@@ -39,6 +39,12 @@ type (
 		Status    string `json:"status"`
 		FilledGiB int64  `json:"filledGiB"`
 	}
+	statusChange struct {
+		Status string `json:"status"`
+	}
+	passwordChange struct {
+		Password string `json:"password"`
+	}
 	nameChange struct {
 		Name string `json:"name"`
 	}
@@ -108,6 +114,9 @@ func (s *Server) controlHandler() http.Handler {
 	})
 	do(mux, "PUT /hosts/{id}", func(id string, c hostChange) error { return s.SetHostStatus(id, c.Status) })
 	do(mux, "PUT /domains/{id}", func(id string, c domainChange) error { return s.SetDomain(id, c.Status, c.FilledGiB) })
+	do(mux, "PUT /vms/{id}/status", func(id string, c statusChange) error { return s.SetVMStatus(id, c.Status) })
+	do(mux, "PUT /users/{id}/permits", func(id string, permits []string) error { return s.SetPermits(id, permits) })
+	do(mux, "PUT /users/{id}/password", func(id string, c passwordChange) error { return s.SetPassword(id, c.Password) })
 	do(mux, "PUT /vms/{id}/addresses", s.SetGuestAddresses)
 	do(mux, "PUT /vms/{id}/hostname", func(id string, c nameChange) error { return s.SetGuestHostName(id, c.Name) })
 	do(mux, "PUT /vms/{id}/stopped", func(id string, _ struct{}) error { return s.GuestStopped(id) })

@@ -61,16 +61,13 @@ func (s *Server) deviceRoutes() map[string]handler {
 		"GET vms/{}/graphicsconsoles":       s.onVM(listConsoles),
 		"DELETE vms/{}/graphicsconsoles/{}": s.onVM(s.removeConsole),
 		"GET vms/{}/reporteddevices":        s.onVM(listReported),
-		"GET vms/{}/snapshots": s.onVM(func(_ *request, v *vm) (*elem, error) {
-			href := apiPath + "/vms/" + v.id + "/snapshots/" + v.id
-			return el("snapshots", el("snapshot", leaf("description", "Active VM"), leaf("date", timestamp(v.created)),
-				leaf("persist_memorystate", false), leaf("snapshot_status", "ok"), leaf("snapshot_type", "active")).at(href, v.id)), nil
-		}),
-		"GET vms/{}/applications": s.onVM(func(*request, *vm) (*elem, error) { return el("applications"), nil }),
+		"GET vms/{}/applications":           s.onVM(func(*request, *vm) (*elem, error) { return el("applications"), nil }),
 		"GET vms/{}/cdroms": s.onVM(func(_ *request, v *vm) (*elem, error) {
 			return el("cdroms", el("cdrom", ref("vm", "vms", v.id)).at(apiPath+"/vms/"+v.id+"/cdroms/"+BlankTemplateID, BlankTemplateID)), nil
 		}),
-		"GET vms/{}/statistics": s.onVM(func(*request, *vm) (*elem, error) { return el("statistics"), nil }),
+		"GET vms/{}/statistics": s.onVM(func(_ *request, v *vm) (*elem, error) {
+			return statisticsElem("vms", "vm", v.id, s.vmStatistics(v)), nil
+		}),
 	}
 }
 
@@ -240,8 +237,13 @@ func (s *Server) addNIC(q *request, v *vm) (*elem, error) {
 		return nil, incomplete("NIC", "name")
 	}
 	if n.mac == "" {
-		n.mac = s.newMAC()
+		mac, err := s.newMAC("add", "Interface")
+		if err != nil {
+			return nil, err
+		}
+		n.mac = mac
 	}
+	s.macs.claim(n.mac)
 	v.nics = append(v.nics, n)
 	return n.elem("vm", v.id), nil
 }
@@ -253,6 +255,10 @@ func (s *Server) updateNIC(q *request, v *vm, n *nic) (*elem, error) {
 	changed := *n
 	if err := s.applyNIC(v, &changed, q.body, "edit"); err != nil {
 		return nil, err
+	}
+	if changed.mac != n.mac {
+		s.macs.release(n.mac)
+		s.macs.claim(changed.mac)
 	}
 	*n = changed
 	return n.elem("vm", v.id), nil
@@ -271,6 +277,9 @@ func (s *Server) applyNIC(v *vm, n *nic, body *elem, action string) error {
 		p, ok := s.profiles.get(named.id())
 		if !ok {
 			return conflict("Cannot %s Interface. The specified VM network interface profile doesn't exist.", action)
+		}
+		if net, ok := s.networks.get(p.network); !ok || net.dataCenter != s.dataCenterOf(v.cluster) {
+			return conflict("Cannot %s Interface. One of the VM's networks does not exist in the cluster.", action)
 		}
 		n.profile = p.id
 	}
@@ -299,16 +308,24 @@ func (s *Server) setMAC(n *nic, address, action string) error {
 	return nil
 }
 
-// newMAC takes an address from the pool.
-func (s *Server) newMAC() string {
-	s.lastMAC++
-	return fmt.Sprintf("56:6f:1a:%02x:%02x:%02x", s.lastMAC>>16&0xff, s.lastMAC>>8&0xff, s.lastMAC&0xff)
+// copyNICs gives a VM the cards of its template.
+func (s *Server) copyNICs(v *vm, from []*nic) error {
+	for _, n := range from {
+		mac, err := s.newMAC("add", "VM")
+		if err != nil {
+			s.releaseNICs(v)
+			return err
+		}
+		v.nics = append(v.nics, &nic{meta: newMeta(n.name), profile: n.profile, iface: n.iface, linked: n.linked, plugged: n.plugged, mac: mac})
+	}
+	return nil
 }
 
-func (s *Server) copyNICs(v *vm, from []*nic) {
-	for _, n := range from {
-		v.nics = append(v.nics, &nic{meta: newMeta(n.name), profile: n.profile, iface: n.iface, linked: n.linked, plugged: n.plugged, mac: s.newMAC()})
+func (s *Server) releaseNICs(v *vm) {
+	for _, n := range v.nics {
+		s.macs.release(n.mac)
 	}
+	v.nics = nil
 }
 
 func (s *Server) removeNIC(q *request, v *vm, n *nic) (*elem, error) {
@@ -318,6 +335,7 @@ func (s *Server) removeNIC(q *request, v *vm, n *nic) (*elem, error) {
 	if err := permit(v, actRemoveNIC); err != nil {
 		return nil, err
 	}
+	s.macs.release(n.mac)
 	v.nics = slices.DeleteFunc(v.nics, func(other *nic) bool { return other == n })
 	return s.acted(q, "Removing Interface "+n.name), nil
 }

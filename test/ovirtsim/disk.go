@@ -173,7 +173,14 @@ func (s *Server) newDisk(q *request, body *elem) (*disk, error) {
 	}
 	s.disks.add(d)
 	j := s.addJob(q, "Adding Disk "+d.name)
+	failing := q.doomed
 	s.when(TimeDiskCreate, func() {
+		if failing {
+			d.status = diskIllegal
+			s.fail(j)
+			s.event(2022, "error", "Add-Disk operation failed to complete.", nil, nil)
+			return
+		}
 		d.unlock()
 		s.finish(j)
 		s.event(2021, "normal", "The disk '"+d.name+"' was successfully added.", nil, nil)
@@ -237,7 +244,14 @@ func (s *Server) extendDisk(q *request, d *disk, size int64) error {
 	}
 	d.status = diskLocked
 	j := s.addJob(q, "Extending Disk "+d.name)
+	failing := q.doomed
 	s.when(TimeDiskExtend, func() {
+		if failing {
+			d.unlock()
+			s.fail(j)
+			s.event(2035, "error", "Failed to extend Disk "+d.name+".", nil, nil)
+			return
+		}
 		d.provisioned = size
 		d.actual += growth
 		d.unlock()

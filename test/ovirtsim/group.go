@@ -21,6 +21,8 @@ type group struct {
 	priority           string
 	vmsRule, hostsRule affinityRule
 	vms, hosts         []string
+	// locked while a change is being made.
+	locked bool
 }
 
 type affinityRule struct{ enabled, enforcing, positive bool }
@@ -65,6 +67,9 @@ func (s *Server) groupRoutes() map[string]handler {
 		"GET clusters/{}/affinitygroups/{}": s.onGroup(func(_ *request, g *group) (*elem, error) { return s.groupElem(g), nil }),
 		"PUT clusters/{}/affinitygroups/{}": s.onGroup(s.updateGroup),
 		"DELETE clusters/{}/affinitygroups/{}": s.onGroup(func(q *request, g *group) (*elem, error) {
+			if err := s.lockGroup(g); err != nil {
+				return nil, err
+			}
 			s.groups.remove(g.id)
 			return s.acted(q, "Removing Affinity Group "+g.name), nil
 		}),
@@ -244,12 +249,28 @@ func (s *Server) addGroup(q *request) (*elem, error) {
 }
 
 func (s *Server) updateGroup(q *request, g *group) (*elem, error) {
+	if err := s.lockGroup(g); err != nil {
+		return nil, err
+	}
 	changed := *g
 	if err := changed.apply(q.body); err != nil {
 		return nil, err
 	}
+	changed.locked = g.locked
 	*g = changed
 	return s.groupElem(g), nil
+}
+
+// lockGroup refuses a change of a group while another is being made.
+func (s *Server) lockGroup(g *group) error {
+	if g.locked {
+		return conflict("Cannot edit Affinity Group. Related operation is currently in progress. Please try again later.")
+	}
+	if s.opts.Timings[TimeGroupEdit] > 0 {
+		g.locked = true
+		s.when(TimeGroupEdit, func() { g.locked = false })
+	}
+	return nil
 }
 
 func (s *Server) addToGroup(q *request, g *group) (*elem, error) {
@@ -260,6 +281,9 @@ func (s *Server) addToGroup(q *request, g *group) (*elem, error) {
 	case v.cluster != g.cluster:
 		return nil, invalid("Cannot edit Affinity Group. VM's cluster is different than the Affinity Group's cluster.")
 	}
+	if err := s.lockGroup(g); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(g.vms, v.id) {
 		g.vms = append(g.vms, v.id)
 	}
@@ -267,6 +291,9 @@ func (s *Server) addToGroup(q *request, g *group) (*elem, error) {
 }
 
 func (s *Server) removeFromGroup(q *request, g *group) (*elem, error) {
+	if err := s.lockGroup(g); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(g.vms, q.args[2]) {
 		return nil, notFound()
 	}
@@ -279,6 +306,9 @@ func (s *Server) addHostToGroup(q *request, g *group) (*elem, error) {
 	if !ok {
 		return nil, missingEntity("Host", q.body.id())
 	}
+	if err := s.lockGroup(g); err != nil {
+		return nil, err
+	}
 	if !slices.Contains(g.hosts, h.id) {
 		g.hosts = append(g.hosts, h.id)
 	}
@@ -286,6 +316,9 @@ func (s *Server) addHostToGroup(q *request, g *group) (*elem, error) {
 }
 
 func (s *Server) removeHostFromGroup(q *request, g *group) (*elem, error) {
+	if err := s.lockGroup(g); err != nil {
+		return nil, err
+	}
 	g.hosts = without(g.hosts, q.args[2])
 	return s.acted(q, "Editing Affinity Group "+g.name), nil
 }

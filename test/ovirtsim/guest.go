@@ -102,9 +102,10 @@ func (s *Server) call(v *vm, f func(VM) error, done func(error)) {
 }
 
 func (s *Server) describe(v *vm) VM {
+	c := v.current()
 	out := VM{
 		ID: v.id, Name: v.name, Template: v.original, Host: first(s.hostNames(v)), Status: v.status,
-		CPUs: v.cores * v.sockets * v.threads, MemoryMiB: v.memory / mib, Drive: v.drive,
+		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive,
 	}
 	for _, n := range v.nics {
 		card := NIC{Name: n.name, MAC: n.mac}
@@ -117,7 +118,7 @@ func (s *Server) describe(v *vm) VM {
 		out.NICs = append(out.NICs, card)
 	}
 	out.Addresses = v.addresses()
-	for _, payload := range v.payloads.all("payload") {
+	for _, payload := range c.payloads.all("payload") {
 		out.PayloadLabel = payload.str("volume_id")
 		for _, file := range payload.all("files/file") {
 			if out.Payload == nil {

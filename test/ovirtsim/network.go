@@ -22,7 +22,8 @@ type profile struct {
 func (s *Server) networkRoutes() map[string]handler {
 	return map[string]handler{
 		"GET networks": func(q *request) (*elem, error) {
-			return list(q, "networks", s.networks.items, s.networkElem)
+			items := inDataCenter(s, s.networks.items, func(n *network) string { return n.dataCenter })
+			return listPlaced(q, "networks", items, s.networkElem)
 		},
 		"GET networks/{}": func(q *request) (*elem, error) {
 			if n, ok := s.networks.get(q.args[0]); ok {

@@ -74,6 +74,11 @@ const (
 	TimeTemplate = "template"
 	// TimeTransfer is how long an image transfer takes to begin and to end.
 	TimeTransfer = "transfer"
+	// TimeSnapshot is how long a snapshot takes to be made or removed.
+	TimeSnapshot = "snapshot"
+	// TimeGroupEdit is how long an affinity group is locked by a change: others
+	// that come meanwhile are refused.
+	TimeGroupEdit = "group-edit"
 	// TimeFailover is from the loss of a host to the restart of its VMs.
 	TimeFailover = "failover"
 )
@@ -93,50 +98,10 @@ func DefaultTimings() map[string]time.Duration {
 		TimeClone:         500 * time.Millisecond,
 		TimeTemplate:      500 * time.Millisecond,
 		TimeTransfer:      200 * time.Millisecond,
+		TimeSnapshot:      200 * time.Millisecond,
+		TimeGroupEdit:     0,
 		TimeFailover:      time.Second,
 	}
-}
-
-// Inventory is what the server holds at the start: data center and cluster
-// Default, network ovirtmgmt with a vNIC profile of its name, the template
-// Blank, the engine's instance types, and what is said here.
-type Inventory struct {
-	// Hosts in the cluster; two of 16 cores and 64 GiB, if empty.
-	Hosts []HostSpec `json:"hosts,omitempty"`
-	// Domains are the data center's; two of NFS with 500 GiB, if empty.
-	Domains []DomainSpec `json:"domains,omitempty"`
-	// Templates are made beside Blank.
-	Templates []TemplateSpec `json:"templates,omitempty"`
-	// Networks beside ovirtmgmt, each with a profile of its name.
-	Networks []string `json:"networks,omitempty"`
-	// DataCenters beside Default, each with a cluster, a network, a domain and
-	// a host of its own.
-	DataCenters []string `json:"dataCenters,omitempty"`
-	// OvercommitPercent is how much of a host's memory may be promised; 100,
-	// if zero.
-	OvercommitPercent int64 `json:"overcommitPercent,omitempty"`
-}
-
-// HostSpec is a host of the cluster.
-type HostSpec struct {
-	Name      string `json:"name"`
-	Cores     int64  `json:"cores"`
-	MemoryMiB int64  `json:"memoryMiB"`
-}
-
-// DomainSpec is a storage domain.
-type DomainSpec struct {
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	SizeGiB int64  `json:"sizeGiB"`
-}
-
-// TemplateSpec is a template with one bootable disk on the first domain.
-type TemplateSpec struct {
-	Name    string `json:"name"`
-	DiskGiB int64  `json:"diskGiB"`
-	// OS is its operating system; other_linux, if empty.
-	OS string `json:"os,omitempty"`
 }
 
 // withDefaults fills in what was left out.
@@ -159,19 +124,6 @@ func (o Options) withDefaults() Options {
 	o.Timings = timings
 	o.Inventory = o.Inventory.withDefaults()
 	return o
-}
-
-func (i Inventory) withDefaults() Inventory {
-	if len(i.Hosts) == 0 {
-		i.Hosts = []HostSpec{{Name: "host1", Cores: 16, MemoryMiB: 64 << 10}, {Name: "host2", Cores: 16, MemoryMiB: 64 << 10}}
-	}
-	if len(i.Domains) == 0 {
-		i.Domains = []DomainSpec{{Name: "data1", Type: "nfs", SizeGiB: 500}, {Name: "data2", Type: "nfs", SizeGiB: 500}}
-	}
-	if i.OvercommitPercent == 0 {
-		i.OvercommitPercent = 100
-	}
-	return i
 }
 
 func orDefault(value *string, fallback string) {

@@ -37,6 +37,7 @@ var permits = map[string]string{
 	"POST vms/{}/reset":                             "reset_vm",
 	"POST vms/{}/suspend":                           "hibernate_vm",
 	"POST vms/{}/migrate":                           "migrate_vm",
+	"POST vms/{}/cancelmigration":                   "migrate_vm",
 	"POST vms/{}/diskattachments":                   "configure_vm_storage",
 	"PUT vms/{}/diskattachments/{}":                 "configure_vm_storage",
 	"DELETE vms/{}/diskattachments/{}":              "configure_vm_storage",

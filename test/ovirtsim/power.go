@@ -6,31 +6,35 @@ import (
 
 // startVM starts a VM on a host that has room for it.
 func (s *Server) startVM(q *request, v *vm) (*elem, error) {
+	action := actRun
+	if q.body.get("vm") != nil {
+		action = actRunOnce
+	}
+	if err := permit(v, action); err != nil {
+		return nil, err
+	}
 	if v.status == vmSuspended || v.status == vmPaused {
 		return s.resumeVM(q, v)
-	}
-	if err := permit(v, actRun); err != nil {
-		return nil, err
 	}
 	if locked := s.lockedDisks(v.attachments); locked != "" {
 		return nil, conflict("Cannot run VM: The following disks are locked: %s. Please try again in a few minutes.", locked)
 	}
-	if err := s.bootable(v); err != nil {
-		return nil, err
+	if v.next != nil {
+		v.config, v.next = *v.next, nil
 	}
-	mode, err := initializationMode(q.body)
-	if err != nil {
-		return nil, err
-	}
+	// What the action says about the VM holds for this run only.
 	once := v.clone()
 	if body := q.body.get("vm"); body != nil {
 		if err := once.apply(body); err != nil {
 			return nil, err
 		}
 	}
-	if v.next != nil {
-		v.config, v.next = *v.next, nil
-		once = v.clone()
+	if err := s.bootable(v, &once); err != nil {
+		return nil, err
+	}
+	mode, err := initializationMode(q.body)
+	if err != nil {
+		return nil, err
 	}
 	drive, err := s.drive(v, &once, mode)
 	if err != nil {
@@ -40,15 +44,21 @@ func (s *Server) startVM(q *request, v *vm) (*elem, error) {
 	if err != nil {
 		return nil, err
 	}
-	v.drive = drive
+	v.drive, v.once = drive, nil
+	if q.body.get("vm") != nil {
+		v.once = &once
+	}
 	s.launch(v, h)
+	if q.doomed {
+		s.failBoot(v)
+	}
 	s.event(153, "normal", "VM "+v.name+" was started by "+s.opts.Username+" (Host: "+h.name+").", q, v)
 	return s.acted(q, "Launching VM "+v.name), nil
 }
 
 // bootable refuses to start a VM that has nothing to boot from.
-func (s *Server) bootable(v *vm) error {
-	for _, device := range v.boot {
+func (s *Server) bootable(v *vm, c *config) error {
+	for _, device := range c.boot {
 		if device != "hd" {
 			return nil
 		}
@@ -64,6 +74,24 @@ func (s *Server) bootable(v *vm) error {
 		return conflict("Cannot run VM without at least one active disk.\nPlease activate a disk and rerun the VM.")
 	}
 	return nil
+}
+
+// failBoot ends a start before the VM runs.
+func (s *Server) failBoot(v *vm) {
+	run := v.run
+	s.after(s.opts.Timings[TimeWaitForLaunch]/2, func() {
+		if v.run == run {
+			s.lost(v)
+		}
+	})
+}
+
+// current is the hardware that a VM runs with, if it runs.
+func (v *vm) current() *config {
+	if v.once != nil {
+		return v.once
+	}
+	return &v.config
 }
 
 // launch brings a VM up on a host.
@@ -105,7 +133,7 @@ func first(list []string) string {
 
 // stopped is a VM that no longer runs.
 func (s *Server) stopped(v *vm) {
-	v.status, v.host, v.agent, v.fqdn, v.stopped, v.drive = vmDown, "", nil, "", s.clock.Now(), nil
+	v.status, v.host, v.agent, v.fqdn, v.stopped, v.drive, v.once = vmDown, "", nil, "", s.clock.Now(), nil, nil
 	v.run++
 	if v.next != nil {
 		v.config, v.next = *v.next, nil
@@ -237,13 +265,33 @@ func (s *Server) migrateVM(q *request, v *vm) (*elem, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.migrate(v, h)
+	s.event(62, "normal", "Migration started (VM: "+v.name+", Source: "+first(s.hostNames(v))+", Destination: "+h.name+", User: "+s.opts.Username+").", q, v)
+	return s.acted(q, "Migrating VM "+v.name), nil
+}
+
+// migrate moves a VM, which goes on running meanwhile.
+func (s *Server) migrate(v *vm, to *host) {
 	v.status = vmMigrating
 	v.run++
 	run := v.run
 	s.when(TimeMigrate, func() {
 		if v.run == run && v.status == vmMigrating {
-			v.status, v.host = vmUp, h.id
+			v.status, v.host = vmUp, to.id
+			s.event(63, "normal", "Migration completed (VM: "+v.name+", Destination: "+to.name+").", nil, v)
 		}
 	})
-	return s.acted(q, "Migrating VM "+v.name), nil
+}
+
+// cancelMigration leaves a VM where it is.
+func (s *Server) cancelMigration(q *request, v *vm) (*elem, error) {
+	if err := permit(v, actCancelMigrate); err != nil {
+		return nil, err
+	}
+	if v.status != vmMigrating {
+		return nil, conflict("Cannot cancel migration. VM is not migrating.")
+	}
+	v.status = vmUp
+	v.run++
+	return s.acted(q, "Canceling migration of VM "+v.name), nil
 }

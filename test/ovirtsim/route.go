@@ -37,6 +37,8 @@ type request struct {
 	// job is the work that goes on, and doomed says that it is to fail.
 	job    *job
 	doomed bool
+	// instant work takes no time: the inventory is being made.
+	instant bool
 	// made is the address of what is made meanwhile.
 	made string
 	// nested is set for what is read on behalf of follow.
@@ -47,7 +49,7 @@ type request struct {
 func (s *Server) table() []route {
 	var all []route
 	for _, part := range []map[string]handler{
-		s.vmRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
+		s.vmRoutes(), s.snapshotRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
 		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(),
 	} {
 		for pattern, handle := range part {
@@ -277,7 +279,7 @@ func (r *route) action() bool {
 }
 
 var verbs = map[string]bool{
-	"start": true, "stop": true, "shutdown": true, "reboot": true, "reset": true, "suspend": true, "migrate": true,
+	"start": true, "stop": true, "shutdown": true, "reboot": true, "reset": true, "suspend": true, "migrate": true, "cancelmigration": true,
 	"detach": true, "activate": true, "deactivate": true, "copy": true, "finalize": true, "cancel": true, "fence": true,
 	"autopincpuandnumanodes": true, "refresh": true, "pause": true, "resume": true, "reduce": true,
 }

@@ -137,13 +137,7 @@ func (s *Server) softConflicts(v *vm, h *host) int {
 // freeMemory is what a host can still promise.
 func (s *Server) freeMemory(h *host) int64 {
 	cl, _ := s.clusters.get(h.cluster)
-	free := h.memory * cl.overcommit / 100
-	for _, v := range s.vms.items {
-		if v.host == h.id && running(v.status) {
-			free -= v.guaranteed + overhead
-		}
-	}
-	return free
+	return h.memory*cl.overcommit/100 - s.promised(h)
 }
 
 // HostStatus is what a host is said to be.

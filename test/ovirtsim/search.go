@@ -239,3 +239,52 @@ func (q *request) limit() (int, error) {
 	}
 	return limit, nil
 }
+
+// placed is an object that a search also finds by where it is.
+type placed[T searchable] struct {
+	item                T
+	cluster, dataCenter string
+}
+
+func (p placed[T]) fields(name string) ([]string, bool) {
+	switch {
+	case name == "cluster" && p.cluster != "":
+		return []string{p.cluster}, true
+	case name == "datacenter":
+		return []string{p.dataCenter}, true
+	}
+	return p.item.fields(name)
+}
+
+// inCluster and inDataCenter place objects by the ID of where they are.
+func inCluster[T searchable](s *Server, items []T, id func(T) string) []placed[T] {
+	out := make([]placed[T], 0, len(items))
+	for _, item := range items {
+		p := placed[T]{item: item}
+		if cl, ok := s.clusters.get(id(item)); ok {
+			p.cluster = cl.name
+			if dc, ok := s.dataCenters.get(cl.dataCenter); ok {
+				p.dataCenter = dc.name
+			}
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func inDataCenter[T searchable](s *Server, items []T, id func(T) string) []placed[T] {
+	out := make([]placed[T], 0, len(items))
+	for _, item := range items {
+		p := placed[T]{item: item}
+		if dc, ok := s.dataCenters.get(id(item)); ok {
+			p.dataCenter = dc.name
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// listPlaced is list for what was placed.
+func listPlaced[T searchable](q *request, name string, items []placed[T], show func(T) *elem) (*elem, error) {
+	return list(q, name, items, func(p placed[T]) *elem { return show(p.item) })
+}

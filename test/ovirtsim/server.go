@@ -87,10 +87,17 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.routes = s.table()
 	s.byShape = byShape(s.routes)
-	s.fill(opts.Inventory)
-	s.changed()
 	if attached, ok := opts.Guests.(interface{ Attach(reports Reports) }); ok {
 		attached.Attach(s)
+	}
+	s.mu.Lock()
+	err = s.fill(opts.Inventory)
+	s.changed()
+	s.mu.Unlock()
+	if err != nil {
+		s.cancel()
+		_ = listener.Close()
+		return nil, err
 	}
 	s.http = &http.Server{
 		Handler:           s,

@@ -80,7 +80,7 @@ type store struct {
 	lists       map[string][]byte
 	transfers   table[*transfer]
 	permissions table[*permission]
-	lastMAC     int
+	macs        macPool
 }
 
 // changed forgets what was only true before.
@@ -142,64 +142,6 @@ func links(href string, rels ...string) []*elem {
 // actions makes the list of what can be done with an object.
 func actions(href string, rels ...string) *elem {
 	return el("actions", links(href, rels...)...)
-}
-
-// fill makes what the engine holds at the start.
-func (s *Server) fill(inventory Inventory) {
-	s.fillInstanceTypes()
-	s.tags.add(&tag{meta: meta{id: BlankTemplateID, name: "root", description: "root"}})
-	cl := s.fillDataCenter("Default", inventory.OvercommitPercent)
-	for _, spec := range inventory.Hosts {
-		s.hosts.add(newHost(spec, cl.id))
-	}
-	for _, spec := range inventory.Domains {
-		s.domains.add(newDomain(spec, cl.dataCenter))
-	}
-	for _, name := range inventory.Networks {
-		s.fillNetwork(name, cl.dataCenter)
-	}
-	blank := &template{meta: meta{id: BlankTemplateID, name: "Blank", description: "Blank template"}, status: "ok", config: defaultConfig()}
-	blank.created = s.clock.Now()
-	s.templates.add(blank)
-	for _, spec := range inventory.Templates {
-		s.fillTemplate(spec, cl)
-	}
-	for _, name := range inventory.DataCenters {
-		other := s.fillDataCenter(name, inventory.OvercommitPercent)
-		s.hosts.add(newHost(HostSpec{Name: name + "-host1", Cores: 16, MemoryMiB: 64 << 10}, other.id))
-		s.domains.add(newDomain(DomainSpec{Name: name + "-data1", Type: "nfs", SizeGiB: 500}, other.dataCenter))
-	}
-}
-
-func (s *Server) fillDataCenter(name string, overcommit int64) *cluster {
-	dc := &dataCenter{meta: newMeta(name)}
-	s.dataCenters.add(dc)
-	cl := &cluster{meta: newMeta(name), dataCenter: dc.id, overcommit: overcommit}
-	s.clusters.add(cl)
-	s.fillNetwork("ovirtmgmt", dc.id)
-	return cl
-}
-
-func (s *Server) fillNetwork(name, dc string) {
-	n := &network{meta: newMeta(name), dataCenter: dc}
-	s.networks.add(n)
-	s.profiles.add(&profile{meta: newMeta(name), network: n.id})
-}
-
-func (s *Server) fillTemplate(spec TemplateSpec, cl *cluster) {
-	t := &template{meta: newMeta(spec.Name), cluster: cl.id, status: "ok", config: defaultConfig(), created: s.clock.Now()}
-	t.os = spec.OS
-	orDefault(&t.os, "other_linux")
-	domains := s.domainsOf(cl.dataCenter)
-	if spec.DiskGiB > 0 && len(domains) > 0 {
-		d := &disk{
-			meta: newMeta(spec.Name + "_Disk1"), status: diskOK, format: "cow", sparse: true,
-			provisioned: spec.DiskGiB * gib, actual: gib, domains: []string{domains[0].id}, template: t.id,
-		}
-		s.disks.add(d)
-		t.attachments = []*attachment{{disk: d.id, bootable: true, active: true, iface: "virtio_scsi"}}
-	}
-	s.templates.add(t)
 }
 
 func (s *Server) fillInstanceTypes() {

@@ -83,6 +83,15 @@ func (s *Server) systemRoutes() map[string]handler {
 			return nil, notFound()
 		},
 		"GET users": s.listUsers,
+		"GET macpools": func(*request) (*elem, error) {
+			return el("mac_pools", s.macPoolElem()), nil
+		},
+		"GET macpools/{}": func(q *request) (*elem, error) {
+			if q.args[0] != macPoolID {
+				return nil, notFound()
+			}
+			return s.macPoolElem(), nil
+		},
 	}
 }
 
@@ -138,6 +147,9 @@ func (s *Server) fail(j *job) {
 }
 
 func (s *Server) expireJobs() {
+	if len(s.jobs.items) == 0 || s.age(s.jobs.items[0].started) < finishedJobRetention {
+		return
+	}
 	s.jobs.removeWhere(func(j *job) bool {
 		switch j.status {
 		case "started":

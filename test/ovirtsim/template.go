@@ -30,7 +30,7 @@ func (t *template) fields(name string) ([]string, bool) {
 		return []string{strconv.Itoa(t.version)}, true
 	case "os":
 		return []string{t.os}, true
-	case "cluster", "datacenter":
+	case "cluster": // Blank is in none
 		return nil, true
 	}
 	return t.meta.fields(name)
@@ -39,7 +39,8 @@ func (t *template) fields(name string) ([]string, bool) {
 func (s *Server) templateRoutes() map[string]handler {
 	return map[string]handler{
 		"GET templates": func(q *request) (*elem, error) {
-			return list(q, "templates", s.templates.items, s.templateElem)
+			items := inCluster(s, s.templates.items, func(t *template) string { return t.cluster })
+			return listPlaced(q, "templates", items, s.templateElem)
 		},
 		"POST templates":      s.addTemplate,
 		"GET templates/{}":    s.onTemplate(func(_ *request, t *template) (*elem, error) { return s.templateElem(t), nil }),
@@ -155,9 +156,14 @@ func (s *Server) copyToTemplate(q *request, v *vm, t *template) error {
 	for _, d := range copies {
 		s.disks.add(d)
 	}
-	t.status, v.status, q.accepted = "locked", vmImageLocked, true
+	t.status, v.status, q.accepted = templateLocked, vmImageLocked, true
 	j := s.addJob(q, "Creating Template "+t.name+" from VM "+v.name)
+	failing := q.doomed
 	s.when(TimeTemplate, func() {
+		if failing {
+			s.dropTemplate(t, v, j)
+			return
+		}
 		for _, d := range copies {
 			d.status = diskOK
 		}
@@ -169,6 +175,19 @@ func (s *Server) copyToTemplate(q *request, v *vm, t *template) error {
 		s.event(51, "normal", "Creation of Template "+t.name+" from VM "+v.name+" has been completed.", nil, v)
 	})
 	return nil
+}
+
+// dropTemplate is the end of a template whose disks could not be made.
+func (s *Server) dropTemplate(t *template, v *vm, j *job) {
+	for _, a := range t.attachments {
+		s.disks.remove(a.disk)
+	}
+	s.templates.remove(t.id)
+	if !v.removed {
+		v.status = vmDown
+	}
+	s.fail(j)
+	s.event(52, "error", "Failed to complete creation of Template "+t.name+" from VM "+v.name+".", nil, v)
 }
 
 func (s *Server) updateTemplate(q *request, t *template) (*elem, error) {
@@ -192,7 +211,7 @@ func (s *Server) removeTemplate(q *request, t *template) (*elem, error) {
 	if t.deleteProtected {
 		return nil, conflict("Cannot remove Template. Delete protection is enabled. In order to delete, disable Delete protection first.")
 	}
-	if t.status == "locked" {
+	if slices.Contains(templateRefusals[t.status], actRemove) {
 		return nil, conflict("Template's Image is locked (temporarily).")
 	}
 	var users []string

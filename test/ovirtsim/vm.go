@@ -19,11 +19,14 @@ type vm struct {
 	attachments                 []*attachment
 	nics                        []*nic
 	consoles                    []*console
+	snapshots                   []*snapshot
 	tags                        []string
 	// initialized is set once the VM has been up.
 	initialized bool
 	// next is the hardware after the next start, when it differs.
 	next *config
+	// once is the hardware of a run that was started with another.
+	once *config
 	// drive is the configuration drive of this run.
 	drive map[string][]byte
 	// agent is what the guest reports about itself.
@@ -49,18 +52,19 @@ var vmNameForm = regexp.MustCompile(`^[\p{L}0-9._-]+$`)
 
 func (s *Server) vmRoutes() map[string]handler {
 	return map[string]handler{
-		"GET vms":              s.listVMs,
-		"POST vms":             s.addVM,
-		"GET vms/{}":           s.onVM(s.getVM),
-		"PUT vms/{}":           s.onVM(s.updateVM),
-		"DELETE vms/{}":        s.onVM(s.removeVM),
-		"POST vms/{}/start":    s.onVM(s.startVM),
-		"POST vms/{}/stop":     s.onVM(s.stopVM),
-		"POST vms/{}/reboot":   s.onVM(s.rebootVM),
-		"POST vms/{}/reset":    s.onVM(s.rebootVM),
-		"POST vms/{}/suspend":  s.onVM(s.suspendVM),
-		"POST vms/{}/migrate":  s.onVM(s.migrateVM),
-		"POST vms/{}/shutdown": s.onVM(s.shutdownVM),
+		"GET vms":                     s.listVMs,
+		"POST vms":                    s.addVM,
+		"GET vms/{}":                  s.onVM(s.getVM),
+		"PUT vms/{}":                  s.onVM(s.updateVM),
+		"DELETE vms/{}":               s.onVM(s.removeVM),
+		"POST vms/{}/start":           s.onVM(s.startVM),
+		"POST vms/{}/stop":            s.onVM(s.stopVM),
+		"POST vms/{}/reboot":          s.onVM(s.rebootVM),
+		"POST vms/{}/reset":           s.onVM(s.rebootVM),
+		"POST vms/{}/suspend":         s.onVM(s.suspendVM),
+		"POST vms/{}/migrate":         s.onVM(s.migrateVM),
+		"POST vms/{}/cancelmigration": s.onVM(s.cancelMigration),
+		"POST vms/{}/shutdown":        s.onVM(s.shutdownVM),
 		"POST vms/{}/autopincpuandnumanodes": s.onVM(func(q *request, _ *vm) (*elem, error) {
 			return s.acted(q, "Optimizing CPU pinning"), nil
 		}),
@@ -117,7 +121,7 @@ func (s *Server) vmElem(v *vm, all bool) *elem {
 		leaf("origin", "ovirt"),
 		ref("cluster", "clusters", v.cluster),
 		leaf("next_run_configuration_exists", v.next != nil),
-		leaf("status", v.status),
+		v.statusElem(),
 		filled("status_detail", v.detail),
 		ref("original_template", "templates", v.original),
 		ref("template", "templates", v.template),
@@ -131,9 +135,17 @@ func (s *Server) vmElem(v *vm, all bool) *elem {
 		e.add(leaf("stop_time", timestamp(v.stopped)))
 	}
 	if running(v.status) {
-		e.add(ref("host", "hosts", v.host), leaf("run_once", false), filled("fqdn", v.fqdn))
+		e.add(ref("host", "hosts", v.host), leaf("run_once", v.once != nil), filled("fqdn", v.fqdn))
 	}
 	return e
+}
+
+// statusElem is missing for a state that the API has no name for.
+func (v *vm) statusElem() *elem {
+	if v.status == vmImageIllegal {
+		return nil
+	}
+	return leaf("status", v.status)
 }
 
 // elems of a VM are those of its meta; the config's are added beside.
@@ -248,6 +260,9 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	if err := changed.apply(q.body); err != nil {
 		return nil, err
 	}
+	if err := s.checkPlaces(&changed, v.cluster, "edit"); err != nil {
+		return nil, err
+	}
 	v.meta = m
 	switch {
 	case v.status == vmDown:
@@ -260,6 +275,19 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	}
 	s.event(35, "normal", "VM "+v.name+" configuration was updated by "+s.opts.Username+".", q, v)
 	return s.vmElem(v, true), nil
+}
+
+// checkPlaces refuses hosts and leases elsewhere than in a VM's cluster.
+func (s *Server) checkPlaces(c *config, clusterID, action string) error {
+	for _, id := range c.hosts {
+		if h, ok := s.hosts.get(id); !ok || h.cluster != clusterID {
+			return conflict("Cannot %s VM. Dedicated Host Cluster is not identical to VM Cluster.", action)
+		}
+	}
+	if d, ok := s.domains.get(c.lease); c.lease != "" && (!ok || d.dataCenter != s.dataCenterOf(clusterID)) {
+		return missingEntity("StorageDomain", c.lease)
+	}
+	return nil
 }
 
 // sameHardware says whether a running VM would not notice a difference.
@@ -280,15 +308,7 @@ func (s *Server) removeVM(q *request, v *vm) (*elem, error) {
 	if err := s.mayRemove(q, v, detach); err != nil {
 		return nil, err
 	}
-	s.vms.remove(v.id)
-	v.removed = true
-	v.run++
-	for _, g := range s.groups.items {
-		g.vms = without(g.vms, v.id)
-	}
-	for _, l := range s.labels.items {
-		l.vms = without(l.vms, v.id)
-	}
+	s.forgetVM(v)
 	if !detach {
 		for _, a := range v.attachments {
 			if d, ok := s.disks.get(a.disk); ok && !s.attachedElsewhere(d.id, v) {
@@ -302,6 +322,21 @@ func (s *Server) removeVM(q *request, v *vm) (*elem, error) {
 	return s.acted(q, "Removing VM "+v.name), nil
 }
 
+// forgetVM removes a VM from all that knows it, but for its disks.
+func (s *Server) forgetVM(v *vm) {
+	s.vms.remove(v.id)
+	v.removed = true
+	v.run++
+	for _, g := range s.groups.items {
+		g.vms = without(g.vms, v.id)
+	}
+	for _, l := range s.labels.items {
+		l.vms = without(l.vms, v.id)
+	}
+	s.permissions.removeWhere(func(p *permission) bool { return p.on == v.id })
+	s.releaseNICs(v)
+}
+
 // mayRemove is why a VM cannot be removed, if it cannot.
 func (s *Server) mayRemove(q *request, v *vm, detach bool) error {
 	force := q.param("force") == "true" || q.body.str("force") == "true"
@@ -309,6 +344,9 @@ func (s *Server) mayRemove(q *request, v *vm, detach bool) error {
 		return conflict("Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first.")
 	}
 	if err := permit(v, actRemove); err != nil && (!force || v.status != vmImageLocked) {
+		return err
+	}
+	if err := v.busyWithSnapshot("remove VM"); err != nil && !force {
 		return err
 	}
 	if locked := s.lockedDisks(v.attachments); locked != "" && !force {

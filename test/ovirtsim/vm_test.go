@@ -72,34 +72,6 @@ func TestNamesAreUniqueInADataCenter(t *testing.T) {
 	e.refuse("POST", "/vms", vmBody("a b", ""), http.StatusBadRequest, "special characters")
 }
 
-func TestRefusals(t *testing.T) {
-	for _, c := range []struct {
-		state, action, words string
-	}{
-		{vmUp, actRun, "VM is running"},
-		{vmUp, actMakeTemplate, "still running"},
-		{vmUp, actStop, ""},
-		{vmDown, actRemove, ""},
-		{vmDown, actReboot, "Cannot reboot VM. VM is not running."},
-		{vmImageLocked, actRun, "VM is locked"},
-		{vmImageLocked, actShutdown, "VM is not running"},
-		{vmPoweringDown, actReboot, "because the VM is in Powering Down status"},
-		{vmPoweringDown, actStop, ""},
-		{vmPoweringUp, actReboot, ""},
-		{vmPaused, actStop, ""},
-		{vmUnknown, actStop, "because the VM is in Unknown status"},
-		{vmNotResponding, actStop, ""},
-		{vmSuspended, actRun, ""},
-		{vmSuspended, actRemove, "because the VM is in Suspended status"},
-		{vmMigrating, actStop, ""},
-	} {
-		err := permit(&vm{status: c.state}, c.action)
-		if (err != nil) != (c.words != "") || err != nil && !strings.Contains(err.Error(), c.words) {
-			t.Errorf("%s in %s: got %v, want %q", c.action, c.state, err, c.words)
-		}
-	}
-}
-
 func TestDeleteProtection(t *testing.T) {
 	e := newEngine(t)
 	id := e.vm("a", "<delete_protected>true</delete_protected>")

@@ -41,6 +41,9 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	if err := v.config.apply(body); err != nil {
 		return nil, err
 	}
+	if err := s.checkPlaces(&v.config, cl.id, "add"); err != nil {
+		return nil, err
+	}
 	disks, err := s.planDisks(t, cl, body, clone)
 	if err != nil {
 		return nil, err
@@ -48,7 +51,9 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	if clone {
 		v.template = BlankTemplateID
 	}
-	s.copyNICs(v, t.nics)
+	if err := s.copyNICs(v, t.nics); err != nil {
+		return nil, err
+	}
 	s.vms.add(v)
 	s.event(37, "normal", "VM "+v.name+" creation was initiated by "+s.opts.Username+".", q, v)
 	s.copyDisks(q, v, disks, clone)
@@ -199,7 +204,12 @@ func (s *Server) copyDisks(q *request, v *vm, plan []copiedDisk, clone bool) {
 	if clone {
 		timing = TimeClone
 	}
-	s.when(timing, func() {
+	failing := q.doomed
+	done := func() {
+		if failing {
+			s.dropVM(v, plan, j)
+			return
+		}
 		for _, c := range plan {
 			c.disk.status = diskOK
 		}
@@ -208,5 +218,23 @@ func (s *Server) copyDisks(q *request, v *vm, plan []copiedDisk, clone bool) {
 			v.status = vmDown
 			s.event(53, "normal", "VM "+v.name+" creation has been completed.", nil, v)
 		}
-	})
+	}
+	if q.instant {
+		done()
+		return
+	}
+	s.when(timing, done)
+}
+
+// dropVM is the end of a VM whose disks could not be made.
+func (s *Server) dropVM(v *vm, plan []copiedDisk, j *job) {
+	for _, c := range plan {
+		s.disks.remove(c.disk.id)
+	}
+	if !v.removed {
+		s.forgetVM(v)
+		v.attachments = nil
+	}
+	s.fail(j)
+	s.event(60, "error", "Failed to complete VM "+v.name+" creation.", nil, v)
 }
