@@ -17,6 +17,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 )
@@ -41,10 +42,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return fmt.Errorf("adding sessions: %w", err)
 	}
 	err := (&cluster.Reconciler[*infrav1.NovaVSphereCluster]{
-		Inspector:        connector,
-		New:              func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
-		NewMachineList:   func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
-		SecretName:       func(c *infrav1.NovaVSphereCluster) string { return c.Spec.IdentityRef.Name },
+		Inspector:      connector,
+		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
+		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
+		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
+			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+		},
+		NewIdentity:      func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
+		ManagerNamespace: o.ManagerNamespace,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -52,9 +53,15 @@ type Reconciler[C Object] struct {
 	// NewMachineList returns an empty list of the machines that belong to
 	// clusters.
 	NewMachineList func() client.ObjectList
-	// SecretName returns the name of the Secret, in the cluster's namespace,
-	// that holds its credentials.
-	SecretName func(C) string
+	// Identity returns what a cluster takes its credentials from: a Secret in
+	// its namespace, which is also meant when the kind is empty, or an
+	// identity.
+	Identity func(C) (kind, name string)
+	// NewIdentity returns an empty identity. Nil means that there are none.
+	NewIdentity func() credentials.Identity
+	// ManagerNamespace is where the Secrets of identities lie. Empty when it
+	// is not known.
+	ManagerNamespace string
 	// WatchFilterValue limits the clusters to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -168,12 +175,15 @@ func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
 func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	s.inspected = true
 	site, err := r.Inspector.Inspect(ctx, s.infra)
+	if err == nil {
+		err = r.pin(ctx, s, site.ID)
+	}
 	if err != nil {
 		s.failure = fmt.Errorf("connecting to hypervisor: %w", err)
 		return s.failure
 	}
 	_, status := s.infra.Common()
-	status.Version, status.FailureDomains = site.Version, site.FailureDomains
+	status.Version, status.FailureDomains = site.Version, sorted(site.FailureDomains)
 	if s.endpointKnown() {
 		status.Initialization.Provisioned = ptr.To(true)
 	}

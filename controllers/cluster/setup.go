@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
@@ -47,8 +45,9 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if err != nil {
 		return err
 	}
+	users := users[C]{reader: r.Client, clusters: clusters, identity: r.Identity, namespace: r.ManagerNamespace}
 	fromCluster := util.ClusterToInfrastructureMapFunc(ctx, gvk, r.Client, r.New())
-	return ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
@@ -56,9 +55,20 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 			builder.WithPredicates(clusterSettled)).
 		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
 			builder.WithPredicates(gone)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf(clusters)),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges(), loop.AllUsual)).
+		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges(), loop.AllUsual))
+	if r.NewIdentity != nil {
+		if err := users.lentBy(mgr.GetScheme(), r.NewIdentity()); err != nil {
+			return err
+		}
+		b.Watches(r.NewIdentity(), handler.EnqueueRequestsFromMapFunc(users.ofIdentity),
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+			Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(users.inNamespace),
+				builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	// Of Secrets only the metadata is read: what is in them is the driver's.
+	return b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
+		builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
 }
 
@@ -97,18 +107,3 @@ func clusterChanged(e event.UpdateEvent) bool {
 
 // gone lets through the end of a machine.
 var gone = predicate.Funcs{CreateFunc: loop.IgnoreCreate, UpdateFunc: loop.IgnoreUpdate}
-
-// usersOf maps a Secret to the clusters that take their credentials from it.
-// Of the Secret only the metadata is read: what is in it is the driver's.
-func (r *Reconciler[C]) usersOf(clusters client.ObjectList) handler.MapFunc {
-	return func(ctx context.Context, secret client.Object) []reconcile.Request {
-		found, err := loop.Select(ctx, r.Client, clusters, secret.GetNamespace())
-		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to clusters")
-		}
-		return loop.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
-			c, ok := o.(C)
-			return !ok || r.SecretName(c) != secret.GetName()
-		}))
-	}
-}

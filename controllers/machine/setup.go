@@ -103,7 +103,9 @@ var infraClusterMended = predicate.Funcs{
 func infraClusterChanged(e event.UpdateEvent) bool {
 	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
 		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-		clusterID(e.ObjectOld) != clusterID(e.ObjectNew)
+		differ(e, infrav1.ClusterIDAnnotation) || differ(e, infrav1.HypervisorIDAnnotation)
 }
 
-func clusterID(o client.Object) string { return o.GetAnnotations()[infrav1.ClusterIDAnnotation] }
+func differ(e event.UpdateEvent, annotation string) bool {
+	return e.ObjectOld.GetAnnotations()[annotation] != e.ObjectNew.GetAnnotations()[annotation]
+}

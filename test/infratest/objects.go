@@ -133,6 +133,21 @@ func (r *Rig) ProvisionInfrastructure(ctx context.Context) error {
 	return nil
 }
 
+// Join says on the Machine what Cluster API says there once its node is part
+// of the tenant.
+func (r *Rig) Join(ctx context.Context) error {
+	machine := r.Machine()
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine); err != nil {
+		return fmt.Errorf("reading Machine: %w", err)
+	}
+	before := machine.DeepCopy()
+	machine.Status.NodeRef.Name = MachineName
+	if err := r.Client.Status().Patch(ctx, machine, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("patching Machine: %w", err)
+	}
+	return nil
+}
+
 func (r *Rig) create(ctx context.Context, objects ...client.Object) error {
 	for _, o := range objects {
 		if err := r.Client.Create(ctx, o); err != nil {

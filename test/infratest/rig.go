@@ -21,6 +21,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -54,15 +56,30 @@ type Options struct {
 	NoRetry bool
 	// WatchFilter is the watch label to keep to.
 	WatchFilter string
+	// ManagerNamespace is where the Secrets of identities lie. Empty when the
+	// manager does not know it.
+	ManagerNamespace string
 }
 
-// Run starts a manager with both reconcilers, as a binary does, for the
+// cache keeps a manager to a namespace, as --namespace does.
+func (o Options) cache(namespace string) cache.Options {
+	only := map[string]cache.Config{namespace: {}}
+	options := cache.Options{DefaultNamespaces: only}
+	if o.ManagerNamespace != "" {
+		options.ByObject = map[client.Object]cache.ByObject{
+			&corev1.Secret{}: {Namespaces: map[string]cache.Config{namespace: {}, o.ManagerNamespace: {}}},
+		}
+	}
+	return options
+}
+
+// Run starts a manager with all reconcilers, as a binary does, for the
 // namespace only.
 func (r *Rig) Run(options Options) error {
 	mgr, err := ctrl.NewManager(r.env.Config, ctrl.Options{
 		Scheme:     r.env.Scheme,
 		Metrics:    server.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{r.Namespace: {}}},
+		Cache:      options.cache(r.Namespace),
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	})
@@ -73,12 +90,18 @@ func (r *Rig) Run(options Options) error {
 	machines := Machines(r.Hypervisor)
 	machines.WatchFilterValue = options.WatchFilter
 	clusters := Clusters(r.Hypervisor)
-	clusters.WatchFilterValue = options.WatchFilter
+	clusters.WatchFilterValue, clusters.ManagerNamespace = options.WatchFilter, options.ManagerNamespace
 	if err := machines.SetupWithManager(ctx, mgr, options.controller()); err != nil {
 		cancel()
 		return err
 	}
 	if err := clusters.SetupWithManager(ctx, mgr, options.controller()); err != nil {
+		cancel()
+		return err
+	}
+	templates := Templates(r.Hypervisor)
+	templates.WatchFilterValue = options.WatchFilter
+	if err := templates.SetupWithManager(ctx, mgr, options.controller()); err != nil {
 		cancel()
 		return err
 	}
@@ -109,6 +132,15 @@ func (r *Rig) Stop() error {
 	return stop()
 }
 
+// Templates returns a reconciler of machine templates that is not set up yet.
+func Templates(h *fake.Hypervisor) *template.Reconciler[*infrav1.NovaVSphereMachineTemplate] {
+	return &template.Reconciler[*infrav1.NovaVSphereMachineTemplate]{
+		Sizer:        fake.Sizer[*infrav1.NovaVSphereMachineTemplate]{Hypervisor: h},
+		New:          func() *infrav1.NovaVSphereMachineTemplate { return &infrav1.NovaVSphereMachineTemplate{} },
+		InfraCluster: &infrav1.NovaVSphereCluster{},
+	}
+}
+
 // Machines returns a reconciler of machines that is not set up yet.
 func Machines(h *fake.Hypervisor) *machine.Reconciler[*infrav1.NovaVSphereMachine] {
 	return &machine.Reconciler[*infrav1.NovaVSphereMachine]{
@@ -124,7 +156,10 @@ func Clusters(h *fake.Hypervisor) *cluster.Reconciler[*infrav1.NovaVSphereCluste
 		Inspector:      fake.Inspector[*infrav1.NovaVSphereCluster]{Hypervisor: h},
 		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
-		SecretName:     func(c *infrav1.NovaVSphereCluster) string { return c.Spec.IdentityRef.Name },
+		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
+			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+		},
+		NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 	}
 }
 

@@ -9,6 +9,16 @@ import (
 // which cluster-autoscaler needs to scale from zero.
 const SizedCondition = "Sized"
 
+// Reasons of Sized. Drivers add their own for failures whose cause they
+// understand.
+const (
+	// SizedReason: the capacity is known.
+	SizedReason = "Sized"
+	// WaitingForClusterReason: nobody says yet which cluster the template is
+	// for.
+	WaitingForClusterReason = "WaitingForCluster"
+)
+
 // MachineTemplateStatus tells what machines made from a template will have, so
 // that cluster-autoscaler can scale from zero. It is part of the Cluster API
 // contract.

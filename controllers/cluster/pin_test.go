@@ -1,0 +1,45 @@
+package cluster_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("A cluster's hypervisor", func() {
+	It("stays the same one as long as there are machines", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		key := fake.KeyOf(rig.InfraCluster())
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		home := func(id string) OmegaMatcher {
+			return HaveField("Annotations", HaveKeyWithValue(infrav1.HypervisorIDAnnotation, id))
+		}
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-1")))
+
+		By("being another one while nothing is on it")
+		rig.Hypervisor.SetSite(key, hypervisor.Site{ID: "fake-2", Version: "2"})
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "2")))
+
+		By("being another one that has none of the VMs")
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
+		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		rig.Hypervisor.SetSite(key, hypervisor.Site{ID: "fake-3", Version: "3"})
+		Eventually(clusterOf(ctx, rig)).Should(And(
+			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-3"`)),
+			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(infrav1.HypervisorIDAnnotation)),
+			home("fake-2"), HaveField("Status.Version", "2"), beProvisioned()))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Warning", infrav1.HypervisorChangedReason)))
+
+		By("coming back under another version")
+		rig.Hypervisor.SetSite(key, hypervisor.Site{ID: "fake-2", Version: "4"})
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "4")))
+	})
+})

@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// users finds the clusters that a change of credentials concerns, so that a
+// rotation takes effect at once.
+type users[C Object] struct {
+	reader   client.Reader
+	clusters client.ObjectList
+	identity func(C) (kind, name string)
+	// kind and identities are those of identities; none, if empty. Their
+	// Secrets lie in namespace.
+	kind       string
+	identities client.ObjectList
+	namespace  string
+}
+
+// lentBy adds a kind of identity.
+func (u *users[C]) lentBy(scheme *runtime.Scheme, identity credentials.Identity) error {
+	gvk, err := apiutil.GVKForObject(identity, scheme)
+	if err != nil {
+		return fmt.Errorf("finding kind of identity: %w", err)
+	}
+	u.kind = gvk.Kind
+	u.identities, err = loop.ListFor(scheme, identity)
+	return err
+}
+
+// ofSecret maps a Secret to the clusters whose credentials are in it.
+func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconcile.Request {
+	found := u.of(ctx, secret.GetNamespace(), infrav1.SecretIdentityKind, secret.GetName())
+	if u.kind == "" || secret.GetNamespace() != u.namespace {
+		return found
+	}
+	identities, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to identities")
+	}
+	for _, o := range identities {
+		if i, ok := o.(credentials.Identity); ok && i.Common().SecretName == secret.GetName() {
+			found = append(found, u.ofIdentity(ctx, i)...)
+		}
+	}
+	return found
+}
+
+// ofIdentity maps an identity to the clusters of all namespaces that name it,
+// whether it allows them or not.
+func (u *users[C]) ofIdentity(ctx context.Context, identity client.Object) []reconcile.Request {
+	return u.of(ctx, metav1.NamespaceAll, u.kind, identity.GetName())
+}
+
+// inNamespace maps a namespace, by whose labels identities may allow it, to
+// its clusters that name one.
+func (u *users[C]) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
+	return u.of(ctx, namespace.GetName(), u.kind, "")
+}
+
+// of returns the clusters in a namespace that name credentials of a kind; any
+// of the kind, if the name is empty.
+func (u *users[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
+	found, err := loop.Select(ctx, u.reader, u.clusters, namespace)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping credentials to clusters")
+	}
+	return loop.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
+		c, ok := o.(C)
+		if !ok {
+			return true
+		}
+		usedKind, usedName := u.identity(c)
+		return cmp.Or(usedKind, infrav1.SecretIdentityKind) != kind || name != "" && usedName != name
+	}))
+}

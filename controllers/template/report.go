@@ -1,0 +1,54 @@
+package template
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// report turns what the reconcile found out into the status. It is the only
+// place that sets it.
+func (s *scope[T]) report(err error) {
+	s.failure = err
+	if hypervisor.IsPassing(err) && conditions.Has(s.template, infrav1.SizedCondition) {
+		return
+	}
+	if err != nil {
+		// What was known before stays: a node does not shrink because the
+		// hypervisor is out of reach.
+		conditions.Set(s.template, loop.Failure(s.template, infrav1.SizedCondition, err))
+		return
+	}
+	status := s.template.Capacity()
+	status.Capacity, status.NodeInfo = capacity(*s.size), nodeInfo(*s.size)
+	conditions.Set(s.template, metav1.Condition{
+		Type: infrav1.SizedCondition, Status: metav1.ConditionTrue, Reason: infrav1.SizedReason,
+	})
+}
+
+// capacity returns what a node will report. What is not known is left out, as
+// zero would keep cluster-autoscaler from ever choosing the template.
+func capacity(size hypervisor.Size) corev1.ResourceList {
+	known := corev1.ResourceList{}
+	set := func(name corev1.ResourceName, amount int64, format resource.Format) {
+		if amount > 0 {
+			known[name] = *resource.NewQuantity(amount, format)
+		}
+	}
+	set(corev1.ResourceCPU, size.CPUs, resource.DecimalSI)
+	set(corev1.ResourceMemory, size.MemoryBytes, resource.BinarySI)
+	set(corev1.ResourceEphemeralStorage, size.DiskBytes, resource.BinarySI)
+	for device, count := range size.Devices {
+		set(corev1.ResourceName(device), count, resource.DecimalSI)
+	}
+	return known
+}
+
+func nodeInfo(size hypervisor.Size) infrav1.NodeInfo {
+	return infrav1.NodeInfo{Architecture: size.Architecture, OperatingSystem: "linux"}
+}
