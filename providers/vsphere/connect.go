@@ -146,7 +146,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 	return &driver{
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
-		placement: cluster.Spec.Placement,
+		cluster:   &cluster.Spec,
 	}, nil
 }
 
@@ -163,8 +163,13 @@ func (c *Connector) clusterOf(ctx context.Context, m *infrav1.NovaVSphereMachine
 	if name == "" {
 		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
 	}
+	return c.clusterNamed(ctx, m.Namespace, name)
+}
+
+// clusterNamed finds the infrastructure of a Cluster.
+func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*infrav1.NovaVSphereCluster, error) {
 	list := &infrav1.NovaVSphereClusterList{}
-	err := c.reader.List(ctx, list, client.InNamespace(m.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
+	err := c.reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
 	if err != nil {
 		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
 	}

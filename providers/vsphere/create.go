@@ -8,14 +8,24 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
+// Settings that tell us about a VM what nothing else does.
+const (
+	// zoneKey is the failure domain that the VM was made in.
+	zoneKey = "nova.failureDomain"
+	// hostGroupKey is the group of hosts that it was made on.
+	hostGroupKey = "nova.hostGroup"
+)
+
 // Create asks vCenter to clone the template: one task that also sets the
-// hardware, the network, the placement and the user data, and powers on.
+// hardware, the disks, the network, the placement and the user data, and
+// powers on.
 func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
@@ -24,36 +34,26 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if state, _ := d.state(id, m); state != hypervisor.Absent {
 		return nil
 	}
-	options, err := guestinfo(m.Name, id, l)
+	p, err := d.plan(ctx, id, m, l)
 	if err != nil {
 		return err
 	}
-	where := d.placed(m)
-	source, err := d.session.paths.template(ctx, where.Datacenter, m.Spec.Template)
-	if err != nil {
-		return err
-	}
-	to, err := d.session.paths.site(ctx, where)
-	if err != nil {
-		return err
-	}
-	cards, err := d.cards(ctx, where.Datacenter, m.Spec.Network.Interfaces)
-	if err != nil {
-		return err
-	}
-	req := &types.CloneVM_Task{This: source.ref, Folder: to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
-		Location: types.VirtualMachineRelocateSpec{Pool: &to.pool, Datastore: &to.datastore},
-		Config:   config(m, id, append(removed(source.cards), cards...), options),
-		PowerOn:  true,
-	}}
 	if err := d.turn(keyOf(m)); err != nil {
 		return err
 	}
-	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+m.Spec.Template) {
+	if p.pod != (ref{}) {
+		datastore, err := d.recommended(ctx, p.pod, p.req)
+		if err != nil {
+			d.session.turns.Done(keyOf(m))
+			return err
+		}
+		stored(&p.req.Spec.Location, datastore)
+	}
+	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
-		res, err := methods.CloneVM_Task(ctx, c, req)
+		res, err := methods.CloneVM_Task(ctx, c, p.req)
 		if err != nil {
 			return ref{}, err
 		}
@@ -61,53 +61,211 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	})
 }
 
-// config is what the clone has that the template has not.
-func config(m *infrav1.NovaVSphereMachine, id uuid.UUID, devices []types.BaseVirtualDeviceConfigSpec, options []types.BaseOptionValue) *types.VirtualMachineConfigSpec {
-	h := m.Spec.Hardware
-	var cores *int32
-	if h.CoresPerSocket != 0 {
-		cores = &h.CoresPerSocket
+// plan is a clone that is ready to be asked for.
+type plan struct {
+	req *types.CloneVM_Task
+	// source is what is cloned, for people.
+	source string
+	// pod is the cluster of datastores to choose from; none, if the datastore
+	// is settled.
+	pod ref
+}
+
+// plan resolves what a machine names and makes a request of it. What is known
+// already costs nothing.
+func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
+	r := d.session.paths
+	g, err := aim(d.cluster, &m.Spec, l.Zone)
+	if err != nil {
+		return nil, err
 	}
-	return &types.VirtualMachineConfigSpec{
-		InstanceUuid: id.String(),
-		Annotation: fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
-			m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel]),
-		NumCPUs:           h.CPUs,
-		NumCoresPerSocket: cores,
-		MemoryMB:          h.MemoryMiB,
-		DeviceChange:      devices,
-		// The guest finds its disks by the UUIDs that storage drivers know.
-		ExtraConfig: append(options, &types.OptionValue{Key: "disk.EnableUUID", Value: "TRUE"}),
+	interfaces, err := wires(id, g.interfaces, l.Interfaces)
+	if err != nil {
+		return nil, err
+	}
+	options, err := guestinfo(m.Name, id, interfaces, l)
+	if err != nil {
+		return nil, err
+	}
+	to, err := r.site(ctx, &g.placement)
+	if err != nil {
+		return nil, err
+	}
+	t, err := d.source(ctx, m, &g, &to)
+	if err != nil {
+		return nil, err
+	}
+	from, err := t.origin(m.Spec.Clone, &m.Spec.Disks)
+	if err != nil {
+		return nil, err
+	}
+	if from.snapshot != nil {
+		if t, err = r.at(ctx, t, *from.snapshot); err != nil {
+			return nil, err
+		}
+	}
+	shelves, err := r.shelves(ctx, &g, &m.Spec.Disks, &to)
+	if err != nil {
+		return nil, err
+	}
+	spec := &types.VirtualMachineConfigSpec{InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(t)}
+	for i := range interfaces {
+		backing, err := r.network(ctx, g.placement.Datacenter, interfaces[i].Network)
+		if err != nil {
+			return nil, err
+		}
+		spec.DeviceChange = append(spec.DeviceChange, add(interfaces[i].card(i, backing)))
+		if interfaces[i].Type == infrav1.InterfaceSRIOV {
+			spec.MemoryReservationLockedToMax = ptr.To(true)
+		}
+	}
+	changes, mark, err := disks(t, &m.Spec.Disks, shelves)
+	if err != nil {
+		return nil, err
+	}
+	spec.DeviceChange = append(spec.DeviceChange, changes...)
+	equip(spec, &m.Spec.Hardware, t)
+	spec.ExtraConfig = append(spec.ExtraConfig, options...)
+	// The guest finds its disks by the UUIDs that storage drivers know.
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, g.placement.HostGroup}} {
+		// An empty one takes away what the template may have.
+		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
+	}
+	p := &plan{source: g.sourceName(), pod: to.storage.pod}
+	p.req = &types.CloneVM_Task{This: t.ref, Folder: to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
+		Location: location(id, &to, t, from),
+		Config:   spec,
+		Snapshot: from.snapshot,
+		// Hardware is upgraded while it is off.
+		PowerOn: outdated(m, t.version) == "",
+	}}
+	if t.tpm && ptr.Deref(m.Spec.Hardware.TrustedPlatformModule, true) {
+		// Secrets in a TPM belong to one machine.
+		p.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
+	}
+	switch {
+	case to.storage.choice != nil:
+		stored(&p.req.Spec.Location, to.storage.choice.pick(demand(t, &m.Spec.Disks)))
+	case p.pod == (ref{}):
+		stored(&p.req.Spec.Location, to.storage.datastore)
+	}
+	return p, nil
+}
+
+// location says where a clone goes, except for its datastore.
+func location(id uuid.UUID, to *site, t *template, from origin) types.VirtualMachineRelocateSpec {
+	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: to.host(id), Profile: profile(to.storage.policy)}
+	if from.linked {
+		at.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
+	}
+	if to.storage.policy == "" {
+		return at
+	}
+	// A policy of the VM is for its settings only.
+	for _, key := range kept(t) {
+		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
+			DiskId: key, DiskMoveType: at.DiskMoveType, Profile: profile(to.storage.policy),
+		})
+	}
+	return at
+}
+
+// stored puts a clone and its disks on a datastore.
+func stored(at *types.VirtualMachineRelocateSpec, datastore ref) {
+	at.Datastore = &datastore
+	for i := range at.Disk {
+		at.Disk[i].Datastore = datastore
 	}
 }
 
+// demand is how much room a clone takes at most.
+func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
+	wanted, need := sizes(d), int64(0)
+	for i, disk := range newRack(t.devices).disks {
+		size := bytesOf(disk)
+		if i < len(wanted) {
+			size = max(size, int64(wanted[i])<<30)
+		}
+		need += size
+	}
+	for i := range d.Data {
+		need += int64(d.Data[i].SizeGiB) << 30
+	}
+	return need
+}
+
+// annotation is what people read in vCenter about a VM.
+func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
+	text := fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
+		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
+	if zone != "" {
+		text += "\nFailure domain: " + zone
+	}
+	return text
+}
+
 // removed takes the template's network cards away.
-func removed(keys []int32) []types.BaseVirtualDeviceConfigSpec {
+func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 	var out []types.BaseVirtualDeviceConfigSpec
-	for _, key := range keys {
-		out = append(out, &types.VirtualDeviceConfigSpec{
-			Operation: types.VirtualDeviceConfigSpecOperationRemove,
-			Device:    &types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{Key: key}},
-		})
+	for _, device := range t.devices {
+		if card, ok := device.(types.BaseVirtualEthernetCard); ok {
+			out = append(out, &types.VirtualDeviceConfigSpec{
+				Operation: types.VirtualDeviceConfigSpecOperationRemove,
+				Device:    &types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{Key: card.GetVirtualEthernetCard().Key}},
+			})
+		}
 	}
 	return out
 }
 
-// cards adds one network card for each interface, in order.
-func (d *driver) cards(ctx context.Context, dc string, interfaces []infrav1.NovaVSphereInterface) ([]types.BaseVirtualDeviceConfigSpec, error) {
-	var out []types.BaseVirtualDeviceConfigSpec
-	for i, n := range interfaces {
-		backing, err := d.session.paths.network(ctx, dc, n.Network)
+// sources are the templates that a clone for m may be made from, whatever its
+// failure domain. What cannot be resolved cannot be cloned either.
+func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
+	zones := []string{""}
+	for i := range d.cluster.FailureDomains {
+		zones = append(zones, d.cluster.FailureDomains[i].Name)
+	}
+	var found []ref
+	for _, zone := range zones {
+		g, err := aim(d.cluster, &m.Spec, zone)
+		if err != nil {
+			continue
+		}
+		at, err := d.sourceOf(ctx, &g)
+		switch hypervisor.ReasonFor(err, "") {
+		case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason:
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		card := &types.VirtualVmxnet3{}
-		// vCenter gives new devices their keys; ours only tell them apart.
-		card.Key = -int32(i) - 100
-		card.Backing = backing
-		card.AddressType = string(types.VirtualEthernetCardMacTypeGenerated)
-		card.Connectable = &types.VirtualDeviceConnectInfo{StartConnected: true, AllowGuestControl: true, Connected: true}
-		out = append(out, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: card})
+		if at != (ref{}) {
+			found = append(found, at)
+		}
 	}
-	return out, nil
+	return found, nil
+}
+
+// sourceOf is the template that is cloned to get to g; none, if it is an image
+// that is still to be made.
+func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
+	r := d.session.paths
+	if g.source.ContentLibrary.Item == "" {
+		t, err := r.template(ctx, g)
+		if err != nil {
+			return ref{}, err
+		}
+		return t.ref, nil
+	}
+	item, err := r.item(ctx, &g.source.ContentLibrary)
+	if err != nil || item.vm != (ref{}) {
+		return item.vm, err
+	}
+	to, err := r.site(ctx, &g.placement)
+	if err != nil {
+		return ref{}, err
+	}
+	i := newImage(item, &to)
+	state, err := r.image(ctx, &i)
+	return state.vm, err
 }

@@ -16,23 +16,7 @@ import (
 type driver struct {
 	session   *session
 	clusterID string
-	placement infrav1.NovaVSpherePlacement
-}
-
-// placed returns where m goes: a field that is empty takes the cluster's.
-func (d *driver) placed(m *infrav1.NovaVSphereMachine) infrav1.NovaVSpherePlacement {
-	p := m.Spec.Placement
-	for _, field := range []struct{ own, cluster *string }{
-		{&p.Datacenter, &d.placement.Datacenter},
-		{&p.ResourcePool, &d.placement.ResourcePool},
-		{&p.Folder, &d.placement.Folder},
-		{&p.Datastore, &d.placement.Datastore},
-	} {
-		if *field.own == "" {
-			*field.own = *field.cluster
-		}
-	}
-	return p
+	cluster   *infrav1.NovaVSphereClusterSpec
 }
 
 // ask sends the one request of an action and notes the task it became.

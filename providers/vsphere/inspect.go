@@ -2,13 +2,22 @@ package vsphere
 
 import (
 	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/tags"
+	"github.com/vmware/govmomi/vim25"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Inspect reports on the vCenter behind cluster. A placement that names what
-// does not exist is an error here, before the first machine meets it.
+// Inspect reports on the vCenter behind cluster. A placement or a failure
+// domain that names what does not exist is an error here, before the first
+// machine meets it.
 func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Site, error) {
 	s, err := c.open(ctx, cluster)
 	if err != nil {
@@ -18,8 +27,170 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	if err != nil {
 		return hypervisor.Site{}, err
 	}
-	if err := s.paths.check(ctx, cluster.Spec.Placement); err != nil {
-		return hypervisor.Site{}, err
+	site := hypervisor.Site{Version: api.ServiceContent.About.Version}
+	if len(cluster.Spec.FailureDomains) == 0 {
+		return site, s.paths.check(ctx, &cluster.Spec.Placement)
 	}
-	return hypervisor.Site{Version: api.ServiceContent.About.Version}, nil
+	for i := range cluster.Spec.FailureDomains {
+		domain := &cluster.Spec.FailureDomains[i]
+		if err := s.paths.checkDomain(ctx, &cluster.Spec, domain); err != nil {
+			return hypervisor.Site{}, inDomain(domain.Name, err)
+		}
+		site.FailureDomains = append(site.FailureDomains, published(cluster, domain))
+	}
+	return site, nil
+}
+
+// inDomain says which failure domain an error is about.
+func inDomain(name string, err error) error {
+	e, ok := errors.AsType[*hypervisor.Error](err)
+	if !ok {
+		return fmt.Errorf("checking failure domain %q: %w", name, err)
+	}
+	said := *e
+	said.Err = fmt.Errorf("failure domain %q: %w", name, e.Err)
+	return &said
+}
+
+// published is a failure domain as Cluster API has it.
+func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
+	p := domain.Placement.Over(cluster.Spec.Placement)
+	attributes := map[string]string{}
+	for key, value := range map[string]string{
+		"datacenter": p.Datacenter, "computeCluster": p.ComputeCluster, "resourcePool": p.ResourcePool, "hostGroup": p.HostGroup,
+		"datastore": p.Datastore, "datastoreCluster": p.DatastoreCluster,
+	} {
+		if value != "" {
+			attributes[key] = value
+		}
+	}
+	return clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.TakesControlPlane()), Attributes: attributes}
+}
+
+// check resolves the fields of a placement that are not empty. Machines may
+// say what it leaves open, the datacenter among it. A folder that is made when
+// it is needed is not looked for.
+func (r *resolver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+	if p.Datacenter == "" {
+		return nil
+	}
+	if _, err := r.datacenter(ctx, p.Datacenter); err != nil {
+		return err
+	}
+	var pool ref
+	var err error
+	if p.ResourcePool != "" || p.ComputeCluster != "" {
+		if pool, err = r.pool(ctx, p); err != nil {
+			return err
+		}
+	}
+	if p.HostGroup != "" && pool != (ref{}) {
+		if _, err := r.hosts(ctx, p, pool); err != nil {
+			return err
+		}
+	}
+	if p.Folder != "" && !ptr.Deref(p.CreateFolder, false) {
+		if _, err := r.folder(ctx, p); err != nil {
+			return err
+		}
+	}
+	return r.checkStorage(ctx, p)
+}
+
+func (r *resolver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement) (err error) {
+	switch {
+	case p.Datastore != "":
+		_, _, err = r.datastore(ctx, p.Datacenter, "placement.datastore", p.Datastore)
+	case p.DatastoreCluster != "":
+		_, err = r.pod(ctx, p)
+	}
+	if err == nil && p.StoragePolicy != "" {
+		_, err = r.policy(ctx, p.StoragePolicy)
+	}
+	return err
+}
+
+// checkDomain resolves what a failure domain names.
+func (r *resolver) checkDomain(ctx context.Context, cluster *infrav1.NovaVSphereClusterSpec, domain *infrav1.NovaVSphereFailureDomain) error {
+	p := domain.Placement.Over(cluster.Placement)
+	if err := r.check(ctx, &p); err != nil {
+		return err
+	}
+	for _, n := range domain.Networks {
+		if _, err := r.network(ctx, p.Datacenter, n.Network); err != nil {
+			return err
+		}
+	}
+	g := goal{placement: p, template: domain.Template, source: domain.Source}
+	switch {
+	case g.source.ContentLibrary.Item != "":
+		if _, err := r.item(ctx, &g.source.ContentLibrary); err != nil {
+			return err
+		}
+	case g.template != "" || g.source != (infrav1.NovaVSphereSource{}):
+		if _, err := r.template(ctx, &g); err != nil {
+			return err
+		}
+	}
+	return r.checkTags(ctx, &p, domain.RequiredTags)
+}
+
+// checkTags reads whether a compute cluster, or a datacenter, carries tags.
+func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacement, wanted []infrav1.NovaVSphereTag) error {
+	if len(wanted) == 0 {
+		return nil
+	}
+	bearer, kind := ref{}, "datacenter"
+	if p.ComputeCluster != "" {
+		cluster, err := r.compute(ctx, p)
+		if err != nil {
+			return err
+		}
+		bearer, kind = cluster.ref, "compute cluster"
+	} else {
+		dc, err := r.datacenter(ctx, p.Datacenter)
+		if err != nil {
+			return err
+		}
+		bearer = dc.Reference()
+	}
+	has, err := r.tagsOf(ctx, bearer)
+	if err != nil {
+		return err
+	}
+	for _, tag := range wanted {
+		if !has[tag] {
+			r.drop("tags", bearer.Value)
+			return failure(infrav1.PlacementNotFoundReason, "its %s does not carry the tag %q of the category %q", kind, tag.Name, tag.Category)
+		}
+	}
+	return nil
+}
+
+// tagsOf are the tags that something carries.
+func (r *resolver) tagsOf(ctx context.Context, bearer ref) (map[infrav1.NovaVSphereTag]bool, error) {
+	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (map[infrav1.NovaVSphereTag]bool, error) {
+		has := map[infrav1.NovaVSphereTag]bool{}
+		err := r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
+			m := tags.NewManager(c)
+			attached, err := m.GetAttachedTags(ctx, bearer)
+			if err != nil {
+				return err
+			}
+			categories := map[string]string{}
+			for i := range attached {
+				id := attached[i].CategoryID
+				if categories[id] == "" {
+					category, err := m.GetCategory(ctx, id)
+					if err != nil {
+						return err
+					}
+					categories[id] = category.Name
+				}
+				has[infrav1.NovaVSphereTag{Category: categories[id], Name: attached[i].Name}] = true
+			}
+			return nil
+		})
+		return has, inWords(err)
+	}, "tags", bearer.Value)
 }

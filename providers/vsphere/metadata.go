@@ -18,11 +18,14 @@ import (
 // guest and its host carries 64 KiB in one piece.
 const maxPlain = 48 << 10
 
+// networkKey is where Afterburn finds the network for the initial RAM disk.
+const networkKey = "guestinfo.afterburn.initrd.network-kargs"
+
 // guestinfo is what the guest reads at its first boot.
-func guestinfo(name string, id uuid.UUID, l hypervisor.Launch) ([]types.BaseOptionValue, error) {
+func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.Launch) ([]types.BaseOptionValue, error) {
 	switch l.Format {
 	case "", "cloud-config":
-		document, err := metadata(name, id)
+		document, err := metadata(name, id, all)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +36,15 @@ func guestinfo(name string, id uuid.UUID, l hypervisor.Launch) ([]types.BaseOpti
 		meta, err := encoded("guestinfo.metadata", "guestinfo.metadata.encoding", document)
 		return append(user, meta...), err
 	case "ignition":
-		return encoded("guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding", l.UserData)
+		network, err := kernelArguments(name, all)
+		if err != nil {
+			return nil, err
+		}
+		options, err := encoded("guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding", l.UserData)
+		if network != "" {
+			options = append(options, &types.OptionValue{Key: networkKey, Value: network})
+		}
+		return options, err
 	default:
 		e := failure(infrav1.HypervisorErrorReason, "bootstrap data of the format %q cannot be given to a vSphere VM", l.Format)
 		e.Terminal = true
@@ -42,23 +53,12 @@ func guestinfo(name string, id uuid.UUID, l hypervisor.Launch) ([]types.BaseOpti
 }
 
 // metadata is the document cloud-init takes the host's name and network from.
-//
-// MAC addresses do not exist before the clone does, so cards are matched by
-// name: vmxnet3 cards are ens192, ens224 and so on under predictable names and
-// eth0, eth1 without. No interface that a node makes for containers begins
-// with an e. The entry's key is the pattern too, because cloud-init's networkd
-// renderer takes the key for the name of the interface.
-func metadata(name string, id uuid.UUID) ([]byte, error) {
+func metadata(name string, id uuid.UUID, all []wire) ([]byte, error) {
 	document, err := json.Marshal(map[string]any{
 		// A clone that kept the template's instance ID would not boot anew.
 		"instance-id":    id.String(),
 		"local-hostname": name,
-		"network": map[string]any{
-			"version": 2,
-			"ethernets": map[string]any{
-				"e*": map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true},
-			},
-		},
+		"network":        networkConfig(all),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding metadata: %w", err)

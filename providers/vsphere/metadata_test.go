@@ -12,12 +12,18 @@ import (
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
+// vmID is the identity of a VM.
+var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
+
 func options(t *testing.T, l hypervisor.Launch) map[string]string {
 	t.Helper()
-	values, err := guestinfo("m", uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8"), l)
+	plain, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	values, err := guestinfo("m", vmID, plain, l)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	out := map[string]string{}
 	for _, v := range values {

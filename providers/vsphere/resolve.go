@@ -3,13 +3,13 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25"
-	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 	"golang.org/x/sync/singleflight"
 
@@ -31,18 +31,6 @@ type resolver struct {
 
 func newResolver(s *session) *resolver {
 	return &resolver{session: s, known: map[string]any{}}
-}
-
-// template is a VM to clone.
-type template struct {
-	ref ref
-	// cards are the keys of its network cards, which every clone loses.
-	cards []int32
-}
-
-// site is where a VM goes.
-type site struct {
-	pool, folder, datastore ref
 }
 
 // forget drops everything.
@@ -106,8 +94,9 @@ func (r *resolver) datacenter(ctx context.Context, name string) (*object.Datacen
 	}, "datacenter", name)
 }
 
-// in resolves something inside a datacenter.
-func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, ask func(context.Context, *find.Finder, *vim25.Client) (T, error)) (T, error) {
+// in resolves something inside a datacenter. variant keeps apart what has the
+// same name and is asked for in other ways.
+func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, ask func(context.Context, *find.Finder, *vim25.Client) (T, error), variant ...string) (T, error) {
 	parent, err := r.datacenter(ctx, dc)
 	if err != nil {
 		var none T
@@ -122,43 +111,7 @@ func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, 
 			return found, unresolved(reason, kind, name, err)
 		}
 		return found, nil
-	}, kind, dc, name)
-}
-
-// site resolves a placement.
-func (r *resolver) site(ctx context.Context, p infrav1.NovaVSpherePlacement) (s site, err error) {
-	if s.pool, err = r.pool(ctx, p); err != nil {
-		return s, err
-	}
-	if s.folder, err = r.folder(ctx, p); err != nil {
-		return s, err
-	}
-	s.datastore, err = r.datastore(ctx, p)
-	return s, err
-}
-
-func (r *resolver) pool(ctx context.Context, p infrav1.NovaVSpherePlacement) (ref, error) {
-	return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
-		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
-			found, err := f.ResourcePoolOrDefault(ctx, p.ResourcePool)
-			return refOf(found, err)
-		})
-}
-
-func (r *resolver) folder(ctx context.Context, p infrav1.NovaVSpherePlacement) (ref, error) {
-	return in(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
-		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
-			found, err := f.FolderOrDefault(ctx, p.Folder)
-			return refOf(found, err)
-		})
-}
-
-func (r *resolver) datastore(ctx context.Context, p infrav1.NovaVSpherePlacement) (ref, error) {
-	return in(ctx, r, p.Datacenter, "placement.datastore", p.Datastore, infrav1.PlacementNotFoundReason,
-		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
-			found, err := f.DatastoreOrDefault(ctx, p.Datastore)
-			return refOf(found, err)
-		})
+	}, append([]string{kind, dc, name}, variant...)...)
 }
 
 // refOf keeps the reference of what a finder found. What it is of a client is
@@ -170,33 +123,28 @@ func refOf[T object.Reference](found T, err error) (ref, error) {
 	return found.Reference(), nil
 }
 
-// template resolves a template and reads its network cards.
-func (r *resolver) template(ctx context.Context, dc, name string) (*template, error) {
-	return in(ctx, r, dc, "template", name, infrav1.SourceNotFoundReason,
-		func(ctx context.Context, f *find.Finder, c *vim25.Client) (*template, error) {
-			found, err := f.VirtualMachine(ctx, name)
-			if err != nil {
-				return nil, err
-			}
-			var vm mo.VirtualMachine
-			if err := object.NewCommon(c, found.Reference()).Properties(ctx, found.Reference(), []string{"config.hardware.device"}, &vm); err != nil {
-				return nil, err
-			}
-			t := &template{ref: found.Reference()}
-			if vm.Config == nil {
-				return t, nil
-			}
-			for _, device := range vm.Config.Hardware.Device {
-				if card, ok := device.(types.BaseVirtualEthernetCard); ok {
-					t.cards = append(t.cards, card.GetVirtualEthernetCard().Key)
-				}
-			}
-			return t, nil
-		})
+// drop forgets one answer.
+func (r *resolver) drop(key ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, strings.Join(key, "\x00"))
 }
+
+// networkReference is how a network is written whose reference is given.
+var networkReference = regexp.MustCompile(`^(Network|DistributedVirtualPortgroup|OpaqueNetwork):([A-Za-z0-9-]+)$`)
 
 // network resolves a network to what a network card is connected to.
 func (r *resolver) network(ctx context.Context, dc, name string) (types.BaseVirtualDeviceBackingInfo, error) {
+	if at := networkReference.FindStringSubmatch(name); at != nil {
+		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (types.BaseVirtualDeviceBackingInfo, error) {
+			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
+			backing, err := found.EthernetCardBackingInfo(ctx)
+			if isGone(err) {
+				return nil, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
+			}
+			return backing, err
+		}, "network", name)
+	}
 	return in(ctx, r, dc, "network", name, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (types.BaseVirtualDeviceBackingInfo, error) {
 			found, err := f.Network(ctx, name)
@@ -205,27 +153,4 @@ func (r *resolver) network(ctx context.Context, dc, name string) (types.BaseVirt
 			}
 			return found.EthernetCardBackingInfo(ctx)
 		})
-}
-
-// check resolves the fields of a cluster's placement that are not empty.
-// Machines may say what it leaves open, the datacenter among it.
-func (r *resolver) check(ctx context.Context, p infrav1.NovaVSpherePlacement) error {
-	if p.Datacenter == "" {
-		return nil
-	}
-	if _, err := r.datacenter(ctx, p.Datacenter); err != nil {
-		return err
-	}
-	for _, field := range []struct {
-		name    string
-		resolve func(context.Context, infrav1.NovaVSpherePlacement) (ref, error)
-	}{{p.ResourcePool, r.pool}, {p.Folder, r.folder}, {p.Datastore, r.datastore}} {
-		if field.name == "" {
-			continue
-		}
-		if _, err := field.resolve(ctx, p); err != nil {
-			return err
-		}
-	}
-	return nil
 }

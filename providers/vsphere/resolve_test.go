@@ -55,7 +55,9 @@ func TestStaleTemplate(t *testing.T) {
 	b.create("m")
 	d, ok := b.connect(b.machine("next")).(*driver)
 	b.Expect(ok).To(BeTrue())
-	stale, err := d.session.paths.template(b.ctx(), "DC0", b.machine("next").Spec.Template)
+	g, err := aim(d.cluster, &b.machine("next").Spec, "")
+	b.Expect(err).NotTo(HaveOccurred())
+	stale, err := d.session.paths.template(b.ctx(), &g)
 	b.Expect(err).NotTo(HaveOccurred())
 	stale.ref.Value = "vm-9999"
 

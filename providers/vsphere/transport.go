@@ -124,9 +124,13 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 // pass sends a request: in its turn, within its time, and counted.
 func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
 	timeout := l.pace.request
-	if method == pollMethod {
+	patience, slow := ctx.Value(patientContext{}).(time.Duration)
+	switch {
+	case method == pollMethod:
 		timeout += l.pace.poll
-	} else {
+	case slow:
+		timeout = patience
+	default:
 		if err := l.slots.take(ctx); err != nil {
 			return err
 		}
@@ -136,7 +140,7 @@ func (l *line) pass(ctx context.Context, method string, send func(context.Contex
 	defer cancel()
 	start := time.Now()
 	err := send(sending)
-	if method != pollMethod {
+	if method != pollMethod && !slow {
 		requestSeconds.WithLabelValues(l.server, method).Observe(time.Since(start).Seconds())
 	}
 	requests.WithLabelValues(l.server, method, outcome(err)).Inc()

@@ -1,0 +1,362 @@
+package vsphere
+
+import (
+	"slices"
+
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// family is a kind of bus. Controllers of one family are numbered together,
+// whatever their maker.
+type family struct {
+	name string
+	// units is how many places a controller has, and own the place that it
+	// takes itself; -1, if none.
+	units, own int32
+}
+
+var (
+	scsi = family{name: "scsi", units: 16, own: 7}
+	sata = family{name: "sata", units: 30, own: -1}
+	nvme = family{name: "nvme", units: 15, own: -1}
+	ide  = family{name: "ide", units: 2, own: -1}
+)
+
+// maxBuses is how many controllers of a family a VM can have.
+const maxBuses = 4
+
+// families are the families of the kinds of controllers that can be asked for.
+var families = map[infrav1.NovaVSphereControllerType]family{
+	infrav1.ControllerParaVirtual: scsi,
+	infrav1.ControllerLSILogic:    scsi,
+	infrav1.ControllerLSILogicSAS: scsi,
+	infrav1.ControllerBusLogic:    scsi,
+	infrav1.ControllerSATA:        sata,
+	infrav1.ControllerNVMe:        nvme,
+}
+
+// slot is a controller with the places on it that are taken.
+type slot struct {
+	kind   infrav1.NovaVSphereControllerType
+	family family
+	bus    int32
+	key    int32
+	taken  map[int32]bool
+	// added is set for one that the template has not.
+	added types.BaseVirtualDevice
+}
+
+// kindOf says what a device is as a controller of disks.
+func kindOf(device types.BaseVirtualDevice) (infrav1.NovaVSphereControllerType, family, bool) {
+	switch device.(type) {
+	case *types.ParaVirtualSCSIController:
+		return infrav1.ControllerParaVirtual, scsi, true
+	case *types.VirtualLsiLogicController:
+		return infrav1.ControllerLSILogic, scsi, true
+	case *types.VirtualLsiLogicSASController:
+		return infrav1.ControllerLSILogicSAS, scsi, true
+	case *types.VirtualBusLogicController:
+		return infrav1.ControllerBusLogic, scsi, true
+	case *types.VirtualAHCIController, *types.VirtualSATAController:
+		return infrav1.ControllerSATA, sata, true
+	case *types.VirtualNVMEController:
+		return infrav1.ControllerNVMe, nvme, true
+	case *types.VirtualIDEController:
+		return "", ide, true
+	}
+	return "", family{}, false
+}
+
+// newController is a controller that the template has not.
+func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types.BaseVirtualDevice {
+	of := types.VirtualController{VirtualDevice: types.VirtualDevice{Key: key}, BusNumber: bus}
+	shared := types.VirtualSCSIController{VirtualController: of, SharedBus: types.VirtualSCSISharingNoSharing}
+	switch kind {
+	case infrav1.ControllerLSILogic:
+		return &types.VirtualLsiLogicController{VirtualSCSIController: shared}
+	case infrav1.ControllerLSILogicSAS:
+		return &types.VirtualLsiLogicSASController{VirtualSCSIController: shared}
+	case infrav1.ControllerBusLogic:
+		return &types.VirtualBusLogicController{VirtualSCSIController: shared}
+	case infrav1.ControllerSATA:
+		return &types.VirtualAHCIController{VirtualSATAController: types.VirtualSATAController{VirtualController: of}}
+	case infrav1.ControllerNVMe:
+		return &types.VirtualNVMEController{VirtualController: of}
+	case infrav1.ControllerParaVirtual:
+	}
+	return &types.ParaVirtualSCSIController{VirtualSCSIController: shared}
+}
+
+// rack is the places for disks in a VM.
+type rack struct {
+	slots []*slot
+	// disks are the template's, the boot disk first.
+	disks []*types.VirtualDisk
+}
+
+// newRack reads the devices of a template.
+func newRack(devices []types.BaseVirtualDevice) *rack {
+	r := &rack{}
+	byKey := map[int32]*slot{}
+	for _, device := range devices {
+		controller, ok := device.(types.BaseVirtualController)
+		if !ok {
+			continue
+		}
+		kind, of, ok := kindOf(device)
+		if !ok {
+			continue
+		}
+		c := controller.GetVirtualController()
+		s := &slot{kind: kind, family: of, bus: c.BusNumber, key: c.Key, taken: map[int32]bool{of.own: true}}
+		byKey[c.Key] = s
+		r.slots = append(r.slots, s)
+	}
+	for _, device := range devices {
+		d := device.GetVirtualDevice()
+		s := byKey[d.ControllerKey]
+		if s == nil || d.UnitNumber == nil {
+			continue
+		}
+		s.taken[*d.UnitNumber] = true
+		if disk, ok := device.(*types.VirtualDisk); ok {
+			r.disks = append(r.disks, disk)
+		}
+	}
+	return r
+}
+
+// boot is the controller of the boot disk, if there is one.
+func (r *rack) boot() *slot {
+	if len(r.disks) == 0 {
+		return nil
+	}
+	for _, s := range r.slots {
+		if s.key == r.disks[0].ControllerKey {
+			return s
+		}
+	}
+	return nil
+}
+
+// place finds a place for a disk, and adds a controller if that is needed.
+func (r *rack) place(name string, c infrav1.NovaVSphereController) (*slot, int32, error) {
+	kind, boot := c.Type, r.boot()
+	if kind == "" {
+		kind = infrav1.ControllerParaVirtual
+		if boot != nil && boot.kind != "" {
+			kind = boot.kind
+		}
+	}
+	of := families[kind]
+	buses := []int32{0, 1, 2, 3}
+	switch {
+	case c.Bus != nil:
+		buses = []int32{*c.Bus}
+	case boot != nil && boot.family == of:
+		buses = append([]int32{boot.bus}, buses...)
+	}
+	for _, bus := range buses {
+		s := r.at(of, bus)
+		if s != nil && s.kind != kind {
+			if c.Bus != nil {
+				return nil, 0, impossible("the data disk %q asks for a controller %s at bus %d, where the template has one of the type %s", name, kind, bus, s.kind)
+			}
+			continue
+		}
+		if s == nil {
+			s = r.install(kind, of, bus)
+		}
+		if unit, ok := s.free(c.Unit); ok {
+			return s, unit, nil
+		}
+		if c.Unit != nil {
+			return nil, 0, impossible("the data disk %q asks for unit %d of bus %d, which is taken or does not exist", name, *c.Unit, bus)
+		}
+	}
+	return nil, 0, impossible("there is no place left for the data disk %q on a controller %s", name, kind)
+}
+
+func (r *rack) at(of family, bus int32) *slot {
+	for _, s := range r.slots {
+		if s.family == of && s.bus == bus {
+			return s
+		}
+	}
+	return nil
+}
+
+func (r *rack) install(kind infrav1.NovaVSphereControllerType, of family, bus int32) *slot {
+	key := newControllerKey - int32(len(r.slots))
+	s := &slot{kind: kind, family: of, bus: bus, key: key, taken: map[int32]bool{of.own: true}, added: newController(kind, bus, key)}
+	r.slots = append(r.slots, s)
+	return s
+}
+
+// free returns a free place, the wanted one if one is.
+func (s *slot) free(wanted *int32) (int32, bool) {
+	units := s.family.units
+	if s.kind == infrav1.ControllerParaVirtual && wanted != nil {
+		units = 64 // as of hardware version 14
+	}
+	for unit := range units {
+		if !s.taken[unit] && (wanted == nil || *wanted == unit) {
+			s.taken[unit] = true
+			return unit, true
+		}
+	}
+	return 0, false
+}
+
+// shelf is where a data disk is stored.
+type shelf struct {
+	// datastore and its name are empty where the disk goes with its VM.
+	datastore *ref
+	name      string
+	// policy is the ID of a storage policy; empty, if there is none.
+	policy string
+}
+
+// disks are the changes that give a clone its disks: the template's grown, and
+// further ones. shelves has one for each data disk. The mark names the places
+// of all, for disksKey.
+func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes []types.BaseVirtualDeviceConfigSpec, mark string, err error) {
+	r := newRack(t.devices)
+	if changes, err = grow(r, d); err != nil {
+		return nil, "", err
+	}
+	all := slices.Clone(t.devices)
+	data := make([]types.BaseVirtualDeviceConfigSpec, 0, len(d.Data))
+	// Those that ask for a place get it before those that take any.
+	for _, asking := range []bool{true, false} {
+		for i := range d.Data {
+			if (d.Data[i].Controller.Unit != nil) != asking {
+				continue
+			}
+			change, err := r.fit(&d.Data[i], shelves[i], int32(i))
+			if err != nil {
+				return nil, "", err
+			}
+			data = append(data, change)
+			all = append(all, change.Device)
+		}
+	}
+	for _, s := range r.slots {
+		if s.added != nil {
+			changes = append(changes, add(s.added))
+			all = append(all, s.added)
+		}
+	}
+	return append(changes, data...), diskMark(all), nil
+}
+
+// fit makes a data disk.
+func (r *rack) fit(d *infrav1.NovaVSphereDataDisk, on shelf, index int32) (*types.VirtualDeviceConfigSpec, error) {
+	s, unit, err := r.place(d.Name, d.Controller)
+	if err != nil {
+		return nil, err
+	}
+	backing := &types.VirtualDiskFlatVer2BackingInfo{DiskMode: string(types.VirtualDiskModePersistent)}
+	if on.datastore != nil {
+		backing.Datastore, backing.FileName = on.datastore, "["+on.name+"]"
+	}
+	switch d.Provisioning {
+	case infrav1.ProvisioningThin:
+		backing.ThinProvisioned = ptr.To(true)
+	case infrav1.ProvisioningThick:
+		backing.ThinProvisioned, backing.EagerlyScrub = ptr.To(false), ptr.To(false)
+	case infrav1.ProvisioningEagerZeroed:
+		backing.ThinProvisioned, backing.EagerlyScrub = ptr.To(false), ptr.To(true)
+	}
+	disk := &types.VirtualDisk{
+		VirtualDevice:   types.VirtualDevice{Key: newDiskKey - index, ControllerKey: s.key, UnitNumber: ptr.To(unit), Backing: backing},
+		CapacityInKB:    int64(d.SizeGiB) << 20,
+		CapacityInBytes: int64(d.SizeGiB) << 30,
+	}
+	change := add(disk)
+	change.FileOperation = types.VirtualDeviceConfigSpecFileOperationCreate
+	change.Profile = profile(on.policy)
+	return change, nil
+}
+
+// profile is a storage policy as a request has it.
+func profile(policy string) []types.BaseVirtualMachineProfileSpec {
+	if policy == "" {
+		return nil
+	}
+	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
+}
+
+// sizes are the sizes that are asked for the template's disks, in order.
+func sizes(d *infrav1.NovaVSphereDisks) []int32 {
+	return append([]int32{d.BootGiB}, d.TemplateGiB...)
+}
+
+// grows reports whether a disk of the template is to have another size.
+func grows(t *template, d *infrav1.NovaVSphereDisks) bool {
+	own := newRack(t.devices).disks
+	for i, size := range sizes(d) {
+		if size != 0 && i < len(own) && int64(size)<<30 != bytesOf(own[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+func bytesOf(disk *types.VirtualDisk) int64 {
+	return max(disk.CapacityInBytes, disk.CapacityInKB<<10)
+}
+
+// grow makes the template's disks larger.
+func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
+	for i, size := range sizes(d) {
+		if size == 0 {
+			continue
+		}
+		if i >= len(r.disks) {
+			return nil, impossible("a size is asked for disk %d of the template, which has %d", i+1, len(r.disks))
+		}
+		own := r.disks[i]
+		switch wanted := int64(size) << 30; {
+		case wanted < bytesOf(own):
+			return nil, impossible("%d GiB are asked for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, bytesOf(own)>>30)
+		case wanted > bytesOf(own):
+			larger := *own
+			larger.Backing = alone(own.Backing)
+			larger.CapacityInKB, larger.CapacityInBytes = wanted>>10, wanted
+			changes = append(changes, &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationEdit, Device: &larger})
+		}
+	}
+	return changes, nil
+}
+
+// alone is a backing without the chain of snapshots behind it, which a copy
+// has not.
+func alone(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBackingInfo {
+	flat, ok := backing.(*types.VirtualDiskFlatVer2BackingInfo)
+	if !ok || flat.Parent == nil {
+		return backing
+	}
+	top := *flat
+	top.Parent = nil
+	return &top
+}
+
+// kept are the keys of the template's disks.
+func kept(t *template) []int32 {
+	var keys []int32
+	for _, disk := range newRack(t.devices).disks {
+		keys = append(keys, disk.Key)
+	}
+	return slices.Clip(keys)
+}
+
+// impossible is the error for what cannot be had, however often it is asked.
+func impossible(format string, args ...any) error {
+	e := failure(infrav1.InvalidSpecReason, format, args...)
+	e.Terminal = true
+	return e
+}

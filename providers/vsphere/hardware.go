@@ -1,0 +1,148 @@
+package vsphere
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// Keys of devices that are added. vCenter gives them others; ours only tell
+// them apart, and say which disk hangs on which controller.
+const (
+	newCardKey       = -100
+	newControllerKey = -200
+	newDiskKey       = -300
+	newPassKey       = -500
+	newTPMKey        = -600
+)
+
+// add is the change that gives a clone a device that its template has not.
+func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
+	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: device}
+}
+
+// equip puts the hardware that a machine asks for into the settings of its VM.
+func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
+	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
+	if h.CoresPerSocket != 0 {
+		spec.NumCoresPerSocket = ptr.To(h.CoresPerSocket)
+	}
+	spec.CpuAllocation = allocation(h.CPUAllocation)
+	spec.MemoryAllocation = allocation(h.MemoryAllocation)
+	spec.NestedHVEnabled = h.NestedVirtualization
+	spec.Firmware = firmwares[h.Firmware]
+	if h.SecureBoot != nil {
+		spec.BootOptions = &types.VirtualMachineBootOptions{EfiSecureBootEnabled: h.SecureBoot}
+	}
+	for i, device := range passed(h) {
+		device.GetVirtualDevice().Key = newPassKey - int32(i)
+		spec.DeviceChange = append(spec.DeviceChange, add(device))
+		spec.MemoryReservationLockedToMax = ptr.To(true)
+	}
+	if ptr.Deref(h.TrustedPlatformModule, false) && !t.tpm {
+		spec.DeviceChange = append(spec.DeviceChange, add(&types.VirtualTPM{VirtualDevice: types.VirtualDevice{Key: newTPMKey}}))
+	}
+	encrypt(spec, h.Encryption)
+	for _, option := range h.ExtraConfig {
+		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option.Key, Value: option.Value})
+	}
+}
+
+var firmwares = map[infrav1.NovaVSphereFirmware]string{
+	infrav1.FirmwareBIOS: string(types.GuestOsDescriptorFirmwareTypeBios),
+	infrav1.FirmwareEFI:  string(types.GuestOsDescriptorFirmwareTypeEfi),
+}
+
+var sharesLevels = map[infrav1.NovaVSphereSharesLevel]types.SharesLevel{
+	infrav1.SharesLow:    types.SharesLevelLow,
+	infrav1.SharesNormal: types.SharesLevelNormal,
+	infrav1.SharesHigh:   types.SharesLevelHigh,
+}
+
+// allocation is a share of a resource; nil, if nothing is asked for.
+func allocation(a infrav1.NovaVSphereAllocation) *types.ResourceAllocationInfo {
+	if a == (infrav1.NovaVSphereAllocation{}) {
+		return nil
+	}
+	out := &types.ResourceAllocationInfo{Reservation: a.Reservation}
+	if a.Limit != 0 {
+		out.Limit = ptr.To(a.Limit)
+	}
+	switch {
+	case a.SharesLevel != "":
+		out.Shares = &types.SharesInfo{Level: sharesLevels[a.SharesLevel]}
+	case a.Shares != 0:
+		out.Shares = &types.SharesInfo{Level: types.SharesLevelCustom, Shares: a.Shares}
+	}
+	return out
+}
+
+// passed are the devices of the host that the VM gets.
+func passed(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
+	var out []types.BaseVirtualDevice
+	for _, device := range h.PCIDevices {
+		out = append(out, &types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{
+			Backing: &types.VirtualPCIPassthroughDynamicBackingInfo{
+				AllowedDevice: []types.VirtualPCIPassthroughAllowedDevice{{VendorId: device.VendorID, DeviceId: device.DeviceID}},
+				CustomLabel:   device.CustomLabel,
+			},
+		}})
+	}
+	for _, profile := range h.VGPUProfiles {
+		out = append(out, &types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{
+			Backing: &types.VirtualPCIPassthroughVmiopBackingInfo{Vgpu: profile},
+		}})
+	}
+	return out
+}
+
+// encryptionModes are vCenter's words.
+var encryptionModes = map[infrav1.NovaVSphereEncryptionMode]string{
+	infrav1.EncryptionDisabled:      "disabled",
+	infrav1.EncryptionOpportunistic: "opportunistic",
+	infrav1.EncryptionRequired:      "required",
+}
+
+// faultToleranceModes are vCenter's words for the same.
+var faultToleranceModes = map[infrav1.NovaVSphereEncryptionMode]string{
+	infrav1.EncryptionDisabled:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionDisabled),
+	infrav1.EncryptionOpportunistic: string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionOpportunistic),
+	infrav1.EncryptionRequired:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionRequired),
+}
+
+func encrypt(spec *types.VirtualMachineConfigSpec, e infrav1.NovaVSphereEncryption) {
+	spec.MigrateEncryption = encryptionModes[e.Migration]
+	spec.FtEncryptionMode = faultToleranceModes[e.FaultTolerance]
+	if e.KeyID != "" {
+		spec.Crypto = &types.CryptoSpecEncrypt{CryptoKeyId: types.CryptoKeyId{
+			KeyId: e.KeyID, ProviderId: &types.KeyProviderId{Id: e.KeyProvider},
+		}}
+	}
+}
+
+// hardwareVersion is the number in a version such as vmx-19; 0, if it has none.
+func hardwareVersion(text string) int {
+	number, ok := strings.CutPrefix(text, "vmx-")
+	if !ok {
+		return 0
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// outdated says for people what is left to do about the version of a VM's
+// hardware; empty, if nothing is.
+func outdated(m *infrav1.NovaVSphereMachine, version string) string {
+	wanted := m.Spec.Hardware.Version
+	if wanted == "" || version == "" || hardwareVersion(version) >= hardwareVersion(wanted) {
+		return ""
+	}
+	return "the hardware version " + wanted
+}

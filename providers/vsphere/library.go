@@ -1,0 +1,379 @@
+package vsphere
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vapi/library"
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/vcenter"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// A VM deployed from a content library cannot be given its instance UUID in
+// the same request, so a machine whose answer is lost would have a VM that
+// nobody owns. Therefore an OVF is deployed once, into a template of ours that
+// machines are cloned from like from any other. Its name follows from the item,
+// its version and the storage; its notes, which are part of the deployment, say
+// that it is ours; and that it is a template says that it is complete.
+
+const (
+	// templateItem is the type of library items that are VM templates.
+	templateItem = "vm-template"
+	// imageSnapshot is the snapshot of an image that linked clones share.
+	imageSnapshot = "nova"
+	// imageTimeout bounds the making of an image.
+	imageTimeout = 2 * time.Hour
+)
+
+// libraryItem is what a content library has.
+type libraryItem struct {
+	id, name, version string
+	// vm is the VM template that the item is, if it is one.
+	vm ref
+}
+
+// item resolves a library item.
+func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+	found, err := resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
+		err = r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
+			found, err = findItem(ctx, c, of)
+			return err
+		})
+		return found, inWords(err)
+	}, "library", of.Library, of.Item)
+	if err == nil && of.Version != "" && of.Version != found.version {
+		r.drop("library", of.Library, of.Item)
+		return found, failure(infrav1.SourceNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
+	}
+	return found, err
+}
+
+func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+	m := library.NewManager(c)
+	libraries, err := m.FindLibrary(ctx, library.Find{Name: of.Library})
+	if err != nil {
+		return libraryItem{}, err
+	}
+	if len(libraries) != 1 {
+		return libraryItem{}, failure(infrav1.SourceNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
+	}
+	items, err := m.FindLibraryItems(ctx, library.FindItem{LibraryID: libraries[0], Name: of.Item})
+	if err != nil {
+		return libraryItem{}, err
+	}
+	if len(items) != 1 {
+		return libraryItem{}, failure(infrav1.SourceNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
+	}
+	item, err := m.GetLibraryItem(ctx, items[0])
+	if err != nil {
+		return libraryItem{}, err
+	}
+	found := libraryItem{id: item.ID, name: item.Name, version: cmp.Or(item.ContentVersion, item.Version)}
+	switch item.Type {
+	case library.ItemTypeOVF:
+	case templateItem:
+		info, err := vcenter.NewManager(c).GetLibraryTemplateInfo(ctx, item.ID)
+		if err != nil {
+			return found, err
+		}
+		found.vm = ref{Type: "VirtualMachine", Value: info.VmTemplate}
+	default:
+		return found, failure(infrav1.InvalidSpecReason, "the item %q of the content library %q is of the type %q: only OVF templates and VM templates can be cloned", of.Item, of.Library, item.Type)
+	}
+	return found, nil
+}
+
+// image is a template that is made from a library item.
+type image struct {
+	item libraryItem
+	to   *site
+	name string
+}
+
+// newImage names the image of an item at a site.
+func newImage(item libraryItem, to *site) image {
+	sum := sha256.Sum256([]byte(strings.Join([]string{item.id, item.version, to.storage.key()}, "\x00")))
+	name := item.name
+	if len(name) > 50 {
+		name = name[:50]
+	}
+	return image{item: item, to: to, name: "nova-image-" + name + "-" + hex.EncodeToString(sum[:5])}
+}
+
+// key tells storages apart.
+func (s *storage) key() string {
+	return cmp.Or(s.datastore.Value, s.pod.Value, s.policy) + "\x00" + s.policy
+}
+
+// mark is in the notes of an image, and says whose it is.
+func (i *image) mark() string { return "Image of Cluster API machines: " + i.name }
+
+// imageState is how far an image is.
+type imageState struct {
+	vm ref
+	// template is set once the image can be cloned.
+	template *template
+}
+
+// image looks for an image. It is known for good once it can be cloned.
+func (r *resolver) image(ctx context.Context, i *image) (imageState, error) {
+	key := []string{"image", i.to.folder.Value, i.name}
+	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (imageState, error) { return findImage(ctx, c, i) }, key...)
+	if found.template == nil {
+		r.drop(key...)
+	}
+	return found, err
+}
+
+func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, error) {
+	res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: i.to.folder, Name: i.name})
+	if err != nil || res.Returnval == nil {
+		return imageState{}, err
+	}
+	state := imageState{vm: *res.Returnval}
+	var vm mo.VirtualMachine
+	if err := object.NewCommon(c, state.vm).Properties(ctx, state.vm, []string{"config.annotation", "config.template"}, &vm); err != nil {
+		return imageState{}, err
+	}
+	if vm.Config == nil {
+		return state, nil
+	}
+	if !strings.Contains(vm.Config.Annotation, i.mark()) {
+		return imageState{}, failure(infrav1.NameTakenReason, "a VM named %s exists in the folder and is not the image that is kept under this name: it is left alone", i.name)
+	}
+	if vm.Config.Template {
+		state.template, err = readTemplate(ctx, c, state.vm)
+	}
+	return state, err
+}
+
+// image resolves the template that a library item is cloned from. It is made
+// if it does not exist; the machine waits meanwhile.
+func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
+	item, err := d.session.paths.item(ctx, &g.source.ContentLibrary)
+	if err != nil {
+		return nil, err
+	}
+	if item.vm != (ref{}) {
+		return d.session.paths.templateAt(ctx, item.vm)
+	}
+	i := newImage(item, to)
+	state, err := d.session.paths.image(ctx, &i)
+	if err != nil || state.template != nil {
+		return state.template, err
+	}
+	if err := d.session.images.await(i.to.folder.Value+"\x00"+i.name, keyOf(m), func() error { return d.session.makeImage(&i) }, d.session.inv.changed); err != nil {
+		return nil, err
+	}
+	e := failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.sourceName())
+	e.Waiting = true
+	return nil, e
+}
+
+// images are those that are being made.
+type images struct {
+	mu   sync.Mutex
+	jobs map[string]*imageJob
+}
+
+// imageJob is the making of an image.
+type imageJob struct {
+	waiting map[hypervisor.Key]struct{}
+	// failed is how it ended, until somebody was told.
+	failed error
+}
+
+// await starts to make an image unless that is under way, and tells who once
+// it has ended. How it failed is returned once.
+func (i *images) await(name string, who hypervisor.Key, work func() error, tell func(hypervisor.Key)) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	job := i.jobs[name]
+	if job != nil && job.failed != nil {
+		delete(i.jobs, name)
+		return job.failed
+	}
+	if job != nil {
+		job.waiting[who] = struct{}{}
+		return nil
+	}
+	job = &imageJob{waiting: map[hypervisor.Key]struct{}{who: {}}}
+	if i.jobs == nil {
+		i.jobs = map[string]*imageJob{}
+	}
+	i.jobs[name] = job
+	go func() {
+		err := work()
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		if job.failed = err; err == nil {
+			delete(i.jobs, name)
+		}
+		for key := range job.waiting {
+			tell(key)
+		}
+	}()
+	return nil
+}
+
+// makeImage makes an image, from wherever an earlier attempt has left it.
+func (s *session) makeImage(i *image) error {
+	ctx, cancel := context.WithTimeout(context.Background(), imageTimeout)
+	defer cancel()
+	go func() {
+		select {
+		case <-s.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	for {
+		state, err := s.paths.image(ctx, i)
+		switch {
+		case err != nil || state.template != nil:
+			return err
+		case state.vm == (ref{}):
+			err = s.deploy(ctx, i)
+		default:
+			err = s.complete(ctx, state.vm)
+		}
+		if err != nil && !isUnderWay(err) {
+			return classify(s.endpoint.server, err)
+		}
+		if err != nil {
+			// Another manager is at it, or vCenter is since an earlier attempt.
+			select {
+			case <-time.After(s.line.pace.settle / 3):
+			case <-ctx.Done():
+				return classify(s.endpoint.server, ctx.Err())
+			}
+		}
+	}
+}
+
+// isUnderWay reports that something cannot be done because it is being done.
+func isUnderWay(err error) bool {
+	return fault.Is(err, &types.DuplicateName{}) || fault.Is(err, &types.TaskInProgress{}) ||
+		fault.Is(err, &types.InvalidState{}) || fault.Is(err, &types.MethodDisabled{}) || errors.Is(err, errUnderWay)
+}
+
+var errUnderWay = errors.New("vCenter is at work on it")
+
+// deploy makes the VM of an image.
+func (s *session) deploy(ctx context.Context, i *image) error {
+	datastore, err := s.roomFor(ctx, &i.to.storage)
+	if err != nil {
+		return err
+	}
+	spec := vcenter.Deploy{
+		DeploymentSpec: vcenter.DeploymentSpec{
+			Name: i.name, Annotation: i.mark() + ". Do not change it; it can be deleted when no machine needs it any more.",
+			AcceptAllEULA: true, StorageProvisioning: "thin", StorageProfileID: i.to.storage.policy, DefaultDatastoreID: datastore.Value,
+		},
+		Target: vcenter.Target{ResourcePoolID: i.to.pool.Value, FolderID: i.to.folder.Value},
+	}
+	if host := i.to.anyHost(); host != nil {
+		spec.HostID = host.Value
+	}
+	err = s.callREST(patient(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
+		_, err := vcenter.NewManager(c).DeployLibraryItem(ctx, i.item.id, spec)
+		return err
+	})
+	if failed, ok := errors.AsType[*vcenter.DeploymentError](err); ok {
+		return failure(infrav1.HypervisorErrorReason, "deploying the library item %q: %s", i.item.name, strings.TrimPrefix(failed.Error(), "deploy error: "))
+	}
+	if f, ok := errors.AsType[*restError](err); ok && strings.Contains(f.kind, "already_exists") {
+		return errUnderWay
+	}
+	return inWords(err)
+}
+
+// anyHost is a host that an image can be made on; nil, if any will do.
+func (s *site) anyHost() *ref {
+	if len(s.hosts) == 0 {
+		return nil
+	}
+	return &s.hosts[0]
+}
+
+// roomFor chooses the datastore of an image.
+func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
+	switch {
+	case on.choice != nil:
+		return on.choice.pick(0), nil
+	case on.pod == (ref{}):
+		return on.datastore, nil
+	}
+	var best ref
+	err := s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		var pod mo.StoragePod
+		if err := object.NewCommon(c, on.pod).Properties(ctx, on.pod, []string{"childEntity"}, &pod); err != nil {
+			return err
+		}
+		free, err := roomOn(ctx, c, pod.ChildEntity)
+		best = (&choice{free: free}).pick(0)
+		return err
+	})
+	if err == nil && best == (ref{}) {
+		err = failure(infrav1.InsufficientResourcesReason, "no datastore of the datastore cluster can be used")
+	}
+	return best, err
+}
+
+// complete makes a deployed VM the template that is cloned from.
+func (s *session) complete(ctx context.Context, at ref) error {
+	return s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		var vm mo.VirtualMachine
+		if err := object.NewCommon(c, at).Properties(ctx, at, []string{"snapshot", "disabledMethod"}, &vm); err != nil {
+			return err
+		}
+		if slices.Contains(vm.DisabledMethod, "CreateSnapshot_Task") || slices.Contains(vm.DisabledMethod, "MarkAsTemplate") {
+			return errUnderWay
+		}
+		if vm.Snapshot == nil {
+			task, err := methods.CreateSnapshot_Task(ctx, c, &types.CreateSnapshot_Task{This: at, Name: imageSnapshot, Description: "What linked clones share"})
+			if err != nil {
+				return err
+			}
+			if err := object.NewTask(c, task.Returnval).Wait(ctx); err != nil {
+				return err
+			}
+		}
+		_, err := methods.MarkAsTemplate(ctx, c, &types.MarkAsTemplate{This: at})
+		return err
+	})
+}
+
+// patientContext says how long a request may take that vCenter answers only
+// when its work is done.
+type patientContext struct{}
+
+func patient(ctx context.Context, d time.Duration) context.Context {
+	return context.WithValue(ctx, patientContext{}, d)
+}
+
+// inWords makes what the REST API refused an Error with vCenter's words.
+func inWords(err error) error {
+	f, ok := errors.AsType[*restError](err)
+	if !ok {
+		return err
+	}
+	return &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: fmt.Errorf("%w", f)}
+}

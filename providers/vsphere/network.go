@@ -1,0 +1,294 @@
+package vsphere
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// wire is an interface of a VM as its card and its guest are told of it.
+type wire struct {
+	infrav1.NovaVSphereInterface
+	// name is what the guest calls it, and mac how it is found. Both are empty
+	// for a single interface that only asks DHCP for an IPv4 address.
+	name, mac string
+	// pooled are the addresses that pools gave.
+	pooled []hypervisor.Address
+}
+
+// wires are the interfaces of the VM with the given identity.
+func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]wire, error) {
+	out := make([]wire, len(interfaces))
+	for i, n := range interfaces {
+		w := wire{NovaVSphereInterface: n}
+		if i < len(pooled) {
+			w.pooled = pooled[i]
+		}
+		if len(w.pooled) < len(n.AddressesFromPools) {
+			e := failure(infrav1.WaitingForAddressPoolReason, "Waiting for addresses of interface %d", i)
+			e.Waiting = true
+			return nil, e
+		}
+		if len(interfaces) > 1 || !w.isPlain() {
+			w.name = n.DeviceName
+			if w.name == "" {
+				w.name = "eth" + strconv.Itoa(i)
+			}
+			if w.mac = strings.ToLower(n.MACAddress); w.mac == "" {
+				w.mac = macAddress(id, i)
+			}
+		}
+		out[i] = w
+	}
+	return out, nil
+}
+
+// isPlain reports whether an interface asks DHCP for an IPv4 address and
+// nothing else. Such a one needs no address of its own to be found by.
+func (w *wire) isPlain() bool {
+	return w.UsesDHCP4() && !w.UsesDHCP6() && w.MACAddress == "" && w.MTU == 0 && w.DeviceName == "" &&
+		len(w.Addresses) == 0 && len(w.pooled) == 0 && len(w.Nameservers) == 0 && len(w.SearchDomains) == 0 && len(w.Routes) == 0 &&
+		w.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
+}
+
+// macAddress is the hardware address of an interface. It follows from the VM's
+// identity, so that the guest can be told of it before the VM exists, and a
+// repeated clone gets the same. It is a locally administered one: the range
+// that VMware leaves to users has 22 bits only, in which a few thousand
+// addresses collide.
+func macAddress(id uuid.UUID, index int) string {
+	sum := sha256.Sum256(append(id[:], byte(index)))
+	sum[0] = sum[0]&^1 | 2
+	return net.HardwareAddr(sum[:6]).String()
+}
+
+// card is the network card of an interface.
+func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDevice {
+	of := types.VirtualEthernetCard{
+		VirtualDevice: types.VirtualDevice{
+			Key: newCardKey - int32(index), Backing: backing,
+			Connectable: &types.VirtualDeviceConnectInfo{StartConnected: true, AllowGuestControl: true, Connected: true},
+		},
+		AddressType: string(types.VirtualEthernetCardMacTypeGenerated),
+	}
+	if w.mac != "" {
+		of.AddressType, of.MacAddress = string(types.VirtualEthernetCardMacTypeManual), w.mac
+	}
+	switch w.Type {
+	case infrav1.InterfaceE1000e:
+		return &types.VirtualE1000e{VirtualEthernetCard: of}
+	case infrav1.InterfaceE1000:
+		return &types.VirtualE1000{VirtualEthernetCard: of}
+	case infrav1.InterfaceSRIOV:
+		return &types.VirtualSriovEthernetCard{VirtualEthernetCard: of}
+	case infrav1.InterfaceVmxnet3:
+	}
+	return &types.VirtualVmxnet3{VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: of}}
+}
+
+// static are the addresses of an interface that do not come from DHCP, each
+// with the length of its network.
+func (w *wire) static() []string {
+	out := append([]string(nil), w.Addresses...)
+	for _, a := range w.pooled {
+		out = append(out, a.Prefix.String())
+	}
+	return out
+}
+
+// gateway is the default gateway of a family of addresses; empty, if there is
+// none.
+func (w *wire) gateway(v6 bool) string {
+	own := w.Gateway4
+	if v6 {
+		own = w.Gateway6
+	}
+	if own != "" {
+		return own
+	}
+	for _, a := range w.pooled {
+		if a.Gateway.IsValid() && a.Gateway.Is6() == v6 {
+			return a.Gateway.String()
+		}
+	}
+	return ""
+}
+
+// networkConfig is what cloud-init is told of the network, in its version 2.
+//
+// Where there are several interfaces, or one that is more than DHCP, each is
+// found by the address of its card and gets a name: the order in which a guest
+// finds its cards is not to be relied on. The entry's key is the name too,
+// because cloud-init's networkd renderer takes the key for the name.
+//
+// A single interface that only asks DHCP is matched by name: vmxnet3 cards are
+// ens192, ens224 and so on under predictable names and eth0, eth1 without. No
+// interface that a node makes for containers begins with an e.
+func networkConfig(all []wire) map[string]any {
+	ethernets := map[string]any{}
+	for i := range all {
+		w := &all[i]
+		if w.mac == "" {
+			ethernets["e*"] = map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true}
+			continue
+		}
+		ethernets[w.name] = w.ethernet()
+	}
+	return map[string]any{"version": 2, "ethernets": ethernets}
+}
+
+// ethernet is the entry of one interface.
+func (w *wire) ethernet() map[string]any {
+	e := map[string]any{
+		"match":    map[string]any{"macaddress": w.mac},
+		"set-name": w.name,
+		"dhcp4":    w.UsesDHCP4(),
+		"dhcp6":    w.UsesDHCP6(),
+	}
+	if w.MTU != 0 {
+		e["mtu"] = w.MTU
+	}
+	if addresses := w.static(); len(addresses) > 0 {
+		e["addresses"] = addresses
+	}
+	if routes := w.routes(); len(routes) > 0 {
+		e["routes"] = routes
+	}
+	resolver := map[string]any{}
+	if len(w.Nameservers) > 0 {
+		resolver["addresses"] = w.Nameservers
+	}
+	if len(w.SearchDomains) > 0 {
+		resolver["search"] = w.SearchDomains
+	}
+	if len(resolver) > 0 {
+		e["nameservers"] = resolver
+	}
+	for key, overrides := range map[string]infrav1.NovaVSphereDHCPOverrides{
+		"dhcp4-overrides": w.DHCP4Overrides, "dhcp6-overrides": w.DHCP6Overrides,
+	} {
+		if o := overridden(overrides); len(o) > 0 {
+			e[key] = o
+		}
+	}
+	return e
+}
+
+// routes are the routes of an interface, the default ones first.
+func (w *wire) routes() []map[string]any {
+	var out []map[string]any
+	for _, v6 := range []bool{false, true} {
+		if via := w.gateway(v6); via != "" {
+			to := "0.0.0.0/0"
+			if v6 {
+				to = "::/0"
+			}
+			out = append(out, map[string]any{"to": to, "via": via})
+		}
+	}
+	for _, r := range w.Routes {
+		route := map[string]any{"to": r.To, "via": r.Via}
+		if r.Metric != 0 {
+			route["metric"] = r.Metric
+		}
+		out = append(out, route)
+	}
+	return out
+}
+
+func overridden(o infrav1.NovaVSphereDHCPOverrides) map[string]any {
+	out := map[string]any{}
+	if o.Hostname != "" {
+		out["hostname"] = o.Hostname
+	}
+	if o.RouteMetric != 0 {
+		out["route-metric"] = o.RouteMetric
+	}
+	for key, value := range map[string]*bool{
+		"send-hostname": o.SendHostname, "use-dns": o.UseDNS, "use-domains": o.UseDomains, "use-hostname": o.UseHostname,
+		"use-mtu": o.UseMTU, "use-ntp": o.UseNTP, "use-routes": o.UseRoutes,
+	} {
+		if value != nil {
+			out[key] = *value
+		}
+	}
+	return out
+}
+
+// kernelArguments tell the network to a guest that is set up by Ignition: it
+// needs the network before it has read any file, and Afterburn hands them to
+// its initial RAM disk. Empty leaves it to DHCP.
+func kernelArguments(host string, all []wire) (string, error) {
+	var out []string
+	for i := range all {
+		w := &all[i]
+		if w.mac == "" {
+			continue
+		}
+		args, err := w.kernelArguments(host)
+		if err != nil {
+			return "", err
+		}
+		out = append(out, args...)
+	}
+	return strings.Join(out, " "), nil
+}
+
+func (w *wire) kernelArguments(host string) ([]string, error) {
+	if len(w.SearchDomains) > 0 || w.DHCP4Overrides != (infrav1.NovaVSphereDHCPOverrides{}) || w.DHCP6Overrides != (infrav1.NovaVSphereDHCPOverrides{}) {
+		return nil, impossible("searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition")
+	}
+	out := []string{"ifname=" + w.name + ":" + w.mac}
+	mtu := ""
+	if w.MTU != 0 {
+		mtu = ":" + strconv.Itoa(int(w.MTU))
+	}
+	if w.UsesDHCP4() {
+		out = append(out, "ip="+w.name+":dhcp"+mtu)
+	}
+	if w.UsesDHCP6() {
+		out = append(out, "ip="+w.name+":dhcp6"+mtu)
+	}
+	for _, address := range w.static() {
+		ip, network, err := net.ParseCIDR(address)
+		if err != nil {
+			return nil, impossible("the address %q cannot be read: %w", address, err)
+		}
+		bits, _ := network.Mask.Size()
+		v6 := ip.To4() == nil
+		out = append(out, fmt.Sprintf("ip=%s::%s:%d:%s:%s:none%s", bracketed(ip.String()), bracketed(w.gateway(v6)), bits, host, w.name, mtu))
+	}
+	if len(out) == 1 {
+		out = append(out, "ip="+w.name+":off")
+	}
+	for _, r := range w.Routes {
+		if r.Metric != 0 {
+			return nil, impossible("the metric of a route cannot be told to a machine that is set up by Ignition")
+		}
+		out = append(out, "rd.route="+bracketed(r.To)+":"+bracketed(r.Via)+":"+w.name)
+	}
+	for _, server := range w.Nameservers {
+		out = append(out, "nameserver="+bracketed(server))
+	}
+	return out, nil
+}
+
+// bracketed keeps the colons of an IPv6 address from being taken for the
+// argument's own.
+func bracketed(text string) string {
+	if !strings.Contains(text, ":") {
+		return text
+	}
+	if address, bits, ok := strings.Cut(text, "/"); ok {
+		return "[" + address + "]/" + bits
+	}
+	return "[" + text + "]"
+}

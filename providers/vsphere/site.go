@@ -1,0 +1,222 @@
+package vsphere
+
+import (
+	"context"
+	"errors"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// site is where VMs go.
+type site struct {
+	pool, folder ref
+	// hosts are those of the host group; none, if there is no group.
+	hosts   []ref
+	storage storage
+}
+
+// site resolves a placement.
+func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s site, err error) {
+	if s.pool, err = r.pool(ctx, p); err != nil {
+		return s, err
+	}
+	if s.folder, err = r.folder(ctx, p); err != nil {
+		return s, err
+	}
+	if p.HostGroup != "" {
+		if s.hosts, err = r.hosts(ctx, p, s.pool); err != nil {
+			return s, err
+		}
+	}
+	s.storage, err = r.storage(ctx, p, s.pool)
+	return s, err
+}
+
+// host is the host that the VM with the given identity is made on; nil, if any
+// will do.
+func (s *site) host(id uuid.UUID) *ref {
+	if len(s.hosts) == 0 {
+		return nil
+	}
+	return &s.hosts[int(id[15])%len(s.hosts)]
+}
+
+// compute is a cluster of hosts, or a single host, with its root pool.
+type compute struct {
+	ref, root ref
+	path      string
+}
+
+func (r *resolver) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement) (compute, error) {
+	return in(ctx, r, p.Datacenter, "placement.computeCluster", p.ComputeCluster, infrav1.PlacementNotFoundReason,
+		func(ctx context.Context, f *find.Finder, c *vim25.Client) (compute, error) {
+			found, err := f.ComputeResource(ctx, p.ComputeCluster)
+			if err != nil {
+				return compute{}, err
+			}
+			var res mo.ComputeResource
+			if err := object.NewCommon(c, found.Reference()).Properties(ctx, found.Reference(), []string{"resourcePool"}, &res); err != nil {
+				return compute{}, err
+			}
+			return compute{ref: found.Reference(), root: ptr.Deref(res.ResourcePool, ref{}), path: found.InventoryPath}, nil
+		})
+}
+
+// pool resolves the resource pool: inside the compute cluster, if one is named.
+func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+	if p.ComputeCluster == "" {
+		return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+			func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
+				found, err := f.ResourcePoolOrDefault(ctx, p.ResourcePool)
+				return refOf(found, err)
+			})
+	}
+	cluster, err := r.compute(ctx, p)
+	if err != nil || p.ResourcePool == "" {
+		return cluster.root, err
+	}
+	return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
+			where := p.ResourcePool
+			if !strings.HasPrefix(where, "/") && !slices.Contains(strings.Split(where, "/"), "Resources") {
+				where = path.Join(cluster.path, "Resources", where)
+			}
+			found, err := f.ResourcePool(ctx, where)
+			if err == nil && !strings.HasPrefix(found.InventoryPath, cluster.path+"/") {
+				err = failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q is not in placement.computeCluster %q", p.ResourcePool, p.ComputeCluster)
+			}
+			var missing *find.NotFoundError
+			if errors.As(err, &missing) {
+				err = failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q does not exist in placement.computeCluster %q, or the account cannot see it", p.ResourcePool, p.ComputeCluster)
+			}
+			return refOf(found, err)
+		}, cluster.ref.Value)
+}
+
+// owner is the compute cluster that a resource pool is in.
+func (r *resolver) owner(ctx context.Context, pool ref) (ref, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		var p mo.ResourcePool
+		err := object.NewCommon(c, pool).Properties(ctx, pool, []string{"owner"}, &p)
+		return p.Owner, err
+	}, "owner", pool.Value)
+}
+
+// folder resolves the VM folder, and makes it if that is asked for.
+func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+	create := ptr.Deref(p.CreateFolder, false)
+	return in(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
+		func(ctx context.Context, f *find.Finder, c *vim25.Client) (ref, error) {
+			found, err := f.FolderOrDefault(ctx, p.Folder)
+			var missing *find.NotFoundError
+			if create && errors.As(err, &missing) {
+				return makeFolder(ctx, f, c, p.Folder)
+			}
+			return refOf(found, err)
+		}, strconv.FormatBool(create))
+}
+
+// makeFolder makes the folders of a path below the datacenter's VM folder that
+// do not exist. Somebody else may make the same at the same time.
+func makeFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name string) (ref, error) {
+	top, err := f.DefaultFolder(ctx)
+	if err != nil {
+		return ref{}, err
+	}
+	below := strings.Trim(name, "/")
+	if strings.HasPrefix(name, "/") {
+		rest, ok := strings.CutPrefix(name, top.InventoryPath+"/")
+		if !ok {
+			return ref{}, impossible("placement.folder %q is not below %s", name, top.InventoryPath)
+		}
+		below = rest
+	}
+	at := top.Reference()
+	for part := range strings.SplitSeq(below, "/") {
+		res, err := methods.FindChild(ctx, c, &types.FindChild{This: *c.ServiceContent.SearchIndex, Entity: at, Name: part})
+		if err != nil {
+			return ref{}, err
+		}
+		if res.Returnval != nil {
+			at = *res.Returnval
+			continue
+		}
+		made, err := methods.CreateFolder(ctx, c, &types.CreateFolder{This: at, Name: part})
+		var duplicate *types.DuplicateName
+		if err != nil {
+			if _, ok := fault.As(err, &duplicate); !ok {
+				return ref{}, err
+			}
+			at = duplicate.Object
+			continue
+		}
+		at = made.Returnval
+	}
+	return at, nil
+}
+
+// hosts are the hosts of a DRS group that a VM can be made on.
+func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) ([]ref, error) {
+	cluster, err := r.owner(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) ([]ref, error) {
+		members, err := groupMembers(ctx, c, cluster, p.HostGroup)
+		if err != nil {
+			return nil, err
+		}
+		var hosts []mo.HostSystem
+		if err := property.DefaultCollector(c).Retrieve(ctx, members, []string{"runtime.connectionState", "runtime.inMaintenanceMode"}, &hosts); err != nil {
+			return nil, err
+		}
+		var usable []ref
+		for i := range hosts {
+			if hosts[i].Runtime.ConnectionState == types.HostSystemConnectionStateConnected && !hosts[i].Runtime.InMaintenanceMode {
+				usable = append(usable, hosts[i].Self)
+			}
+		}
+		if len(usable) == 0 {
+			return nil, failure(infrav1.InsufficientResourcesReason, "no host of placement.hostGroup %q takes VMs: all are in maintenance or not connected", p.HostGroup)
+		}
+		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
+		return usable, nil
+	}, "placement.hostGroup", cluster.Value, p.HostGroup)
+}
+
+// groupMembers are the hosts of a DRS group.
+func groupMembers(ctx context.Context, c *vim25.Client, cluster ref, name string) ([]ref, error) {
+	missing := failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", name)
+	if cluster.Type != "ClusterComputeResource" {
+		return nil, missing
+	}
+	var res mo.ClusterComputeResource
+	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"configurationEx"}, &res); err != nil {
+		return nil, err
+	}
+	config, ok := res.ConfigurationEx.(*types.ClusterConfigInfoEx)
+	if !ok {
+		return nil, missing
+	}
+	for _, group := range config.Group {
+		if hosts, ok := group.(*types.ClusterHostGroup); ok && hosts.Name == name && len(hosts.Host) > 0 {
+			return hosts.Host, nil
+		}
+	}
+	return nil, missing
+}

@@ -1,0 +1,201 @@
+package vsphere
+
+import (
+	"context"
+	"strings"
+
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// template is a VM to clone.
+type template struct {
+	ref ref
+	// devices are its hardware.
+	devices []types.BaseVirtualDevice
+	// cpus and memoryMiB are its size, guest what runs in it and version that
+	// of its hardware.
+	cpus           int32
+	memoryMiB      int64
+	guest, version string
+	// tpm is set when it has a virtual TPM.
+	tpm bool
+	// current is its current snapshot, and snapshots are all.
+	current   *ref
+	snapshots []types.VirtualMachineSnapshotTree
+}
+
+// templateProperties are what is read of a template.
+var templateProperties = []string{"config.hardware", "config.guestId", "config.version", "snapshot"}
+
+// readTemplate reads what a clone of vm has to know.
+func readTemplate(ctx context.Context, c *vim25.Client, from ref) (*template, error) {
+	var vm mo.VirtualMachine
+	if err := object.NewCommon(c, from).Properties(ctx, from, templateProperties, &vm); err != nil {
+		return nil, err
+	}
+	t := &template{ref: from}
+	if vm.Config != nil {
+		t.guest, t.version = vm.Config.GuestId, vm.Config.Version
+		t.equipped(&vm.Config.Hardware)
+	}
+	if vm.Snapshot != nil {
+		t.current, t.snapshots = vm.Snapshot.CurrentSnapshot, vm.Snapshot.RootSnapshotList
+	}
+	return t, nil
+}
+
+func (t *template) equipped(h *types.VirtualHardware) {
+	t.devices, t.cpus, t.memoryMiB, t.tpm = h.Device, h.NumCPU, int64(h.MemoryMB), false
+	for _, device := range h.Device {
+		if _, ok := device.(*types.VirtualTPM); ok {
+			t.tpm = true
+		}
+	}
+}
+
+// source resolves what the VM of a machine is cloned from. What comes from a
+// content library is kept where to says.
+func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
+	r := d.session.paths
+	switch {
+	case g.source.ContentLibrary.Item != "":
+		return d.image(ctx, m, g, to)
+	default:
+		return r.template(ctx, g)
+	}
+}
+
+// template resolves a template that is in the inventory.
+func (r *resolver) template(ctx context.Context, g *goal) (*template, error) {
+	switch {
+	case g.source.UUID != "":
+		return r.templateWithUUID(ctx, strings.ToLower(g.source.UUID))
+	case g.source.Reference != "":
+		return r.templateAt(ctx, ref{Type: "VirtualMachine", Value: g.source.Reference})
+	}
+	return in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.SourceNotFoundReason,
+		func(ctx context.Context, f *find.Finder, c *vim25.Client) (*template, error) {
+			found, err := f.VirtualMachine(ctx, g.template)
+			if err != nil {
+				return nil, err
+			}
+			return readTemplate(ctx, c, found.Reference())
+		})
+}
+
+// templateAt resolves a template by its reference.
+func (r *resolver) templateAt(ctx context.Context, at ref) (*template, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
+		t, err := readTemplate(ctx, c, at)
+		if isGone(err) {
+			return nil, failure(infrav1.SourceNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
+		}
+		return t, err
+	}, "reference", at.Value)
+}
+
+// templateWithUUID resolves a template by its instance UUID, or else by its
+// BIOS UUID.
+func (r *resolver) templateWithUUID(ctx context.Context, id string) (*template, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
+		for _, instance := range []bool{true, false} {
+			res, err := methods.FindAllByUuid(ctx, c, &types.FindAllByUuid{
+				This: *c.ServiceContent.SearchIndex, Uuid: id, VmSearch: true, InstanceUuid: ptr.To(instance),
+			})
+			if err != nil {
+				return nil, err
+			}
+			switch len(res.Returnval) {
+			case 0:
+				continue
+			case 1:
+				return readTemplate(ctx, c, res.Returnval[0])
+			}
+			return nil, failure(infrav1.SourceNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
+		}
+		return nil, failure(infrav1.SourceNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
+	}, "uuid", id)
+}
+
+// origin is what exactly of a template is cloned.
+type origin struct {
+	// snapshot is where the clone begins; the template as it is, if nil.
+	snapshot *ref
+	// linked means that the clone shares the snapshot's disks.
+	linked bool
+}
+
+// origin decides how t is cloned.
+func (t *template) origin(clone infrav1.NovaVSphereClone, d *infrav1.NovaVSphereDisks) (origin, error) {
+	var from *ref
+	if clone.Snapshot != "" {
+		found := findSnapshots(t.snapshots, clone.Snapshot)
+		switch len(found) {
+		case 0:
+			return origin{}, failure(infrav1.SourceNotFoundReason, "the template has no snapshot %q", clone.Snapshot)
+		case 1:
+			from = &found[0]
+		default:
+			return origin{}, failure(infrav1.SourceNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), clone.Snapshot)
+		}
+	}
+	if clone.Mode == "" || clone.Mode == infrav1.CloneFull {
+		return origin{snapshot: from}, nil
+	}
+	base := from
+	if base == nil {
+		base = t.current
+	}
+	var why string
+	switch {
+	case base == nil:
+		why = "the template has no snapshot"
+	case grows(t, d):
+		why = "a disk that is shared cannot grow"
+	default:
+		return origin{snapshot: base, linked: true}, nil
+	}
+	if clone.Mode == infrav1.CloneLinked {
+		return origin{}, failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set clone.mode to LinkedOrFull to have the disks copied then", why)
+	}
+	return origin{snapshot: from}, nil
+}
+
+// findSnapshots returns the snapshots that have a name, or the one that a path
+// leads to.
+func findSnapshots(tree []types.VirtualMachineSnapshotTree, wanted string) []ref {
+	var found []ref
+	var walk func([]types.VirtualMachineSnapshotTree, string)
+	walk = func(tree []types.VirtualMachineSnapshotTree, above string) {
+		for i := range tree {
+			path := above + tree[i].Name
+			if tree[i].Name == wanted || path == strings.TrimPrefix(wanted, "/") {
+				found = append(found, tree[i].Snapshot)
+			}
+			walk(tree[i].ChildSnapshotList, path+"/")
+		}
+	}
+	walk(tree, "")
+	return found
+}
+
+// at is the template as it was when a snapshot of it was taken.
+func (r *resolver) at(ctx context.Context, t *template, snapshot ref) (*template, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
+		var s mo.VirtualMachineSnapshot
+		if err := object.NewCommon(c, snapshot).Properties(ctx, snapshot, []string{"config.hardware"}, &s); err != nil {
+			return nil, err
+		}
+		then := *t
+		then.equipped(&s.Config.Hardware)
+		return &then, nil
+	}, "snapshot", t.ref.Value, snapshot.Value)
+}

@@ -1,0 +1,288 @@
+package vsphere
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/pbm"
+	pbmmethods "github.com/vmware/govmomi/pbm/methods"
+	pbmtypes "github.com/vmware/govmomi/pbm/types"
+	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// storage is what holds the disks of VMs. One of datastore, pod and choice is
+// set.
+type storage struct {
+	datastore ref
+	// pod is a cluster of datastores, of which Storage DRS recommends one.
+	pod ref
+	// choice are datastores that fit the policy.
+	choice *choice
+	// policy is the ID of the storage policy; empty, if there is none.
+	policy string
+}
+
+// storage resolves what a placement says of storage.
+func (r *resolver) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) (s storage, err error) {
+	if p.StoragePolicy != "" {
+		if s.policy, err = r.policy(ctx, p.StoragePolicy); err != nil {
+			return s, err
+		}
+	}
+	switch {
+	case p.DatastoreCluster != "":
+		s.pod, err = r.pod(ctx, p)
+	case p.Datastore == "" && s.policy != "":
+		s.choice, err = r.choice(ctx, p.StoragePolicy, s.policy, pool)
+	default:
+		s.datastore, _, err = r.datastore(ctx, p.Datacenter, "placement.datastore", p.Datastore)
+	}
+	return s, err
+}
+
+// named is an object with its name.
+type named struct {
+	ref  ref
+	name string
+}
+
+// datastore resolves a datastore and its name.
+func (r *resolver) datastore(ctx context.Context, dc, field, name string) (ref, string, error) {
+	found, err := in(ctx, r, dc, field, name, infrav1.PlacementNotFoundReason,
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (named, error) {
+			found, err := f.DatastoreOrDefault(ctx, name)
+			if err != nil {
+				return named{}, err
+			}
+			return named{found.Reference(), found.Name()}, nil
+		})
+	return found.ref, found.name, err
+}
+
+func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
+	return in(ctx, r, p.Datacenter, "placement.datastoreCluster", p.DatastoreCluster, infrav1.PlacementNotFoundReason,
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (ref, error) {
+			found, err := f.DatastoreCluster(ctx, p.DatastoreCluster)
+			return refOf(found, err)
+		})
+}
+
+// policyClient is a client of the service for storage policies, whose requests
+// go the same way as all others.
+func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
+	sc := c.Client.NewServiceClient(pbm.Path, pbm.Namespace)
+	sc.Cookie = c.SessionCookie
+	way := &transport{next: sc, line: s.line}
+	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, way, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})
+	if err != nil {
+		return nil, err
+	}
+	return &pbm.Client{Client: sc, ServiceContent: res.Returnval, RoundTripper: way}, nil
+}
+
+// policy resolves the name of a storage policy to its ID.
+func (r *resolver) policy(ctx context.Context, name string) (string, error) {
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (string, error) {
+		pc, err := r.session.policyClient(ctx, c)
+		if err != nil {
+			return "", err
+		}
+		ids, err := pc.QueryProfile(ctx, pbmtypes.PbmProfileResourceType{
+			ResourceType: string(pbmtypes.PbmProfileResourceTypeEnumSTORAGE),
+		}, string(pbmtypes.PbmProfileCategoryEnumREQUIREMENT))
+		if err != nil {
+			return "", err
+		}
+		profiles, err := pc.RetrieveContent(ctx, ids)
+		if err != nil {
+			return "", err
+		}
+		for _, p := range profiles {
+			if found := p.GetPbmProfile(); found.Name == name {
+				return found.ProfileId.UniqueId, nil
+			}
+		}
+		return "", failure(infrav1.PlacementNotFoundReason, "the storage policy %q does not exist in vCenter, or the account cannot see it", name)
+	}, "storagePolicy", name)
+}
+
+// choiceAge is how long what was read about the room on datastores is used.
+const choiceAge = 5 * time.Minute
+
+// choice is datastores to choose from by the room they have.
+type choice struct {
+	read time.Time
+
+	mu   sync.Mutex
+	free map[ref]int64
+}
+
+// pick chooses the datastore with the most room, and takes some of it, so that
+// VMs made together spread.
+func (c *choice) pick(need int64) ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var best ref
+	for ds, free := range c.free {
+		if best == (ref{}) || free > c.free[best] || free == c.free[best] && ds.Value < best.Value {
+			best = ds
+		}
+	}
+	c.free[best] -= need
+	return best
+}
+
+// choice finds the datastores of a compute cluster that fit a policy.
+func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*choice, error) {
+	cluster, err := r.owner(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	key := []string{"storagePolicy of", cluster.Value, policy}
+	find := func() (*choice, error) {
+		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*choice, error) {
+			free, err := usableDatastores(ctx, c, cluster)
+			if err != nil {
+				return nil, err
+			}
+			pc, err := r.session.policyClient(ctx, c)
+			if err != nil {
+				return nil, err
+			}
+			hubs := make([]pbmtypes.PbmPlacementHub, 0, len(free))
+			for ds := range free {
+				hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ds.Type, HubId: ds.Value})
+			}
+			res, err := pc.CheckRequirements(ctx, hubs, nil, []pbmtypes.BasePbmPlacementRequirement{
+				&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: policy}},
+			})
+			if err != nil {
+				return nil, err
+			}
+			found := &choice{read: time.Now(), free: map[ref]int64{}}
+			for _, hub := range res.CompatibleDatastores() {
+				ds := ref{Type: hub.HubType, Value: hub.HubId}
+				found.free[ds] = free[ds]
+			}
+			if len(found.free) == 0 {
+				return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
+			}
+			return found, nil
+		}, key...)
+	}
+	found, err := find()
+	if err == nil && time.Since(found.read) > choiceAge {
+		r.drop(key...)
+		return find()
+	}
+	return found, err
+}
+
+// usableDatastores are the datastores of a compute cluster that take VMs, with
+// the room they have.
+func usableDatastores(ctx context.Context, c *vim25.Client, cluster ref) (map[ref]int64, error) {
+	var res mo.ComputeResource
+	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"datastore"}, &res); err != nil {
+		return nil, err
+	}
+	return roomOn(ctx, c, res.Datastore)
+}
+
+func roomOn(ctx context.Context, c *vim25.Client, among []ref) (map[ref]int64, error) {
+	free := map[ref]int64{}
+	if len(among) == 0 {
+		return free, nil
+	}
+	var found []mo.Datastore
+	if err := property.DefaultCollector(c).Retrieve(ctx, among, []string{"summary"}, &found); err != nil {
+		return nil, err
+	}
+	for i := range found {
+		s := &found[i].Summary
+		if s.Accessible && (s.MaintenanceMode == "" || s.MaintenanceMode == string(types.DatastoreSummaryMaintenanceModeStateNormal)) {
+			free[found[i].Self] = s.FreeSpace
+		}
+	}
+	return free, nil
+}
+
+// recommended asks Storage DRS for a datastore of a pod for a clone.
+func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
+	var res *types.RecommendDatastoresResponse
+	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+		res, err = methods.RecommendDatastores(ctx, c, &types.RecommendDatastores{
+			This: *c.ServiceContent.StorageResourceManager,
+			StorageSpec: types.StoragePlacementSpec{
+				Type: string(types.StoragePlacementSpecPlacementTypeClone),
+				Vm:   &req.This, Folder: &req.Folder, CloneName: req.Name, CloneSpec: &req.Spec,
+				PodSelectionSpec: types.StorageDrsPodSelectionSpec{StoragePod: &pod},
+			},
+		})
+		return err
+	})
+	if isGone(err) {
+		d.session.paths.forget()
+	}
+	if err != nil {
+		return ref{}, classify(d.session.endpoint.server, err)
+	}
+	for i := range res.Returnval.Recommendations {
+		for _, action := range res.Returnval.Recommendations[i].Action {
+			if placement, ok := action.(*types.StoragePlacementAction); ok {
+				return placement.Destination, nil
+			}
+		}
+	}
+	return ref{}, failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", because(res.Returnval.DrsFault))
+}
+
+// because are the words in which Storage DRS says why.
+func because(f *types.ClusterDrsFaults) string {
+	var words []string
+	if f != nil {
+		for _, by := range f.FaultsByVm {
+			for _, cause := range by.GetClusterDrsFaultsFaultsByVm().Fault {
+				words = append(words, strings.TrimRight(cause.LocalizedMessage, ". "))
+			}
+		}
+	}
+	if len(words) == 0 {
+		return ""
+	}
+	return ": " + strings.Join(words, "; ")
+}
+
+// shelves resolves where the data disks of a machine are stored.
+func (r *resolver) shelves(ctx context.Context, g *goal, d *infrav1.NovaVSphereDisks, to *site) ([]shelf, error) {
+	out := make([]shelf, len(d.Data))
+	for i := range d.Data {
+		disk := &d.Data[i]
+		out[i].policy = to.storage.policy
+		if disk.StoragePolicy != "" {
+			policy, err := r.policy(ctx, disk.StoragePolicy)
+			if err != nil {
+				return nil, err
+			}
+			out[i].policy = policy
+		}
+		if disk.Datastore != "" {
+			ds, name, err := r.datastore(ctx, g.placement.Datacenter, "disks.data.datastore", disk.Datastore)
+			if err != nil {
+				return nil, err
+			}
+			out[i].datastore, out[i].name = ptr.To(ds), name
+		}
+	}
+	return out, nil
+}

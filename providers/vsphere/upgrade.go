@@ -1,0 +1,35 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// upgrading is the verb of a hardware upgrade.
+const upgrading verb = "upgrade"
+
+// upgrade asks vCenter to bring the hardware of a VM that is off to the version
+// that m asks for. It cannot be part of the clone: vCenter takes a version only
+// for VMs that it makes from nothing.
+func (d *driver) upgrade(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
+		return nil
+	}
+	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		res, err := methods.UpgradeVM_Task(ctx, c, &types.UpgradeVM_Task{This: vm, Version: m.Spec.Hardware.Version})
+		if err != nil && fault.Is(err, &types.AlreadyUpgraded{}) {
+			return ref{}, nil
+		}
+		if err != nil {
+			return ref{}, err
+		}
+		return res.Returnval, nil
+	})
+}
