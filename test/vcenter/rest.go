@@ -11,7 +11,7 @@ import (
 )
 
 // restSession is the header that names the session of a REST call.
-const restSession = "vmware-api-session-id"
+const restSession = "Vmware-Api-Session-Id"
 
 // registerREST serves the REST API: sessions, tags, content libraries.
 func (s *Server) registerREST(registry *simulator.Registry) {

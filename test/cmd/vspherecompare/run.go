@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,7 +62,7 @@ func measure(ctx context.Context, o options, p provider, out io.Writer) (_ resul
 	if err := os.MkdirAll(r.dir, 0o755); err != nil {
 		return result{}, fmt.Errorf("making directory: %w", err)
 	}
-	r.say("starting API server, vCenter and manager")
+	r.sayf("starting API server, vCenter and manager")
 	defer func() { err = errors.Join(err, r.stop()) }()
 	if err := r.start(ctx); err != nil {
 		return result{}, err
@@ -79,7 +80,7 @@ func measure(ctx context.Context, o options, p provider, out io.Writer) (_ resul
 	return res, err
 }
 
-func (r *run) say(format string, args ...any) {
+func (r *run) sayf(format string, args ...any) {
 	fmt.Fprintf(r.out, "%s: %s\n", r.provider.name, fmt.Sprintf(format, args...))
 }
 
@@ -317,27 +318,48 @@ func (r *run) provision(ctx context.Context, res *result) error {
 	others := ownCPU()
 	r.center.ResetRequests()
 	started := time.Now()
-	group, groupCtx := errgroup.WithContext(ctx)
+	if err := r.apply(ctx, infra); err != nil {
+		return err
+	}
+	r.sayf("%d machines applied after %.1f s", len(infra), time.Since(started).Seconds())
+	if err := r.awaitProvisioned(ctx, changes, len(infra)); err != nil {
+		return err
+	}
+	res.Seconds = time.Since(started).Seconds()
+	res.Requests = r.requests()
+	after, err := r.manager.usage()
+	if err != nil {
+		return err
+	}
+	res.Others = (ownCPU() - others).Seconds()
+	res.CPU, res.PeakMiB = (after.CPU - before.CPU).Seconds(), after.PeakMiB
+	r.sayf("%d machines provisioned after %.1f s", len(infra), res.Seconds)
+	return nil
+}
+
+func (r *run) apply(ctx context.Context, infra []*unstructured.Unstructured) error {
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for _, object := range infra {
 		group.Go(func() error {
-			if err := r.client.Create(groupCtx, object.DeepCopy()); err != nil {
+			if err := r.client.Create(ctx, object.DeepCopy()); err != nil {
 				return fmt.Errorf("creating %s: %w", object.GetName(), err)
 			}
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	r.say("%d machines applied after %.1f s", len(infra), time.Since(started).Seconds())
+	return group.Wait()
+}
+
+// awaitProvisioned waits until so many machines say that they are provisioned.
+func (r *run) awaitProvisioned(ctx context.Context, changes watch.Interface, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, r.options.Timeout)
 	defer cancel()
 	done := map[string]bool{}
-	for len(done) < len(infra) {
+	for len(done) < want {
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for machines: %d of %d are provisioned: %w", len(done), len(infra), ctx.Err())
+			return fmt.Errorf("waiting for machines: %d of %d are provisioned: %w", len(done), want, ctx.Err())
 		case <-time.After(10 * time.Second):
 			if err := r.manager.dead(); err != nil {
 				return err
@@ -351,15 +373,6 @@ func (r *run) provision(ctx context.Context, res *result) error {
 			}
 		}
 	}
-	res.Seconds = time.Since(started).Seconds()
-	res.Requests = r.requests()
-	after, err := r.manager.usage()
-	if err != nil {
-		return err
-	}
-	res.Others = (ownCPU() - others).Seconds()
-	res.CPU, res.PeakMiB = (after.CPU - before.CPU).Seconds(), after.PeakMiB
-	r.say("%d machines provisioned after %.1f s", len(done), res.Seconds)
 	return nil
 }
 
@@ -396,7 +409,7 @@ func (r *run) notice(ctx context.Context, res *result) error {
 	if err := r.rest(ctx); err != nil {
 		return err
 	}
-	r.say("waiting at most %s until a VM that lost its power is noticed", r.options.Notice)
+	r.sayf("waiting at most %s until a VM that lost its power is noticed", r.options.Notice)
 	id := ""
 	for _, vm := range r.center.VMs() {
 		if vm.Name == machineName(0) {
