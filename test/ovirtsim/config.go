@@ -25,6 +25,8 @@ type config struct {
 	hosts                   []string
 	instanceType            string
 	properties              []property
+	// cpuTune pins processors, as the client wrote it.
+	cpuTune *elem
 	// initialization and payloads are as the client wrote them.
 	initialization, payloads *elem
 	// rest are the elements that nothing here depends on.
@@ -35,7 +37,7 @@ type property struct{ name, value string }
 
 // passed are elements that are kept and shown and change nothing.
 var passed = []string{
-	"bios", "cpu_profile", "cpu_shares", "custom_compatibility_version", "custom_cpu_model", "custom_emulated_machine",
+	"bios", "cpu_pinning_policy", "cpu_profile", "cpu_shares", "custom_compatibility_version", "custom_cpu_model", "custom_emulated_machine",
 	"display", "io", "migration", "migration_downtime", "multi_queues_enabled", "numa_tune_mode", "quota", "rng_device",
 	"serial_number", "sso", "storage_error_resume_behaviour", "time_zone", "tpm_enabled", "usb", "virtio_scsi",
 }
@@ -92,6 +94,9 @@ func (c *config) apply(body *elem) error {
 		}
 	}
 	body.setString("cpu/mode", &c.cpuMode)
+	if e := body.get("cpu/cpu_tune"); e != nil {
+		c.cpuTune = e
+	}
 	body.setString("os/type", &c.os)
 	body.setString("type", &c.kind)
 	body.setString("placement_policy/affinity", &c.affinity)
@@ -161,6 +166,8 @@ func (c *config) check() error {
 		return invalid("Cannot add VM. Physical Memory Guaranteed cannot exceed Memory Size.")
 	case c.maxMemory < c.memory:
 		return conflict("Cannot add VM. Memory size (%dMB) cannot exceed maximum memory size (%dMB).", c.memory/mib, c.maxMemory/mib)
+	case c.ha && c.affinity == "pinned":
+		return conflict("Cannot add VM. A highly available VM cannot be pinned to a specific Host.")
 	case c.lease != "" && !c.ha:
 		return conflict("Cannot add VM. A VM lease was defined but high availability option is set to false.")
 	}
@@ -198,7 +205,7 @@ func (c *config) checkNetwork() error {
 func (c *config) elems(all bool) []*elem {
 	topology := el("topology", leaf("cores", c.cores), leaf("sockets", c.sockets), leaf("threads", c.threads))
 	out := []*elem{
-		el("cpu", leaf("architecture", "x86_64"), filled("mode", c.cpuMode), topology),
+		el("cpu", leaf("architecture", "x86_64"), c.cpuTune, filled("mode", c.cpuMode), topology),
 		leaf("delete_protected", c.deleteProtected),
 		el("high_availability", leaf("enabled", c.ha), leaf("priority", c.haPriority)),
 		leaf("memory", c.memory),

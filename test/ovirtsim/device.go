@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -61,7 +62,14 @@ func (s *Server) deviceRoutes() map[string]handler {
 		"GET vms/{}/graphicsconsoles":       s.onVM(listConsoles),
 		"DELETE vms/{}/graphicsconsoles/{}": s.onVM(s.removeConsole),
 		"GET vms/{}/reporteddevices":        s.onVM(listReported),
-		"GET vms/{}/applications":           s.onVM(func(*request, *vm) (*elem, error) { return el("applications"), nil }),
+		"GET vms/{}/applications":           s.noneOf("applications"),
+		"GET vms/{}/hostdevices":            s.noneOf("host_devices"),
+		"GET vms/{}/sessions":               s.noneOf("sessions"),
+		"GET vms/{}/watchdogs":              s.noneOf("watchdogs"),
+		"GET vms/{}/numanodes": s.onVM(func(_ *request, v *vm) (*elem, error) {
+			return el("vm_numa_nodes").add(v.numa...), nil
+		}),
+		"POST vms/{}/numanodes": s.onVM(s.addNUMANode),
 		"GET vms/{}/cdroms": s.onVM(func(_ *request, v *vm) (*elem, error) {
 			return el("cdroms", el("cdrom", ref("vm", "vms", v.id)).at(apiPath+"/vms/"+v.id+"/cdroms/"+BlankTemplateID, BlankTemplateID)), nil
 		}),
@@ -69,6 +77,31 @@ func (s *Server) deviceRoutes() map[string]handler {
 			return statisticsElem("vms", "vm", v.id, s.vmStatistics(v)), nil
 		}),
 	}
+}
+
+// noneOf is a collection of which there is nothing.
+func (s *Server) noneOf(name string) handler {
+	return s.onVM(func(*request, *vm) (*elem, error) { return el(name), nil })
+}
+
+// addNUMANode keeps a virtual NUMA node and its pins as they are said.
+func (s *Server) addNUMANode(q *request, v *vm) (*elem, error) {
+	var index, memory int64 = -1, 0
+	if err := errors.Join(q.body.setInt("index", &index), q.body.setInt("memory", &memory)); err != nil {
+		return nil, err
+	}
+	switch {
+	case index < 0 || memory <= 0:
+		return nil, incomplete("VirtualNumaNode", "index, memory")
+	case v.status != vmDown:
+		return nil, conflict("Cannot add NUMA node. VM is running.")
+	case slices.ContainsFunc(v.numa, func(e *elem) bool { return e.str("index") == q.body.str("index") }):
+		return nil, conflict("Cannot add NUMA node. The provided index is already used by another virtual NUMA node.")
+	}
+	id := newID()
+	node := el("vm_numa_node").at(apiPath+"/vms/"+v.id+"/numanodes/"+id, id).add(q.body.kids...).add(ref("vm", "vms", v.id))
+	v.numa = append(v.numa, node)
+	return node, nil
 }
 
 func (s *Server) onAttachment(f func(q *request, v *vm, a *attachment) (*elem, error)) handler {

@@ -249,16 +249,8 @@ func (s *Server) fillTemplate(spec TemplateSpec) error {
 	if len(domains) < len(spec.Domains) {
 		return fmt.Errorf("template %s: not all of %v are in its data center", spec.Name, spec.Domains)
 	}
-	for i, size := range append([]int64{spec.DiskGiB}, spec.DataDisksGiB...) {
-		if size <= 0 || len(domains) == 0 {
-			continue
-		}
-		d := &disk{
-			meta: newMeta(fmt.Sprintf("%s_Disk%d", spec.Name, i+1)), status: diskOK, format: "cow", sparse: true,
-			provisioned: size * gib, actual: min(size*gib, gib), domains: domains, template: t.id,
-		}
-		s.disks.add(d)
-		t.attachments = append(t.attachments, &attachment{disk: d.id, bootable: i == 0, active: true, iface: "virtio_scsi"})
+	if len(domains) > 0 {
+		s.fillTemplateDisks(t, spec, domains)
 	}
 	for i, name := range spec.NICs {
 		p, err := s.profileIn(cl.dataCenter, name)
@@ -269,6 +261,20 @@ func (s *Server) fillTemplate(spec TemplateSpec) error {
 	}
 	s.templates.add(t)
 	return nil
+}
+
+func (s *Server) fillTemplateDisks(t *template, spec TemplateSpec, domains []string) {
+	for i, size := range append([]int64{spec.DiskGiB}, spec.DataDisksGiB...) {
+		if size <= 0 {
+			continue
+		}
+		d := &disk{
+			meta: newMeta(fmt.Sprintf("%s_Disk%d", spec.Name, i+1)), status: diskOK, format: "cow", sparse: true,
+			provisioned: size * gib, actual: min(size*gib, gib), domains: domains, template: t.id,
+		}
+		s.disks.add(d)
+		t.attachments = append(t.attachments, &attachment{disk: d.id, bootable: i == 0, active: true, iface: "virtio_scsi"})
+	}
 }
 
 func (s *Server) profileIn(dc, name string) (*profile, error) {

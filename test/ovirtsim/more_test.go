@@ -538,3 +538,28 @@ func TestListIsFresh(t *testing.T) {
 		t.Errorf("the comment is %q", got)
 	}
 }
+
+// TestHardware is what a VM keeps of a body and shows again.
+func TestHardware(t *testing.T) {
+	e := newEngine(t)
+	id := e.vm("a", "<cpu><cpu_tune><vcpu_pins><vcpu_pin><vcpu>0</vcpu><cpu_set>1</cpu_set></vcpu_pin></vcpu_pins></cpu_tune></cpu>"+
+		"<instance_type><name>Medium</name></instance_type><cpu_pinning_policy>dedicated</cpu_pinning_policy><custom_cpu_model>Cascadelake-Server</custom_cpu_model>")
+	got := e.must("GET", "/vms/"+id+"?follow=instance_type,watchdogs,host_devices,sessions,applications", "")
+	for path, want := range map[string]string{
+		"cpu/cpu_tune/vcpu_pins/vcpu_pin/cpu_set": "1", "cpu/topology/sockets": "2", "memory": "4294967296", "instance_type/name": "Medium",
+		"cpu_pinning_policy": "dedicated", "custom_cpu_model": "Cascadelake-Server",
+	} {
+		if found := got.str(path); found != want {
+			t.Errorf("%s is %q, want %q", path, found, want)
+		}
+	}
+	node := "<vm_numa_node><index>0</index><memory>1024</memory><cpu><cores><core><index>0</index></core></cores></cpu></vm_numa_node>"
+	e.must("POST", "/vms/"+id+"/numanodes", node)
+	e.refuse("POST", "/vms/"+id+"/numanodes", node, http.StatusConflict, "index is already used")
+	if list := e.must("GET", "/vms/"+id+"/numanodes", ""); list.str("vm_numa_node/memory") != "1024" {
+		t.Errorf("NUMA nodes: %s", text(list))
+	}
+	e.refuse("POST", "/vms", vmBody("b", "<instance_type><name>Vast</name></instance_type>"), http.StatusNotFound, "InstanceType")
+	e.refuse("PUT", "/vms/"+id, "<vm><high_availability><enabled>true</enabled></high_availability><placement_policy><affinity>pinned</affinity></placement_policy></vm>",
+		http.StatusConflict, "cannot be pinned")
+}

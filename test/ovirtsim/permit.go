@@ -49,6 +49,7 @@ var permits = map[string]string{
 	"DELETE vms/{}/graphicsconsoles/{}":             "edit_vm_properties",
 	"POST vms/{}/snapshots":                         "manipulate_vm_snapshots",
 	"DELETE vms/{}/snapshots/{}":                    "manipulate_vm_snapshots",
+	"POST vms/{}/numanodes":                         "edit_vm_properties",
 	"POST templates":                                "create_template",
 	"PUT templates/{}":                              "edit_template_properties",
 	"DELETE templates/{}":                           "delete_template",
@@ -157,7 +158,7 @@ func (s *Server) SetPassword(name, password string) error {
 	return fmt.Errorf("no user %q", name)
 }
 
-func (s *Server) listUsers(q *request) (*elem, error) {
+func (s *Server) listUsers(*request) (*elem, error) {
 	out := el("users")
 	for _, u := range s.users {
 		e := el("user").at(apiPath+"/users/"+u.id, u.id)

@@ -20,6 +20,7 @@ type vm struct {
 	nics                        []*nic
 	consoles                    []*console
 	snapshots                   []*snapshot
+	numa                        []*elem
 	tags                        []string
 	// initialized is set once the VM has been up.
 	initialized bool

@@ -20,11 +20,8 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	if err := s.checkName(name, cl.id, "", "add"); err != nil {
 		return nil, err
 	}
-	if t.status != "ok" {
-		return nil, conflict("Template's Image is locked (temporarily).")
-	}
-	if t.cluster != "" && s.dataCenterOf(t.cluster) != cl.dataCenter {
-		return nil, invalid("The specified Template doesn't exist in the current Data Center.")
+	if err := s.usable(t, cl); err != nil {
+		return nil, err
 	}
 	clone := q.param("clone") == "true" || body.str("clone") == "true"
 	v := &vm{
@@ -62,6 +59,17 @@ func (s *Server) addVM(q *request) (*elem, error) {
 		reply.add(leaf("creation_status", "pending"))
 	}
 	return reply, nil
+}
+
+// usable refuses a template that is not there yet, or elsewhere.
+func (s *Server) usable(t *template, cl *cluster) error {
+	switch {
+	case t.status != "ok":
+		return conflict("Template's Image is locked (temporarily).")
+	case t.cluster != "" && s.dataCenterOf(t.cluster) != cl.dataCenter:
+		return invalid("The specified Template doesn't exist in the current Data Center.")
+	}
+	return nil
 }
 
 func (s *Server) clusterOf(body *elem) (*cluster, error) {
@@ -108,11 +116,19 @@ func (s *Server) applyInstanceType(v *vm, body *elem) error {
 	}
 	t, ok := s.instanceTypes.get(named.id())
 	if !ok {
-		return missingEntity("InstanceType", named.id())
+		var err error
+		if t, err = s.typeNamed(named.str("name")); err != nil {
+			return missingEntity("InstanceType", named.id()+named.str("name"))
+		}
 	}
+	named.set("id", t.id)
 	v.cores, v.sockets, v.threads = t.cores, t.sockets, t.threads
 	v.memory, v.guaranteed, v.maxMemory = t.memory, t.memory, 4*t.memory
 	return nil
+}
+
+func (s *Server) typeNamed(name string) (*instanceType, error) {
+	return named(&s.instanceTypes, name)
 }
 
 // copiedDisk is a template's disk and the disk that it becomes.
