@@ -1,0 +1,165 @@
+package vsphere
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// twoDisks is a template with disks of 20 and 5 GiB on one controller, and a
+// drive on another.
+func twoDisks() *template {
+	disk := func(key, unit int32, gib int64) *types.VirtualDisk {
+		return &types.VirtualDisk{
+			VirtualDevice: types.VirtualDevice{
+				Key: key, ControllerKey: 1000, UnitNumber: ptr.To(unit),
+				Backing: &types.VirtualDiskFlatVer2BackingInfo{Parent: &types.VirtualDiskFlatVer2BackingInfo{}},
+			},
+			CapacityInKB: gib << 20, CapacityInBytes: gib << 30,
+		}
+	}
+	controller := newController(infrav1.ControllerParaVirtual, 0, 1000)
+	return &template{devices: []types.BaseVirtualDevice{
+		&types.VirtualIDEController{VirtualController: types.VirtualController{VirtualDevice: types.VirtualDevice{Key: 200}}},
+		controller,
+		disk(2000, 0, 20), disk(2001, 1, 5),
+		&types.VirtualCdrom{VirtualDevice: types.VirtualDevice{Key: 3000, ControllerKey: 200, UnitNumber: ptr.To[int32](0)}},
+	}}
+}
+
+func data(name string, c infrav1.NovaVSphereController) infrav1.NovaVSphereDataDisk {
+	return infrav1.NovaVSphereDataDisk{Name: name, SizeGiB: 1, Controller: c}
+}
+
+func TestDisks(t *testing.T) {
+	many := make([]infrav1.NovaVSphereDataDisk, 14)
+	for i := range many {
+		many[i] = data(string(rune('a'+i)), infrav1.NovaVSphereController{})
+	}
+	tests := []struct {
+		name    string
+		disks   infrav1.NovaVSphereDisks
+		mark    string
+		refused string
+	}{
+		{"as the template", infrav1.NovaVSphereDisks{}, "scsi0:0,scsi0:1", ""},
+		{"grown", infrav1.NovaVSphereDisks{BootGiB: 30, TemplateGiB: []int32{6}}, "scsi0:0,scsi0:1", ""},
+		{"of the same size", infrav1.NovaVSphereDisks{BootGiB: 20, TemplateGiB: []int32{0}}, "scsi0:0,scsi0:1", ""},
+		{"smaller", infrav1.NovaVSphereDisks{BootGiB: 10}, "", "10 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+		{"one too many", infrav1.NovaVSphereDisks{TemplateGiB: []int32{0, 9}}, "", "a size is asked for disk 3 of the template, which has 2"},
+		{
+			"anywhere",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{})}},
+			"scsi0:0,scsi0:1,scsi0:2", "",
+		},
+		{"more than one controller has room for", infrav1.NovaVSphereDisks{Data: many},
+			"scsi0:0,scsi0:1,scsi0:10,scsi0:11,scsi0:12,scsi0:13,scsi0:14,scsi0:15,scsi0:2,scsi0:3,scsi0:4,scsi0:5,scsi0:6,scsi0:8,scsi0:9,scsi1:0", ""},
+		{
+			"in places of their own",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{
+				data("any", infrav1.NovaVSphereController{}),
+				data("nvme", infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe}),
+				data("sata", infrav1.NovaVSphereController{Type: infrav1.ControllerSATA, Bus: ptr.To[int32](1)}),
+				data("two", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](2)}),
+				data("far", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](40)}),
+			}},
+			"nvme0:0,sata1:0,scsi0:0,scsi0:1,scsi0:2,scsi0:3,scsi0:40", "",
+		},
+		{
+			"where one is",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](1)})}},
+			"", `the data disk "a" asks for unit 1 of bus 0, which is taken or does not exist`,
+		},
+		{
+			"where the controller is",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Bus: ptr.To[int32](0), Unit: ptr.To[int32](7)})}},
+			"", `the data disk "a" asks for unit 7 of bus 0, which is taken or does not exist`,
+		},
+		{
+			"on a controller of another kind",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Type: infrav1.ControllerLSILogic, Bus: ptr.To[int32](0)})}},
+			"", `the data disk "a" asks for a controller LSILogic at bus 0, where the template has one of the type ParaVirtual`,
+		},
+		{
+			"on the next controller of another kind",
+			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{Type: infrav1.ControllerLSILogicSAS})}},
+			"scsi0:0,scsi0:1,scsi1:0", "",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, mark, err := disks(twoDisks(), &tt.disks, make([]shelf, len(tt.disks.Data)))
+			if tt.refused != "" {
+				g.Expect(err).To(MatchError(tt.refused))
+				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(mark).To(Equal(tt.mark))
+		})
+	}
+}
+
+func TestGrownDisk(t *testing.T) {
+	g := NewWithT(t)
+	source := twoDisks()
+	changes, _, err := disks(source, &infrav1.NovaVSphereDisks{TemplateGiB: []int32{6}}, nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changes).To(HaveLen(1))
+	change := changes[0].GetVirtualDeviceConfigSpec()
+	g.Expect(change.Operation).To(Equal(types.VirtualDeviceConfigSpecOperationEdit))
+	disk := change.Device.(*types.VirtualDisk)
+	g.Expect(disk.Key).To(BeEquivalentTo(2001))
+	g.Expect(disk.CapacityInKB).To(BeEquivalentTo(6 << 20))
+	g.Expect(disk.CapacityInBytes).To(BeEquivalentTo(6 << 30))
+	g.Expect(disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo).Parent).To(BeNil(), "a copy has no snapshots")
+	g.Expect(source.devices[3].(*types.VirtualDisk).CapacityInKB).To(BeEquivalentTo(5<<20), "the template's is others' too")
+}
+
+func TestDataDisk(t *testing.T) {
+	on := ref{Type: "Datastore", Value: "datastore-7"}
+	tests := []struct {
+		provisioning infrav1.NovaVSphereProvisioning
+		thin, eager  *bool
+	}{
+		{"", nil, nil},
+		{infrav1.ProvisioningThin, ptr.To(true), nil},
+		{infrav1.ProvisioningThick, ptr.To(false), ptr.To(false)},
+		{infrav1.ProvisioningEagerZeroed, ptr.To(false), ptr.To(true)},
+	}
+	for _, tt := range tests {
+		t.Run(string(tt.provisioning), func(t *testing.T) {
+			g := NewWithT(t)
+			changes, _, err := disks(twoDisks(), &infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{{
+				Name: "a", SizeGiB: 3, Provisioning: tt.provisioning, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe},
+			}}}, []shelf{{datastore: &on, name: "fast", policy: "gold"}})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(changes).To(HaveLen(2), "a controller and a disk")
+			controller := changes[0].GetVirtualDeviceConfigSpec().Device.(*types.VirtualNVMEController)
+			change := changes[1].GetVirtualDeviceConfigSpec()
+			g.Expect(change.FileOperation).To(Equal(types.VirtualDeviceConfigSpecFileOperationCreate))
+			g.Expect(change.Profile).To(ConsistOf(&types.VirtualMachineDefinedProfileSpec{ProfileId: "gold"}))
+			disk := change.Device.(*types.VirtualDisk)
+			g.Expect(disk.ControllerKey).To(Equal(controller.Key))
+			g.Expect(disk.CapacityInBytes).To(BeEquivalentTo(3 << 30))
+			backing := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+			g.Expect(backing.FileName).To(Equal("[fast]"))
+			g.Expect(backing.Datastore).To(Equal(&on))
+			g.Expect(backing.ThinProvisioned).To(Equal(tt.thin))
+			g.Expect(backing.EagerlyScrub).To(Equal(tt.eager))
+		})
+	}
+}
+
+func TestDemand(t *testing.T) {
+	got := demand(twoDisks(), &infrav1.NovaVSphereDisks{BootGiB: 30, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
+	if want := int64(30+5+2) << 30; got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}

@@ -1,0 +1,200 @@
+package vsphere
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func TestAim(t *testing.T) {
+	cluster := &infrav1.NovaVSphereClusterSpec{
+		Placement: infrav1.NovaVSpherePlacement{Datacenter: "dc", ResourcePool: "pool", Datastore: "slow", Folder: "f", CreateFolder: ptr.To(true)},
+		FailureDomains: []infrav1.NovaVSphereFailureDomain{
+			{Name: "empty"},
+			{
+				Name: "full", Template: "near", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold"},
+				Networks: []infrav1.NovaVSphereDomainNetwork{{Network: "here", Nameservers: []string{"192.0.2.1"}}},
+			},
+			{Name: "second", Source: infrav1.NovaVSphereSource{Reference: "vm-1"}, Networks: []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](1), Network: "here"}}},
+		},
+	}
+	spec := &infrav1.NovaVSphereMachineSpec{
+		Template:  "far",
+		Placement: infrav1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack"},
+		Network:   infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "b"}}},
+	}
+	base := infrav1.NovaVSpherePlacement{
+		Datacenter: "dc", ResourcePool: "pool", Datastore: "fast", HostGroup: "rack", Folder: "f", CreateFolder: ptr.To(true),
+	}
+	near := base
+	near.ComputeCluster, near.Datastore, near.DatastoreCluster, near.StoragePolicy = "c1", "", "pod", "gold"
+	tests := []struct {
+		zone       string
+		placement  infrav1.NovaVSpherePlacement
+		template   string
+		source     infrav1.NovaVSphereSource
+		interfaces []infrav1.NovaVSphereInterface
+		says       string
+	}{
+		{zone: "", placement: base, template: "far", interfaces: spec.Network.Interfaces},
+		{zone: "empty", placement: base, template: "far", interfaces: spec.Network.Interfaces},
+		{zone: "full", placement: near, template: "near", interfaces: []infrav1.NovaVSphereInterface{
+			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
+			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
+		}},
+		{zone: "second", placement: base, source: infrav1.NovaVSphereSource{Reference: "vm-1"}, interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "here"}}},
+		{zone: "none", says: `the failure domain "none" is not among spec.failureDomains of the NovaVSphereCluster`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.zone, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := aim(cluster, spec, tt.zone)
+			if tt.says != "" {
+				g.Expect(err).To(MatchError(tt.says))
+				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			if diff := cmp.Diff(tt.placement, got.placement); diff != "" {
+				t.Errorf("placement: -want +got\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.interfaces, got.interfaces); diff != "" {
+				t.Errorf("interfaces: -want +got\n%s", diff)
+			}
+			g.Expect(got.template).To(Equal(tt.template))
+			g.Expect(got.source).To(Equal(tt.source))
+		})
+	}
+	if spec.Network.Interfaces[0].Network != "a" {
+		t.Error("the machine's own interfaces were changed")
+	}
+	spec.Network.Interfaces = spec.Network.Interfaces[:1]
+	_, err := aim(cluster, spec, "second")
+	NewWithT(t).Expect(err).To(MatchError(`the failure domain "second" has a network for interface 1, which the machine does not have`))
+}
+
+func TestOrigin(t *testing.T) {
+	snapshot := func(n string) ref { return ref{Type: "VirtualMachineSnapshot", Value: n} }
+	without := twoDisks()
+	with := twoDisks()
+	with.current = ptr.To(snapshot("2"))
+	with.snapshots = []types.VirtualMachineSnapshotTree{{
+		Snapshot: snapshot("1"), Name: "base",
+		ChildSnapshotList: []types.VirtualMachineSnapshotTree{{Snapshot: snapshot("2"), Name: "patched"}, {Snapshot: snapshot("3"), Name: "base"}},
+	}}
+	larger := infrav1.NovaVSphereDisks{BootGiB: 30}
+	full := infrav1.NovaVSphereDisks{BootGiB: 20}
+	tests := []struct {
+		name  string
+		from  *template
+		clone infrav1.NovaVSphereClone
+		disks infrav1.NovaVSphereDisks
+		want  origin
+		says  string
+	}{
+		{name: "as it is", from: with},
+		{name: "full from a snapshot", from: with, clone: infrav1.NovaVSphereClone{Snapshot: "patched"}, want: origin{snapshot: ptr.To(snapshot("2"))}},
+		{name: "linked", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked, the size it has", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, disks: full, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked to a path", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked, Snapshot: "base/base"}, want: origin{snapshot: ptr.To(snapshot("3")), linked: true}},
+		{name: "ambiguous", from: with, clone: infrav1.NovaVSphereClone{Snapshot: "base"}, says: `the template has 2 snapshots called "base": give the path of one`},
+		{name: "unknown", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "none"}, says: `the template has no snapshot "none"`},
+		{name: "nothing to link", from: without, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked},
+			says: "A linked clone is not possible because the template has no snapshot: set clone.mode to LinkedOrFull to have the disks copied then"},
+		{name: "growing", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, disks: larger,
+			says: "A linked clone is not possible because a disk that is shared cannot grow: set clone.mode to LinkedOrFull to have the disks copied then"},
+		{name: "nothing to link, copied", from: without, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}},
+		{name: "growing, copied", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}, disks: larger},
+		{name: "growing, copied from the snapshot", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "patched"}, disks: larger,
+			want: origin{snapshot: ptr.To(snapshot("2"))}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := tt.from.origin(tt.clone, &tt.disks)
+			if tt.says != "" {
+				g.Expect(err).To(MatchError(tt.says))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(tt.want))
+		})
+	}
+}
+
+func TestEquip(t *testing.T) {
+	var spec types.VirtualMachineConfigSpec
+	equip(&spec, &infrav1.NovaVSphereHardware{
+		CPUs: 4, CoresPerSocket: 2, MemoryMiB: 4096,
+		CPUAllocation:        infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](0), Limit: 1000, SharesLevel: infrav1.SharesHigh},
+		MemoryAllocation:     infrav1.NovaVSphereAllocation{Shares: 7},
+		NestedVirtualization: ptr.To(true), Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true),
+		PCIDevices: []infrav1.NovaVSpherePCIDevice{{VendorID: 1, DeviceID: 2, CustomLabel: "l"}}, VGPUProfiles: []string{"p"},
+		Encryption:  infrav1.NovaVSphereEncryption{Migration: infrav1.EncryptionRequired, FaultTolerance: infrav1.EncryptionDisabled, KeyID: "k", KeyProvider: "p"},
+		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Key: "a", Value: "b"}},
+	}, &template{})
+	want := types.VirtualMachineConfigSpec{
+		NumCPUs: 4, NumCoresPerSocket: ptr.To[int32](2), MemoryMB: 4096,
+		CpuAllocation: &types.ResourceAllocationInfo{
+			Reservation: ptr.To[int64](0), Limit: ptr.To[int64](1000), Shares: &types.SharesInfo{Level: types.SharesLevelHigh},
+		},
+		MemoryAllocation: &types.ResourceAllocationInfo{Shares: &types.SharesInfo{Level: types.SharesLevelCustom, Shares: 7}},
+		NestedHVEnabled:  ptr.To(true), Firmware: "efi", BootOptions: &types.VirtualMachineBootOptions{EfiSecureBootEnabled: ptr.To(true)},
+		MemoryReservationLockedToMax: ptr.To(true), MigrateEncryption: "required", FtEncryptionMode: "ftEncryptionDisabled",
+		Crypto:      &types.CryptoSpecEncrypt{CryptoKeyId: types.CryptoKeyId{KeyId: "k", ProviderId: &types.KeyProviderId{Id: "p"}}},
+		ExtraConfig: []types.BaseOptionValue{&types.OptionValue{Key: "a", Value: "b"}},
+		DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+			add(&types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{Key: -500, Backing: &types.VirtualPCIPassthroughDynamicBackingInfo{
+				AllowedDevice: []types.VirtualPCIPassthroughAllowedDevice{{VendorId: 1, DeviceId: 2}}, CustomLabel: "l",
+			}}}),
+			add(&types.VirtualPCIPassthrough{VirtualDevice: types.VirtualDevice{Key: -501, Backing: &types.VirtualPCIPassthroughVmiopBackingInfo{Vgpu: "p"}}}),
+			add(&types.VirtualTPM{VirtualDevice: types.VirtualDevice{Key: -600}}),
+		},
+	}
+	if diff := cmp.Diff(want, spec); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+
+	var empty types.VirtualMachineConfigSpec
+	equip(&empty, &infrav1.NovaVSphereHardware{}, &template{})
+	if diff := cmp.Diff(types.VirtualMachineConfigSpec{}, empty); diff != "" {
+		t.Errorf("nothing asked for: -want +got\n%s", diff)
+	}
+	equip(&empty, &infrav1.NovaVSphereHardware{TrustedPlatformModule: ptr.To(true)}, &template{tpm: true})
+	if len(empty.DeviceChange) != 0 {
+		t.Error("a template's TPM is cloned, not added to")
+	}
+}
+
+func TestOutdated(t *testing.T) {
+	tests := []struct{ wanted, has, want string }{
+		{"", "vmx-13", ""},
+		{"vmx-19", "vmx-13", "the hardware version vmx-19"},
+		{"vmx-9", "vmx-13", ""},
+		{"vmx-13", "vmx-13", ""},
+		{"vmx-19", "", ""},
+	}
+	for _, tt := range tests {
+		m := &infrav1.NovaVSphereMachine{}
+		m.Spec.Hardware.Version = tt.wanted
+		if got := outdated(m, tt.has); got != tt.want {
+			t.Errorf("%s on %s: got %q, want %q", tt.wanted, tt.has, got, tt.want)
+		}
+	}
+}
+
+func TestArchitecture(t *testing.T) {
+	for guest, want := range map[string]string{
+		"debian12_64Guest": "amd64", "arm_debian12_64Guest": "arm64", "vmwarePhoton64Guest": "amd64", "otherGuest": "", "": "",
+	} {
+		if got := architecture(guest); got != want {
+			t.Errorf("%s: got %q, want %q", guest, got, want)
+		}
+	}
+}
