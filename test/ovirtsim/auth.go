@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,29 @@ type token struct {
 	user    *user
 	expires time.Time
 	used    time.Time
+}
+
+// serveSession begins and ends sessions. Only a fault that names the address
+// hits it.
+func (s *Server) serveSession(w http.ResponseWriter, r *http.Request, path string, parts []string) {
+	s.count(r.Method, nil, parts)
+	hit := s.takeRule(r, parts)
+	if hit != nil && !hit.After {
+		hit.answer(s.ctx, w, r)
+		return
+	}
+	out := w
+	if hit != nil {
+		out = httptest.NewRecorder() // the answer is lost
+	}
+	if path == tokenPath {
+		s.serveToken(out, r)
+	} else {
+		s.serveLogout(out, r)
+	}
+	if hit != nil {
+		hit.answer(s.ctx, w, r)
+	}
 }
 
 // serveToken lets people in.

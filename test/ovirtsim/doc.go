@@ -18,5 +18,5 @@
 //
 // The package refuses to speak JSON or version 3 of the API, to keep its
 // inventory over a restart of the process, to move bytes between storage
-// domains, and to have roles: who holds a token may do everything.
+// domains, and to have roles on objects: what a user may do holds everywhere.
 package ovirtsim

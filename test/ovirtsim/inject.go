@@ -17,13 +17,16 @@ import (
 type Fault struct {
 	// Method such as POST; any, if empty.
 	Method string `json:"method,omitempty"`
-	// Path below the API, such as vms/*/start, * standing for one part; any,
-	// if empty.
+	// Path below the API, such as vms/*/start, * standing for one part; any of
+	// the API, if empty. Sessions begin at sso/oauth/token and end at
+	// services/sso-logout.
 	Path string `json:"path,omitempty"`
 	// Skip is how many requests go well before.
 	Skip int `json:"skip,omitempty"`
 	// Times it is to fail: once, if zero; until faults are cleared, if negative.
 	Times int `json:"times,omitempty"`
+	// Every hits one request of so many, the last of them; each, if zero.
+	Every int `json:"every,omitempty"`
 	// Status is the answer's; 500, if zero.
 	Status int `json:"status,omitempty"`
 	// Reason and Detail are the fault's words; without a reason the answer is
@@ -47,7 +50,7 @@ type Fault struct {
 type rule struct {
 	Fault
 
-	left int
+	left, met int
 }
 
 // Inject makes requests fail.
@@ -72,11 +75,14 @@ func (s *Server) takeRule(r *http.Request, parts []string) *rule {
 		if f.Method != "" && f.Method != r.Method {
 			continue
 		}
-		if ok, _ := path.Match(f.Path, strings.Join(parts, "/")); !ok && f.Path != "" {
+		if !f.concerns(parts) {
 			continue
 		}
 		if f.Skip > 0 {
 			f.Skip--
+			continue
+		}
+		if f.met++; f.Every > 1 && f.met%f.Every != 0 {
 			continue
 		}
 		if f.left--; f.left == 0 && f.Times >= 0 {
@@ -86,6 +92,18 @@ func (s *Server) takeRule(r *http.Request, parts []string) *rule {
 	}
 	return nil
 }
+
+// concerns says whether a fault is about a path.
+func (f *rule) concerns(parts []string) bool {
+	if f.Path == "" {
+		return !sessionPart[first(parts)]
+	}
+	ok, _ := path.Match(f.Path, strings.Join(parts, "/"))
+	return ok
+}
+
+// sessionPart begins what is beside the API.
+var sessionPart = map[string]bool{"sso": true, "services": true}
 
 // answer fails a request.
 func (f *rule) answer(ctx context.Context, w http.ResponseWriter, r *http.Request) {
@@ -272,11 +290,16 @@ func (s *Server) ResetRequests() {
 	s.counts = counts{}
 }
 
-func (s *Server) count(method string, rt *route, parts []string) {
-	name := "/" + strings.Join(parts, "/")
+// pattern is what requests are counted by.
+func pattern(rt *route, parts []string) string {
 	if rt != nil {
-		name = "/" + rt.path
+		return "/" + rt.path
 	}
+	return "/" + strings.Join(parts, "/")
+}
+
+func (s *Server) count(method string, rt *route, parts []string) {
+	name := pattern(rt, parts)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.counts.requests == nil {

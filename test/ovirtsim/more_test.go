@@ -476,6 +476,51 @@ func TestFaultsOfARequest(t *testing.T) {
 	}
 }
 
+func TestFaultsOfSessions(t *testing.T) {
+	e := newEngine(t)
+	e.ResetRequests()
+	e.Inject(Fault{Status: http.StatusTeapot})
+	e.login()
+	e.Inject(Fault{Path: "sso/oauth/token", Drop: true, After: true})
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, strings.TrimSuffix(e.URL, apiPath)+tokenPath,
+		strings.NewReader("grant_type=password&username="+DefaultUsername+"&password="+DefaultPassword))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	before := e.Tokens()
+	if response, err := e.client.Do(r); err == nil {
+		_ = response.Body.Close()
+		t.Errorf("answered %s", response.Status)
+	}
+	if got := e.Tokens(); got <= before {
+		t.Errorf("%d sessions, %d before", got, before)
+	}
+	if got := e.Requests()["POST /sso/oauth/token"]; got < 2 {
+		t.Errorf("counted %d logins", got)
+	}
+	if status, _, _ := e.raw("GET", "/vms", ""); status != http.StatusTeapot {
+		t.Errorf("the fault of the API is used up: %d", status)
+	}
+}
+
+func TestEveryOtherRequestFails(t *testing.T) {
+	var seen []string
+	e := newEngine(t, func(o *Options) { o.OnRequest = func(method, path string) { seen = append(seen, method+" "+path) } })
+	e.Inject(Fault{Every: 2, Times: 2, Status: http.StatusServiceUnavailable})
+	var got []int
+	for range 6 {
+		status, _, _ := e.raw("GET", "/vms", "")
+		got = append(got, status)
+	}
+	if text := fmt.Sprint(got); text != "[200 503 200 503 200 200]" {
+		t.Error(text)
+	}
+	if len(seen) != 6 || seen[0] != "GET /vms" {
+		t.Errorf("seen: %v", seen)
+	}
+}
+
 func TestConnectionsAreCounted(t *testing.T) {
 	e := newEngine(t)
 	e.must("GET", "/vms", "")

@@ -44,6 +44,10 @@ type Options struct {
 	Clock Clock
 	// Guests boot when VMs are started. Without them a VM is only a state.
 	Guests Guests
+	// OnRequest is told of every request of the API before it is performed:
+	// its method and its path with {} for IDs, such as /vms/{}/start. It may
+	// call the server.
+	OnRequest func(method, path string)
 	// ControlSocket is the path of a unix socket to steer the server by.
 	ControlSocket string
 	// Inventory is what the server holds at the start.

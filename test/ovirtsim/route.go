@@ -128,10 +128,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := split(r.URL.Path)
 	path := "/" + strings.Join(parts, "/")
 	switch {
-	case path == tokenPath:
-		s.serveToken(w, r)
-	case path == logoutPath, path == revokePath:
-		s.serveLogout(w, r)
+	case path == tokenPath, path == logoutPath, path == revokePath:
+		s.serveSession(w, r, path, parts[1:])
 	case strings.HasPrefix(path, imagePath):
 		s.serveImage(w, r, strings.TrimPrefix(path, imagePath))
 	case path == apiPath, strings.HasPrefix(path, apiPath+"/"):
@@ -174,6 +172,9 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 	}
 	rt, args, known := s.find(r.Method, parts)
 	s.count(r.Method, rt, parts)
+	if s.opts.OnRequest != nil {
+		s.opts.OnRequest(r.Method, pattern(rt, parts))
+	}
 	q := &request{method: r.Method, args: args, query: r.URL.Query(), body: body, correlation: correlation, user: who}
 	q.follow = parseFollow(q.query.Get("follow"))
 	hit := s.takeRule(r, parts)
