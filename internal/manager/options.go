@@ -86,8 +86,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew before it gives up.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between two tries.")
 
-	fs.Float32Var(&o.QPS, "kube-api-qps", 50, "Requests a second to the management cluster.")
-	fs.IntVar(&o.Burst, "kube-api-burst", 100, "Requests to the management cluster in a burst.")
+	fs.Float32Var(&o.QPS, "kube-api-qps", 100, "Requests a second to the management cluster.")
+	fs.IntVar(&o.Burst, "kube-api-burst", 200, "Requests to the management cluster in a burst.")
 
 	flags.AddManagerOptions(fs, &o.Diagnostics)
 	if o.Logs == nil {

@@ -34,8 +34,8 @@ func TestDefaults(t *testing.T) {
 	g.Expect(*opts.Cache.SyncPeriod).To(Equal(10 * time.Minute))
 	g.Expect(opts.Metrics.SecureServing).To(BeTrue())
 	g.Expect(o.Controller().MaxConcurrentReconciles).To(Equal(10))
-	g.Expect(o.QPS).To(BeEquivalentTo(50))
-	g.Expect(o.Burst).To(Equal(100))
+	g.Expect(o.QPS).To(BeEquivalentTo(100))
+	g.Expect(o.Burst).To(Equal(200))
 }
 
 func TestFlags(t *testing.T) {
