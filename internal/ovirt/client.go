@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -38,9 +39,28 @@ type Endpoint struct {
 	Trust              Trust
 }
 
-// Meter is told about every request: its method, its path with {} for IDs, and
-// how it ended: a status code, or error.
-type Meter func(method, path, code string, took time.Duration)
+// Meter is told what a client does.
+type Meter struct {
+	// Request is called with every request: its method, its path with {} for
+	// IDs, and how it ended: a status code, or error.
+	Request func(method, path, code string, took time.Duration)
+	// Connections is called with 1 for a connection that was opened and -1
+	// for one that was closed.
+	Connections func(change int)
+}
+
+// counted is a connection that says when it is closed.
+type counted struct {
+	net.Conn
+
+	once   sync.Once
+	closed func()
+}
+
+func (c *counted) Close() error {
+	c.once.Do(c.closed)
+	return c.Conn.Close()
+}
 
 // Client speaks to one engine with one account.
 type Client struct {
@@ -63,7 +83,7 @@ func NewClient(e Endpoint, meter Meter) (*Client, error) {
 	c.http = &http.Client{
 		Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext,
+			DialContext:           c.dial,
 			TLSClientConfig:       config,
 			TLSHandshakeTimeout:   10 * time.Second,
 			ResponseHeaderTimeout: timeout,
@@ -75,6 +95,16 @@ func NewClient(e Endpoint, meter Meter) (*Client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
+}
+
+// dial opens a connection.
+func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	c.meter.Connections(1)
+	return &counted{Conn: conn, closed: func() { c.meter.Connections(-1) }}, nil
 }
 
 // Request is one request of the API.
@@ -240,7 +270,7 @@ func (c *Client) exchange(ctx context.Context, method, path, pattern string, hea
 	if err == nil {
 		code = strconv.Itoa(res.StatusCode)
 	}
-	c.meter(method, pattern, code, time.Since(start))
+	c.meter.Request(method, pattern, code, time.Since(start))
 	if err != nil {
 		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: plain(err)}
 	}

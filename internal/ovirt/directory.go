@@ -25,6 +25,7 @@ const (
 	InstanceTypes  = "instancetypes"
 	Hosts          = "hosts"
 	AffinityLabels = "affinitylabels"
+	Tags           = "tags"
 )
 
 const (

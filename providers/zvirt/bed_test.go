@@ -1,0 +1,331 @@
+package zvirt
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+const (
+	namespace    = "default"
+	clusterID    = "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"
+	templateName = "node"
+	// soon is long for anything in memory, and soonest how often to look.
+	soon    = 20 * time.Second
+	soonest = 5 * time.Millisecond
+	// endpoint is the address of the tenant's API server.
+	endpoint = "10.0.0.100"
+)
+
+var launch = hypervisor.Launch{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
+
+// brisk is the pace of tests.
+func brisk() pace {
+	return pace{
+		session: sessions.Pace{
+			Patience: 5 * time.Second, FirstRetry: 10 * time.Millisecond, LastRetry: 50 * time.Millisecond,
+			FirstLogin: 20 * time.Millisecond, LastLogin: 50 * time.Millisecond,
+		},
+		watch: ovirt.Pace{
+			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond,
+			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute,
+		},
+	}
+}
+
+// bed is an engine, a cluster on it, and a connector.
+type bed struct {
+	*WithT
+	t         *testing.T
+	engine    *ovirtsim.Server
+	objects   client.Client
+	options   Options
+	connector *Connector
+	cluster   *infrav1.NovaZVirtCluster
+	admin     *admin
+}
+
+func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
+	t.Helper()
+	b := &bed{WithT: NewWithT(t), t: t, options: Options{pace: brisk(), Namespace: "manager"}}
+	b.SetDefaultEventuallyTimeout(soon)
+	b.SetDefaultEventuallyPollingInterval(soonest)
+	scheme := runtime.NewScheme()
+	b.Expect(corev1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(infrav1.AddToScheme(scheme)).To(Succeed())
+	b.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
+	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
+	b.engine = b.startEngine(change...)
+	b.admin = b.newAdmin(b.engine)
+	b.connector = b.newConnector()
+	b.cluster = b.addCluster("tenant", b.engine)
+	return b
+}
+
+func (b *bed) ctx() context.Context { return b.t.Context() }
+
+func (b *bed) startEngine(change ...func(*ovirtsim.Options)) *ovirtsim.Server {
+	b.t.Helper()
+	quick := 15 * time.Millisecond
+	o := ovirtsim.Options{
+		Timings: map[string]time.Duration{
+			ovirtsim.TimeWaitForLaunch: quick, ovirtsim.TimePoweringUp: quick, ovirtsim.TimePoweringDown: quick,
+			ovirtsim.TimeDiskCreate: quick, ovirtsim.TimeDiskExtend: quick, ovirtsim.TimeDiskRemove: quick,
+			ovirtsim.TimeThin: quick, ovirtsim.TimeClone: quick,
+		},
+		Inventory: ovirtsim.Inventory{Templates: []ovirtsim.TemplateSpec{{Name: templateName, DiskGiB: 10}}, Networks: []string{"storage"}},
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	s, err := ovirtsim.Start(context.Background(), o)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(s.Stop)
+	return s
+}
+
+// newConnector returns a connector as a restarted manager would have it.
+func (b *bed) newConnector() *Connector {
+	c := NewConnector(b.objects, b.options)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+func server(s *ovirtsim.Server) string {
+	return strings.TrimSuffix(strings.TrimPrefix(s.URL, "https://"), "/ovirt-engine/api")
+}
+
+// addCluster makes a cluster and its credentials.
+func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav1.NovaZVirtClusterSpec)) *infrav1.NovaZVirtCluster {
+	b.t.Helper()
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
+	})).To(Succeed())
+	cluster := &infrav1.NovaZVirtCluster{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels:      map[string]string{clusterv1.ClusterNameLabel: name},
+			Annotations: map[string]string{infrav1.ClusterIDAnnotation: clusterID},
+		},
+		Spec: infrav1.NovaZVirtClusterSpec{
+			Server:      server(s),
+			IdentityRef: infrav1.NovaZVirtIdentityReference{Name: name},
+			TLS:         infrav1.NovaZVirtTLS{CABundle: s.CABundle},
+			Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default", StorageDomain: "data1"},
+			VNICProfile: "ovirtmgmt/ovirtmgmt",
+		},
+	}
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
+	for _, f := range change {
+		f(&cluster.Spec)
+	}
+	b.Expect(b.objects.Create(b.ctx(), cluster)).To(Succeed())
+	return cluster
+}
+
+// machine returns a machine of the cluster. It need not be in the API: the
+// driver never reads it.
+func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
+	m := &infrav1.NovaZVirtMachine{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name, clusterv1.MachineDeploymentNameLabel: "workers"},
+		},
+		Spec: infrav1.NovaZVirtMachineSpec{
+			Template: infrav1.NovaZVirtTemplateReference{Name: templateName},
+			Hardware: infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Cores: 2}, MemoryMiB: 2048},
+			Storage:  infrav1.NovaZVirtStorage{BootDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 20}},
+			Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{}}},
+		},
+	}
+	for _, f := range change {
+		f(m)
+	}
+	return m
+}
+
+// going marks a machine as being deleted.
+func going(m *infrav1.NovaZVirtMachine) *infrav1.NovaZVirtMachine {
+	m = m.DeepCopy()
+	m.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	return m
+}
+
+// reconcile takes one step with m as controllers/machine does, and reports the
+// VM and what was done. Publishing writes the provider ID.
+func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) (hypervisor.VM, string, error) {
+	b.boot()
+	d, err := c.Connect(b.ctx(), m)
+	if err != nil {
+		return hypervisor.VM{}, "", err
+	}
+	vm, err := d.Observe(b.ctx(), m)
+	if err != nil {
+		return vm, "", err
+	}
+	if !m.DeletionTimestamp.IsZero() {
+		switch vm.State {
+		case hypervisor.Absent:
+			return vm, "release", nil
+		case hypervisor.Busy:
+			return vm, "wait", nil
+		case hypervisor.Stopped, hypervisor.Running:
+		}
+		return vm, "destroy", d.Delete(b.ctx(), m)
+	}
+	provisioned := m.Spec.ProviderID != ""
+	switch {
+	case vm.State == hypervisor.Busy:
+		return vm, "wait", nil
+	case vm.State == hypervisor.Absent && provisioned:
+		return vm, "mourn", nil
+	case vm.State == hypervisor.Absent:
+		return vm, "create", d.Create(b.ctx(), m, launch)
+	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !provisioned:
+		return vm, "settle", d.Settle(b.ctx(), m, joined)
+	case vm.State == hypervisor.Stopped:
+		return vm, "start", d.Start(b.ctx(), m)
+	case len(vm.Addresses) == 0:
+		return vm, "wait", nil
+	}
+	m.Spec.ProviderID = vm.ProviderID
+	if vm.Unsettled != "" || joined && vm.UserData {
+		return vm, "settle", d.Settle(b.ctx(), m, joined)
+	}
+	return vm, "rest", nil
+}
+
+// boot has the guests of running VMs report what a node's would: an address,
+// the cluster's floating one, and a container bridge.
+func (b *bed) boot() {
+	for i, vm := range b.engine.VMs() {
+		if vm.Status != "powering_up" && vm.Status != "up" || len(vm.Addresses) > 0 || len(vm.NICs) == 0 {
+			continue
+		}
+		own := netip.MustParsePrefix(fmt.Sprintf("10.0.0.%d/24", i+10))
+		b.Expect(b.engine.SetGuestAddresses(vm.ID, []ovirtsim.GuestNIC{
+			{Name: "cni0", MAC: "0a:58:0a:f4:00:01", Addresses: []netip.Prefix{netip.MustParsePrefix("10.244.0.1/24")}},
+			{Name: "eth0", MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{own, netip.MustParsePrefix(endpoint + "/32"), netip.MustParsePrefix("fe80::1/64")}},
+		})).To(Succeed())
+	}
+}
+
+// until reconciles m until something is done. Errors that pass are passed over.
+func (b *bed) until(c *Connector, m *infrav1.NovaZVirtMachine, joined bool, done string) hypervisor.VM {
+	b.t.Helper()
+	var vm hypervisor.VM
+	b.Eventually(func() string {
+		var did string
+		var err error
+		if vm, did, err = b.reconcile(c, m, joined); err != nil {
+			return err.Error()
+		}
+		return did
+	}).Should(Equal(done))
+	return vm
+}
+
+// create makes a machine's VM, and its node joins.
+func (b *bed) create(name string, change ...func(*infrav1.NovaZVirtMachine)) *infrav1.NovaZVirtMachine {
+	b.t.Helper()
+	m := b.machine(name, change...)
+	b.until(b.connector, m, true, "rest")
+	return m
+}
+
+// connect opens a driver.
+func (b *bed) connect(m *infrav1.NovaZVirtMachine) hypervisor.Driver[*infrav1.NovaZVirtMachine] {
+	b.t.Helper()
+	d, err := b.connector.Connect(b.ctx(), m)
+	b.Expect(err).NotTo(HaveOccurred())
+	return d
+}
+
+// named returns what the engine has under a name.
+func (b *bed) named(name string) (found []ovirtsim.VM) {
+	for _, vm := range b.engine.VMs() {
+		if vm.Name == name {
+			found = append(found, vm)
+		}
+	}
+	return found
+}
+
+// fails waits until a step with a machine fails with a reason.
+func (b *bed) fails(m *infrav1.NovaZVirtMachine, reason string) error {
+	b.t.Helper()
+	var err error
+	b.Eventually(func() string {
+		_, _, err = b.reconcile(b.connector, m, false)
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(reason))
+	return err
+}
+
+// admin is somebody else's session.
+type admin struct {
+	b      *bed
+	url    string
+	client *http.Client
+}
+
+func (b *bed) newAdmin(s *ovirtsim.Server) *admin {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(s.CABundle))
+	t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	b.t.Cleanup(t.CloseIdleConnections)
+	return &admin{b: b, url: s.URL, client: &http.Client{Transport: t}}
+}
+
+// do sends a request and returns the answer.
+func (a *admin) do(method, path, body string) (int, string) {
+	a.b.t.Helper()
+	r, err := http.NewRequestWithContext(a.b.ctx(), method, a.url+path, strings.NewReader(body))
+	a.b.Expect(err).NotTo(HaveOccurred())
+	r.SetBasicAuth(ovirtsim.DefaultUsername, ovirtsim.DefaultPassword)
+	res, err := a.client.Do(r)
+	a.b.Expect(err).NotTo(HaveOccurred())
+	defer res.Body.Close() //nolint:errcheck // it was only read
+	data, err := io.ReadAll(res.Body)
+	a.b.Expect(err).NotTo(HaveOccurred())
+	return res.StatusCode, string(data)
+}
+
+// must is do with a success.
+func (a *admin) must(method, path, body string) string {
+	a.b.t.Helper()
+	status, answer := a.do(method, path, body)
+	a.b.Expect(status).To(BeNumerically("<", 300), answer)
+	return answer
+}
+
+// id returns the ID in an answer.
+func (a *admin) id(answer string) string {
+	a.b.t.Helper()
+	_, rest, ok := strings.Cut(answer, `id="`)
+	a.b.Expect(ok).To(BeTrue(), answer)
+	id, _, _ := strings.Cut(rest, `"`)
+	return id
+}

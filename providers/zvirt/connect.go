@@ -1,0 +1,187 @@
+package zvirt
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Options are what holds for all engines.
+type Options struct {
+	// MaxCreations bounds the VMs being made at one engine. Zero means any
+	// number.
+	MaxCreations int
+	// Namespace is the manager's own: it holds the Secrets that cluster-scoped
+	// identities name.
+	Namespace string
+
+	// pace is for tests.
+	pace pace
+}
+
+// pace is how long what takes.
+type pace struct {
+	session sessions.Pace
+	watch   ovirt.Pace
+}
+
+// Connector shares sessions with engines between machines and clusters.
+type Connector struct {
+	reader   client.Reader
+	accounts *credentials.Resolver
+	options  Options
+	pool     *sessions.Pool[*session]
+
+	mu sync.Mutex
+	// turns bounds what is being made, by engine.
+	turns map[string]*turns.Turns[hypervisor.Key]
+}
+
+var (
+	_ hypervisor.Connector[*infrav1.NovaZVirtMachine]     = &Connector{}
+	_ hypervisor.Inspector[*infrav1.NovaZVirtCluster]     = &Connector{}
+	_ hypervisor.Sizer[*infrav1.NovaZVirtMachineTemplate] = &Connector{}
+)
+
+// NewConnector returns a Connector without sessions. The reader reads Clusters,
+// NovaZVirtClusters, and past any cache the Secrets and identities they name.
+func NewConnector(reader client.Reader, o Options) *Connector {
+	if o.pace == (pace{}) {
+		o.pace = pace{session: sessions.Usually, watch: ovirt.Usually}
+	}
+	return &Connector{
+		reader: reader,
+		accounts: &credentials.Resolver{
+			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaZVirtIdentityKind,
+			NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
+		},
+		options: o,
+		pool:    sessions.NewPool[*session](),
+		turns:   map[string]*turns.Turns[hypervisor.Key]{},
+	}
+}
+
+// Start closes sessions that nobody asks for any more, and at the end all, so
+// that a manager can run the Connector.
+func (c *Connector) Start(ctx context.Context) error {
+	c.pool.Run(ctx)
+	return nil
+}
+
+// Close gives all tokens back.
+func (c *Connector) Close() { c.pool.Close() }
+
+// Connect returns a driver for m. It waits no longer than a moment for a
+// session that is being opened, and not at all for one that is known to be
+// down.
+func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (hypervisor.Driver[*infrav1.NovaZVirtMachine], error) {
+	cluster, err := c.clusterOf(ctx, m.Namespace, m.Labels[clusterv1.ClusterNameLabel])
+	if err != nil {
+		return nil, err
+	}
+	s, err := c.open(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Ready(ctx, keyOf(m)); err != nil {
+		return nil, err
+	}
+	endpoint, err := c.endpointOf(ctx, cluster)
+	return &driver{session: s, cluster: cluster, endpoint: endpoint}, err
+}
+
+// Changes delivers the machines whose VM changed.
+func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
+
+// SiteChanges delivers the clusters whose engine came or went.
+func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
+
+// clusterOf finds the infrastructure cluster of a Cluster, which may be gone.
+func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*infrav1.NovaZVirtCluster, error) {
+	if name == "" {
+		return nil, fmt.Errorf("finding the machine's cluster: the label %s is missing", clusterv1.ClusterNameLabel)
+	}
+	list := &infrav1.NovaZVirtClusterList{}
+	err := c.reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
+	if err != nil {
+		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
+	}
+	if len(list.Items) != 1 {
+		return nil, fmt.Errorf("finding the machine's cluster: %d NovaZVirtClusters have the label %s=%s, not one",
+			len(list.Items), clusterv1.ClusterNameLabel, name)
+	}
+	return &list.Items[0], nil
+}
+
+// endpointOf returns the address of the tenant's API server, which floats
+// between machines; none, if nobody has named it.
+func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtCluster) (string, error) {
+	if host := infra.Spec.ControlPlaneEndpoint.Host; host != "" {
+		return host, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	err := c.reader.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading Cluster: %w", err)
+	}
+	return cluster.Spec.ControlPlaneEndpoint.Host, nil
+}
+
+// open returns the session that cluster asks for.
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*session, error) {
+	ref := credentials.Reference{Kind: cluster.Spec.IdentityRef.Kind, Name: cluster.Spec.IdentityRef.Name}
+	account, err := c.accounts.Resolve(ctx, cluster.Namespace, ref)
+	if err != nil {
+		return nil, err
+	}
+	tls := cluster.Spec.TLS
+	e := ovirt.Endpoint{
+		Server: cluster.Spec.Server, Username: account.Username, Password: account.Password,
+		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint, Insecure: ptr.Deref(tls.InsecureSkipVerify, false)},
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q", []string{e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(e.Trust.Insecure)})
+	id := string(h.Sum(nil))
+	return c.pool.Open(id, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func() (*session, error) {
+		return connect(e, c.options.pace, c.turnsAt(e.Server), c.pool.Machines.Add, func() { c.pool.Tell(id) })
+	})
+}
+
+// turnsAt returns the turns of an engine, whoever asks.
+func (c *Connector) turnsAt(server string) *turns.Turns[hypervisor.Key] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.turns[server]
+	if !ok {
+		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.pool.Machines.Add(k) })
+		c.turns[server] = t
+	}
+	return t
+}
+
+// clusterNameOf returns the Cluster that a template belongs to: the one of its
+// label, or the one that Cluster API made its owner.
+func clusterNameOf(t *infrav1.NovaZVirtMachineTemplate) string {
+	if name := t.Labels[clusterv1.ClusterNameLabel]; name != "" {
+		return name
+	}
+	for _, owner := range t.OwnerReferences {
+		if owner.Kind == clusterv1.ClusterKind {
+			return owner.Name
+		}
+	}
+	return ""
+}

@@ -1,0 +1,85 @@
+package zvirt
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// Create asks the engine for the VM: one request that carries all that the
+// engine takes at once, and the mark.
+func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hypervisor.Launch) error {
+	id, err := d.identify(m)
+	if err != nil {
+		return err
+	}
+	if view, _ := d.look(id, m); view.VM != nil || view.Busy != "" {
+		return nil
+	}
+	at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, l.Zone)
+	if err != nil {
+		return err
+	}
+	from, err := d.session.source(ctx, m, at)
+	if err != nil {
+		return classify(d.session.server, err)
+	}
+	vm, err := plan.VM(m, l, at, from, id)
+	if err != nil {
+		return err
+	}
+	if !d.session.turns.Take(keyOf(m)) {
+		queued := failure(infrav1.QueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
+		queued.Waiting = true
+		return queued
+	}
+	made := ovirt.VM{}
+	err = d.ask(ctx, id, "Creating the VM from its template", ovirt.Request{
+		Method: http.MethodPost, Path: []string{"vms"}, Body: vm, Into: &made,
+		Query: url.Values{"clone": {strconv.FormatBool(m.Spec.Storage.GetAllocation() == infrav1.ZVirtClone)}},
+	}, func() {
+		if made.ID != "" {
+			d.session.mirror.Put(id.String(), made, false)
+		}
+	})
+	if err == nil {
+		d.session.expect(id, creating)
+		return nil
+	}
+	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameTakenReason {
+		d.session.turns.Done(keyOf(m))
+	}
+	if hypervisor.ReasonFor(err, "") == infrav1.NameTakenReason {
+		return d.taken(ctx, id, m)
+	}
+	return err
+}
+
+// taken finds out whose VM has the name: an earlier request of ours may have
+// been slow.
+func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine) error {
+	d.session.turns.Done(keyOf(m))
+	var found ovirt.VMs
+	err := d.session.client.Do(ctx, ovirt.Request{
+		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", m.Name)}}, Into: &found,
+	})
+	if err != nil {
+		return classify(d.session.server, err)
+	}
+	for _, vm := range found.VMs {
+		if plan.Subject(vm.Comment) == id.String() {
+			d.session.mirror.Rest(id.String(), false)
+			return nil
+		}
+	}
+	return failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the data center and is not ours: it is left alone")
+}

@@ -1,0 +1,101 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// Formats of first-boot documents.
+const (
+	CloudConfig = "cloud-config"
+	Ignition    = "ignition"
+)
+
+// initialization is what the VM is told on its first boot.
+func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch) (*ovirt.Initialization, error) {
+	out := &ovirt.Initialization{HostName: m.Name, NetworkProtocol: "openstack_metadata", NICConfigurations: &ovirt.NICConfigurations{}}
+	var err error
+	switch cmp.Or(l.Format, CloudConfig) {
+	case CloudConfig:
+		out.CustomScript, err = ovirt.CloudConfig(l.UserData)
+	case Ignition:
+		out.CustomScript, err = ovirt.Ignition(l.UserData)
+	default:
+		err = fmt.Errorf("its format %q is neither %s nor %s", l.Format, CloudConfig, Ignition)
+	}
+	if err != nil {
+		return nil, hopeless("the bootstrap data cannot be passed on: %w", err)
+	}
+	for i := range m.Spec.Network.Interfaces {
+		in := &m.Spec.Network.Interfaces[i]
+		var pooled []hypervisor.Address
+		if i < len(l.Interfaces) {
+			pooled = l.Interfaces[i]
+		}
+		nic, err := configuration(i, in, pooled)
+		if err != nil {
+			return nil, err
+		}
+		out.NICConfigurations.NICs = append(out.NICConfigurations.NICs, nic)
+		out.DNSServers = cmp.Or(out.DNSServers, strings.Join(in.Nameservers, " "))
+		out.DNSSearch = cmp.Or(out.DNSSearch, strings.Join(in.SearchDomains, " "))
+	}
+	return out, nil
+}
+
+// configuration is what a guest is told about an interface.
+func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
+	nic := ovirt.NICConfiguration{Name: cmp.Or(in.GuestName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
+	all := slices.Clone(pooled)
+	for _, text := range in.Addresses {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nic, hopeless("network.interfaces[%d].addresses: %w", i, err)
+		}
+		all = append(all, hypervisor.Address{Prefix: prefix})
+	}
+	for _, a := range all {
+		to, protocol, gateway := &nic.IP, &nic.BootProtocol, in.Gateway4
+		ip := &ovirt.IP{Address: a.Prefix.Addr().String(), Version: "v4"}
+		if a.Prefix.Addr().Is4() {
+			ip.Netmask = netmask(a.Prefix.Bits())
+		} else {
+			to, protocol, gateway = &nic.IPv6, &nic.IPv6Protocol, in.Gateway6
+			ip.Netmask, ip.Version = strconv.Itoa(a.Prefix.Bits()), "v6"
+		}
+		if *to != nil {
+			return nic, hopeless("network.interfaces[%d] has more than one address of a family, and the engine can tell a guest one", i)
+		}
+		if a.Gateway.IsValid() {
+			gateway = cmp.Or(gateway, a.Gateway.String())
+		}
+		ip.Gateway = gateway
+		*to, *protocol = ip, "static"
+	}
+	for _, dhcp := range []struct {
+		wanted   bool
+		protocol *string
+	}{{in.UsesDHCP4(), &nic.BootProtocol}, {in.UsesDHCP6(), &nic.IPv6Protocol}} {
+		if dhcp.wanted && *dhcp.protocol == "static" {
+			return nic, hopeless("network.interfaces[%d] asks DHCP and has an address of the same family, and the engine can tell a guest one of them", i)
+		}
+		if dhcp.wanted {
+			*dhcp.protocol = "dhcp"
+		}
+	}
+	return nic, nil
+}
+
+// netmask writes the length of an IPv4 network as a mask.
+func netmask(bits int) string {
+	mask := ^uint32(0) << (32 - bits)
+	return netip.AddrFrom4([4]byte{byte(mask >> 24), byte(mask >> 16), byte(mask >> 8), byte(mask)}).String()
+}

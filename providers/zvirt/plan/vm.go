@@ -1,0 +1,149 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"github.com/google/uuid"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// What the names of our disks hold between the machine's name and the suffix.
+const (
+	bootDisk     = "boot"
+	templateDisk = "template-"
+	dataDisk     = "data-"
+)
+
+// Source is what the names in the request for a VM stand for, by ID.
+type Source struct {
+	Cluster  string
+	Template *ovirt.Template
+	// InstanceType and Lease are empty for none.
+	InstanceType, Lease string
+	Hosts               []string
+	// Domains are the storage domains that are named, by their names.
+	Domains map[string]string
+}
+
+// VM is what to ask for.
+func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, id uuid.UUID) (*ovirt.VM, error) {
+	boot, err := initialization(m, l)
+	if err != nil {
+		return nil, err
+	}
+	vm := hardware(m.Spec.Hardware)
+	vm.Name, vm.Comment = m.Name, Mark{ID: id, Zone: l.Zone, Document: cmp.Or(l.Format, CloudConfig)}.String()
+	vm.Description = fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
+		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
+	vm.Cluster, vm.Template, vm.InstanceType = ovirt.Ref(from.Cluster), ovirt.Ref(from.Template.ID), ovirt.Ref(from.InstanceType)
+	vm.Initialization = boot
+	if ha := m.Spec.HighAvailability; ha != (infrav1.NovaZVirtHighAvailability{}) {
+		vm.HighAvailability = &ovirt.HighAvailability{Enabled: true, Priority: ha.GetPriority()}
+	}
+	if from.Lease != "" {
+		vm.Lease = &ovirt.Lease{StorageDomain: ovirt.Ref(from.Lease)}
+	}
+	if affinity := m.Spec.PlacementPolicy.Affinity; affinity != "" || len(from.Hosts) > 0 {
+		vm.PlacementPolicy = &ovirt.PlacementPolicy{Affinity: affinity}
+	}
+	if len(from.Hosts) > 0 {
+		vm.PlacementPolicy.Hosts = &ovirt.HostList{}
+		for _, host := range from.Hosts {
+			vm.PlacementPolicy.Hosts.Hosts = append(vm.PlacementPolicy.Hosts.Hosts, ovirt.Object{ID: host})
+		}
+	}
+	vm.DiskAttachments, err = copies(m, at, from, id)
+	return vm, err
+}
+
+// hardware is what a VM gets that needs no look-up.
+func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
+	vm := &ovirt.VM{
+		Type: h.VMType, CustomCPUModel: h.CPU.Type, CPUPinningPolicy: h.CPU.PinningPolicy, Memory: h.MemoryMiB << 20,
+		// A kubelet takes the memory that it sees for its own.
+		MemoryPolicy: &ovirt.MemoryPolicy{
+			Ballooning: ptr.To(ptr.Deref(h.Ballooning, false)), Max: h.MaxMemoryMiB << 20,
+			Guaranteed: cmp.Or(h.GuaranteedMemoryMiB, h.MemoryMiB) << 20,
+		},
+	}
+	if c := h.CPU; c.Sockets+c.Cores+c.Threads > 0 {
+		vm.CPU = &ovirt.CPU{Topology: &ovirt.Topology{
+			Sockets: int64(max(c.Sockets, 1)), Cores: int64(max(c.Cores, 1)), Threads: int64(max(c.Threads, 1)),
+		}}
+	}
+	if h.CPU.Mode != "" {
+		if vm.CPU == nil {
+			vm.CPU = &ovirt.CPU{}
+		}
+		vm.CPU.Mode = h.CPU.Mode
+	}
+	if h.OSType != "" {
+		vm.OS = &ovirt.OS{Type: h.OSType}
+	}
+	if h.BIOSType != "" {
+		vm.BIOS = &ovirt.BIOS{Type: h.BIOSType}
+	}
+	if h.SerialConsole != nil {
+		vm.Console = &ovirt.Switch{Enabled: *h.SerialConsole}
+	}
+	var properties []ovirt.CustomProperty
+	for _, p := range h.CustomProperties {
+		properties = append(properties, ovirt.CustomProperty{Name: p.Name, Value: p.Value})
+	}
+	if h.HugepagesKiB != 0 {
+		properties = append(properties, ovirt.CustomProperty{Name: "hugepages", Value: strconv.Itoa(int(h.HugepagesKiB))})
+	}
+	if properties != nil {
+		vm.CustomProperties = &ovirt.CustomProperties{Properties: properties}
+	}
+	return vm
+}
+
+// Processors is how many virtual processors a spec asks for; zero if it does
+// not say.
+func Processors(h infrav1.NovaZVirtHardware) *ovirt.CPU { return hardware(h).CPU }
+
+// copies says what becomes of the template's disks. Each gets a name of ours.
+func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*ovirt.DiskAttachments, error) {
+	out := &ovirt.DiskAttachments{}
+	if from.Template.DiskAttachments == nil {
+		return out, nil
+	}
+	clone := m.Spec.Storage.GetAllocation() == infrav1.ZVirtClone
+	for _, a := range from.Template.DiskAttachments.Attachments {
+		name, want := wanted(&m.Spec.Storage, a)
+		if !clone && (want.Format == "raw" || want.Sparse != nil && !*want.Sparse) {
+			return nil, hopeless("a thin disk is sparse and cow: set storage.allocation to Clone, or take format and sparse of the disk %s out", name)
+		}
+		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: want.Format, Sparse: want.Sparse}
+		if domain := from.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]; domain != "" {
+			disk.StorageDomains = &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}}
+		}
+		out.Attachments = append(out.Attachments, ovirt.DiskAttachment{Disk: disk})
+	}
+	return out, nil
+}
+
+// wanted returns our name for a template's disk and what is to become of it.
+func wanted(s *infrav1.NovaZVirtStorage, a ovirt.DiskAttachment) (string, infrav1.NovaZVirtTemplateDisk) {
+	if ptr.Deref(a.Bootable, false) {
+		return bootDisk, s.BootDisk
+	}
+	own := a.ID
+	if a.Disk != nil {
+		own = cmp.Or(a.Disk.Alias, a.Disk.Name, own)
+	}
+	for _, named := range s.TemplateDisks {
+		if named.Name == own {
+			return templateDisk + own, named.NovaZVirtTemplateDisk
+		}
+	}
+	return templateDisk + own, infrav1.NovaZVirtTemplateDisk{}
+}

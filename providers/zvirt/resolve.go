@@ -1,0 +1,174 @@
+package zvirt
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// find finds what a field names.
+func (s *session) find(ctx context.Context, field, kind, name string, fits func(ovirt.Object) bool) (ovirt.Object, error) {
+	o, err := s.names.Find(ctx, kind, name, fits)
+	return o, unresolved(infrav1.PlacementNotFoundReason, field, err)
+}
+
+// find is session.find for several names.
+func (s *session) findAll(ctx context.Context, field, kind string, names []string, fits func(ovirt.Object) bool) ([]ovirt.Object, error) {
+	var out []ovirt.Object
+	for _, name := range names {
+		o, err := s.find(ctx, field, kind, name, fits)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// in fits what is in a data center, and on what runs in a cluster.
+func in(dc string) func(ovirt.Object) bool {
+	return func(o ovirt.Object) bool {
+		return o.DataCenter != nil && o.DataCenter.ID == dc || slices.ContainsFunc(o.DataCenters, func(d ovirt.Object) bool { return d.ID == dc })
+	}
+}
+
+func on(cluster string) func(ovirt.Object) bool {
+	return func(o ovirt.Object) bool { return o.Cluster != nil && o.Cluster.ID == cluster }
+}
+
+// place finds the engine's cluster and with it the data center.
+func (s *session) place(ctx context.Context, at plan.Site) (ovirt.Object, error) {
+	fits := func(o ovirt.Object) bool { return o.DataCenter != nil }
+	if at.DataCenter != "" {
+		dc, err := s.find(ctx, "placement.dataCenter", ovirt.DataCenters, at.DataCenter, ovirt.Any)
+		if err != nil {
+			return dc, err
+		}
+		fits = in(dc.ID)
+	}
+	return s.find(ctx, "placement.cluster", ovirt.Clusters, at.Cluster, fits)
+}
+
+// template finds the template.
+func (s *session) template(ctx context.Context, at plan.Site, dc string) (*ovirt.Template, error) {
+	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
+	return t, unresolved(infrav1.SourceNotFoundReason, "template", err)
+}
+
+// domains finds storage domains, by their names. An empty name finds none.
+func (s *session) domains(ctx context.Context, dc string, names ...string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, name := range names {
+		if name == "" {
+			continue
+		}
+		o, err := s.find(ctx, "a storage domain", ovirt.StorageDomains, name, in(dc))
+		if err != nil {
+			return nil, err
+		}
+		out[name] = o.ID
+	}
+	return out, nil
+}
+
+// profiles finds vNIC profiles.
+func (s *session) profiles(ctx context.Context, field, dc string, names []string) ([]string, error) {
+	var out []string
+	for i, name := range names {
+		id, err := s.names.Profile(ctx, name, dc)
+		if err != nil {
+			return nil, unresolved(infrav1.PlacementNotFoundReason, fmt.Sprintf(field, i), err)
+		}
+		out = append(out, id)
+	}
+	return out, nil
+}
+
+// source finds what the request for a VM names.
+func (s *session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
+	out := plan.Source{}
+	cl, err := s.place(ctx, at)
+	if err != nil {
+		return out, err
+	}
+	out.Cluster = cl.ID
+	if out.Template, err = s.template(ctx, at, cl.DataCenter.ID); err != nil {
+		return out, err
+	}
+	if name := m.Spec.Hardware.InstanceType; name != "" {
+		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
+		if err != nil {
+			return out, unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err)
+		}
+		out.InstanceType = kind.ID
+	}
+	hosts, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID))
+	if err != nil {
+		return out, err
+	}
+	for _, host := range hosts {
+		out.Hosts = append(out.Hosts, host.ID)
+	}
+	lease := m.Spec.HighAvailability.LeaseStorageDomain
+	names := []string{lease, at.StorageDomain, m.Spec.Storage.BootDisk.StorageDomain}
+	for _, disk := range m.Spec.Storage.TemplateDisks {
+		names = append(names, disk.StorageDomain)
+	}
+	out.Domains, err = s.domains(ctx, cl.DataCenter.ID, names...)
+	out.Lease = out.Domains[lease]
+	return out, err
+}
+
+// around finds what the machine of a VM names beside it. What matters before
+// the first boot only is not asked for later.
+func (d *driver) around(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
+	s, out := d.session, plan.Around{Cluster: vm.Cluster.ID}
+	if plan.BeforeBoot(m, vm) {
+		cl, err := s.find(ctx, "the VM's cluster", ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
+		if err != nil {
+			return out, err
+		}
+		if out.Profiles, err = s.profiles(ctx, "network.interfaces[%d].vnicProfile", cl.DataCenter.ID, at.Profiles); err != nil {
+			return out, err
+		}
+		var names []string
+		for _, disk := range m.Spec.Storage.DataDisks {
+			names = append(names, cmp.Or(disk.StorageDomain, at.StorageDomain))
+		}
+		if out.Domains, err = s.domains(ctx, cl.DataCenter.ID, names...); err != nil {
+			return out, err
+		}
+	}
+	var err error
+	if out.Labels, err = s.findAll(ctx, "affinity.labels", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
+		return out, err
+	}
+	if out.Tags, err = s.findAll(ctx, "tags", ovirt.Tags, m.Spec.Tags, ovirt.Any); err != nil {
+		return out, err
+	}
+	wanted := []ovirt.AffinityGroup{}
+	if own, ok := plan.SpreadGroup(d.cluster.Annotations[infrav1.ClusterIDAnnotation], m); ok {
+		wanted = append(wanted, own)
+	}
+	for _, name := range m.Spec.Affinity.Groups {
+		wanted = append(wanted, ovirt.AffinityGroup{Name: name})
+	}
+	for _, group := range wanted {
+		known, ok, err := s.mirror.Group(ctx, vm.Cluster.ID, group.Name)
+		switch {
+		case err != nil:
+			return out, err
+		case ok:
+			group = known
+		case group.VMsRule == nil:
+			return out, failure(infrav1.PlacementNotFoundReason, "affinity.groups: the VM's cluster has no affinity group %q", group.Name)
+		}
+		out.Groups = append(out.Groups, group)
+	}
+	return out, nil
+}

@@ -1,0 +1,69 @@
+package zvirt
+
+import (
+	"context"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// Settle takes the next step, or, once nothing is left to do and the node has
+// joined, takes the first-boot document out of the VM's settings.
+func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined bool) error {
+	id, err := d.identify(m)
+	if err != nil {
+		return err
+	}
+	view, said := d.look(id, m)
+	if view.VM == nil || view.Busy != "" {
+		return nil
+	}
+	next, err := d.due(ctx, m, view.VM, said)
+	if err == nil && next != nil && next.Group != nil {
+		select {
+		case d.session.grouping <- struct{}{}:
+			defer func() { <-d.session.grouping }()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		next, err = d.due(ctx, m, view.VM, said) // another machine may have made the group
+	}
+	if err == nil && next == nil && joined && said.Document != "" {
+		next = plan.Scrub(view.VM, said)
+	}
+	if err != nil || next == nil {
+		return classify(d.session.server, err)
+	}
+	return d.take(ctx, view, said, next)
+}
+
+// take takes a step.
+func (d *driver) take(ctx context.Context, view ovirt.View, said plan.Mark, next *plan.Step) error {
+	vm := *view.VM
+	err := d.ask(ctx, said.ID, next.What, next.Request, func() {
+		next.Then(&vm)
+		if next.Group != nil {
+			d.session.mirror.Join(vm.Cluster.ID, *next.Group, vm.ID)
+		}
+		d.session.mirror.Put(said.ID.String(), vm, view.Detailed)
+	})
+	if err != nil && next.Group != nil {
+		// Somebody else may have made, filled or removed the group meanwhile.
+		d.session.mirror.Regroup(vm.Cluster.ID)
+	}
+	return err
+}
+
+// due returns the next step, or nil.
+func (d *driver) due(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, said plan.Mark) (*plan.Step, error) {
+	at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, said.Zone)
+	if err != nil {
+		return nil, err
+	}
+	around, err := d.around(ctx, m, vm, at)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Next(m, vm, at, around, said.ID)
+}
