@@ -5,7 +5,7 @@
 #   hack/components.sh DIR [VERSION]
 #
 #   clusterctl init --config DIR/clusterctl.yaml --infrastructure nova-vsphere \
-#     --bootstrap nova --control-plane nova
+#     --bootstrap nova --control-plane nova --addon nova
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -37,3 +37,4 @@ provider nova-vsphere infrastructure-nova-vsphere nova-vsphere InfrastructurePro
 provider nova-zvirt infrastructure-nova-zvirt nova-zvirt InfrastructureProvider infrastructure-components.yaml
 provider nova-bootstrap bootstrap-nova nova BootstrapProvider bootstrap-components.yaml
 provider nova-control-plane control-plane-nova nova ControlPlaneProvider control-plane-components.yaml
+provider nova-addon addon-nova nova AddonProvider addon-components.yaml

@@ -30,6 +30,7 @@ definitions infrastructure novavsphere nova-vsphere
 definitions infrastructure novazvirt nova-zvirt
 definitions bootstrap nova nova-bootstrap
 definitions controlplane nova nova-control-plane
+definitions addons nova nova-addon
 
 # kinds GROUP fails when a kind of a group belongs to no provider.
 kinds() {
@@ -49,3 +50,4 @@ role() {
 	"$controller_gen" "rbac:roleName=$3" paths="./controllers/$1/..." output:rbac:dir="config/$2/rbac"
 }
 role controlplane nova-control-plane manager-role
+role modules nova-addon manager

@@ -84,7 +84,7 @@ func (r *renderer) variables(k *addonsv1.Kustomize) (map[string]string, error) {
 func (r *renderer) meta(m *addonsv1.Module) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.Set, m.Name),
-		Labels: r.labels(m.Name), Annotations: r.annotations(),
+		Labels: r.labels(m.Name),
 	}
 }
 

@@ -116,7 +116,11 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	} else {
 		out.Object, err = r.kustomization(m, native)
 	}
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	out.Object.SetAnnotations(r.annotations(out))
+	return out, nil
 }
 
 // dependencies splits what a module depends on into what Flux waits for
@@ -171,10 +175,18 @@ func (r *renderer) labels(module string) map[string]string {
 // shardLabel is the label by which controllers of Flux share objects out.
 const shardLabel = "sharding.fluxcd.io/key"
 
-// annotations are on everything that is written.
-func (r *renderer) annotations() map[string]string {
-	return map[string]string{
+// annotations are what a later removal has to know of a module, when the set
+// may know it no more.
+func (r *renderer) annotations(m *Module) map[string]string {
+	out := map[string]string{
 		addonsv1.RevisionAnnotation: r.target.Revision,
 		addonsv1.OriginAnnotation:   r.target.Origin,
 	}
+	if len(m.Needs) > 0 {
+		out[addonsv1.NeedsAnnotation] = strings.Join(m.Needs, ",")
+	}
+	if m.Keep {
+		out[addonsv1.KeepAnnotation] = "true"
+	}
+	return out
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/yaml"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -51,12 +52,14 @@ func Scheme() *runtime.Scheme {
 	utilruntime.Must(infrav1.AddToScheme(s))
 	utilruntime.Must(bootstrapv1.AddToScheme(s))
 	utilruntime.Must(controlplanev1.AddToScheme(s))
+	utilruntime.Must(addonsv1.AddToScheme(s))
 	return s
 }
 
 // Start starts etcd and an API server on loopback, building them if need be,
-// and installs all definitions. The caller stops it.
-func Start(ctx context.Context) (*Env, error) {
+// and installs all definitions, those in further folders too. The caller stops
+// it.
+func Start(ctx context.Context, further ...string) (*Env, error) {
 	paths, err := tools.Paths(ctx, os.Stderr, "etcd", "kube-apiserver", "kubectl")
 	if err != nil {
 		return nil, err
@@ -71,7 +74,7 @@ func Start(ctx context.Context) (*Env, error) {
 	}
 	e := &Env{Scheme: Scheme(), server: &envtest.Environment{
 		CRDs:                  core,
-		CRDDirectoryPaths:     bases,
+		CRDDirectoryPaths:     append(bases, further...),
 		ErrorIfCRDPathMissing: true,
 	}}
 	e.server.ControlPlane.Etcd = &envtest.Etcd{Path: paths["etcd"]}

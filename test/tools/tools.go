@@ -40,8 +40,24 @@ func Paths(ctx context.Context, log io.Writer, names ...string) (map[string]stri
 
 // ModuleDir returns the directory of a Go module that this project requires.
 func ModuleDir(ctx context.Context, module string) (string, error) {
+	return moduleDir(ctx, Root(), module)
+}
+
+// ToolDir returns the directory of a Go module that a folder of hack/tools
+// pins, downloading it if need be.
+func ToolDir(ctx context.Context, folder, module string) (string, error) {
+	dir := filepath.Join(Root(), "hack", "tools", folder)
+	download := exec.CommandContext(ctx, "go", "mod", "download", module)
+	download.Dir = dir
+	if out, err := download.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("downloading module %s: %w: %s", module, err, out)
+	}
+	return moduleDir(ctx, dir, module)
+}
+
+func moduleDir(ctx context.Context, from, module string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
-	cmd.Dir = Root()
+	cmd.Dir = from
 	out, err := cmd.Output()
 	if err != nil {
 		return "", fmt.Errorf("finding module %s: %w", module, err)

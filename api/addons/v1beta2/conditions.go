@@ -38,6 +38,11 @@ const (
 	// SinceAnnotation holds the time at which an object was first written from
 	// its revision, in RFC 3339.
 	SinceAnnotation = "addons.cluster.x-k8s.io/nova-module-since"
+	// NeedsAnnotation lists the modules, separated by commas, that an object was
+	// written to depend on, so that it goes before them.
+	NeedsAnnotation = "addons.cluster.x-k8s.io/nova-module-needs"
+	// KeepAnnotation stands on an object whose module is kept when it goes.
+	KeepAnnotation = "addons.cluster.x-k8s.io/nova-module-keep"
 	// AllowFromAnnotation stands on a Namespace and lists the namespaces,
 	// separated by commas, whose sets may select its Clusters; * stands for
 	// all.

@@ -1,0 +1,58 @@
+// Command nova-addon runs the add-on provider: it keeps the modules of
+// NovaModuleSets on tenant clusters through Flux.
+package main
+
+import (
+	"context"
+	"fmt"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+)
+
+const name = "nova-addon"
+
+func main() {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme,
+		addonsv1.AddToScheme, helmv2.AddToScheme, kustomizev1.AddToScheme, sourcev1.AddToScheme,
+	} {
+		utilruntime.Must(add(scheme))
+	}
+	manager.Main(name, scheme, setup)
+}
+
+func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	secrets, err := manager.SecretClient(mgr)
+	if err != nil {
+		return fmt.Errorf("making client for kubeconfigs: %w", err)
+	}
+	tenants, err := modules.SetupTenants(ctx, mgr, clustercache.Options{
+		SecretClient: secrets,
+		Client:       clustercache.ClientOptions{UserAgent: remote.DefaultClusterAPIUserAgent(name)},
+	}, o.Controller())
+	if err != nil {
+		return err
+	}
+	recorder := mgr.GetEventRecorder(name)
+	return modules.SetupWithManager(ctx, mgr,
+		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter},
+		&modules.ClusterReconciler{
+			Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenants, Recorder: recorder, WatchFilterValue: o.WatchFilter,
+		}, o.Controller())
+}

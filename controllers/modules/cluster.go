@@ -1,0 +1,263 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// again is when something that nobody tells about is looked at again: objects
+// on their way out, a gate that waits.
+const again = 10 * time.Second
+
+// ClusterReconciler keeps what one Cluster gets from all sets.
+type ClusterReconciler struct {
+	// Client reads through the cache and writes.
+	Client client.Client
+	// Objects reads control planes, infrastructure clusters and bootstrap
+	// templates of any kind.
+	Objects client.Reader
+	// Tenants reaches tenants.
+	Tenants Tenants
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// WatchFilterValue limits the sets to those with this watch label. Empty
+	// takes all.
+	WatchFilterValue string
+	// Now returns the time. Empty means time.Now.
+	Now func() time.Time
+
+	ledger  *ledger
+	applied apply.Memory
+	// sets is told of sets whose Clusters changed.
+	sets chan event.GenericEvent
+}
+
+// site is a Cluster as one reconcile sees it. Fields are filled from top to
+// bottom.
+type site struct {
+	key key
+	// cluster is nil when it is gone.
+	cluster *clusterv1.Cluster
+	// pieces are what was ever written for it, by set.
+	pieces map[key][]*piece
+	// sets are those that exist, by key.
+	sets map[key]*addonsv1.NovaModuleSet
+	// silence is why the tenant cannot be reached. Nil while it answers.
+	silence error
+	// again is when to look again. Zero waits for an event.
+	again time.Duration
+}
+
+func (s *site) gone() bool { return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() }
+
+// soon has the Cluster looked at again no later than in d.
+func (s *site) soon(d time.Duration) {
+	if s.again == 0 || d < s.again {
+		s.again = d
+	}
+}
+
+// Reconcile brings the modules of one Cluster a step closer to what its sets
+// say. One set that fails holds up no other.
+func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &site{key: req.NamespacedName}
+	if err := r.observe(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	var helper *patch.Helper
+	if s.cluster != nil {
+		var err error
+		if helper, err = patch.NewHelper(s.cluster, r.Client); err != nil {
+			return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+		}
+	} else {
+		r.Tenants.Forget(s.key)
+	}
+	var errs []error
+	var mine []string
+	for set := range r.involved(s) {
+		d := &delivery{site: s, key: set, set: s.sets[set], pieces: s.pieces[set]}
+		if err := r.deliver(ctx, d); err != nil {
+			errs = append(errs, fmt.Errorf("keeping modules of %s: %w", set, err))
+		}
+		mine = append(mine, addonsv1.ClusterCondition(set.Name))
+	}
+	if helper != nil {
+		if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: mine}); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("patching Cluster: %w", err))
+		}
+	}
+	return ctrl.Result{RequeueAfter: s.again}, errors.Join(errs...)
+}
+
+// observe reads everything that has to do with the Cluster.
+func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
+	cluster := &clusterv1.Cluster{}
+	switch err := r.Client.Get(ctx, s.key, cluster); {
+	case err == nil:
+		s.cluster = cluster
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading Cluster: %w", err)
+	}
+	var err error
+	if s.pieces, err = pieces(ctx, r.Client, s.key); err != nil {
+		return err
+	}
+	list := &addonsv1.NovaModuleSetList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		return fmt.Errorf("listing NovaModuleSets: %w", err)
+	}
+	s.sets = map[key]*addonsv1.NovaModuleSet{}
+	for i := range list.Items {
+		s.sets[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+	}
+	if !s.gone() {
+		s.silence = r.Tenants.Reachable(ctx, s.key)
+	}
+	return nil
+}
+
+// involved yields the sets that select the Cluster, or once did.
+func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
+	return func(yield func(key) bool) {
+		for set, object := range s.sets {
+			if !loop.Watched(object, r.WatchFilterValue) {
+				continue
+			}
+			if !yield(set) {
+				return
+			}
+		}
+		for set := range s.pieces {
+			if s.sets[set] == nil && !yield(set) {
+				return
+			}
+		}
+	}
+}
+
+// delivery is one set on one Cluster.
+type delivery struct {
+	site *site
+	key  key
+	// set is nil when it is gone.
+	set *addonsv1.NovaModuleSet
+	// pieces are what was ever written.
+	pieces []*piece
+	// choice is whether the set gets to the Cluster.
+	choice selection
+	// notReady says why modules are not ready, by name.
+	notReady map[string]string
+	// order names the modules in notReady in their order.
+	order []string
+	// count is how many modules are switched on.
+	count int
+	// reason and message are the condition, when they are not about modules.
+	reason, message string
+	// report is what the set hears.
+	report report
+}
+
+// wait notes why a module is not ready.
+func (d *delivery) wait(module, why string) {
+	if d.notReady == nil {
+		d.notReady = map[string]string{}
+	}
+	if _, ok := d.notReady[module]; !ok {
+		d.order = append(d.order, module)
+	}
+	d.notReady[module] = why
+}
+
+// deliver does what is due for one set and reports.
+func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
+	if err := r.choose(ctx, d); err != nil {
+		return err
+	}
+	s := d.site
+	now := standing{
+		clusterGone: s.gone(),
+		paused:      s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster),
+		setGone:     d.set == nil,
+		setDeleting: d.set != nil && !d.set.DeletionTimestamp.IsZero(),
+		selected:    d.choice == selected,
+		suspended:   d.set != nil && d.set.Spec.Suspend != nil && *d.set.Spec.Suspend,
+	}
+	var err error
+	switch mode := modeOf(now); mode {
+	case ensure:
+		err = r.ensure(ctx, d)
+		r.tell(d, err)
+	case leave:
+		if now.selected && len(d.pieces) > 0 {
+			r.look(d)
+			if now.suspended {
+				d.reason, d.message = addonsv1.SuspendedReason, "The set is suspended"
+			}
+			r.tell(d, nil)
+		}
+	default:
+		err = r.remove(ctx, d, mode)
+		r.part(d)
+	}
+	return err
+}
+
+// choose finds out whether the set gets to the Cluster.
+func (r *ClusterReconciler) choose(ctx context.Context, d *delivery) error {
+	d.choice = unselected
+	if d.set == nil || d.site.cluster == nil {
+		return nil
+	}
+	namespace := &corev1.Namespace{}
+	if d.set.Namespace != d.site.key.Namespace {
+		if err := r.Client.Get(ctx, client.ObjectKey{Name: d.site.key.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Namespace: %w", err)
+		}
+	}
+	var err error
+	d.choice, err = selects(d.set, d.site.cluster, namespace)
+	return err
+}
+
+// part ends the report about a Cluster that the set does not serve any more.
+func (r *ClusterReconciler) part(d *delivery) {
+	if d.site.cluster != nil {
+		conditions.Delete(d.site.cluster, addonsv1.ClusterCondition(d.key.Name))
+		d.letGo()
+	}
+	if r.ledger.drop(d.key, d.site.key) || len(d.pieces) > 0 {
+		r.notify(d.key)
+	}
+}
+
+// notify has a set looked at.
+func (r *ClusterReconciler) notify(set key) {
+	o := &addonsv1.NovaModuleSet{}
+	o.Namespace, o.Name = set.Namespace, set.Name
+	r.sets <- event.GenericEvent{Object: o}
+}
+
+func (r *ClusterReconciler) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}

@@ -1,0 +1,224 @@
+package modules
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// ensure keeps the modules of a set on a Cluster.
+func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
+	s := d.site
+	if !ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false) {
+		d.reason, d.message = addonsv1.WaitingForControlPlaneReason, "Waiting for the tenant's control plane to be initialised"
+		return nil
+	}
+	if s.silence != nil {
+		// Nothing is written for a tenant that does not answer; what is there
+		// is Flux' to try again.
+		r.look(d)
+		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
+		s.soon(again)
+		return nil
+	}
+	content, revision, err := r.content(ctx, d)
+	if err != nil || content == nil {
+		r.look(d)
+		return err
+	}
+	facts, err := r.facts(ctx, s.cluster)
+	if err != nil {
+		return err
+	}
+	rendering, err := modules.Render(*content, modules.Target{
+		Namespace: s.key.Namespace, Name: s.key.Name, Set: d.key.Name, Origin: d.key.Namespace,
+		Revision: revision, Facts: facts,
+	})
+	if err != nil {
+		r.look(d)
+		d.reason, d.message = addonsv1.InvalidReason, sentence(err)
+		return nil
+	}
+	if err := r.Tenants.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
+		return err
+	}
+	if err := d.hold(content, rendering, facts.Kubernetes.Version); err != nil {
+		return err
+	}
+	if err := r.sources(ctx, rendering.Sources); err != nil {
+		return err
+	}
+	if err := r.modules(ctx, d, rendering, revision); err != nil {
+		return err
+	}
+	return r.prune(ctx, d, rendering)
+}
+
+// content is what the Cluster is to have now: the set's current content, or
+// that of the revision it is at. Nil when it may not be touched.
+func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
+	current := modules.ContentOf(&d.set.Spec)
+	if err := current.Validate(); err != nil {
+		d.reason, d.message = addonsv1.InvalidReason, sentence(err)
+		return nil, "", nil
+	}
+	revision := current.Revision()
+	has, newest, _ := revisions(d.pieces)
+	wanted := revisionFor(revision, has, newest, r.ledger.mayTake(d.key, d.site.key, revision))
+	if wanted == revision {
+		return &current, revision, nil
+	}
+	earlier := &appsv1.ControllerRevision{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.key.Namespace, Name: historyName(d.key.Name, wanted)}, earlier)
+	if apierrors.IsNotFound(err) {
+		// Somebody took the history away. What is there stays until the
+		// rollout gets to the Cluster.
+		d.reason, d.message = addonsv1.WaitingForWaveReason, "Waiting for its turn in the rollout"
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("reading earlier revision: %w", err)
+	}
+	content := &modules.Content{}
+	if err := json.Unmarshal(earlier.Data.Raw, content); err != nil {
+		return nil, "", fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
+	}
+	return content, wanted, nil
+}
+
+// sources writes the sources, which the Clusters of a namespace share.
+func (r *ClusterReconciler) sources(ctx context.Context, all []client.Object) error {
+	for _, source := range all {
+		observed, err := r.observed(ctx, source)
+		if err != nil {
+			return err
+		}
+		if err := r.apply(ctx, source, observed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// observed reads what is there of an object; nil when it is not there.
+func (r *ClusterReconciler) observed(ctx context.Context, o client.Object) (client.Object, error) {
+	there, ok := o.DeepCopyObject().(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("copying %s: %T is no object", o.GetName(), o)
+	}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(o), there)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // no object is an answer here, and the one that callers hand on
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", o.GetName(), err)
+	}
+	return there, nil
+}
+
+func (r *ClusterReconciler) apply(ctx context.Context, desired, observed client.Object) error {
+	sent, err := r.applied.Apply(ctx, r.Client, fieldManager, desired, observed)
+	if sent {
+		writes.WithLabelValues(desired.GetObjectKind().GroupVersionKind().Kind).Inc()
+	}
+	return err
+}
+
+// modules writes the modules in their order, those that wait for another kind
+// of object not before that is ready.
+func (r *ClusterReconciler) modules(ctx context.Context, d *delivery, rendering *modules.Rendering, revision string) error {
+	ready := map[string]bool{}
+	for i := range rendering.Modules {
+		m := &rendering.Modules[i]
+		if m.Off {
+			continue
+		}
+		d.count++
+		why, err := r.module(ctx, d, m, ready, revision)
+		if err != nil {
+			return fmt.Errorf("writing module %s: %w", m.Name, err)
+		}
+		if why == "" {
+			ready[m.Name] = true
+			continue
+		}
+		d.wait(m.Name, why)
+	}
+	return nil
+}
+
+// module writes one module and says why it is not ready; empty when it is.
+func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.Module, ready map[string]bool, revision string) (string, error) {
+	if m.Unfit != "" {
+		return m.Unfit, nil
+	}
+	there, stranger := find(d.pieces, m)
+	if stranger != nil {
+		return fmt.Sprintf("Waiting for %s %s to go", stranger.kind(), stranger.object.GetName()), nil
+	}
+	if there != nil && !there.object.GetDeletionTimestamp().IsZero() {
+		d.site.soon(again)
+		return "Being removed before it is written again", nil
+	}
+	since := r.now().UTC().Format(time.RFC3339)
+	if there == nil || there.revision != revision {
+		for _, name := range m.After {
+			if !ready[name] {
+				return "Waiting for " + name, nil
+			}
+		}
+	} else if !there.since.IsZero() {
+		since = there.since.UTC().Format(time.RFC3339)
+	}
+	annotations := m.Object.GetAnnotations()
+	annotations[addonsv1.SinceAnnotation] = since
+	m.Object.SetAnnotations(annotations)
+	if there == nil {
+		return "Waiting for Flux", r.apply(ctx, m.Object, nil)
+	}
+	if err := r.apply(ctx, m.Object, there.object); err != nil {
+		return "", err
+	}
+	if there.revision != revision {
+		return "Waiting for Flux", nil
+	}
+	_, why := there.ready()
+	return why, nil
+}
+
+// find returns the object of a module, and one of the other kind that has to
+// go first.
+func find(all []*piece, m *modules.Module) (there, stranger *piece) {
+	kind := kindOf(m.Object)
+	for _, p := range all {
+		if p.module != m.Name {
+			continue
+		}
+		if p.kind() == kind && p.object.GetName() == m.Object.GetName() {
+			there = p
+		} else {
+			stranger = p
+		}
+	}
+	return there, stranger
+}
+
+// look notes which of the modules that are there are not ready, when nothing
+// may be written.
+func (r *ClusterReconciler) look(d *delivery) {
+	d.count = len(d.pieces)
+	for _, p := range d.pieces {
+		if ok, why := p.ready(); !ok {
+			d.wait(p.module, why)
+		}
+	}
+}

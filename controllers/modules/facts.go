@@ -1,0 +1,149 @@
+package modules
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// clusterIDAnnotation stands on infrastructure clusters of this project and
+// survives a move.
+const clusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
+
+// rolePrefix begins the labels of nodes that name their roles.
+const rolePrefix = "node-role.kubernetes.io/"
+
+// facts collects what is known of a Cluster in the management cluster.
+func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
+	controlPlane, err := r.referenced(ctx, cluster, cluster.Spec.ControlPlaneRef)
+	if err != nil {
+		return nil, fmt.Errorf("reading control plane: %w", err)
+	}
+	infra, err := r.referenced(ctx, cluster, cluster.Spec.InfrastructureRef)
+	if err != nil {
+		return nil, fmt.Errorf("reading infrastructure cluster: %w", err)
+	}
+	f := &modules.Facts{
+		Cluster: modules.ClusterFacts{
+			Name: cluster.Name, Namespace: cluster.Namespace, Labels: cluster.Labels,
+			ID: cmp.Or(infra.GetAnnotations()[clusterIDAnnotation], string(cluster.UID)),
+		},
+		Endpoint:   modules.EndpointFacts{Host: cluster.Spec.ControlPlaneEndpoint.Host, Port: cluster.Spec.ControlPlaneEndpoint.Port},
+		Hypervisor: modules.HypervisorFacts{Kind: hypervisorKind(cluster.Spec.InfrastructureRef.Kind), Spec: specOf(infra)},
+		Network: modules.NetworkFacts{
+			Pods: cluster.Spec.ClusterNetwork.Pods.CIDRBlocks, Services: cluster.Spec.ClusterNetwork.Services.CIDRBlocks,
+			Domain: cmp.Or(cluster.Spec.ClusterNetwork.ServiceDomain, modules.DefaultDomain),
+		},
+	}
+	f.Kubernetes.Version = version(controlPlane, cluster)
+	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
+	f.ControlPlane.Replicas = int32(max(replicas, 1))
+	f.ControlPlane.Topology = modules.Topology(f.ControlPlane.Replicas)
+	f.Platform, _, _ = unstructured.NestedMap(controlPlane.Object, "spec", "platform")
+	if f.Nodes, err = r.nodes(ctx, cluster, f.ControlPlane.Replicas); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// referenced reads what a Cluster refers to; an object without fields when it
+// refers to nothing, or to something that is not there yet.
+func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
+	none := &unstructured.Unstructured{Object: map[string]any{}}
+	if !ref.IsDefined() {
+		return none, nil
+	}
+	found, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, cluster.Namespace)
+	if apierrors.IsNotFound(err) {
+		return none, nil
+	}
+	return found, err
+}
+
+func specOf(o *unstructured.Unstructured) map[string]any {
+	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
+	return spec
+}
+
+// version is what the control plane runs, or will run at first.
+func version(controlPlane *unstructured.Unstructured, cluster *clusterv1.Cluster) string {
+	running, _, _ := unstructured.NestedString(controlPlane.Object, "status", "version")
+	wanted, _, _ := unstructured.NestedString(controlPlane.Object, "spec", "version")
+	return cmp.Or(running, wanted, cluster.Spec.Topology.Version)
+}
+
+// hypervisorKind names a hypervisor after the kind of its clusters.
+func hypervisorKind(kind string) string {
+	name := strings.ToLower(strings.TrimSuffix(kind, "Cluster"))
+	return strings.TrimPrefix(name, "nova")
+}
+
+// nodes counts nodes as they are to be.
+func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
+	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
+	list := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return n, fmt.Errorf("listing MachineDeployments: %w", err)
+	}
+	for i := range list.Items {
+		md := &list.Items[i]
+		if !md.DeletionTimestamp.IsZero() {
+			continue
+		}
+		roles, err := r.roles(ctx, md)
+		if err != nil {
+			return n, fmt.Errorf("reading roles of MachineDeployment %s: %w", md.Name, err)
+		}
+		count := ptr.Deref(md.Spec.Replicas, 1)
+		n.Total += count
+		for _, role := range roles {
+			switch role {
+			case "infra":
+				n.Infra += count
+			case "ingress":
+				n.Ingress += count
+			case "worker":
+				n.Worker += count
+			}
+		}
+	}
+	return n, nil
+}
+
+// roles are those of a MachineDeployment's nodes: the labels of its machines,
+// or what its bootstrap template says, or else worker.
+func (r *ClusterReconciler) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
+	var roles []string
+	for label := range md.Spec.Template.Labels {
+		if role, ok := strings.CutPrefix(label, rolePrefix); ok {
+			roles = append(roles, role)
+		}
+	}
+	if len(roles) > 0 {
+		return roles, nil
+	}
+	ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
+	if ref.Kind == "NovaConfigTemplate" {
+		template, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, md.Namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err == nil {
+			roles, _, _ = unstructured.NestedStringSlice(template.Object, "spec", "template", "spec", "roles")
+		}
+	}
+	if len(roles) == 0 {
+		return []string{"worker"}, nil
+	}
+	return roles, nil
+}

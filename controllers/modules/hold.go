@@ -1,0 +1,78 @@
+package modules
+
+import (
+	"fmt"
+
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// holdAnnotation is the annotation by which a set holds back a new Kubernetes
+// version of a Cluster with a topology.
+func holdAnnotation(set string) string {
+	return clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + "/" + set
+}
+
+// hold keeps a Cluster from moving to a Kubernetes version that one of its
+// modules does not fit.
+//
+// Cluster API looks for the annotation in the moment in which somebody names a
+// new version, so it has to be there before. It is lifted once the modules are
+// seen to fit, and put back when the version runs.
+func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, running string) error {
+	cluster := d.site.cluster
+	if !ptr.Deref(d.set.Spec.HoldUpgrades, false) || !cluster.Spec.Topology.IsDefined() {
+		d.letGo()
+		return nil
+	}
+	wanted := cluster.Spec.Topology.Version
+	unfit, err := unfit(content, rendering, wanted)
+	if err != nil {
+		return err
+	}
+	if wanted != running && unfit == "" {
+		d.letGo()
+		return nil
+	}
+	reason := "Set by the NovaModuleSet of this name, which lifts it for versions that its modules fit"
+	if unfit != "" {
+		reason = fmt.Sprintf("Kubernetes %s waits: module %s does not fit it", wanted, unfit)
+	}
+	if cluster.Annotations == nil {
+		cluster.Annotations = map[string]string{}
+	}
+	cluster.Annotations[holdAnnotation(d.key.Name)] = reason
+	return nil
+}
+
+// letGo takes the annotation away.
+func (d *delivery) letGo() {
+	if d.site.cluster != nil {
+		delete(d.site.cluster.Annotations, holdAnnotation(d.key.Name))
+	}
+}
+
+// unfit names the first module, of those that are switched on, that does not
+// fit a version.
+func unfit(content *modules.Content, rendering *modules.Rendering, version string) (string, error) {
+	off := map[string]bool{}
+	for i := range rendering.Modules {
+		off[rendering.Modules[i].Name] = rendering.Modules[i].Off
+	}
+	for i := range content.Modules {
+		m := &content.Modules[i]
+		if off[m.Name] {
+			continue
+		}
+		fits, err := modules.Fits(version, m.Kubernetes)
+		if err != nil {
+			return "", fmt.Errorf("module %q: %w", m.Name, err)
+		}
+		if !fits {
+			return fmt.Sprintf("%s (%s)", m.Name, m.Kubernetes), nil
+		}
+	}
+	return "", nil
+}

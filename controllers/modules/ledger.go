@@ -1,0 +1,113 @@
+package modules
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// key names an object of the management cluster.
+type key = types.NamespacedName
+
+// report is what the modules of a set are like on one Cluster.
+type report struct {
+	// revision is the one they are at. Empty when there are none.
+	revision string
+	since    time.Time
+	// ready tells that all are ready at that revision; notReady names the
+	// others.
+	ready    bool
+	notReady int
+	// reachable tells that a change can get to the tenant.
+	reachable bool
+}
+
+// ledger is what the two reconcilers tell each other. It is all found out anew
+// after a restart.
+type ledger struct {
+	mu   sync.Mutex
+	sets map[key]*entry
+}
+
+// entry is about one set.
+type entry struct {
+	// granted are the Clusters that may take revision.
+	revision string
+	granted  map[key]bool
+	reports  map[key]report
+}
+
+func (l *ledger) entry(set key) *entry {
+	if l.sets == nil {
+		l.sets = map[key]*entry{}
+	}
+	e := l.sets[set]
+	if e == nil {
+		e = &entry{reports: map[key]report{}}
+		l.sets[set] = e
+	}
+	return e
+}
+
+// report notes what a Cluster is like and tells whether that is news.
+func (l *ledger) report(set, cluster key, now report) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(set)
+	was, known := e.reports[cluster]
+	e.reports[cluster] = now
+	return !known || was != now
+}
+
+// drop forgets a Cluster that is no longer the set's, and tells whether it was
+// known.
+func (l *ledger) drop(set, cluster key) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(set)
+	_, known := e.reports[cluster]
+	delete(e.reports, cluster)
+	delete(e.granted, cluster)
+	return known
+}
+
+// forget drops a set.
+func (l *ledger) forget(set key) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.sets, set)
+}
+
+// get returns the report of a Cluster.
+func (l *ledger) get(set, cluster key) (report, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	got, ok := l.entry(set).reports[cluster]
+	return got, ok
+}
+
+// grant notes a plan and returns the Clusters that it newly lets go on.
+func (l *ledger) grant(set key, revision string, plan modules.Rollout) []key {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(set)
+	var news []key
+	for cluster := range plan.Granted {
+		if e.revision != revision || !e.granted[cluster] {
+			news = append(news, cluster)
+		}
+	}
+	e.revision, e.granted = revision, plan.Granted
+	return news
+}
+
+// granted reports whether a Cluster may take a revision.
+func (l *ledger) mayTake(set, cluster key, revision string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entry(set)
+	return e.revision == revision && e.granted[cluster]
+}

@@ -1,0 +1,23 @@
+package modules
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var (
+	writes = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_modules_writes_total",
+		Help: "Objects of Flux written, by kind. None are while nothing changes.",
+	}, []string{"kind"})
+	removals = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_modules_removals_total",
+		Help: "Modules taken away from Clusters, by how.",
+	}, []string{"how"})
+	clusters = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_modules_clusters",
+		Help: "Clusters of a set, by state: selected, updated, ready, failed.",
+	}, []string{"namespace", "set", "state"})
+)
+
+func init() { metrics.Registry.MustRegister(writes, removals, clusters) }

@@ -1,0 +1,140 @@
+package modules
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// piece is the object of a module as it is.
+type piece struct {
+	object     client.Object
+	module     string
+	set        key
+	revision   string
+	since      time.Time
+	needs      []string
+	keep       bool
+	suspended  bool
+	conditions []metav1.Condition
+	observed   int64
+}
+
+// ready tells whether Flux has made the module so, and if not why, in words
+// that stay the same while nothing changes.
+func (p *piece) ready() (bool, string) {
+	c := meta.FindStatusCondition(p.conditions, clusterv1.ReadyCondition)
+	switch {
+	case p.observed != p.object.GetGeneration() || c == nil:
+		return false, "Waiting for Flux"
+	case c.Status == metav1.ConditionTrue:
+		return true, ""
+	default:
+		return false, steady(cmp.Or(c.Message, c.Reason))
+	}
+}
+
+var (
+	durations = regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?(ms|µs|s|m|h)([0-9.]+(ms|s|m))*\b`)
+	// longest is how much of a message of Flux goes into a condition.
+	longest = 300
+)
+
+// steady takes out of a message what changes at each attempt.
+func steady(message string) string {
+	text := strings.Join(strings.Fields(durations.ReplaceAllString(message, "some time")), " ")
+	if len(text) > longest {
+		text = strings.ToValidUTF8(text[:longest], "") + "…"
+	}
+	return strings.TrimRight(text, ".")
+}
+
+// plan is the piece as a removal sees it.
+func (p *piece) plan(keepAll bool) modules.Piece {
+	out := modules.Piece{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended}
+	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
+		out.Deleting, out.Since = true, at.Time
+	}
+	return out
+}
+
+// pieces finds what was ever written for a Cluster, by set.
+func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece, error) {
+	selector := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{addonsv1.ClusterLabel: cluster.Name}}
+	releases, kustomizations := &helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}
+	if err := c.List(ctx, releases, selector...); err != nil {
+		return nil, fmt.Errorf("listing HelmReleases: %w", err)
+	}
+	if err := c.List(ctx, kustomizations, selector...); err != nil {
+		return nil, fmt.Errorf("listing Kustomizations: %w", err)
+	}
+	out := map[key][]*piece{}
+	for i := range releases.Items {
+		o := &releases.Items[i]
+		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+	}
+	for i := range kustomizations.Items {
+		o := &kustomizations.Items[i]
+		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+	}
+	return out, nil
+}
+
+func add(to map[key][]*piece, p *piece) {
+	labels, annotations := p.object.GetLabels(), p.object.GetAnnotations()
+	p.set = setOf(p.object)
+	p.module = labels[addonsv1.ModuleLabel]
+	p.revision = annotations[addonsv1.RevisionAnnotation]
+	p.keep = annotations[addonsv1.KeepAnnotation] != ""
+	p.since, _ = time.Parse(time.RFC3339, annotations[addonsv1.SinceAnnotation])
+	if needs := annotations[addonsv1.NeedsAnnotation]; needs != "" {
+		p.needs = strings.Split(needs, ",")
+	}
+	to[p.set] = append(to[p.set], p)
+}
+
+// setOf names the set that an object was written for.
+func setOf(o client.Object) key {
+	return key{Namespace: cmp.Or(o.GetAnnotations()[addonsv1.OriginAnnotation], o.GetNamespace()), Name: o.GetLabels()[addonsv1.SetLabel]}
+}
+
+// revisions are those that pieces are at, and the newest of them.
+func revisions(all []*piece) (has []string, newest string, since time.Time) {
+	for _, p := range all {
+		if p.revision == "" || !p.object.GetDeletionTimestamp().IsZero() {
+			continue
+		}
+		if !slices.Contains(has, p.revision) {
+			has = append(has, p.revision)
+		}
+		if newest == "" || p.since.After(since) {
+			newest, since = p.revision, p.since
+		}
+	}
+	return has, newest, since
+}
+
+// kind is the kind of the piece's object; what is read from a list does not
+// say it itself.
+func (p *piece) kind() string { return kindOf(p.object) }
+
+func kindOf(o client.Object) string {
+	if _, ok := o.(*helmv2.HelmRelease); ok {
+		return helmv2.HelmReleaseKind
+	}
+	return kustomizev1.KustomizationKind
+}

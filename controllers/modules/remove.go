@@ -1,0 +1,114 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// remove takes all modules of a set away from a Cluster.
+func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) error {
+	ending := modules.Ending{Gone: how == abandon, Reachable: d.site.silence == nil, Now: r.now(), Timeout: addonsv1.DefaultDeletionTimeout}
+	keep := false
+	if d.set != nil {
+		ending.Timeout = d.set.Spec.Deletion.Timeout()
+		keep = d.set.Spec.Deletion.Unselected == addonsv1.DeletionKeep
+	}
+	return r.dismiss(ctx, d, d.pieces, nil, keep, ending)
+}
+
+// prune takes away the modules that left the set or are switched off here.
+func (r *ClusterReconciler) prune(ctx context.Context, d *delivery, rendering *modules.Rendering) error {
+	staying := map[string][]string{}
+	wanted := map[string]*modules.Module{}
+	for i := range rendering.Modules {
+		m := &rendering.Modules[i]
+		if m.Object == nil && m.Unfit == "" {
+			continue
+		}
+		wanted[m.Name] = m
+		staying[m.Name] = m.Needs
+	}
+	var leaving []*piece
+	for _, p := range d.pieces {
+		m := wanted[p.module]
+		switch {
+		case m == nil:
+			leaving = append(leaving, p)
+		case m.Object != nil && (p.kind() != kindOf(m.Object) || p.object.GetName() != m.Object.GetName()):
+			// It became something else: what others need is made anew.
+			leaving = append(leaving, p)
+			delete(staying, p.module)
+			for name, needs := range staying {
+				staying[name] = without(needs, p.module)
+			}
+		}
+	}
+	return r.dismiss(ctx, d, leaving, staying, false, modules.Ending{
+		Reachable: d.site.silence == nil, Now: r.now(), Timeout: d.set.Spec.Deletion.Timeout(),
+	})
+}
+
+func without(names []string, name string) []string {
+	var out []string
+	for _, n := range names {
+		if n != name {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// dismiss does what is due for each piece that is to go.
+func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []*piece, staying map[string][]string, keepAll bool, ending modules.Ending) error {
+	if len(leaving) == 0 {
+		return nil
+	}
+	plans := make([]modules.Piece, 0, len(leaving))
+	for _, p := range leaving {
+		plans = append(plans, p.plan(keepAll))
+	}
+	due := modules.PlanRemoval(plans, staying, ending)
+	for _, p := range leaving {
+		if err := r.act(ctx, p, due[p.module]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("removing module %s: %w", p.module, err)
+		}
+	}
+	// The end of one is an event. That time runs out is none.
+	d.site.soon(again)
+	return nil
+}
+
+// act does one thing to a piece. A Flux object that is suspended goes without
+// anything being done on the tenant.
+func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Removal) error {
+	switch do {
+	case modules.RemovalWait:
+		return nil
+	case modules.RemovalRelease:
+		if !p.suspended {
+			if err := r.patch(ctx, p, `{"spec":{"suspend":true}}`); err != nil {
+				return fmt.Errorf("suspending: %w", err)
+			}
+		}
+	case modules.RemovalForce:
+		return r.patch(ctx, p, `{"metadata":{"finalizers":null}}`)
+	case modules.RemovalDelete:
+	}
+	if !p.object.GetDeletionTimestamp().IsZero() {
+		return nil
+	}
+	removals.WithLabelValues(string(do)).Inc()
+	r.applied.Forget(p.object.GetUID())
+	uid := p.object.GetUID()
+	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})
+}
+
+func (r *ClusterReconciler) patch(ctx context.Context, p *piece, merge string) error {
+	return r.Client.Patch(ctx, p.object, client.RawPatch(types.MergePatchType, []byte(merge)), client.FieldOwner(fieldManager))
+}

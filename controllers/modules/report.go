@@ -1,0 +1,101 @@
+package modules
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// named is how many modules a condition names.
+const named = 5
+
+// tell writes the set's condition on the Cluster and what the set hears.
+func (r *ClusterReconciler) tell(d *delivery, failure error) {
+	c := d.condition(failure)
+	before := conditions.Get(d.site.cluster, c.Type)
+	conditions.Set(d.site.cluster, c)
+	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
+		eventType := corev1.EventTypeNormal
+		if c.Reason == addonsv1.InvalidReason || c.Reason == addonsv1.ClusterUnreachableReason {
+			eventType = corev1.EventTypeWarning
+		}
+		r.Recorder.Eventf(d.site.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))
+	}
+	has, newest, since := revisions(d.pieces)
+	now := report{
+		revision: newest, since: since, reachable: d.site.silence == nil, notReady: len(d.order),
+		ready: c.Status == metav1.ConditionTrue && len(has) == 1,
+	}
+	current := modules.ContentOf(&d.set.Spec)
+	for _, revision := range has {
+		if revision == current.Revision() {
+			now.revision = revision // it is on its way there
+		}
+	}
+	if d.reason == addonsv1.WaitingForControlPlaneReason {
+		now.reachable = false
+	}
+	if r.ledger.report(d.key, d.site.key, now) {
+		r.notify(d.key)
+	}
+}
+
+func message(c metav1.Condition) string {
+	if c.Message == "" {
+		return "All modules are ready"
+	}
+	return c.Message
+}
+
+// condition says in one condition how the modules are.
+func (d *delivery) condition(failure error) metav1.Condition {
+	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.key.Name), Status: metav1.ConditionFalse}
+	switch {
+	case failure != nil:
+		c.Reason, c.Message = addonsv1.NotReadyReason, sentence(failure)
+	case d.reason != "":
+		c.Reason, c.Message = d.reason, d.message
+		if len(d.order) > 0 && d.reason != addonsv1.InvalidReason {
+			c.Message += "; " + d.summary()
+		}
+	case len(d.order) > 0:
+		c.Reason, c.Message = addonsv1.NotReadyReason, capitalised(d.summary())
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, addonsv1.ReadyReason
+	}
+	return c
+}
+
+// summary names the modules that are not ready.
+func (d *delivery) summary() string {
+	var parts []string
+	for _, name := range d.order[:min(len(d.order), named)] {
+		parts = append(parts, name+": "+d.notReady[name])
+	}
+	text := fmt.Sprintf("%d of %d modules are not ready: %s", len(d.order), d.count, strings.Join(parts, "; "))
+	if more := len(d.order) - named; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return text
+}
+
+// sentence turns an error into a message for people.
+func sentence(err error) string {
+	return capitalised(strings.TrimRight(strings.Join(strings.Fields(err.Error()), " "), "."))
+}
+
+func capitalised(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if size == 0 {
+		return ""
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
+}

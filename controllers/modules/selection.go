@@ -1,0 +1,105 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// selection is whether a set gets to a Cluster.
+type selection string
+
+const (
+	selected   selection = "Selected"
+	unselected selection = "Unselected"
+	// forbidden means the set selects the Cluster and its namespace does not
+	// allow that.
+	forbidden selection = "Forbidden"
+)
+
+// selects decides whether a set gets to a Cluster in namespace.
+func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace *corev1.Namespace) (selection, error) {
+	matches, err := matches(set.Spec.ClusterSelector, cluster.Labels)
+	if err != nil {
+		return unselected, fmt.Errorf("reading clusterSelector: %w", err)
+	}
+	if !matches {
+		return unselected, nil
+	}
+	if set.Namespace == cluster.Namespace {
+		return selected, nil
+	}
+	listed := slices.Contains(set.Spec.Namespaces.List, cluster.Namespace)
+	if !listed && set.Spec.Namespaces.Selector != nil {
+		if listed, err = matchesSelector(set.Spec.Namespaces.Selector, namespace.Labels); err != nil {
+			return unselected, fmt.Errorf("reading namespaces.selector: %w", err)
+		}
+	}
+	switch {
+	case !listed:
+		return unselected, nil
+	case !allows(namespace, set.Namespace):
+		return forbidden, nil
+	default:
+		return selected, nil
+	}
+}
+
+func matches(selector *metav1.LabelSelector, of map[string]string) (bool, error) {
+	if selector == nil {
+		return false, nil
+	}
+	return matchesSelector(selector, of)
+}
+
+func matchesSelector(selector *metav1.LabelSelector, of map[string]string) (bool, error) {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return false, err
+	}
+	return s.Matches(labels.Set(of)), nil
+}
+
+// allows reads whose sets a namespace lets in.
+func allows(namespace *corev1.Namespace, from string) bool {
+	for _, name := range strings.Split(namespace.Annotations[addonsv1.AllowFromAnnotation], ",") {
+		if name = strings.TrimSpace(name); name == "*" || name == from {
+			return true
+		}
+	}
+	return false
+}
+
+// candidates lists the Clusters that a set may select, with their namespaces.
+func candidates(ctx context.Context, c client.Reader, set *addonsv1.NovaModuleSet) ([]clusterv1.Cluster, map[string]*corev1.Namespace, error) {
+	var where []client.ListOption
+	if len(set.Spec.Namespaces.List) == 0 && set.Spec.Namespaces.Selector == nil {
+		where = append(where, client.InNamespace(set.Namespace))
+	}
+	clusters := &clusterv1.ClusterList{}
+	if err := c.List(ctx, clusters, where...); err != nil {
+		return nil, nil, fmt.Errorf("listing Clusters: %w", err)
+	}
+	namespaces := map[string]*corev1.Namespace{}
+	for i := range clusters.Items {
+		name := clusters.Items[i].Namespace
+		if namespaces[name] != nil || name == set.Namespace {
+			continue
+		}
+		namespace := &corev1.Namespace{}
+		if err := c.Get(ctx, client.ObjectKey{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+			return nil, nil, fmt.Errorf("reading Namespace: %w", err)
+		}
+		namespaces[name] = namespace
+	}
+	return clusters.Items, namespaces, nil
+}

@@ -1,0 +1,267 @@
+package modules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/finalizers"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// SetReconciler decides which Clusters of a set may take a change.
+type SetReconciler struct {
+	// Client reads through the cache and writes.
+	Client client.Client
+	// Recorder records events.
+	Recorder events.EventRecorder
+	// WatchFilterValue limits the sets to those with this watch label. Empty
+	// takes all.
+	WatchFilterValue string
+	// Now returns the time. Empty means time.Now.
+	Now func() time.Time
+
+	ledger *ledger
+	// clusters is told of Clusters that may go on.
+	clusters chan event.GenericEvent
+}
+
+// fleet is a set and its Clusters as one reconcile sees them. Fields are filled
+// from top to bottom.
+type fleet struct {
+	set     *addonsv1.NovaModuleSet
+	content modules.Content
+	// invalid is why the set cannot be rendered.
+	invalid error
+	// members are the selected Clusters, and forbidden those whose namespace
+	// does not allow the set.
+	members   []modules.Member
+	forbidden []key
+	// unheard are members that nothing is known about yet.
+	unheard int
+	plan    modules.Rollout
+	// remaining is how many objects a deletion waits for.
+	remaining int
+	again     time.Duration
+}
+
+func (f *fleet) key() key { return client.ObjectKeyFromObject(f.set) }
+
+// Reconcile looks at a set and its Clusters.
+func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	f := &fleet{set: &addonsv1.NovaModuleSet{}}
+	if err := r.Client.Get(ctx, req.NamespacedName, f.set); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.ledger.forget(req.NamespacedName)
+			for _, state := range []string{"selected", "updated", "ready", "failed"} {
+				clusters.DeleteLabelValues(req.Namespace, req.Name, state)
+			}
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(f.set, r.WatchFilterValue) {
+		return ctrl.Result{}, nil
+	}
+	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, f.set, addonsv1.Finalizer); err != nil || added {
+		return ctrl.Result{}, err
+	}
+	helper, err := patch.NewHelper(f.set, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	defer func() {
+		r.report(f, reterr)
+		err := helper.Patch(ctx, f.set, patch.WithOwnedConditions{Conditions: []string{
+			addonsv1.ReadyCondition, addonsv1.RollingOutCondition, addonsv1.ValidCondition,
+		}})
+		if !f.set.DeletionTimestamp.IsZero() {
+			err = client.IgnoreNotFound(err)
+		}
+		reterr = errors.Join(reterr, err)
+	}()
+	if !f.set.DeletionTimestamp.IsZero() {
+		return ctrl.Result{RequeueAfter: again}, r.end(ctx, f)
+	}
+	if err := r.plan(ctx, f); err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: f.again}, nil
+}
+
+// plan selects Clusters and lets some of them go on.
+func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
+	f.content = modules.ContentOf(&f.set.Spec)
+	if err := r.gather(ctx, f); err != nil {
+		return err
+	}
+	if f.invalid = f.content.Validate(); f.invalid != nil {
+		return nil
+	}
+	if err := r.remember(ctx, f); err != nil {
+		return err
+	}
+	now := r.now()
+	f.plan = modules.PlanRollout(f.members, f.content.Revision(), f.set.Spec.Rollout, now)
+	if f.unheard > 0 {
+		// Who may go on depends on how the others are. They tell within
+		// moments.
+		f.plan.Granted = nil
+		return nil
+	}
+	if !f.plan.Next.IsZero() {
+		f.again = max(f.plan.Next.Sub(now), time.Second)
+	}
+	if ptr.Deref(f.set.Spec.Suspend, false) {
+		return nil
+	}
+	for _, cluster := range r.ledger.grant(f.key(), f.content.Revision(), f.plan) {
+		r.wake(cluster)
+	}
+	return r.tidy(ctx, f)
+}
+
+// gather finds the selected Clusters and what they have told.
+func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
+	found, namespaces, err := candidates(ctx, r.Client, f.set)
+	if err != nil {
+		return err
+	}
+	for i := range found {
+		cluster := &found[i]
+		if !cluster.DeletionTimestamp.IsZero() {
+			continue
+		}
+		namespace := namespaces[cluster.Namespace]
+		if namespace == nil {
+			namespace = &corev1.Namespace{}
+		}
+		choice, err := selects(f.set, cluster, namespace)
+		if err != nil {
+			return err
+		}
+		id := client.ObjectKeyFromObject(cluster)
+		if choice == forbidden {
+			f.forbidden = append(f.forbidden, id)
+		}
+		if choice != selected {
+			continue
+		}
+		m := modules.Member{Key: id, Wave: cluster.Labels[f.set.Spec.Rollout.Wave()]}
+		told, ok := r.ledger.get(f.key(), id)
+		if !ok {
+			f.unheard++
+			r.wake(id)
+		}
+		m.Revision, m.Since, m.Ready, m.Reachable = told.revision, told.since, told.ready, told.reachable
+		f.members = append(f.members, m)
+	}
+	return nil
+}
+
+// historyName is the name of a revision.
+func historyName(set, revision string) string { return set + "-" + revision }
+
+// remember keeps the current content, so that Clusters that have to wait can
+// keep it when the set has another.
+func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
+	revision := f.content.Revision()
+	at := &appsv1.ControllerRevision{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: historyName(f.set.Name, revision)}, at)
+	if !apierrors.IsNotFound(err) {
+		if err != nil {
+			return fmt.Errorf("reading revision: %w", err)
+		}
+		return nil
+	}
+	data, err := json.Marshal(f.content)
+	if err != nil {
+		return fmt.Errorf("encoding revision: %w", err)
+	}
+	at = &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.set.Namespace, Name: historyName(f.set.Name, revision),
+			Labels: map[string]string{addonsv1.SetLabel: f.set.Name},
+		},
+		Data: runtime.RawExtension{Raw: data}, Revision: f.set.Generation,
+	}
+	if err := controllerutil.SetControllerReference(f.set, at, r.Client.Scheme()); err != nil {
+		return fmt.Errorf("owning revision: %w", err)
+	}
+	if err := r.Client.Create(ctx, at, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("keeping revision: %w", err)
+	}
+	return nil
+}
+
+// tidy removes revisions and sources that no Cluster has.
+func (r *SetReconciler) tidy(ctx context.Context, f *fleet) error {
+	used := []string{f.content.Revision()}
+	for i := range f.members {
+		used = append(used, f.members[i].Revision)
+	}
+	list := &appsv1.ControllerRevisionList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(f.set.Namespace), client.MatchingLabels{addonsv1.SetLabel: f.set.Name}); err != nil {
+		return fmt.Errorf("listing revisions: %w", err)
+	}
+	var errs []error
+	for i := range list.Items {
+		at := &list.Items[i]
+		if slices.ContainsFunc(used, func(revision string) bool { return at.Name == historyName(f.set.Name, revision) }) {
+			continue
+		}
+		errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, at)))
+	}
+	return errors.Join(append(errs, r.tidySources(ctx, f))...)
+}
+
+// end waits until every Cluster has let go of the set.
+func (r *SetReconciler) end(ctx context.Context, f *fleet) error {
+	left, err := counted(ctx, r.Client, f.key())
+	if err != nil {
+		return err
+	}
+	f.remaining = len(left)
+	for cluster := range left {
+		r.wake(cluster)
+	}
+	if f.remaining > 0 {
+		return nil
+	}
+	if err := r.tidySources(ctx, f); err != nil {
+		return err
+	}
+	controllerutil.RemoveFinalizer(f.set, addonsv1.Finalizer)
+	return nil
+}
+
+// wake has a Cluster looked at.
+func (r *SetReconciler) wake(cluster key) {
+	o := &addonsv1.NovaModuleSet{} // only its name counts
+	o.Namespace, o.Name = cluster.Namespace, cluster.Name
+	r.clusters <- event.GenericEvent{Object: o}
+}
+
+func (r *SetReconciler) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}

@@ -1,0 +1,172 @@
+package modules
+
+import (
+	"context"
+	"fmt"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// backlog is how much one reconciler may tell the other before it has to wait.
+const backlog = 1024
+
+const (
+	setController     = "novamoduleset"
+	clusterController = "novamoduleset-cluster"
+)
+
+// +kubebuilder:rbac:groups=addons.cluster.x-k8s.io,resources=novamodulesets,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=addons.cluster.x-k8s.io,resources=novamodulesets/status;novamodulesets/finalizers,verbs=get;update;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;clusters/status,verbs=get;list;watch;update;patch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinedeployments;machines,verbs=get;list;watch
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io;controlplane.cluster.x-k8s.io;bootstrap.cluster.x-k8s.io,resources=*,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=helm.toolkit.fluxcd.io,resources=helmreleases,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=kustomize.toolkit.fluxcd.io,resources=kustomizations,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=source.toolkit.fluxcd.io,resources=gitrepositories;ocirepositories;helmrepositories,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=secrets;namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="";events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,verbs=get;list;watch;create;update;patch;delete
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// SetupWithManager adds both reconcilers to mgr.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, sets *SetReconciler, clusters *ClusterReconciler, options controller.Options) error {
+	shared := &ledger{}
+	sets.ledger, clusters.ledger = shared, shared
+	sets.clusters = make(chan event.GenericEvent, backlog)
+	clusters.sets = make(chan event.GenericEvent, backlog)
+	if err := sets.setup(mgr, clusters.sets, options); err != nil {
+		return fmt.Errorf("setting up controller of sets: %w", err)
+	}
+	if err := clusters.setup(ctx, mgr, sets.clusters, options); err != nil {
+		return fmt.Errorf("setting up controller of Clusters: %w", err)
+	}
+	return nil
+}
+
+func (r *SetReconciler) setup(mgr ctrl.Manager, told <-chan event.GenericEvent, options controller.Options) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(setController).
+		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(standingChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(metadataChanged)).
+		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
+		WithOptions(loop.Options(options)).
+		Complete(r)
+}
+
+func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, told <-chan event.GenericEvent, options controller.Options) error {
+	return ctrl.NewControllerManagedBy(mgr).
+		Named(clusterController).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(standingChanged, initialised))).
+		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		Watches(&helmv2.HelmRelease{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Watches(&kustomizev1.Kustomization{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WatchesRawSource(r.Tenants.Source(clusterController, itself)).
+		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
+		WithOptions(loop.Options(options)).
+		Complete(r)
+}
+
+// standingChanged lets through what decides whether and how a set gets to a
+// Cluster.
+var standingChanged = loop.IgnoreOwnStatus()
+
+// metadataChanged lets through labels and annotations.
+var metadataChanged = predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+
+// initialised lets through a control plane that came up.
+var initialised = predicate.Funcs{
+	CreateFunc: loop.IgnoreCreate, DeleteFunc: loop.IgnoreDelete,
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
+		return isCluster && isClusterToo &&
+			(was.Status.Initialization.ControlPlaneInitialized == nil) != (is.Status.Initialization.ControlPlaneInitialized == nil)
+	},
+}
+
+// clusterOf maps what was written to its Cluster.
+func clusterOf(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[addonsv1.ClusterLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: key{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+// byLabel maps what belongs to a Cluster to it.
+func byLabel(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[clusterv1.ClusterNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: key{Namespace: o.GetNamespace(), Name: name}}}
+}
+
+func itself(_ context.Context, o client.Object) []ctrl.Request {
+	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+}
+
+// allSets maps anything to all sets. There are few, and which of them select a
+// Cluster is theirs to find out.
+func (r *SetReconciler) allSets(ctx context.Context, _ client.Object) []ctrl.Request {
+	list := &addonsv1.NovaModuleSetList{}
+	if err := r.Client.List(ctx, list); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaModuleSets")
+		return nil
+	}
+	out := make([]ctrl.Request, 0, len(list.Items))
+	for i := range list.Items {
+		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return out
+}
+
+// clustersOf maps a set to the Clusters that it may select and to those that
+// have something of it.
+func (r *ClusterReconciler) clustersOf(ctx context.Context, o client.Object) []ctrl.Request {
+	set, ok := o.(*addonsv1.NovaModuleSet)
+	if !ok {
+		return nil
+	}
+	found := map[key]bool{}
+	all, _, err := candidates(ctx, r.Client, set)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping NovaModuleSet to Clusters")
+	}
+	for i := range all {
+		found[client.ObjectKeyFromObject(&all[i])] = true
+	}
+	left, err := counted(ctx, r.Client, client.ObjectKeyFromObject(set))
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Mapping NovaModuleSet to Clusters")
+	}
+	for cluster := range left {
+		found[cluster] = true
+	}
+	out := make([]ctrl.Request, 0, len(found))
+	for cluster := range found {
+		out = append(out, ctrl.Request{NamespacedName: cluster})
+	}
+	return out
+}

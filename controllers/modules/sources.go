@@ -1,0 +1,116 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// grace keeps a source that was just written from being taken for unused
+// before what uses it is.
+const grace = time.Minute
+
+// sourceKey names a source.
+type sourceKey struct{ kind, namespace, name string }
+
+// counted counts the objects of a set by Cluster.
+func counted(ctx context.Context, c client.Reader, set key) (map[key]int, error) {
+	out := map[key]int{}
+	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
+		all, err := labelled(ctx, c, list, set)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range all {
+			out[key{Namespace: o.GetNamespace(), Name: o.GetLabels()[addonsv1.ClusterLabel]}]++
+		}
+	}
+	return out, nil
+}
+
+// labelled lists what was written for a set.
+func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
+	if err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name}); err != nil {
+		return nil, fmt.Errorf("listing %T: %w", list, err)
+	}
+	var out []client.Object
+	err := meta.EachListItem(list, func(o runtime.Object) error {
+		if object, ok := o.(client.Object); ok && setOf(object) == set {
+			out = append(out, object)
+		}
+		return nil
+	})
+	return out, err
+}
+
+// tidySources removes the sources of a set that nothing takes anything from.
+func (r *SetReconciler) tidySources(ctx context.Context, f *fleet) error {
+	used, err := r.usedSources(ctx, f.key())
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for kind, list := range map[string]client.ObjectList{
+		sourcev1.GitRepositoryKind:  &sourcev1.GitRepositoryList{},
+		sourcev1.OCIRepositoryKind:  &sourcev1.OCIRepositoryList{},
+		sourcev1.HelmRepositoryKind: &sourcev1.HelmRepositoryList{},
+	} {
+		all, err := labelled(ctx, r.Client, list, f.key())
+		if err != nil {
+			return err
+		}
+		for _, o := range all {
+			young := r.now().Sub(o.GetCreationTimestamp().Time) < grace
+			switch {
+			case used[sourceKey{kind, o.GetNamespace(), o.GetName()}]:
+			case young && f.set.DeletionTimestamp.IsZero():
+				f.soon(grace)
+			default:
+				errs = append(errs, client.IgnoreNotFound(r.Client.Delete(ctx, o)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *fleet) soon(d time.Duration) {
+	if f.again == 0 || d < f.again {
+		f.again = d
+	}
+}
+
+// usedSources are the sources that modules of the set name.
+func (r *SetReconciler) usedSources(ctx context.Context, set key) (map[sourceKey]bool, error) {
+	used := map[sourceKey]bool{}
+	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {
+		all, err := labelled(ctx, r.Client, list, set)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range all {
+			switch o := o.(type) {
+			case *kustomizev1.Kustomization:
+				used[sourceKey{o.Spec.SourceRef.Kind, o.Namespace, o.Spec.SourceRef.Name}] = true
+			case *helmv2.HelmRelease:
+				if o.Spec.ChartRef != nil {
+					used[sourceKey{o.Spec.ChartRef.Kind, o.Namespace, o.Spec.ChartRef.Name}] = true
+				}
+				if o.Spec.Chart != nil {
+					ref := o.Spec.Chart.Spec.SourceRef
+					used[sourceKey{ref.Kind, o.Namespace, ref.Name}] = true
+				}
+			}
+		}
+	}
+	return used, nil
+}

@@ -1,0 +1,147 @@
+package modules
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// report writes the set's status and tells people what changed.
+func (r *SetReconciler) report(f *fleet, failure error) {
+	before := map[string]metav1.Condition{}
+	for _, c := range f.set.Status.Conditions {
+		before[c.Type] = c
+	}
+	now := []metav1.Condition{f.valid(), f.rollingOut(), f.ready(failure)}
+	if f.set.DeletionTimestamp.IsZero() {
+		f.counts()
+	} else {
+		now = now[2:]
+	}
+	for _, c := range now {
+		conditions.Set(f.set, c)
+		if was := before[c.Type]; was.Reason != c.Reason && (was.Reason != "" || c.Reason == addonsv1.InvalidReason) {
+			r.Recorder.Eventf(f.set, nil, eventType(c.Reason), c.Reason, c.Type, "%s", told(c))
+		}
+	}
+}
+
+func eventType(reason string) string {
+	switch reason {
+	case addonsv1.InvalidReason, addonsv1.BudgetExceededReason:
+		return corev1.EventTypeWarning
+	default:
+		return corev1.EventTypeNormal
+	}
+}
+
+func told(c metav1.Condition) string {
+	if c.Message == "" {
+		return c.Type + " is " + strings.ToLower(string(c.Status))
+	}
+	return c.Message
+}
+
+// counts fills in the numbers. While some Clusters have not told, the last
+// ones stand.
+func (f *fleet) counts() {
+	s := &f.set.Status
+	s.ObservedGeneration = f.set.Generation
+	s.Clusters = ptr.To(int32(len(f.members)))
+	if f.invalid != nil {
+		return
+	}
+	s.Revision = f.content.Revision()
+	if f.unheard > 0 {
+		return
+	}
+	s.ReadyClusters, s.UpdatedClusters = ptr.To(int32(f.plan.Ready)), ptr.To(int32(f.plan.Updated))
+	s.FailedClusters, s.Wave = ptr.To(int32(len(f.plan.Failed))), f.plan.Wave
+	for state, n := range map[string]int{
+		"selected": len(f.members), "updated": f.plan.Updated, "ready": f.plan.Ready, "failed": len(f.plan.Failed),
+	} {
+		clusters.WithLabelValues(f.set.Namespace, f.set.Name, state).Set(float64(n))
+	}
+}
+
+func (f *fleet) valid() metav1.Condition {
+	if f.invalid != nil {
+		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: sentence(f.invalid)}
+	}
+	return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionTrue, Reason: addonsv1.ValidReason}
+}
+
+func (f *fleet) rollingOut() metav1.Condition {
+	c := metav1.Condition{Type: addonsv1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotRollingOutReason}
+	if f.invalid != nil || f.unheard > 0 || f.plan.Done || len(f.members) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, addonsv1.RollingOutReason
+	c.Message = fmt.Sprintf("%d of %d Clusters are at the current revision", f.plan.Updated, len(f.members))
+	if f.plan.Wave != "" {
+		c.Message += ", wave " + f.plan.Wave + " is under way"
+	}
+	switch {
+	case f.plan.Halted == "":
+	case len(f.plan.Failed) > 0:
+		c.Reason, c.Message = addonsv1.BudgetExceededReason, c.Message+"; stopped: "+f.plan.Halted
+	default:
+		c.Reason, c.Message = addonsv1.RolloutPausedReason, c.Message+"; paused"
+	}
+	return c
+}
+
+func (f *fleet) ready(failure error) metav1.Condition {
+	c := metav1.Condition{Type: addonsv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotReadyReason}
+	switch {
+	case failure != nil:
+		c.Message = sentence(failure)
+	case !f.set.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to go", f.remaining)
+	case f.invalid != nil:
+		c.Reason, c.Message = addonsv1.InvalidReason, sentence(f.invalid)
+	case ptr.Deref(f.set.Spec.Suspend, false):
+		c.Reason, c.Message = addonsv1.SuspendedReason, "The set is suspended"
+	case len(f.members) == 0:
+		c.Reason, c.Message = addonsv1.NoClustersReason, "No Cluster is selected"+f.refused()
+	case f.unheard > 0:
+		c.Status, c.Message = metav1.ConditionUnknown, fmt.Sprintf("Looking at %d Clusters", f.unheard)
+	case f.plan.Ready == len(f.members):
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, addonsv1.ReadyReason, strings.TrimPrefix(f.refused(), "; ")
+	default:
+		c.Message = fmt.Sprintf("%d of %d Clusters are ready: not %s%s", f.plan.Ready, len(f.members), f.unready(), f.refused())
+	}
+	return c
+}
+
+// unready names Clusters whose modules are not all ready at the current
+// revision.
+func (f *fleet) unready() string {
+	var names []string
+	for i := range f.members {
+		m := &f.members[i]
+		if m.Revision != f.content.Revision() || !m.Ready {
+			names = append(names, m.Key.String())
+		}
+	}
+	text := strings.Join(names[:min(len(names), named)], ", ")
+	if more := len(names) - named; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// refused names Clusters whose namespace does not allow the set.
+func (f *fleet) refused() string {
+	if len(f.forbidden) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %d Clusters are left out, as their namespaces do not allow it by the annotation %s: first %s",
+		len(f.forbidden), addonsv1.AllowFromAnnotation, f.forbidden[0])
+}

@@ -1,0 +1,139 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// fieldManager owns what is applied.
+const fieldManager = "nova-modules"
+
+// Tenants reaches tenant clusters.
+type Tenants interface {
+	// Source delivers requests for Clusters whose tenant came or went.
+	Source(controller string, of handler.MapFunc) source.Source
+	// Reachable returns nil while the tenant's API server answers.
+	Reachable(ctx context.Context, cluster client.ObjectKey) error
+	// Substitute writes Nova's substitutions to the tenant, if they differ.
+	Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error
+	// Forget drops what is known of a tenant.
+	Forget(cluster client.ObjectKey)
+}
+
+const (
+	// probeFailure is how long a tenant may be silent before it counts as
+	// gone: two probes.
+	probeFailure = 20 * time.Second
+	// connectRetry is when a tenant that did not answer is tried again.
+	connectRetry = 5 * time.Second
+)
+
+// SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants over
+// it. Nothing of a tenant is kept in memory.
+func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options) (Tenants, error) {
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, options, controllerOptions)
+	if err != nil {
+		return nil, fmt.Errorf("setting up cluster cache: %w", err)
+	}
+	if c, ok := clusters.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
+		c.SetConnectionCreationRetryInterval(connectRetry)
+	}
+	return &tenants{clusters: clusters, written: map[client.ObjectKey]written{}}, nil
+}
+
+type tenants struct {
+	clusters clustercache.ClusterCache
+
+	mu      sync.Mutex
+	written map[client.ObjectKey]written
+}
+
+// written is what was seen on a tenant, and when.
+type written struct {
+	data map[string]string
+	at   time.Time
+}
+
+// Source implements Tenants.
+func (t *tenants) Source(controller string, of handler.MapFunc) source.Source {
+	return t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure))
+}
+
+var errSilent = errors.New("the API server does not answer")
+
+// Reachable implements Tenants.
+func (t *tenants) Reachable(ctx context.Context, cluster client.ObjectKey) error {
+	if _, err := t.clusters.GetUncachedClient(ctx, cluster); err != nil {
+		return errSilent
+	}
+	state := t.clusters.GetHealthCheckingState(ctx, cluster)
+	if state.ConsecutiveFailures > 0 && time.Since(state.LastProbeSuccessTime) >= probeFailure {
+		return errSilent
+	}
+	return nil
+}
+
+// Substitute implements Tenants. What was written is read again every ten
+// minutes, as often as Flux compares.
+func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error {
+	t.mu.Lock()
+	last := t.written[cluster]
+	t.mu.Unlock()
+	if equality.Semantic.DeepEqual(last.data, data) && time.Since(last.at) < addonsv1.DefaultInterval {
+		return nil
+	}
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return errSilent
+	}
+	if err := substitute(ctx, c, data); err != nil {
+		return fmt.Errorf("writing ConfigMap %s to the tenant: %w", modules.SubstituteConfig, err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.written[cluster] = written{data: data, at: time.Now()}
+	return nil
+}
+
+func substitute(ctx context.Context, c client.Client, data map[string]string) error {
+	there := &corev1.ConfigMap{}
+	err := c.Get(ctx, types.NamespacedName{Namespace: modules.SubstituteNamespace, Name: modules.SubstituteConfig}, there)
+	if err == nil && equality.Semantic.DeepEqual(there.Data, data) {
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: modules.SubstituteNamespace}}
+	if err := c.Create(ctx, namespace, client.FieldOwner(fieldManager)); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return c.Apply(ctx, applycorev1.ConfigMap(modules.SubstituteConfig, modules.SubstituteNamespace).WithData(data),
+		client.FieldOwner(fieldManager), client.ForceOwnership)
+}
+
+// Forget implements Tenants.
+func (t *tenants) Forget(cluster client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.written, cluster)
+}
