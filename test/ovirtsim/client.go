@@ -53,28 +53,16 @@ func (c *Control) Connections(ctx context.Context) (counts Connections, err erro
 	return counts, err
 }
 
-// VMs lists the VMs.
+// VMs lists the VMs, without drives and payloads.
 func (c *Control) VMs(ctx context.Context) (vms []VM, err error) {
 	err = c.call(ctx, http.MethodGet, "/vms", nil, &vms)
 	return vms, err
 }
 
 // FindVM finds the VM of that name or ID. There has to be one only.
-func (c *Control) FindVM(ctx context.Context, name string) (VM, error) {
-	vms, err := c.VMs(ctx)
-	if err != nil {
-		return VM{}, err
-	}
-	var found []VM
-	for _, vm := range vms {
-		if vm.Name == name || vm.ID == name {
-			found = append(found, vm)
-		}
-	}
-	if len(found) != 1 {
-		return VM{}, fmt.Errorf("finding VM %s: there are %d", name, len(found))
-	}
-	return found[0], nil
+func (c *Control) FindVM(ctx context.Context, name string) (vm VM, err error) {
+	err = c.call(ctx, http.MethodGet, "/vms/"+url.PathEscape(name), nil, &vm)
+	return vm, err
 }
 
 // Do performs a request as somebody else would, behind the back of whoever is

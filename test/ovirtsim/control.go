@@ -91,7 +91,15 @@ func (s *Server) controlHandler() http.Handler {
 	})
 	answer(mux, "GET /requests", func(string, struct{}) (map[string]int, error) { return s.Requests(), nil })
 	answer(mux, "GET /connections", func(string, struct{}) (Connections, error) { return s.Connections(), nil })
-	answer(mux, "GET /vms", func(string, struct{}) ([]VM, error) { return s.VMs(), nil })
+	answer(mux, "GET /vms", func(string, struct{}) ([]VM, error) {
+		vms := s.VMs()
+		for i := range vms {
+			// A thousand user data are a lot.
+			vms[i].Drive, vms[i].Payload = nil, nil
+		}
+		return vms, nil
+	})
+	answer(mux, "GET /vms/{id}", func(id string, _ struct{}) (VM, error) { return s.FindVM(id) })
 	do(mux, "DELETE /requests", func(string, struct{}) error { s.ResetRequests(); return nil })
 	do(mux, "DELETE /faults", func(string, struct{}) error { s.ClearFaults(); return nil })
 	do(mux, "DELETE /tokens", func(string, struct{}) error { s.ExpireTokens(); return nil })

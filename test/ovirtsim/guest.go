@@ -141,17 +141,30 @@ func (s *Server) VMs() []VM {
 	return out
 }
 
+// FindVM finds the VM of that name or ID. There has to be one only.
+func (s *Server) FindVM(name string) (VM, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := s.vms.where(func(v *vm) bool { return v.name == name || strings.EqualFold(v.id, name) })
+	if len(found) != 1 {
+		return VM{}, fmt.Errorf("finding VM %s: there are %d", name, len(found))
+	}
+	return s.describe(found[0]), nil
+}
+
 func (s *Server) changeVM(id string, change func(v *vm)) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, v := range s.vms.items {
-		if strings.EqualFold(v.id, id) || v.name == id {
-			change(v)
-			s.changed()
-			return nil
-		}
+	v, ok := s.vms.get(id)
+	if !ok {
+		v, _ = named(&s.vms, id)
 	}
-	return fmt.Errorf("no VM %q", id)
+	if v == nil {
+		return fmt.Errorf("no VM %q", id)
+	}
+	change(v)
+	s.changed()
+	return nil
 }
 
 // SetGuestAddresses reports the addresses of a running guest, which shows that

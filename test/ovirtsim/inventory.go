@@ -119,9 +119,14 @@ func (i Inventory) withDefaults() Inventory {
 	return i
 }
 
-// named finds an object by its name, or by the default one.
-func named[T identified](in *table[T], name string) (found T, err error) {
+// place finds a data center or cluster by its name, Default if empty.
+func place[T identified](in *table[T], name string) (T, error) {
 	orDefault(&name, defaultName)
+	return named(in, name)
+}
+
+// named finds an object by its name.
+func named[T identified](in *table[T], name string) (found T, err error) {
 	for _, item := range in.items {
 		if m, ok := any(item).(interface{ label() string }); ok && m.label() == name {
 			return item, nil
@@ -158,21 +163,21 @@ func (s *Server) fill(inventory Inventory) error {
 // fillClusters makes clusters, their hosts and storage.
 func (s *Server) fillClusters(inventory Inventory) error {
 	for _, spec := range inventory.Clusters {
-		dc, err := named(&s.dataCenters, spec.DataCenter)
+		dc, err := place(&s.dataCenters, spec.DataCenter)
 		if err != nil {
 			return err
 		}
 		s.clusters.add(&cluster{meta: newMeta(spec.Name), dataCenter: dc.id, overcommit: inventory.OvercommitPercent})
 	}
 	for _, spec := range inventory.Hosts {
-		cl, err := named(&s.clusters, spec.Cluster)
+		cl, err := place(&s.clusters, spec.Cluster)
 		if err != nil {
 			return err
 		}
 		s.hosts.add(newHost(spec, cl.id))
 	}
 	for _, spec := range inventory.Domains {
-		dc, err := named(&s.dataCenters, spec.DataCenter)
+		dc, err := place(&s.dataCenters, spec.DataCenter)
 		if err != nil {
 			return err
 		}
@@ -184,14 +189,14 @@ func (s *Server) fillClusters(inventory Inventory) error {
 func (s *Server) fillNetworks(inventory Inventory) error {
 	for _, name := range inventory.Networks {
 		where, name := splitName(name)
-		dc, err := named(&s.dataCenters, where)
+		dc, err := place(&s.dataCenters, where)
 		if err != nil {
 			return err
 		}
 		s.fillNetwork(name, dc.id)
 	}
 	for _, spec := range inventory.Profiles {
-		dc, err := named(&s.dataCenters, spec.DataCenter)
+		dc, err := place(&s.dataCenters, spec.DataCenter)
 		if err != nil {
 			return err
 		}
@@ -228,7 +233,7 @@ func (s *Server) fillTemplates(inventory Inventory) error {
 }
 
 func (s *Server) fillTemplate(spec TemplateSpec) error {
-	cl, err := named(&s.clusters, spec.Cluster)
+	cl, err := place(&s.clusters, spec.Cluster)
 	if err != nil {
 		return err
 	}

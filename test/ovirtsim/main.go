@@ -85,6 +85,10 @@ func Main(ctx context.Context, c Config, guests Guests) error {
 		return err
 	}
 	opts.Guests = guests
+	if _, said := opts.Timings[TimePoweringUp]; guests != nil && !said {
+		// As with an engine: the guest says that it is up, or time does.
+		opts.Timings[TimePoweringUp] = time.Minute
+	}
 	server, err := Start(ctx, opts)
 	if err != nil {
 		return err
