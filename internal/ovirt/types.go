@@ -311,3 +311,8 @@ type Events struct {
 		Severity    string `xml:"severity"`
 	} `xml:"event"`
 }
+
+// DiskList is a list of disks.
+type DiskList struct {
+	Disks []Disk `xml:"disk"`
+}

@@ -2,11 +2,8 @@ package zvirt
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/xml"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -63,7 +60,6 @@ type bed struct {
 	options   Options
 	connector *Connector
 	cluster   *infrav1.NovaZVirtCluster
-	admin     *admin
 }
 
 func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
@@ -77,7 +73,6 @@ func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
 	b.Expect(clusterv1.AddToScheme(scheme)).To(Succeed())
 	b.objects = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.engine = b.startEngine(change...)
-	b.admin = b.newAdmin(b.engine)
 	b.connector = b.newConnector()
 	b.cluster = b.addCluster("tenant", b.engine)
 	return b
@@ -284,48 +279,54 @@ func (b *bed) fails(m *infrav1.NovaZVirtMachine, reason string) error {
 	return err
 }
 
-// admin is somebody else's session.
-type admin struct {
-	b      *bed
-	url    string
-	client *http.Client
-}
-
-func (b *bed) newAdmin(s *ovirtsim.Server) *admin {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM([]byte(s.CABundle))
-	t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
-	b.t.Cleanup(t.CloseIdleConnections)
-	return &admin{b: b, url: s.URL, client: &http.Client{Transport: t}}
-}
-
-// do sends a request and returns the answer.
-func (a *admin) do(method, path, body string) (int, string) {
-	a.b.t.Helper()
-	r, err := http.NewRequestWithContext(a.b.ctx(), method, a.url+path, strings.NewReader(body))
-	a.b.Expect(err).NotTo(HaveOccurred())
-	r.SetBasicAuth(ovirtsim.DefaultUsername, ovirtsim.DefaultPassword)
-	res, err := a.client.Do(r)
-	a.b.Expect(err).NotTo(HaveOccurred())
-	defer res.Body.Close() //nolint:errcheck // it was only read
-	data, err := io.ReadAll(res.Body)
-	a.b.Expect(err).NotTo(HaveOccurred())
-	return res.StatusCode, string(data)
-}
-
-// must is do with a success.
-func (a *admin) must(method, path, body string) string {
-	a.b.t.Helper()
-	status, answer := a.do(method, path, body)
-	a.b.Expect(status).To(BeNumerically("<", 300), answer)
+// admin does what somebody else does behind our back.
+func (b *bed) admin(method, path, body string) string {
+	b.t.Helper()
+	status, answer := b.engine.Do(method, path, body)
+	b.Expect(status).To(BeNumerically("<", 300), answer)
 	return answer
 }
 
-// id returns the ID in an answer.
-func (a *admin) id(answer string) string {
-	a.b.t.Helper()
-	_, rest, ok := strings.Cut(answer, `id="`)
-	a.b.Expect(ok).To(BeTrue(), answer)
+// idOf returns the first ID in an answer.
+func (b *bed) idOf(answer string) string {
+	b.t.Helper()
+	_, rest, ok := strings.Cut(answer, ` id="`)
+	b.Expect(ok).To(BeTrue(), answer)
 	id, _, _ := strings.Cut(rest, `"`)
 	return id
+}
+
+// disks returns the engine's disks as it shows them.
+func (b *bed) disks() ovirt.DiskList {
+	b.t.Helper()
+	var all ovirt.DiskList
+	b.Expect(xml.Unmarshal([]byte(b.admin("GET", "/disks", "")), &all)).To(Succeed())
+	return all
+}
+
+// diskNames returns the names of the engine's disks that begin with a prefix.
+func (b *bed) diskNames(prefix string) (names []string) {
+	for _, d := range b.disks().Disks {
+		if strings.HasPrefix(d.Name, prefix) {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// foreignDisk makes a disk of somebody else's.
+func (b *bed) foreignDisk(name string) string {
+	b.t.Helper()
+	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata1", ""))
+	id := b.idOf(b.admin("POST", "/disks", fmt.Sprintf(
+		`<disk><alias>%s</alias><format>cow</format><provisioned_size>1073741824</provisioned_size><storage_domains><storage_domain id="%s"/></storage_domains></disk>`, name, domain)))
+	b.Eventually(func() string { return b.admin("GET", "/disks/"+id, "") }).Should(ContainSubstring("<status>ok</status>"))
+	return id
+}
+
+// attach attaches a disk to a VM as a storage driver does.
+func (b *bed) attach(vm, disk string) {
+	b.t.Helper()
+	b.admin("POST", "/vms/"+vm+"/diskattachments", fmt.Sprintf(
+		`<disk_attachment><active>true</active><bootable>false</bootable><interface>virtio_scsi</interface><disk id="%s"/></disk_attachment>`, disk))
 }

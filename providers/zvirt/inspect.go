@@ -55,6 +55,10 @@ func (s *session) check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, 
 		return err
 	}
 	dc := cl.DataCenter.ID
+	// From now on groups that their last member has left are seen.
+	if _, _, err := s.mirror.Group(ctx, cl.ID, ""); err != nil {
+		return err
+	}
 	if _, err := s.domains(ctx, dc, at.StorageDomain); err != nil {
 		return err
 	}
