@@ -16,11 +16,7 @@ const engineCommand = `["NoCloud", "ConfigDrive"]`
 var _ = Describe("A custom script", func() {
 	power := func(name, body string) {
 		create(name, body)
-		DeferCleanup(func() {
-			act(name, "stop")
-			Eventually(func() string { return vm(name).Status }).WithTimeout(bootTimeout).Should(Equal("down"))
-			do("DELETE", "/vms/"+vm(name).ID, "")
-		})
+		DeferCleanup(remove, name)
 		act(name, "start")
 		Eventually(address(name)).WithTimeout(bootTimeout).Should(Succeed())
 	}
@@ -87,19 +83,24 @@ var _ = Describe("A custom script", func() {
 		Expect(err).To(MatchError(ContainSubstring("No such file")))
 	})
 
-	It("sets up all network cards by the engine's network data", func(ctx context.Context) {
-		const name = "cards"
+	DescribeTable("sets up all network cards", func(ctx context.Context, name, protocol, file string) {
 		nic := func(card, address, gateway string) string {
 			return "<nic_configuration><name>" + card + "</name><on_boot>true</on_boot><boot_protocol>static</boot_protocol><ip><address>" +
 				address + "</address><netmask>255.255.255.0</netmask>" + gateway + "</ip></nic_configuration>"
 		}
-		create(name, "<initialization><host_name>"+name+"</host_name><nic_configurations>"+
+		create(name, "<initialization><cloud_init_network_protocol>"+protocol+"</cloud_init_network_protocol><host_name>"+name+"</host_name><nic_configurations>"+
 			nic("eth0", "10.77.0.60", "<gateway>10.77.0.1</gateway>")+nic("eth1", "10.78.0.60", "")+
 			"</nic_configurations><dns_servers>10.77.0.1</dns_servers></initialization>")
+		DeferCleanup(remove, name)
 		do("POST", "/vms/"+vm(name).ID+"/nics", "<nic><name>nic2</name></nic>")
 		act(name, "start")
+		Expect(vm(name).Drive).To(HaveKey(file))
 		Eventually(func() []string { return vm(name).Addresses }).WithTimeout(bootTimeout).Should(ConsistOf("10.77.0.60", "10.78.0.60"))
 		booted(ctx, name)
 		Expect(inside(ctx, name, "ip", "route", "show", "default")()).To(ContainSubstring("via 10.77.0.1"))
-	})
+		Expect(inside(ctx, name, "hostname")()).To(Equal(name))
+	},
+		Entry("by network data", "cards", "openstack_metadata", "openstack/latest/network_data.json"),
+		Entry("by an interfaces file", "interfaces", "eni", "openstack/content/0000"),
+	)
 })

@@ -20,7 +20,7 @@ import (
 
 const (
 	bed         = "ovirt-guests"
-	bootTimeout = time.Minute
+	bootTimeout = 3 * time.Minute
 )
 
 var (
@@ -89,6 +89,14 @@ func create(name, more string) {
 func act(name, action string) {
 	GinkgoHelper()
 	do("POST", "/vms/"+vm(name).ID+"/"+action, "<action/>")
+}
+
+// remove stops a VM and removes it.
+func remove(name string) {
+	GinkgoHelper()
+	act(name, "stop")
+	Eventually(func() string { return vm(name).Status }).WithTimeout(bootTimeout).Should(Equal("down"))
+	do("DELETE", "/vms/"+vm(name).ID, "")
 }
 
 // initialization is that of a VM whose only card gets its address by DHCP.
