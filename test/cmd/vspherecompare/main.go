@@ -67,7 +67,7 @@ func command() *cobra.Command {
 	flags.DurationVar(&o.Clone, "clone", 10*time.Second, "how long vCenter takes to clone a VM")
 	flags.DurationVar(&o.Task, "task", time.Second, "how long vCenter takes for every other task")
 	flags.DurationVar(&o.Boot, "boot", 0, "how long a guest takes from power-on until it reports its address")
-	flags.DurationVar(&o.Latency, "latency", 0, "what each request to vCenter takes beside its work")
+	flags.DurationVar(&o.Latency, "latency", 20*time.Millisecond, "what each request to vCenter takes beside its work")
 	flags.DurationVar(&o.Notice, "notice", 12*time.Minute, "how long to wait until a powered-off VM is noticed; 0 leaves that out")
 	flags.DurationVar(&o.Timeout, "timeout", 20*time.Minute, "how long to wait until all machines are provisioned")
 	flags.StringSliceVar(&o.Providers, "providers", []string{ours, theirs}, "providers to run, in this order")
