@@ -18,6 +18,10 @@ const (
 	starting   verb = "start"
 	stopping   verb = "stop"
 	destroying verb = "destroy"
+	// detaching is taking disks that are to stay off a VM that is to go.
+	detaching verb = "detach"
+	// settling is done beside the VM's life: the VM runs on.
+	settling verb = "settle"
 )
 
 // action is the last thing asked of vCenter for a machine.
@@ -31,13 +35,15 @@ type action struct {
 	taken *ref
 	// unseen is set when vCenter has forgotten the task.
 	unseen bool
+	// err is why nothing was asked for after all.
+	err *hypervisor.Error
 	// lag is how long the inventory may lag behind what an answer said.
 	lag time.Duration
 }
 
 // busy reports whether the outcome is not known yet.
 func (a *action) busy(w *world, id uuid.UUID) bool {
-	if a.unseen {
+	if a.unseen || a.err != nil {
 		return false
 	}
 	if a.taken != nil {
@@ -50,6 +56,10 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 	if task == nil || !task.done() {
 		return true
 	}
+	_, known := w.byID[id]
+	if a.verb == destroying && task.failure == nil {
+		return known && time.Since(a.at) < a.lag // it is about to leave
+	}
 	if a.verb != creating {
 		return false
 	}
@@ -60,7 +70,6 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 		return false
 	}
 	// The VM is made; the inventory is about to show it.
-	_, known := w.byID[id]
 	_, other := w.ids[task.result]
 	return !known && !other && time.Since(a.at) < a.lag
 }
@@ -71,8 +80,20 @@ func (a *action) halfMade(w *world, vm ref) bool {
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
+// destroyed reports whether the action took the VM away.
+func (a *action) destroyed(w *world) bool {
+	if a == nil || a.verb != destroying || a.task == (ref{}) {
+		return false
+	}
+	task := w.tasks[a.task]
+	return task != nil && task.done() && (task.failure == nil || isGoneFault(task.failure.Fault))
+}
+
 // failure returns how the action failed, if it did.
 func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
+	if a.err != nil {
+		return a.err
+	}
 	if a.unseen {
 		return nil
 	}
@@ -97,7 +118,7 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	case *types.InvalidPowerState:
 		return nil // it is on, or off, already
 	case *types.ManagedObjectNotFound:
-		if a.verb == destroying || a.verb == stopping {
+		if a.verb == destroying || a.verb == stopping || a.verb == detaching {
 			return nil
 		}
 	}

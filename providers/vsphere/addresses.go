@@ -2,55 +2,81 @@ package vsphere
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/vmware/govmomi/vim25/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // addresses returns a VM's addresses: what its own network cards report, in
-// order, and its name. There are none until a card has reported one.
+// order, and its names. There are none until a card has reported one. Every
+// address is internal; one that the internet routes is external too.
 //
 // Cards that only the guest knows, such as the bridges of a container network,
-// do not count, and neither do addresses that float between machines.
-func addresses(name string, cards []types.GuestNicInfo) []clusterv1.MachineAddress {
-	var out []clusterv1.MachineAddress
+// do not count, and neither do addresses that float between machines. The
+// families keep the order in which the guest has them.
+func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.MachineAddress {
+	var inside, outside []clusterv1.MachineAddress
 	seen := map[netip.Addr]bool{}
-	for _, card := range cards {
-		if card.DeviceConfigId < 0 {
-			continue
-		}
+	for _, card := range inOrder(cards) {
 		for _, a := range ownAddresses(card) {
 			if seen[a] {
 				continue
 			}
 			seen[a] = true
-			out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a.String()})
+			inside = append(inside, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a.String()})
+			if isPublic(a) {
+				outside = append(outside, clusterv1.MachineAddress{Type: clusterv1.MachineExternalIP, Address: a.String()})
+			}
 		}
 	}
-	if len(out) == 0 {
+	if len(inside) == 0 {
 		return nil
 	}
-	return append(out,
-		clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: name},
-		clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: name},
-	)
+	out := slices.Concat(inside, outside, []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineHostName, Address: name},
+		{Type: clusterv1.MachineInternalDNS, Address: name},
+	})
+	if strings.HasPrefix(hostName, name+".") {
+		out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: hostName})
+	}
+	return out
+}
+
+// inOrder returns the VM's own cards in the order the VM has them.
+func inOrder(cards []types.GuestNicInfo) []types.GuestNicInfo {
+	own := slices.DeleteFunc(slices.Clone(cards), func(c types.GuestNicInfo) bool { return c.DeviceConfigId < 0 })
+	slices.SortStableFunc(own, func(a, b types.GuestNicInfo) int { return int(a.DeviceConfigId - b.DeviceConfigId) })
+	return own
+}
+
+// shared is the range of carriers (RFC 6598), which the internet does not route.
+var shared = netip.MustParsePrefix("100.64.0.0/10")
+
+func isPublic(a netip.Addr) bool {
+	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 
 // ownAddresses returns a card's addresses without those that are link-local.
 // An address that is a whole network of its own belongs to the endpoint of a
-// control plane, which moves, unless the card has no other.
+// control plane, which moves, unless the card has no other of its family:
+// DHCPv6 gives such addresses too.
 func ownAddresses(card types.GuestNicInfo) []netip.Addr {
-	var own, single []netip.Addr
+	type reported struct {
+		addr   netip.Addr
+		single bool
+	}
+	var all []reported
+	has := map[bool]bool{} // by whether it is of the family IPv4
 	add := func(text string, bits int32) {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.IsLinkLocalUnicast() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() {
 			return
 		}
-		if int(bits) == a.BitLen() {
-			single = append(single, a)
-		} else {
-			own = append(own, a)
-		}
+		r := reported{addr: a, single: int(bits) == a.BitLen()}
+		all = append(all, r)
+		has[a.Is4()] = has[a.Is4()] || !r.single
 	}
 	if card.IpConfig != nil && len(card.IpConfig.IpAddress) > 0 {
 		for _, a := range card.IpConfig.IpAddress {
@@ -61,8 +87,22 @@ func ownAddresses(card types.GuestNicInfo) []netip.Addr {
 			add(a, 0)
 		}
 	}
-	if len(own) == 0 {
-		return single
+	var own []netip.Addr
+	for _, r := range all {
+		if !r.single || !has[r.addr.Is4()] {
+			own = append(own, r.addr)
+		}
 	}
 	return own
+}
+
+// without leaves the endpoint of the control plane out, which moves between
+// machines, unless it is the only address.
+func without(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
+	floats := func(a clusterv1.MachineAddress) bool { return a.Address == endpoint }
+	isIP := func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineInternalIP && !floats(a) }
+	if endpoint == "" || !slices.ContainsFunc(all, isIP) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), floats)
 }

@@ -24,12 +24,15 @@ func TestAddresses(t *testing.T) {
 		{"none", "a VM that only has its name has not booted", nil, nil},
 		{"order", "the first card's first address leads", []types.GuestNicInfo{card(4000, ip("10.0.0.2", 24), ip("10.0.0.1", 24)), card(4001, ip("192.168.0.1", 16))},
 			[]string{"10.0.0.2", "10.0.0.1", "192.168.0.1"}},
-		{"link-local", "no other host can use it", []types.GuestNicInfo{card(4000, ip("fe80::1", 64), ip("169.254.3.4", 16), ip("2001:db8::1", 64))}, []string{"2001:db8::1"}},
+		{"link-local", "no other host can use it", []types.GuestNicInfo{card(4000, ip("fe80::1", 64), ip("169.254.3.4", 16), ip("fd00::1", 64))}, []string{"fd00::1"}},
 		{"containers", "a bridge is no card of the VM", []types.GuestNicInfo{card(-1, ip("10.244.0.1", 24)), card(4000, ip("10.0.0.2", 24))}, []string{"10.0.0.2"}},
 		{"floating", "the endpoint's address moves", []types.GuestNicInfo{card(4000, ip("10.0.0.9", 32), ip("10.0.0.2", 24))}, []string{"10.0.0.2"}},
 		{"single", "some networks give every host a network of its own", []types.GuestNicInfo{card(4000, ip("10.0.0.9", 32))}, []string{"10.0.0.9"}},
-		{"v6 floating", "as for IPv4", []types.GuestNicInfo{card(4000, ip("2001:db8::9", 128), ip("2001:db8::1", 64))}, []string{"2001:db8::1"}},
+		{"v6 floating", "as for IPv4", []types.GuestNicInfo{card(4000, ip("fd00::9", 128), ip("fd00::1", 64))}, []string{"fd00::1"}},
 		{"no prefixes", "older tools report bare addresses", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.2", "junk"}}}, []string{"10.0.0.2"}},
+		{"DHCPv6", "it gives addresses without a network, and the other family has one", []types.GuestNicInfo{card(4000, ip("10.0.0.2", 24), ip("fd00::9", 128))}, []string{"10.0.0.2", "fd00::9"}},
+		{"v6 first", "the node's own order of families is kept", []types.GuestNicInfo{card(4000, ip("fd00::1", 64), ip("10.0.0.2", 24))}, []string{"fd00::1", "10.0.0.2"}},
+		{"cards", "the VM's order of cards counts, not the guest's", []types.GuestNicInfo{card(4001, ip("192.168.0.1", 16)), card(4000, ip("10.0.0.2", 24))}, []string{"10.0.0.2", "192.168.0.1"}},
 		{"twice", "an address counts once", []types.GuestNicInfo{card(4000, ip("10.0.0.2", 24)), card(4001, ip("10.0.0.2", 24))}, []string{"10.0.0.2"}},
 	}
 	for _, tt := range tests {
@@ -43,9 +46,42 @@ func TestAddresses(t *testing.T) {
 					clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "m"},
 					clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "m"})
 			}
-			if diff := cmp.Diff(want, addresses("m", tt.cards)); diff != "" {
+			if diff := cmp.Diff(want, addresses("m", "m", tt.cards)); diff != "" {
 				t.Errorf("%s: -want +got\n%s", tt.reason, diff)
 			}
 		})
+	}
+}
+
+func TestPublicAddressesAndNames(t *testing.T) {
+	cards := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"203.0.113.7", "100.64.1.1", "10.0.0.2", "2001:db8::1"}}}
+	want := []clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: "203.0.113.7"},
+		{Type: clusterv1.MachineInternalIP, Address: "100.64.1.1"},
+		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.2"},
+		{Type: clusterv1.MachineInternalIP, Address: "2001:db8::1"},
+		{Type: clusterv1.MachineExternalIP, Address: "203.0.113.7"},
+		{Type: clusterv1.MachineExternalIP, Address: "2001:db8::1"},
+		{Type: clusterv1.MachineHostName, Address: "m"},
+		{Type: clusterv1.MachineInternalDNS, Address: "m"},
+		{Type: clusterv1.MachineInternalDNS, Address: "m.example.org"},
+	}
+	if diff := cmp.Diff(want, addresses("m", "m.example.org", cards)); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if diff := cmp.Diff(want[:len(want)-1], addresses("m", "other.example.org", cards)); diff != "" {
+		t.Errorf("a name that is not the machine's does not count: -want +got\n%s", diff)
+	}
+}
+
+func TestEndpointIsNoAddressOfANode(t *testing.T) {
+	cards := []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9", "10.0.0.2"}}}
+	all := addresses("m", "", cards)
+	if got := without(all, "10.0.0.9"); len(got) != len(all)-1 || got[0].Address != "10.0.0.2" {
+		t.Errorf("the endpoint floats between machines, and is among %v", got)
+	}
+	alone := addresses("m", "", []types.GuestNicInfo{{DeviceConfigId: 4000, IpAddress: []string{"10.0.0.9"}}})
+	if got := without(alone, "10.0.0.9"); len(got) != len(alone) {
+		t.Errorf("a cluster whose endpoint is its only machine has no address left: %v", got)
 	}
 }

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 
+	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/types"
@@ -11,9 +12,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Delete asks vCenter to power the VM behind m off, or, once it is off, to
-// destroy it with its disks. The node was drained before; nothing is gained
-// by asking the guest.
+// Delete takes one step towards the end of the VM behind m: it is powered off,
+// then disks that are not its own are taken off it, then it is destroyed with
+// the disks that are left. What is attached is read right before it is
+// destroyed, every time, so that a crash at any point changes nothing.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))
@@ -21,36 +23,97 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 		return err
 	}
 	state, vm := d.state(id, m)
-	switch state {
-	case hypervisor.Running:
-		if !d.session.inv.begin(id, keyOf(m), stopping, "Powering off") {
-			return nil
-		}
-		return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
-			res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
-			if isPowerState(err) || isGone(err) {
-				return ref{}, nil
-			}
-			if err != nil {
-				return ref{}, err
-			}
-			return res.Returnval, nil
-		})
-	case hypervisor.Stopped:
-		if !d.session.inv.begin(id, keyOf(m), destroying, "Destroying") {
-			return nil
-		}
-		return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
-			res, err := methods.Destroy_Task(ctx, c, &types.Destroy_Task{This: vm})
-			if isGone(err) {
-				return ref{}, nil
-			}
-			if err != nil {
-				return ref{}, err
-			}
-			return res.Returnval, nil
-		})
+	switch {
+	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.facts(id).power == types.VirtualMachinePowerStateSuspended:
+		return d.powerOff(ctx, id, m, vm)
+	case state == hypervisor.Stopped:
+		return d.remove(ctx, id, m, vm)
 	default:
 		return nil
+	}
+}
+
+// powerOff cuts the VM's power. A VM that is suspended loses what it had in
+// memory; as long as it has that, its disks cannot be taken off.
+func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), stopping, "Powering off") {
+		return nil
+	}
+	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
+		if isPowerState(err) || isGone(err) {
+			return ref{}, nil
+		}
+		if err != nil {
+			return ref{}, err
+		}
+		return res.Returnval, nil
+	})
+}
+
+// remove takes a VM that is off one step further.
+func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if at, leave := d.session.inv.ruleToLeave(id); leave {
+		if d.session.inv.begin(id, keyOf(m), settling, "Removing the anti-affinity rule of the machine's group") {
+			d.session.rules.join(at, id)
+		}
+		return nil
+	}
+	if !d.session.inv.begin(id, keyOf(m), destroying, "Destroying") {
+		return nil
+	}
+	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		task, err := d.removal(ctx, c, id, vm)
+		if isGone(err) {
+			return ref{}, nil
+		}
+		return task, err
+	})
+}
+
+// removal asks for what stands between the VM and its end, or for its end.
+func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
+	layout, err := readLayout(ctx, c, vm)
+	if err != nil {
+		return ref{}, err
+	}
+	step, err := layout.next()
+	if err != nil {
+		return ref{}, err
+	}
+	if step != stepDestroy {
+		d.session.inv.rename(id, detaching, layout.doing(step))
+	}
+	switch step {
+	case stepDropSnapshots:
+		res, err := methods.RemoveAllSnapshots_Task(ctx, c, &types.RemoveAllSnapshots_Task{This: vm, Consolidate: types.NewBool(true)})
+		return taskOf(res, err, func() ref { return res.Returnval })
+	case stepConsolidate:
+		res, err := methods.ConsolidateVMDisks_Task(ctx, c, &types.ConsolidateVMDisks_Task{This: vm})
+		return taskOf(res, err, func() ref { return res.Returnval })
+	case stepDetach:
+		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: layout.detachment()})
+		return taskOf(res, err, func() ref { return res.Returnval })
+	default:
+		res, err := methods.Destroy_Task(ctx, c, &types.Destroy_Task{This: vm})
+		return taskOf(res, err, func() ref { return res.Returnval })
+	}
+}
+
+// taskOf is an answer's task.
+func taskOf[T any](_ *T, err error, task func() ref) (ref, error) {
+	if err != nil {
+		return ref{}, err
+	}
+	return task(), nil
+}
+
+// rename says what an action has turned out to be.
+func (i *inventory) rename(id uuid.UUID, v verb, message string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m := i.machines[id]; m != nil && m.act != nil {
+		m.act.verb, m.act.message = v, message
+		i.tell([]uuid.UUID{id})
 	}
 }

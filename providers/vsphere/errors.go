@@ -44,6 +44,12 @@ func classify(server string, err error) error {
 	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(err))
 }
 
+// asError returns the Error that err is, or nil.
+func asError(err error) *hypervisor.Error {
+	e, _ := errors.AsType[*hypervisor.Error](err)
+	return e
+}
+
 func innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -102,6 +108,9 @@ func isTimeout(err error) bool {
 // isAmbiguous reports that a request may have been carried out although it
 // failed: vCenter did not say no.
 func isAmbiguous(err error) bool {
+	if asError(err) != nil {
+		return false // nothing was sent, or it was understood
+	}
 	return err != nil && faultOf(innermost(err)) == nil && !soap.IsSoapFault(innermost(err))
 }
 
@@ -171,6 +180,17 @@ func isNotAuthenticated(err error) bool {
 // isGone reports that an object that a request names is no more.
 func isGone(err error) bool {
 	return err != nil && fault.Is(err, &types.ManagedObjectNotFound{})
+}
+
+// isRefused reports that the account may not see or do what was asked.
+func isRefused(err error) bool {
+	return err != nil && fault.Is(err, &types.NoPermission{})
+}
+
+// isGoneFault is isGone for the fault of a task.
+func isGoneFault(f types.BaseMethodFault) bool {
+	_, gone := f.(*types.ManagedObjectNotFound)
+	return gone
 }
 
 // isPowerState reports that the VM already is in the state asked for.

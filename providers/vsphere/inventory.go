@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25/types"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -18,14 +17,6 @@ type ref = types.ManagedObjectReference
 
 // cloneTask is how vCenter describes the task of CloneVM_Task.
 const cloneTask = "VirtualMachine.clone"
-
-// vmInfo is what the stream told about a VM of ours.
-type vmInfo struct {
-	biosUUID   string
-	power      types.VirtualMachinePowerState
-	connection types.VirtualMachineConnectionState
-	cards      []types.GuestNicInfo
-}
 
 // taskInfo is what the stream told about a task of anybody's.
 type taskInfo struct {
@@ -46,18 +37,24 @@ type world struct {
 	// yet is half-made and has none here.
 	ids  map[ref]uuid.UUID
 	byID map[uuid.UUID]ref
+	// copies has the other VMs with the same UUID.
+	copies map[uuid.UUID][]ref
 	// unread has the names of VMs whose UUID was never read: half-made ones,
 	// and those that are out of vCenter's reach.
 	unread map[ref]string
 	// vms has those whose UUID is derived, ours among them.
 	vms   map[ref]*vmInfo
 	tasks map[ref]*taskInfo
+	// hosts and clusters are those that VMs of ours run in.
+	hosts    map[ref]*hostInfo
+	clusters map[ref]*clusterInfo
 }
 
 func newWorld() *world {
 	return &world{
 		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{},
-		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{},
+		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}, copies: map[uuid.UUID][]ref{},
+		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{},
 	}
 }
 
@@ -79,6 +76,14 @@ type inventory struct {
 	// process or session served. The value is set once the clone has ended and
 	// its VM is about to show up.
 	inherited map[ref]bool
+	// groups are the machines of each group by the name of its rule.
+	groups map[string]*group
+	// awaited are tasks on compute clusters that somebody waits for.
+	awaited map[ref]chan struct{}
+	// fields are the numbers of custom attributes; nil while they are not
+	// known. They are not read again before fieldsAgain.
+	fields      map[string]int32
+	fieldsAgain time.Time
 }
 
 // machine is a machine that was asked about.
@@ -86,14 +91,14 @@ type machine struct {
 	key  hypervisor.Key
 	act  *action
 	seen sight
-}
-
-// sight is what an Observe would see.
-type sight struct {
-	vm      hypervisor.VM
-	failure *hypervisor.Error
-	// lost is set when the VM's state is not known.
-	lost *hypervisor.Error
+	// vm is the VM it had when it was last seen. A VM that leaves the view need
+	// not be gone: the account may have lost sight of it.
+	vm ref
+	// going means it is being deleted.
+	going bool
+	// wants is what it asks for around its VM.
+	wants wants
+	chores
 }
 
 func newInventory(changed func(hypervisor.Key)) *inventory {
@@ -104,6 +109,8 @@ func newInventory(changed func(hypervisor.Key)) *inventory {
 		world:     newWorld(),
 		machines:  map[uuid.UUID]*machine{},
 		inherited: map[ref]bool{},
+		groups:    map[string]*group{},
+		awaited:   map[ref]chan struct{}{},
 	}
 }
 
@@ -124,11 +131,16 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m := i.machineOf(id, key)
+	if m.going != going {
+		i.ungroup(id, m)
+		m.going = going
+		i.regroup(id, m)
+	}
 	s := i.look(id, m)
 	if going && m.act != nil && (m.act.verb == creating || m.act.verb == starting) {
 		s.failure = nil
 	}
-	if s.vm.State != hypervisor.Busy && s.lost == nil {
+	if s.vm.State != hypervisor.Busy && s.lost == nil && m.act != nil && !m.act.busy(i.world, id) {
 		m.act = nil
 	}
 	m.seen = s
@@ -158,44 +170,10 @@ func (i *inventory) keys() []hypervisor.Key {
 func (i *inventory) forget(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if m := i.machines[id]; m != nil {
+		i.ungroup(id, m)
+	}
 	delete(i.machines, id)
-}
-
-// look says what the VM with the given UUID is like.
-func (i *inventory) look(id uuid.UUID, m *machine) sight {
-	vmRef, known := i.world.byID[id]
-	info := i.world.vms[vmRef]
-	var s sight
-	if known && info != nil && info.biosUUID != "" {
-		s.vm.ProviderID = providerIDPrefix + info.biosUUID
-	}
-	if m.act != nil && m.act.busy(i.world, id) {
-		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
-		return s
-	}
-	if !known && i.world.unreadable(m.key.Name) {
-		// It may be ours: to make another, or to let the machine go, must wait.
-		s.vm.State = hypervisor.Busy
-		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: nobody can say whose it is"
-		return s
-	}
-	if m.act != nil {
-		s.failure = m.act.failure(i.world, id)
-	}
-	switch {
-	case !known:
-		s.vm.State = hypervisor.Absent
-	case info == nil:
-		s.vm.State, s.vm.Message = hypervisor.Busy, "Reading the VM's settings"
-	case info.connection != "" && info.connection != types.VirtualMachineConnectionStateConnected:
-		s.lost = failure(infrav1.HypervisorErrorReason, "vCenter has lost its connection to the VM (%s)", info.connection)
-	case info.power == types.VirtualMachinePowerStatePoweredOn:
-		s.vm.State = hypervisor.Running
-		s.vm.Addresses = addresses(m.key.Name, info.cards)
-	default:
-		s.vm.State = hypervisor.Stopped
-	}
-	return s
 }
 
 // clonesOf reports whether a clone of template that may be anybody's is under
@@ -272,6 +250,12 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 	for id, m := range i.machines {
 		if m.act != nil || m.seen.vm.State == hypervisor.Busy {
 			touched = append(touched, id)
+		}
+	}
+	for task, ended := range i.awaited {
+		if t := i.world.tasks[task]; t != nil && t.done() {
+			delete(i.awaited, task)
+			close(ended)
 		}
 	}
 	for task, ended := range i.inherited {

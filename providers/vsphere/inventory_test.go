@@ -100,7 +100,7 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
 	ta.tell(modify, vmRef, "config.instanceUuid", nil, "runtime.connectionState", types.VirtualMachineConnectionStateInaccessible)
 	_, err := ta.look()
-	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 
 	w := newWorld()
 	w.applyVM(types.ObjectUpdate{Kind: enter, Obj: vmRef, ChangeSet: []types.PropertyChange{
@@ -108,7 +108,7 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	}})
 	ta.inv.replace(w)
 	_, err = ta.look()
-	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.HypervisorErrorReason))
+	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 }
 
 // After a restart no earlier world says whose an unreadable VM is. If it has

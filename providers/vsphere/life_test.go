@@ -28,7 +28,7 @@ func TestDelete(t *testing.T) {
 	b.Expect(d.Delete(b.ctx(), m)).To(Succeed(), "a VM that is gone is deleted")
 
 	b.Expect(b.vmNamed("m")).To(BeEmpty())
-	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "Destroy_Task": 1}))
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "RetrievePropertiesEx": 1, "Destroy_Task": 1}))
 }
 
 func TestDeleteWhileCloning(t *testing.T) {

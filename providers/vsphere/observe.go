@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"slices"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
@@ -29,9 +30,9 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 		return hypervisor.VM{}, err
 	}
 	going := !m.DeletionTimestamp.IsZero()
-	s := d.session.inv.take(id, keyOf(m), going)
-	if s.lost != nil {
-		return hypervisor.VM{}, s.lost
+	s, err := d.sight(ctx, id, m, going)
+	if err != nil {
+		return hypervisor.VM{}, err
 	}
 	if s.vm.State == hypervisor.Absent || s.vm.State == hypervisor.Stopped {
 		underWay, err := d.cloning(ctx, m)
@@ -53,6 +54,45 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 	return s.vm, nil
 }
 
+// sight looks at the VM behind m. That a VM is gone is believed only once it is
+// certain that it would be seen if it were there.
+func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, going bool) (sight, error) {
+	inv := d.session.inv
+	inv.want(id, keyOf(m), d.wantsOf(m))
+	s := inv.take(id, keyOf(m), going)
+	if s.vanished != (ref{}) {
+		if err := d.mourn(ctx, id, s.vanished); err != nil {
+			return sight{}, err
+		}
+		s = inv.take(id, keyOf(m), going)
+	}
+	if s.lost != nil {
+		return sight{}, s.lost
+	}
+	if s.vm.State == hypervisor.Absent && m.Spec.ProviderID != "" && !inv.buried(id) {
+		if err := d.sighted(ctx, id, m); err != nil {
+			return sight{}, err
+		}
+	}
+	if inv.unlooked(id) {
+		d.session.marks.look(id)
+	}
+	if text := d.outdated(id, m, s.vm.State); text != "" {
+		s.vm.Unsettled = notYet + text
+	}
+	s.vm.Addresses = without(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
+	return s, nil
+}
+
+// outdated says for people what is left to do about the hardware of a VM that
+// was never up; a VM that was is left as it is.
+func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hypervisor.State) string {
+	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
+		return ""
+	}
+	return outdated(m, d.session.inv.facts(id).version)
+}
+
 // doubt has names resolved again after a failure that a stale reference can
 // have caused.
 func (d *driver) doubt(f *hypervisor.Error) {
@@ -69,15 +109,11 @@ func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bo
 	if !d.session.inv.anyClones() {
 		return false, nil
 	}
-	t, err := d.session.paths.template(ctx, d.placed(m).Datacenter, m.Spec.Template)
-	switch hypervisor.ReasonFor(err, "") {
-	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason:
-		return false, nil // nothing can be cloned from it
-	}
+	sources, err := d.sources(ctx, m)
 	if err != nil {
 		return false, err
 	}
-	return d.session.inv.clonesOf(t.ref), nil
+	return slices.ContainsFunc(sources, d.session.inv.clonesOf), nil
 }
 
 // catchUp asks for a task that the stream should have told of and has not.

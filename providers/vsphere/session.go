@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	vimsession "github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/vim25"
 	"golang.org/x/sync/singleflight"
@@ -42,7 +43,10 @@ type session struct {
 	endpoint endpoint
 	inv      *inventory
 	paths    *resolver
+	images   images
 	line     *line
+	rules    *ruler
+	marks    *marker
 	// turns bounds the clones under way at the vCenter, over all sessions.
 	turns *turns.Turns[hypervisor.Key]
 	// turned is called when the endpoint came or went.
@@ -89,6 +93,8 @@ func newSession(e endpoint, o *Options, t *turns.Turns[hypervisor.Key], changed 
 	}
 	s.inv.made, s.inv.lag = t.Done, o.pace.settle
 	s.paths = newResolver(s)
+	s.rules = &ruler{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
+	s.marks = &marker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.stop = cancel
 	sessions.WithLabelValues(e.server, string(connecting)).Inc()

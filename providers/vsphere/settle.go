@@ -2,9 +2,104 @@ package vsphere
 
 import (
 	"context"
+	"time"
+
+	"github.com/google/uuid"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Settle has nothing to do while Observe calls nothing unsettled.
-func (d *driver) Settle(context.Context, *infrav1.NovaVSphereMachine, bool) error { return nil }
+// Settle starts to bring what surrounds the VM behind m in line with it, one
+// step a call: the anti-affinity rule of its group, its tags and attributes,
+// and once the node has joined the user data. The VM runs on meanwhile.
+func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
+	id, err := instanceUUID(d.clusterID, keyOf(m))
+	if err != nil {
+		return err
+	}
+	inv := d.session.inv
+	inv.want(id, keyOf(m), d.wantsOf(m))
+	if state, vm := d.state(id, m); d.outdated(id, m, state) != "" {
+		return d.upgrade(ctx, id, m, vm)
+	}
+	switch due, at := inv.due(id, keyOf(m), joined); due {
+	case dueRule:
+		if inv.begin(id, keyOf(m), settling, "Changing the anti-affinity rule of the machine's group") {
+			d.session.rules.join(at, id)
+		}
+	case dueMarks:
+		if inv.begin(id, keyOf(m), settling, "Setting tags and custom attributes") {
+			d.session.marks.set(id)
+		}
+	case dueScrub:
+		return d.scrub(ctx, id, m, at)
+	case dueNothing:
+	}
+	return nil
+}
+
+// duty is what is left to do around a VM.
+type duty int
+
+const (
+	dueNothing duty = iota
+	dueRule
+	dueMarks
+	dueScrub
+)
+
+// due returns what to do next around a machine's VM, and where: in which
+// compute cluster, or to which VM.
+func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machineOf(id, key)
+	s := i.look(id, m)
+	vm := i.world.byID[id]
+	info := i.world.vms[vm]
+	if info == nil || s.lost != nil || s.vm.State != hypervisor.Running && s.vm.State != hypervisor.Stopped {
+		return dueNothing, ref{}
+	}
+	at, _ := i.world.place(info)
+	switch {
+	case i.ruleDue(vm, m, info):
+		return dueRule, at
+	case i.marksDue(m, info) != "":
+		return dueMarks, vm
+	case joined && info.holdsUserData():
+		return dueScrub, vm
+	default:
+		return dueNothing, ref{}
+	}
+}
+
+// finish ends the actions of machines that became no task: err is how they
+// failed, if they did.
+func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, id := range ids {
+		m := i.machines[id]
+		switch {
+		case m == nil || m.act == nil || m.act.task != (ref{}):
+		case err == nil:
+			m.act = nil
+		default:
+			m.act.err = err
+		}
+	}
+	i.tell(ids)
+}
+
+// pause waits; false if the session ended first.
+func (s *session) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-s.done:
+		return false
+	}
+}

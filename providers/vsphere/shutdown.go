@@ -2,11 +2,66 @@ package vsphere
 
 import (
 	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Shutdown refuses: the guest is not asked yet.
-func (d *driver) Shutdown(context.Context, *infrav1.NovaVSphereMachine) error {
-	return failure(infrav1.GuestUnreachableReason, "this guest cannot be asked to power itself off")
+// remindGuest is how long a guest that was asked to power itself off is left
+// alone before it is asked again.
+const remindGuest = time.Minute
+
+// Shutdown asks the guest to power itself off. There is no task: the VM is
+// seen to be off when it is.
+func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	ctx = urgent(ctx)
+	id, err := instanceUUID(d.clusterID, keyOf(m))
+	if err != nil {
+		return err
+	}
+	state, vm := d.state(id, m)
+	if state != hypervisor.Running || d.session.inv.wasAsked(id) {
+		return nil
+	}
+	if !d.session.inv.facts(id).tools {
+		return failure(infrav1.GuestUnreachableReason, "VMware Tools do not run in the guest, so it cannot be asked to power itself off")
+	}
+	err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		_, err := methods.ShutdownGuest(ctx, c, &types.ShutdownGuest{This: vm})
+		return err
+	})
+	switch {
+	case err == nil:
+		d.session.inv.noteAsked(id)
+		return nil
+	case isPowerState(err) || isGone(err):
+		return nil
+	case fault.Is(err, &types.ToolsUnavailable{}) || fault.Is(err, &types.NotSupported{}):
+		e := asError(classify(d.session.endpoint.server, err))
+		return failure(infrav1.GuestUnreachableReason, "the guest cannot be asked to power itself off: %w", e.Err)
+	default:
+		return classify(d.session.endpoint.server, err)
+	}
+}
+
+func (i *inventory) wasAsked(id uuid.UUID) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machines[id]
+	return m != nil && time.Since(m.asked) < remindGuest
+}
+
+func (i *inventory) noteAsked(id uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m := i.machines[id]; m != nil {
+		m.asked = time.Now()
+	}
 }

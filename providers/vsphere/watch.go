@@ -3,7 +3,9 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,9 +18,14 @@ import (
 // Properties that are streamed. Of VMs that are not ours only the UUID and the
 // name are, so that ten thousand of them are as quiet as none.
 var (
-	idProperties   = []string{"config.instanceUuid", "name"}
-	vmProperties   = []string{"config.uuid", "runtime.powerState", "runtime.connectionState", "guest.net"}
-	taskProperties = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
+	idProperties = []string{"config.instanceUuid", "name"}
+	vmProperties = []string{
+		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "customValue",
+		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty,
+	}
+	hostProperties    = []string{"name", "parent"}
+	clusterProperties = []string{"configurationEx"}
+	taskProperties    = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
 )
 
 // firstPoll is how long a poll may take while the world is learnt.
@@ -76,16 +83,26 @@ func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*st
 		return nil, err
 	}
 	return s, s.filter(ctx, types.PropertyFilterSpec{
-		ObjectSet: []types.ObjectSpec{members(s.list, "ListView", "view")},
-		PropSet:   []types.PropertySpec{{Type: "VirtualMachine", PathSet: vmProperties}},
+		ObjectSet: []types.ObjectSpec{members(s.list, "ListView", "view",
+			&types.TraversalSpec{Type: "VirtualMachine", Path: "runtime.host", SelectSet: []types.BaseSelectionSpec{
+				&types.TraversalSpec{Type: "HostSystem", Path: "parent"},
+			}})},
+		PropSet: []types.PropertySpec{
+			{Type: "VirtualMachine", PathSet: vmProperties},
+			{Type: "HostSystem", PathSet: hostProperties},
+			{Type: "ClusterComputeResource", PathSet: clusterProperties},
+		},
 	})
 }
 
-// members selects what the property path of an object lists, not the object.
-func members(of ref, kind, path string) types.ObjectSpec {
+// members selects what the property path of an object lists, not the object,
+// and what further paths lead to from there.
+func members(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
 	return types.ObjectSpec{
 		Obj: of, Skip: types.NewBool(true),
-		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{Type: kind, Path: path, Skip: types.NewBool(false)}},
+		SelectSet: []types.BaseSelectionSpec{&types.TraversalSpec{
+			Type: kind, Path: path, Skip: types.NewBool(false), SelectSet: further,
+		}},
 	}
 }
 
@@ -191,6 +208,12 @@ func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 		switch {
 		case u.Obj.Type == "Task":
 			w.applyTask(u)
+		case u.Obj.Type == "HostSystem":
+			w.applyHost(u)
+			touched = append(touched, w.all()...)
+		case u.Obj.Type == "ClusterComputeResource":
+			w.applyCluster(u)
+			touched = append(touched, w.all()...)
 		case u.Kind == types.ObjectUpdateKindLeave:
 			touched = append(touched, w.drop(u.Obj))
 			delete(s.unlisted, u.Obj)
@@ -211,12 +234,13 @@ func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 	return touched
 }
 
+// all returns the UUIDs of all VMs that may be ours.
+func (w *world) all() []uuid.UUID { return slices.Collect(maps.Keys(w.byID)) }
+
 // drop forgets a VM that left and returns the UUID it had.
 func (w *world) drop(vm ref) uuid.UUID {
 	id := w.ids[vm]
-	if w.byID[id] == vm {
-		delete(w.byID, id)
-	}
+	w.part(vm, id)
 	delete(w.ids, vm)
 	delete(w.vms, vm)
 	delete(w.unread, vm)
@@ -242,20 +266,7 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 			info = &vmInfo{}
 			w.vms[u.Obj] = info
 		}
-		switch c.Name {
-		case "config.uuid":
-			text, _ := c.Val.(string)
-			if id, err := uuid.Parse(text); err == nil {
-				info.biosUUID = id.String()
-			}
-		case "runtime.powerState":
-			info.power, _ = c.Val.(types.VirtualMachinePowerState)
-		case "runtime.connectionState":
-			info.connection, _ = c.Val.(types.VirtualMachineConnectionState)
-		case "guest.net":
-			cards, _ := c.Val.(types.ArrayOfGuestNicInfo)
-			info.cards = cards.GuestNicInfo
-		}
+		info.apply(c.Name, c.Val)
 	}
 	if w.ids[u.Obj] != uuid.Nil {
 		delete(w.unread, u.Obj)
@@ -270,17 +281,41 @@ func (w *world) identify(vm ref, value any) {
 	if err != nil {
 		return
 	}
-	if old := w.ids[vm]; w.byID[old] == vm {
-		delete(w.byID, old)
+	w.part(vm, w.ids[vm])
+	w.join(vm, id)
+}
+
+// join notes that vm has the UUID id. That another has it too does not happen
+// in one vCenter, unless somebody wrote it into a copy.
+func (w *world) join(vm ref, id uuid.UUID) {
+	w.ids[vm] = id
+	if other, taken := w.byID[id]; taken && other != vm {
+		w.copies[id] = append(w.copies[id], other)
 	}
-	w.ids[vm], w.byID[id] = id, vm
+	w.byID[id] = vm
+}
+
+// part notes that vm has the UUID id no more.
+func (w *world) part(vm ref, id uuid.UUID) {
+	rest := slices.DeleteFunc(w.copies[id], func(other ref) bool { return other == vm })
+	if w.byID[id] == vm {
+		delete(w.byID, id)
+		if len(rest) > 0 {
+			w.byID[id], rest = rest[0], rest[1:]
+		}
+	}
+	if len(rest) == 0 {
+		delete(w.copies, id)
+	} else {
+		w.copies[id] = rest
+	}
 }
 
 // inherit keeps the UUIDs that an earlier world had and w could not read.
 func (w *world) inherit(from *world) {
 	for vm, id := range w.ids {
 		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
-			w.ids[vm], w.byID[old] = old, vm
+			w.join(vm, old)
 			delete(w.unread, vm)
 		}
 	}

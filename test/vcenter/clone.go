@@ -83,10 +83,68 @@ func (c *clone) check(ctx *simulator.Context) *failure {
 			return fail(notFound(*ref))
 		}
 	}
+	if refused := c.checkLink(ctx); refused != nil {
+		return refused
+	}
 	if refused := checkDevices(ctx, c.changes()); refused != nil {
 		return refused
 	}
 	return c.checkSpace(ctx)
+}
+
+// linked reports whether the clone shares its source's disks.
+func (c *clone) linked() bool {
+	return c.req.Spec.Location.DiskMoveType == string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
+}
+
+// checkLink refuses snapshots that are not the source's, and disks that are
+// shared without a snapshot, or are to grow although they are shared.
+func (c *clone) checkLink(ctx *simulator.Context) *failure {
+	if snapshot := c.req.Spec.Snapshot; snapshot != nil {
+		found, ok := ctx.Map.Get(*snapshot).(*simulator.VirtualMachineSnapshot)
+		if !ok || found.Vm != c.source.Self {
+			return fail(notFound(*snapshot))
+		}
+	}
+	if !c.linked() {
+		return nil
+	}
+	if c.req.Spec.Snapshot == nil {
+		return fail(&types.InvalidArgument{InvalidProperty: "spec.location.diskMoveType"})
+	}
+	for i, change := range c.changes() {
+		spec := change.GetVirtualDeviceConfigSpec()
+		if _, ok := spec.Device.(*types.VirtualDisk); ok && spec.Operation == types.VirtualDeviceConfigSpecOperationEdit {
+			return fail(&types.InvalidDeviceSpec{
+				InvalidVmConfig: types.InvalidVmConfig{Property: fmt.Sprintf("virtualDeviceSpec[%d].device.capacityInKB", i)},
+				DeviceIndex:     int32(i),
+			})
+		}
+	}
+	return nil
+}
+
+// link notes which disks of the source those of the clone continue.
+func (c *clone) link(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+	parents := object.VirtualDeviceList(c.source.Config.Hardware.Device)
+	devices := slices.Clone(vm.Config.Hardware.Device)
+	for i, device := range devices {
+		disk, ok := device.(*types.VirtualDisk)
+		parent, shared := parents.FindByKey(device.GetVirtualDevice().Key).(*types.VirtualDisk)
+		if !ok || !shared {
+			continue
+		}
+		from, ok := parent.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+		own, flat := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+		if !ok || !flat {
+			continue
+		}
+		child, backing := *disk, *own
+		backing.Parent = from
+		child.Backing = &backing
+		devices[i] = &child
+	}
+	ctx.Update(vm, []types.PropertyChange{{Name: "config.hardware.device", Val: devices}})
 }
 
 // changes are the changes of devices, whichever part of the spec names them.
@@ -161,7 +219,7 @@ func (c *clone) run(task types.ManagedObjectReference) (types.AnyType, *failure)
 // for is applied to the copy, and a copy that cannot have it is taken away.
 func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failure) {
 	location := c.req.Spec.Location
-	location.DeviceChange = nil
+	location.DeviceChange, location.Disk, location.DiskMoveType = nil, nil, ""
 	if location.Host == nil {
 		location.Host = c.s.pickHost(ctx, location.Pool)
 	}
@@ -179,6 +237,9 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 	if refused := c.s.reconfigure(ctx, vm, c.config(ctx, vm)); refused != nil {
 		_ = c.s.remove(ctx, vm)
 		return nil, refused
+	}
+	if c.linked() {
+		c.link(ctx, vm)
 	}
 	c.s.assignMACs(ctx, vm, true)
 	setPower(ctx, vm, poweredOff)

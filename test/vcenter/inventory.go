@@ -8,6 +8,7 @@ import (
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
+	pbmsimulator "github.com/vmware/govmomi/pbm/simulator"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
@@ -56,6 +57,7 @@ func (s *Server) buildInventory() error {
 	s.svc.RegisterSDK(registry, registry.Path+"/vimService")
 	s.svc.ServeMux.HandleFunc(registry.Path+"/vimServiceVersions.xml", s.svc.ServiceVersions)
 	s.registerREST(registry)
+	s.svc.RegisterSDK(pbmsimulator.New())
 	registry.SessionManager().ServiceHostName = s.Address
 	if err := s.fill(); err != nil {
 		model.Remove()

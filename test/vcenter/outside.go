@@ -92,10 +92,11 @@ func (s *Server) ReregisterVM(id string) (string, error) {
 		ctx.Map.Remove(ctx, old)
 		vm.Self.Value = fmt.Sprintf("vm-%d", 900000+s.tasks.Add(1))
 		vm.Summary.Vm = &vm.Self
-		ctx.Map.Put(vm)
+		// Views take in only what they find in its folder.
 		for _, list := range listsOf(ctx, vm) {
 			*list = append(without(*list, map[ref]bool{old: true}), vm.Self)
 		}
+		ctx.Map.Put(vm)
 		name = vm.Self.Value
 		s.watch.touchAll()
 	})

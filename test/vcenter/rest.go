@@ -34,6 +34,9 @@ func isREST(path string) bool {
 // its calls make SOAP calls to this server, so the inventory stays free.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	s.counts.add(restMethod(r), r.Header.Get(restSession))
+	if s.serveLibrary(w, r) {
+		return
+	}
 	s.svc.ServeMux.ServeHTTP(w, r)
 }
 

@@ -18,6 +18,7 @@ var routed = map[string]map[string]bool{
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
 	"ClusterComputeResource": {methodReconfigureCluster: true},
+	"StorageResourceManager": {"RecommendDatastores": true},
 	"PropertyCollector": {
 		"RetrieveProperties": true, "RetrievePropertiesEx": true,
 		"CreateFilter": true, "CreatePropertyCollector": true, "DestroyPropertyCollector": true,

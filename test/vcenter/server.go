@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vmware/govmomi/pbm"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
@@ -52,6 +53,10 @@ type Server struct {
 	macs     atomic.Uint32
 	hosts    atomic.Uint32
 	tasks    atomic.Int64
+
+	// templateItems are the VMs that library items are, by the items' IDs.
+	templateItems sync.Map
+	deploying     sync.Mutex
 
 	// world covers the inventory: whoever reads or changes it holds it.
 	world sync.Mutex
@@ -220,7 +225,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.disturb(w, r, restMethod(r), func(w http.ResponseWriter) { s.serveREST(w, r) })
 		return
 	}
-	if r.Method != http.MethodPost || !strings.HasPrefix(r.URL.Path, vim25.Path) {
+	if r.Method != http.MethodPost || (!strings.HasPrefix(r.URL.Path, vim25.Path) && r.URL.Path != pbm.Path) {
 		s.world.Lock()
 		defer s.world.Unlock()
 		s.svc.ServeMux.ServeHTTP(w, r)

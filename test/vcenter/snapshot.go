@@ -80,8 +80,8 @@ func (o *operations) RemoveAllSnapshotsTask(ctx *simulator.Context, req *types.R
 func (o *operations) ConsolidateVMDisksTask(ctx *simulator.Context, req *types.ConsolidateVMDisks_Task) soap.HasFault {
 	body := &methods.ConsolidateVMDisks_TaskBody{}
 	ref, fault := o.vmTask(ctx, req.This, methodConsolidate, "", "", func(vm *simulator.VirtualMachine) *failure {
-		o.s.locked(func(ctx *simulator.Context) {
-			ctx.Update(vm, []types.PropertyChange{{Name: "runtime.consolidationNeeded", Val: types.NewBool(false)}})
+		o.s.locked(func(*simulator.Context) {
+			vm.Runtime.ConsolidationNeeded = false
 		})
 		return nil
 	})
@@ -95,8 +95,8 @@ func (o *operations) ConsolidateVMDisksTask(ctx *simulator.Context, req *types.C
 // SetConsolidationNeeded says that a VM's disks have parts of snapshots that
 // were removed.
 func (s *Server) SetConsolidationNeeded(id string, needed bool) error {
-	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
-		ctx.Update(vm, []types.PropertyChange{{Name: "runtime.consolidationNeeded", Val: types.NewBool(needed)}})
+	return s.changeVM(id, func(_ *simulator.Context, vm *simulator.VirtualMachine) {
+		vm.Runtime.ConsolidationNeeded = needed
 	})
 }
 

@@ -1,0 +1,155 @@
+package vsphere
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/fault"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// learnFields reads the numbers of custom attributes, once.
+func (k *marker) learnFields(ctx context.Context) {
+	inv := k.session.inv
+	if inv.knowsFields() {
+		return
+	}
+	var manager mo.CustomFieldsManager
+	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		if c.ServiceContent.CustomFieldsManager == nil {
+			return nil
+		}
+		at := *c.ServiceContent.CustomFieldsManager
+		return object.NewCommon(c, at).Properties(ctx, at, []string{"field"}, &manager)
+	})
+	fields := map[string]int32{}
+	for _, field := range manager.Field {
+		if field.ManagedObjectType == "" || field.ManagedObjectType == "VirtualMachine" {
+			fields[field.Name] = field.Key
+		}
+	}
+	if err != nil {
+		fields = nil
+	}
+	inv.noteFields(fields)
+}
+
+func (i *inventory) knowsFields() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fields != nil
+}
+
+// noteFields notes the numbers of custom attributes; nil if nobody could read
+// them.
+func (i *inventory) noteFields(fields map[string]int32) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.fields, i.fieldsAgain = fields, time.Now().Add(lookAgain)
+	var ids []uuid.UUID
+	for id, m := range i.machines {
+		if len(m.wants.attributes) > 0 {
+			ids = append(ids, id)
+		}
+	}
+	i.tell(ids)
+}
+
+// setAttributes sets the custom attributes of a machine's VM that differ.
+func (k *marker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Error {
+	vm, wrong, makeMissing := k.session.inv.attributesToSet(id)
+	for _, a := range wrong {
+		field, err := k.field(ctx, a.Name, makeMissing)
+		if err == nil {
+			err = k.setField(ctx, vm, field, a.Value)
+		}
+		if err != nil {
+			return asError(classify(k.session.endpoint.server, err))
+		}
+		k.session.inv.noteAttribute(id, field, a.Value)
+	}
+	return nil
+}
+
+func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereAttribute, makeMissing bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m, vm := i.machines[id], i.world.byID[id]
+	info := i.world.vms[vm]
+	if m == nil || info == nil {
+		return vm, nil, false
+	}
+	return vm, i.wrongAttributes(m, info), m.wants.makeMissing
+}
+
+// noteAttribute takes over an attribute before the stream tells of it.
+func (i *inventory) noteAttribute(id uuid.UUID, field int32, value string) {
+	i.update(func(w *world) []uuid.UUID {
+		if info := w.vms[w.byID[id]]; info != nil {
+			changed := map[int32]string{field: value}
+			for other, text := range info.attributes {
+				if other != field {
+					changed[other] = text
+				}
+			}
+			info.attributes = changed
+		}
+		return []uuid.UUID{id}
+	})
+}
+
+func (k *marker) setField(ctx context.Context, vm ref, field int32, value string) error {
+	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		_, err := methods.SetField(ctx, c, &types.SetField{
+			This: *c.ServiceContent.CustomFieldsManager, Entity: vm, Key: field, Value: value,
+		})
+		return err
+	})
+	if fault.Is(err, &types.InvalidArgument{}) || isGone(err) {
+		k.session.inv.noteFields(nil) // the attribute may have been removed
+	}
+	return err
+}
+
+// field returns the number of a custom attribute, which is made if it is
+// missing and makeMissing says so.
+func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int32, error) {
+	inv := k.session.inv
+	inv.mu.Lock()
+	key, known := inv.fields[name]
+	inv.mu.Unlock()
+	if known {
+		return key, nil
+	}
+	if !makeMissing {
+		return 0, failure(infrav1.InvalidSpecReason,
+			"vCenter has no custom attribute %q for VMs: make it, or set spec.marks.missing to Create", name)
+	}
+	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		res, err := methods.AddCustomFieldDef(ctx, c, &types.AddCustomFieldDef{
+			This: *c.ServiceContent.CustomFieldsManager, Name: name, MoType: "VirtualMachine",
+		})
+		if err == nil {
+			key = res.Returnval.Key
+		}
+		return err
+	})
+	if err != nil {
+		inv.noteFields(nil) // somebody else may have made it
+		return 0, err
+	}
+	inv.mu.Lock()
+	if inv.fields != nil {
+		inv.fields[name] = key
+	}
+	inv.mu.Unlock()
+	return key, nil
+}

@@ -1,0 +1,290 @@
+package vsphere
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/property"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// disksKey is the setting in which a clone carries the slots of the disks it
+// was made with.
+const disksKey = "nova.disks"
+
+// layoutProperties are read before a VM is destroyed.
+var layoutProperties = []string{
+	"config.hardware.device", "config.files.vmPathName", "config.extraConfig[\"" + disksKey + "\"]",
+	"runtime.consolidationNeeded", "snapshot",
+}
+
+// layout is what a VM that is to go has attached.
+type layout struct {
+	home    string
+	devices []types.BaseVirtualDevice
+	// marked are the slots of the disks it was made with; nil if it does not say.
+	marked map[string]bool
+	// snapshots are what its snapshots have attached.
+	snapshots [][]types.BaseVirtualDevice
+	// unconsolidated means that disks have parts of removed snapshots.
+	unconsolidated bool
+}
+
+// removalStep is what stands next between a VM and its end.
+type removalStep int
+
+const (
+	stepDestroy removalStep = iota
+	stepDropSnapshots
+	stepConsolidate
+	stepDetach
+)
+
+func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
+	var content []types.ObjectContent
+	collector := property.DefaultCollector(c)
+	if err := collector.Retrieve(ctx, []ref{vm}, layoutProperties, &content); err != nil {
+		return nil, fmt.Errorf("reading the VM's disks: %w", err)
+	}
+	l := &layout{}
+	tree := types.VirtualMachineSnapshotInfo{}
+	seen := false
+	for _, o := range content {
+		for _, p := range o.PropSet {
+			switch p.Name {
+			case "config.hardware.device":
+				list, ok := p.Val.(types.ArrayOfVirtualDevice)
+				l.devices, seen = list.VirtualDevice, ok
+			case "config.files.vmPathName":
+				file, _ := p.Val.(string)
+				l.home = folderOf(file)
+			case "runtime.consolidationNeeded":
+				l.unconsolidated, _ = p.Val.(bool)
+			case "snapshot":
+				tree, _ = p.Val.(types.VirtualMachineSnapshotInfo)
+			default:
+				l.marked = parseSlots(setting(p.Val))
+			}
+		}
+	}
+	if !seen || l.home == "" {
+		return nil, failure(infrav1.VMUnreachableReason, "vCenter cannot say which disks the VM has, so it is not destroyed")
+	}
+	return l, l.readSnapshots(ctx, c, snapshotsIn(tree.RootSnapshotList))
+}
+
+func (l *layout) readSnapshots(ctx context.Context, c *vim25.Client, refs []ref) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	var snapshots []mo.VirtualMachineSnapshot
+	if err := property.DefaultCollector(c).Retrieve(ctx, refs, []string{"config"}, &snapshots); err != nil {
+		return fmt.Errorf("reading the VM's snapshots: %w", err)
+	}
+	for _, s := range snapshots {
+		l.snapshots = append(l.snapshots, s.Config.Hardware.Device)
+	}
+	return nil
+}
+
+func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []ref) {
+	for _, tree := range trees {
+		refs = append(refs, tree.Snapshot)
+		refs = append(refs, snapshotsIn(tree.ChildSnapshotList)...)
+	}
+	return refs
+}
+
+// next says what to do before the VM can be destroyed, if anything.
+//
+// A disk that a snapshot has too cannot be taken off, and vCenter destroys
+// what snapshots have with the VM. So snapshots go first; that leaves every
+// attached disk as it is. A disk that only a snapshot has would go with it.
+func (l *layout) next() (removalStep, error) {
+	foreign := l.foreign(l.devices)
+	attached := map[string]bool{}
+	for _, disk := range foreign {
+		attached[identity(disk)] = true
+	}
+	inSnapshots := false
+	for _, devices := range l.snapshots {
+		for _, disk := range l.foreign(devices) {
+			inSnapshots = true
+			if !attached[identity(disk)] {
+				return stepDestroy, failure(infrav1.DisksInSnapshotReason,
+					"a snapshot of the VM has a disk (%s) that is neither the machine's own nor attached any more, and would be destroyed with the VM: remove the disk from the VM's snapshots, or the snapshots", fileOf(disk))
+			}
+		}
+	}
+	switch {
+	case len(foreign) == 0 && !inSnapshots:
+		return stepDestroy, nil
+	case len(l.snapshots) > 0:
+		return stepDropSnapshots, nil
+	case l.unconsolidated:
+		return stepConsolidate, nil
+	default:
+		return stepDetach, nil
+	}
+}
+
+// doing says a step for people.
+func (l *layout) doing(step removalStep) string {
+	n := len(l.foreign(l.devices))
+	switch step {
+	case stepDropSnapshots:
+		return "Removing the VM's snapshots, so that the disks that are not its own can be kept"
+	case stepConsolidate:
+		return "Consolidating the VM's disks, so that those that are not its own can be kept"
+	default:
+		return fmt.Sprintf("Detaching %d disk(s) that are not the machine's own; they are kept", n)
+	}
+}
+
+// detachment takes the disks off the VM that are not its own, and leaves their
+// files where they are.
+func (l *layout) detachment() types.VirtualMachineConfigSpec {
+	var spec types.VirtualMachineConfigSpec
+	for _, disk := range l.foreign(l.devices) {
+		spec.DeviceChange = append(spec.DeviceChange, &types.VirtualDeviceConfigSpec{
+			Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: disk,
+		})
+	}
+	return spec
+}
+
+// foreign returns the disks among devices that are not the machine's own. The
+// rule keeps when in doubt: a disk is the machine's own if it is in a slot the
+// VM was made with and is no first-class disk. A VM that does not carry those
+// slots owns the disks in its own directory.
+func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk {
+	var out []*types.VirtualDisk
+	slots := slotsOf(devices)
+	for _, device := range devices {
+		disk, ok := device.(*types.VirtualDisk)
+		if !ok {
+			continue
+		}
+		own := folderOf(fileOf(disk)) == l.home
+		if l.marked != nil {
+			// Storage vMotion may have moved it; its slot stays.
+			own = l.marked[slots[disk.Key]]
+		}
+		if !own || disk.VDiskId != nil || isShared(disk) {
+			out = append(out, disk)
+		}
+	}
+	return out
+}
+
+// isShared reports whether other VMs may have the disk too.
+func isShared(disk *types.VirtualDisk) bool {
+	b, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+	return ok && b.Sharing != "" && b.Sharing != string(types.VirtualDiskSharingSharingNone)
+}
+
+// identity tells disks apart beyond snapshots, which give a disk another file.
+func identity(disk *types.VirtualDisk) string {
+	if disk.VDiskId != nil {
+		return disk.VDiskId.Id
+	}
+	return rootFile(disk.Backing)
+}
+
+// rootFile is the file a disk began as.
+func rootFile(backing types.BaseVirtualDeviceBackingInfo) string {
+	if b, ok := backing.(*types.VirtualDiskFlatVer2BackingInfo); ok && b.Parent != nil {
+		return rootFile(b.Parent)
+	}
+	if b, ok := backing.(*types.VirtualDiskSeSparseBackingInfo); ok && b.Parent != nil {
+		return rootFile(b.Parent)
+	}
+	if b, ok := backing.(types.BaseVirtualDeviceFileBackingInfo); ok {
+		return b.GetVirtualDeviceFileBackingInfo().FileName
+	}
+	return ""
+}
+
+func fileOf(disk *types.VirtualDisk) string {
+	if b, ok := disk.Backing.(types.BaseVirtualDeviceFileBackingInfo); ok {
+		return b.GetVirtualDeviceFileBackingInfo().FileName
+	}
+	return ""
+}
+
+// folderOf is the directory of a file on a datastore; empty if it has none.
+func folderOf(file string) string {
+	var p object.DatastorePath
+	if !p.FromString(file) || path.Dir(p.Path) == "." {
+		return ""
+	}
+	return p.Datastore + "/" + path.Dir(p.Path)
+}
+
+// diskMark names the slots of the disks among devices, for disksKey.
+func diskMark(devices []types.BaseVirtualDevice) string {
+	slots := slotsOf(devices)
+	names := make([]string, 0, len(slots))
+	for _, slot := range slots {
+		names = append(names, slot)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+func parseSlots(mark string) map[string]bool {
+	if mark == "" {
+		return nil
+	}
+	slots := map[string]bool{}
+	for slot := range strings.SplitSeq(mark, ",") {
+		slots[strings.TrimSpace(slot)] = true
+	}
+	return slots
+}
+
+// slotsOf returns the slots of the disks among devices by their keys: the kind
+// of the controller, its bus and the unit, such as scsi0:1. Unlike keys, slots
+// are known before vCenter has made a device.
+func slotsOf(devices []types.BaseVirtualDevice) map[int32]string {
+	buses := map[int32]string{}
+	for _, device := range devices {
+		if c, ok := device.(types.BaseVirtualController); ok {
+			buses[device.GetVirtualDevice().Key] = fmt.Sprintf("%s%d", busOf(device), c.GetVirtualController().BusNumber)
+		}
+	}
+	slots := map[int32]string{}
+	for _, device := range devices {
+		disk, ok := device.(*types.VirtualDisk)
+		if !ok || disk.UnitNumber == nil {
+			continue
+		}
+		if bus := buses[disk.ControllerKey]; bus != "" {
+			slots[disk.Key] = fmt.Sprintf("%s:%d", bus, *disk.UnitNumber)
+		}
+	}
+	return slots
+}
+
+func busOf(controller types.BaseVirtualDevice) string {
+	switch controller.(type) {
+	case types.BaseVirtualSCSIController:
+		return "scsi"
+	case types.BaseVirtualSATAController:
+		return "sata"
+	case *types.VirtualNVMEController:
+		return "nvme"
+	case *types.VirtualIDEController:
+		return "ide"
+	default:
+		return "bus"
+	}
+}

@@ -1,0 +1,130 @@
+package vsphere
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func aDisk(key, controller, unit int32, file string, change ...func(*types.VirtualDisk)) *types.VirtualDisk {
+	d := &types.VirtualDisk{VirtualDevice: types.VirtualDevice{
+		Key: key, ControllerKey: controller, UnitNumber: ptr.To(unit),
+		Backing: &types.VirtualDiskFlatVer2BackingInfo{VirtualDeviceFileBackingInfo: types.VirtualDeviceFileBackingInfo{FileName: file}},
+	}}
+	for _, c := range change {
+		c(d)
+	}
+	return d
+}
+
+func firstClass(id string) func(*types.VirtualDisk) {
+	return func(d *types.VirtualDisk) { d.VDiskId = &types.ID{Id: id} }
+}
+
+func multiWriter(d *types.VirtualDisk) {
+	d.Backing.(*types.VirtualDiskFlatVer2BackingInfo).Sharing = string(types.VirtualDiskSharingSharingMultiWriter)
+}
+
+// controllers of a usual VM.
+func controllers() []types.BaseVirtualDevice {
+	scsi := &types.ParaVirtualSCSIController{}
+	scsi.Key, scsi.BusNumber = 1000, 0
+	nvme := &types.VirtualNVMEController{}
+	nvme.Key, nvme.BusNumber = 31000, 1
+	sata := &types.VirtualAHCIController{}
+	sata.Key = 15000
+	return []types.BaseVirtualDevice{scsi, nvme, sata}
+}
+
+func TestWhoseDisks(t *testing.T) {
+	tests := []struct {
+		name   string
+		reason string
+		mark   string
+		disks  []*types.VirtualDisk
+		want   []int32 // that are kept
+	}{
+		{"its own", "made with the VM", "scsi0:0", []*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk")}, nil},
+		{"moved", "Storage vMotion gave it another datastore and directory", "scsi0:0,nvme1:3",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[b] m_1/m.vmdk"), aDisk(32000, 31000, 3, "[c] x/y.vmdk")}, nil},
+		{"volume", "a first-class disk belongs to a storage driver", "scsi0:0",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
+		{"volume in a slot of ours", "the slot was free and somebody else took it", "scsi0:0,scsi0:1",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))}, []int32{2001}},
+		{"added by hand", "a person put it into the VM's own directory", "scsi0:0",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] m/m_1.vmdk")}, []int32{2001}},
+		{"shared", "other VMs have it too", "scsi0:0,scsi0:1",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] m/q.vmdk", multiWriter)}, []int32{2001}},
+		{"another VM's", "no mark: only the VM's own directory is its own", "",
+			[]*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk"), aDisk(2001, 1000, 1, "[a] n/n.vmdk"), aDisk(2002, 1000, 2, "[b] m/m.vmdk")}, []int32{2001, 2002}},
+		{"below", "a directory in the VM's is not the VM's", "", []*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/sub/m.vmdk")}, []int32{2000}},
+		{"no file", "in doubt it is kept", "", []*types.VirtualDisk{aDisk(2000, 1000, 0, "")}, []int32{2000}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := &layout{home: folderOf("[a] m/m.vmx"), devices: controllers(), marked: parseSlots(tt.mark)}
+			for _, d := range tt.disks {
+				l.devices = append(l.devices, d)
+			}
+			var got []int32
+			for _, d := range l.foreign(l.devices) {
+				got = append(got, d.Key)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%s: kept %v, want %v", tt.reason, got, tt.want)
+			}
+		})
+	}
+}
+
+func TestDiskMark(t *testing.T) {
+	devices := append(controllers(), aDisk(2001, 1000, 1, "[a] m/1.vmdk"), aDisk(-1, 31000, 0, "[a]"), aDisk(2000, 1000, 0, "[a] m/0.vmdk"), aDisk(-2, 15000, 4, "[b]"))
+	if got, want := diskMark(devices), "nvme1:0,sata0:4,scsi0:0,scsi0:1"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestWhatStandsBeforeTheEnd(t *testing.T) {
+	own := aDisk(2000, 1000, 0, "[a] m/m.vmdk")
+	volume := aDisk(2001, 1000, 1, "[a] fcd/v.vmdk", firstClass("v"))
+	grown := aDisk(2001, 1000, 1, "[a] fcd/v-000001.vmdk", firstClass("v"))
+	with := func(disks ...*types.VirtualDisk) []types.BaseVirtualDevice {
+		devices := controllers()
+		for _, d := range disks {
+			devices = append(devices, d)
+		}
+		return devices
+	}
+	tests := []struct {
+		name   string
+		layout layout
+		want   removalStep
+		refuse bool
+	}{
+		{"nothing", layout{devices: with(own)}, stepDestroy, false},
+		{"a volume", layout{devices: with(own, volume)}, stepDetach, false},
+		{"snapshots of its own disks", layout{devices: with(own), snapshots: [][]types.BaseVirtualDevice{with(own)}}, stepDestroy, false},
+		{"snapshots with a volume", layout{devices: with(own, grown), snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, stepDropSnapshots, false},
+		{"a volume attached after a snapshot", layout{devices: with(own, volume), snapshots: [][]types.BaseVirtualDevice{with(own)}}, stepDropSnapshots, false},
+		{"a volume in a snapshot only", layout{devices: with(own), snapshots: [][]types.BaseVirtualDevice{with(own, volume)}}, stepDestroy, true},
+		{"left to consolidate", layout{devices: with(own, volume), unconsolidated: true}, stepConsolidate, false},
+		{"its own left to consolidate", layout{devices: with(own), unconsolidated: true}, stepDestroy, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.layout.home = folderOf("[a] m/m.vmx")
+			got, err := tt.layout.next()
+			if got != tt.want || (err != nil) != tt.refuse {
+				t.Errorf("got %v, %v", got, err)
+			}
+			if tt.refuse && hypervisor.ReasonFor(err, "") != infrav1.DisksInSnapshotReason {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+}

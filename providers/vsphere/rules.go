@@ -1,0 +1,456 @@
+package vsphere
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// gather is how long changes of one compute cluster are collected before they
+// are asked for together.
+const gather = 300 * time.Millisecond
+
+// clusterInfo is a compute cluster that VMs of ours run in.
+type clusterInfo struct {
+	// rules are its anti-affinity rules by name.
+	rules map[string]*ruleInfo
+	// stale is set when only a part of its settings was told.
+	stale bool
+	// promised are rules that promise, a task, makes. They hold until the
+	// cluster's settings are told anew.
+	promise  ref
+	promised map[string]*ruleInfo
+}
+
+// ruleInfo is an anti-affinity rule.
+type ruleInfo struct {
+	types.ClusterRuleInfo
+	vms map[ref]bool
+}
+
+// applyCluster takes over what changed of a compute cluster.
+func (w *world) applyCluster(u types.ObjectUpdate) {
+	if u.Kind == types.ObjectUpdateKindLeave {
+		delete(w.clusters, u.Obj)
+		return
+	}
+	for _, c := range u.ChangeSet {
+		config, whole := c.Val.(types.ClusterConfigInfoEx)
+		if c.Name != "configurationEx" || !whole {
+			if known := w.clusters[u.Obj]; known != nil {
+				known.stale = true
+			}
+			continue
+		}
+		w.clusters[u.Obj] = newClusterInfo(&config)
+	}
+}
+
+func newClusterInfo(config *types.ClusterConfigInfoEx) *clusterInfo {
+	c := &clusterInfo{rules: map[string]*ruleInfo{}}
+	for _, rule := range config.Rule {
+		if r, ok := rule.(*types.ClusterAntiAffinityRuleSpec); ok {
+			info := &ruleInfo{ClusterRuleInfo: r.ClusterRuleInfo, vms: map[ref]bool{}}
+			for _, vm := range r.Vm {
+				info.vms[vm] = true
+			}
+			c.rules[r.Name] = info
+		}
+	}
+	return c
+}
+
+// rule returns a rule as it is, or as it is about to be.
+func (c *clusterInfo) rule(w *world, name string) *ruleInfo {
+	promised, ok := c.promised[name]
+	if task := w.tasks[c.promise]; !ok || task != nil && task.failure != nil {
+		return c.rules[name]
+	}
+	return promised
+}
+
+// place is the compute cluster of a VM as far as its settings are known.
+func (w *world) place(info *vmInfo) (ref, *clusterInfo) {
+	at, ok := w.clusterOf(info)
+	if !ok {
+		return ref{}, nil // a host of its own has no rules
+	}
+	return at, w.clusters[at]
+}
+
+// ruleDue reports whether the rule of a machine's group has to change for its
+// VM. The caller holds the lock.
+func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
+	if m.wants.rule == "" {
+		return false
+	}
+	at, cluster := i.world.place(info)
+	if cluster == nil {
+		return false
+	}
+	rule := cluster.rule(i.world, m.wants.rule)
+	switch {
+	case m.wants.spread == infrav1.SpreadNever:
+		return rule != nil && rule.vms[vm]
+	case rule != nil:
+		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
+	default:
+		return i.hasTwo(m.wants.rule, at)
+	}
+}
+
+// members are the VMs that belong in a group's rule in a compute cluster, as
+// far as their machines are known. The caller holds the lock.
+func (i *inventory) members(rule string, at ref) map[ref]bool {
+	out := map[ref]bool{}
+	for id := range i.peers(rule) {
+		if vm, in := i.member(id, at); in {
+			out[vm] = true
+		}
+	}
+	return out
+}
+
+// hasTwo reports whether a group has enough VMs in a compute cluster for a
+// rule. The caller holds the lock.
+func (i *inventory) hasTwo(rule string, at ref) bool {
+	n := 0
+	for id := range i.peers(rule) {
+		if _, in := i.member(id, at); in {
+			n++
+		}
+		if n > 1 {
+			return true
+		}
+	}
+	return false
+}
+
+// member returns a machine's VM and whether it belongs in the rule of its
+// group in a compute cluster. The caller holds the lock.
+func (i *inventory) member(id uuid.UUID, at ref) (ref, bool) {
+	m, vm := i.machines[id], i.world.byID[id]
+	info := i.world.vms[vm]
+	if m == nil || info == nil || m.going || m.wants.spread == infrav1.SpreadNever {
+		return vm, false
+	}
+	in, ok := i.world.clusterOf(info)
+	return vm, ok && in == at
+}
+
+// strangers are VMs of a group's machines that do not belong in its rule in a
+// compute cluster. The caller holds the lock.
+func (i *inventory) strangers(rule string, at ref) map[ref]bool {
+	in, out := i.members(rule, at), map[ref]bool{}
+	for id := range i.peers(rule) {
+		if vm, known := i.world.byID[id]; known && !in[vm] {
+			out[vm] = true
+		}
+	}
+	return out
+}
+
+// plannedRule is a rule as it should be.
+type plannedRule struct {
+	name      string
+	mandatory *bool
+	members   map[ref]bool
+}
+
+// plan says how a group's rule should be in a compute cluster. A VM in it
+// whose machine is not known yet stays: the manager may have just started.
+// The caller holds the lock.
+func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
+	p := plannedRule{name: name, mandatory: mandatory, members: i.members(name, at)}
+	strangers := i.strangers(name, at)
+	if rule := i.world.clusters[at].rules[name]; rule != nil {
+		for vm := range rule.vms {
+			if _, exists := i.world.ids[vm]; exists && !strangers[vm] {
+				p.members[vm] = true
+			}
+		}
+	}
+	return p
+}
+
+// change returns what makes a rule what it should be, or nil. A rule needs two
+// VMs. Whether it is enabled is left to the vCenter's administrators.
+func (p plannedRule) change(is *ruleInfo) *types.ClusterRuleSpec {
+	few := len(p.members) < 2
+	switch {
+	case is == nil && few:
+		return nil
+	case is == nil:
+		return p.spec(types.ArrayUpdateOperationAdd, types.ClusterRuleInfo{Enabled: ptr.To(true)})
+	case few:
+		return &types.ClusterRuleSpec{ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: is.Key}}
+	case maps.Equal(p.members, is.vms) && ptr.Deref(is.Mandatory, false) == ptr.Deref(p.mandatory, false):
+		return nil
+	default:
+		return p.spec(types.ArrayUpdateOperationEdit, types.ClusterRuleInfo{Key: is.Key, RuleUuid: is.RuleUuid, Enabled: is.Enabled})
+	}
+}
+
+func (p plannedRule) spec(op types.ArrayUpdateOperation, info types.ClusterRuleInfo) *types.ClusterRuleSpec {
+	info.Name, info.Mandatory, info.UserCreated = p.name, p.mandatory, ptr.To(true)
+	vms := slices.SortedFunc(maps.Keys(p.members), func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
+	return &types.ClusterRuleSpec{
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: op},
+		Info:            &types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: info, Vm: vms},
+	}
+}
+
+// ruler changes rules: one request at a time for a compute cluster, with all
+// that has to change there by then.
+type ruler struct {
+	session *session
+
+	mu     sync.Mutex
+	queued map[ref]map[uuid.UUID]bool
+	// running are the compute clusters somebody works for.
+	running map[ref]bool
+}
+
+// join has the rule of a machine changed that waits for it.
+func (r *ruler) join(at ref, id uuid.UUID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.queued[at] == nil {
+		r.queued[at] = map[uuid.UUID]bool{}
+	}
+	r.queued[at][id] = true
+	if !r.running[at] {
+		r.running[at] = true
+		go r.work(at)
+	}
+}
+
+// next returns the machines that wait by now, or none and ends the work.
+func (r *ruler) next(at ref) []uuid.UUID {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := slices.Collect(maps.Keys(r.queued[at]))
+	delete(r.queued, at)
+	if len(ids) == 0 {
+		delete(r.running, at)
+	}
+	return ids
+}
+
+func (r *ruler) work(at ref) {
+	for {
+		if !r.session.pause(gather) {
+			r.stop(at)
+			return
+		}
+		ids := r.next(at)
+		if len(ids) == 0 {
+			return
+		}
+		r.change(at, ids)
+	}
+}
+
+// stop lets go of everything because the session ends.
+func (r *ruler) stop(at ref) {
+	for {
+		ids := r.next(at)
+		if len(ids) == 0 {
+			return
+		}
+		for _, id := range ids {
+			r.session.inv.end(id, ref{}, nil)
+		}
+	}
+}
+
+// change asks for the rules of machines once and waits until that is done, so
+// that the next change starts from what this one made.
+func (r *ruler) change(at ref, ids []uuid.UUID) {
+	inv := r.session.inv
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := r.reread(ctx, at); err != nil {
+		inv.finish(asError(err), ids...)
+		return
+	}
+	spec, promised := inv.planFor(at, ids)
+	if len(spec) == 0 {
+		inv.finish(nil, ids...)
+		return
+	}
+	task, err := r.ask(ctx, at, spec)
+	if err != nil {
+		inv.doubtCluster(at)
+		inv.finish(asError(classify(r.session.endpoint.server, err)), ids...)
+		return
+	}
+	ended := inv.promise(at, task, promised)
+	for _, id := range ids {
+		inv.end(id, task, nil)
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	inv.settleCluster(at, task)
+}
+
+func (r *ruler) ask(ctx context.Context, at ref, spec []types.ClusterRuleSpec) (task ref, err error) {
+	err = r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
+			This: at, Modify: true, Spec: &types.ClusterConfigSpecEx{RulesSpec: spec},
+		})
+		if err == nil {
+			task = res.Returnval
+		}
+		return err
+	})
+	return task, err
+}
+
+// reread reads the rules of a compute cluster if there is doubt about them:
+// after a failure, or when only a part of a change was told.
+func (r *ruler) reread(ctx context.Context, at ref) error {
+	if !r.session.inv.isStale(at) {
+		return nil
+	}
+	var cluster mo.ClusterComputeResource
+	err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+		return object.NewCommon(c, at).Properties(ctx, at, clusterProperties, &cluster)
+	})
+	if err != nil {
+		return classify(r.session.endpoint.server, err)
+	}
+	if config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx); ok {
+		r.session.inv.update(func(w *world) []uuid.UUID {
+			w.clusters[at] = newClusterInfo(config)
+			return nil
+		})
+	}
+	return nil
+}
+
+// planFor returns the changes that machines wait for in a compute cluster, and
+// the rules those lead to.
+func (i *inventory) planFor(at ref, ids []uuid.UUID) ([]types.ClusterRuleSpec, map[string]*ruleInfo) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	cluster := i.world.clusters[at]
+	if cluster == nil {
+		return nil, nil
+	}
+	var specs []types.ClusterRuleSpec
+	promised := map[string]*ruleInfo{}
+	for _, id := range ids {
+		m := i.machines[id]
+		if m == nil || m.wants.rule == "" {
+			continue
+		}
+		if _, done := promised[m.wants.rule]; done {
+			continue
+		}
+		p := i.plan(m.wants.rule, at, ptr.To(i.groups[m.wants.rule].mandatory()))
+		is := cluster.rules[m.wants.rule]
+		promised[p.name] = is
+		spec := p.change(is)
+		if spec == nil {
+			continue
+		}
+		specs = append(specs, *spec)
+		promised[p.name] = nil
+		if spec.Info != nil {
+			promised[p.name] = &ruleInfo{ClusterRuleInfo: *spec.Info.GetClusterRuleInfo(), vms: p.members}
+		}
+	}
+	return specs, promised
+}
+
+// promise notes what a task is about to make of a compute cluster's rules. The
+// channel is closed when the task has ended.
+func (i *inventory) promise(at, task ref, rules map[string]*ruleInfo) <-chan struct{} {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if cluster := i.world.clusters[at]; cluster != nil {
+		cluster.promise, cluster.promised = task, rules
+	}
+	ended := make(chan struct{})
+	if t := i.world.tasks[task]; t != nil && t.done() {
+		close(ended)
+		return ended
+	}
+	i.awaited[task] = ended
+	return ended
+}
+
+// settleCluster notes how a task on a compute cluster ended.
+func (i *inventory) settleCluster(at, task ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.awaited, task)
+	if t := i.world.tasks[task]; t == nil || !t.done() || t.failure != nil {
+		i.doubtLocked(at)
+	}
+}
+
+// doubtCluster has a compute cluster's rules read before they are changed next.
+func (i *inventory) doubtCluster(at ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.doubtLocked(at)
+}
+
+func (i *inventory) doubtLocked(at ref) {
+	if cluster := i.world.clusters[at]; cluster != nil {
+		cluster.stale, cluster.promised = true, nil
+	}
+}
+
+func (i *inventory) isStale(at ref) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	cluster := i.world.clusters[at]
+	return cluster != nil && cluster.stale
+}
+
+// ruleToLeave returns the compute cluster in which the rule of a machine's
+// group has to change before its VM goes: a rule whose other VMs go too, or
+// are fewer than two, would be left behind with nobody to take it away.
+func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m, vm := i.machines[id], i.world.byID[id]
+	info := i.world.vms[vm]
+	if m == nil || info == nil || m.left || m.wants.rule == "" {
+		return ref{}, false
+	}
+	at, cluster := i.world.place(info)
+	if cluster == nil {
+		return ref{}, false
+	}
+	rule := cluster.rule(i.world, m.wants.rule)
+	if rule == nil {
+		return ref{}, false
+	}
+	rest, strangers := 0, i.strangers(m.wants.rule, at)
+	for other := range rule.vms {
+		if _, exists := i.world.ids[other]; exists && other != vm && !strangers[other] {
+			rest++
+		}
+	}
+	m.left = rest < 2
+	return at, m.left
+}

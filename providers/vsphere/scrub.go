@@ -1,0 +1,39 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// firstBootSettings hold the first-boot document. The metadata stays: it has
+// no secrets, and without its instance ID a guest that boots again would take
+// itself for a new one.
+var firstBootSettings = []string{
+	"guestinfo.userdata", "guestinfo.userdata.encoding",
+	"guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding",
+}
+
+// scrub takes the first-boot document out of a VM's settings.
+func (d *driver) scrub(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), settling, "Removing the user data from the VM's settings") {
+		return nil
+	}
+	spec := types.VirtualMachineConfigSpec{}
+	for _, key := range firstBootSettings {
+		// An empty value takes the key away.
+		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: key, Value: ""})
+	}
+	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		res, err := methods.ReconfigVM_Task(ctx, c, &types.ReconfigVM_Task{This: vm, Spec: spec})
+		if err != nil {
+			return ref{}, err
+		}
+		return res.Returnval, nil
+	})
+}

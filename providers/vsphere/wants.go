@@ -1,0 +1,161 @@
+package vsphere
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// wants is what a machine asks for around its VM.
+type wants struct {
+	// rule is the anti-affinity rule of its group; empty if it has no group.
+	rule   string
+	spread infrav1.NovaVSphereSpread
+	tags   []tagName
+	// attributes are custom attributes by name, in order.
+	attributes []infrav1.NovaVSphereAttribute
+	// makeMissing means that categories, tags and attributes are made.
+	makeMissing bool
+}
+
+// tagName is a tag by its category.
+type tagName struct {
+	category, name string
+	// label means that the tag stands for a label: it replaces the category's
+	// other tags.
+	label bool
+}
+
+// wantsOf says what m asks for.
+func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine) wants {
+	w := wants{spread: m.SpreadMode(d.cluster), makeMissing: m.Spec.Marks.Missing == infrav1.MissingCreate}
+	if group := infrav1.SpreadGroup(m); group != "" && d.clusterID != "" {
+		w.rule = ruleName(d.clusterID, m.Namespace, group)
+	}
+	for _, tag := range m.Spec.Marks.Tags {
+		w.tags = append(w.tags, tagName{category: tag.Category, name: tag.Name})
+	}
+	for _, key := range m.Spec.Marks.LabelTags {
+		value, ok := m.Labels[key]
+		if !ok {
+			continue
+		}
+		if value == "" {
+			value = key // a tag needs a name; that the label is there is all it says
+		}
+		w.tags = append(w.tags, tagName{category: key, name: value, label: true})
+	}
+	w.attributes = m.Spec.Marks.Attributes
+	return w
+}
+
+// maxRuleName is how long the name of a rule can be.
+const maxRuleName = 80
+
+// ruleName names the rule of a group of machines. The ID keeps clusters of the
+// same name apart, also those of other management clusters.
+func ruleName(clusterID, namespace, group string) string {
+	name := "nova-" + namespace + "-" + group
+	if room := maxRuleName - len(clusterID) - 1; len(name) > room {
+		sum := sha256.Sum256([]byte(name))
+		tail := hex.EncodeToString(sum[:4])
+		name = strings.TrimRight(name[:room-len(tail)-1], "-.") + "-" + tail
+	}
+	return name + "-" + clusterID
+}
+
+// want notes what a machine asks for around its VM.
+func (i *inventory) want(id uuid.UUID, key hypervisor.Key, w wants) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machineOf(id, key)
+	if !slices.Equal(m.wants.tags, w.tags) {
+		m.tags = nil
+	}
+	i.ungroup(id, m)
+	m.wants = w
+	i.regroup(id, m)
+}
+
+// group is a group of machines that are kept apart.
+type group struct {
+	ids map[uuid.UUID]bool
+	// required counts those that ask for it as a requirement and stay.
+	required int
+}
+
+// mandatory is how the group's rule is meant. While its machines differ,
+// because they are being rolled, one that asks for it as a requirement is
+// enough.
+func (g *group) mandatory() bool { return g != nil && g.required > 0 }
+
+func (m *machine) requires() bool {
+	return !m.going && m.wants.spread == infrav1.SpreadRequired
+}
+
+// regroup puts a machine into its group. The caller holds the lock.
+func (i *inventory) regroup(id uuid.UUID, m *machine) {
+	if m.wants.rule == "" {
+		return
+	}
+	g := i.groups[m.wants.rule]
+	if g == nil {
+		g = &group{ids: map[uuid.UUID]bool{}}
+		i.groups[m.wants.rule] = g
+	}
+	g.ids[id] = true
+	if m.requires() {
+		g.required++
+	}
+}
+
+// ungroup takes a machine out of its group. The caller holds the lock.
+func (i *inventory) ungroup(id uuid.UUID, m *machine) {
+	g := i.groups[m.wants.rule]
+	if g == nil || !g.ids[id] {
+		return
+	}
+	delete(g.ids, id)
+	if m.requires() {
+		g.required--
+	}
+	if len(g.ids) == 0 {
+		delete(i.groups, m.wants.rule)
+	}
+}
+
+// peers are the machines of a group. The caller holds the lock.
+func (i *inventory) peers(rule string) map[uuid.UUID]bool {
+	if g := i.groups[rule]; g != nil {
+		return g.ids
+	}
+	return nil
+}
+
+// unsettled says for people what around a machine's VM is not as it asks. The
+// caller holds the lock.
+func (i *inventory) unsettled(vm ref, m *machine, info *vmInfo) string {
+	if m.going {
+		return ""
+	}
+	var left []string
+	if i.ruleDue(vm, m, info) {
+		left = append(left, "the anti-affinity rule "+m.wants.rule)
+	}
+	if text := i.marksDue(m, info); text != "" {
+		left = append(left, text)
+	}
+	if len(left) == 0 {
+		return ""
+	}
+	return notYet + strings.Join(left, ", ")
+}
+
+// notYet goes before what is not as it is asked.
+const notYet = "Not yet as asked: "

@@ -1,0 +1,127 @@
+package vcenter
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+
+	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/types"
+)
+
+// Paths of the REST API for items of content libraries.
+const (
+	ovfItems      = "/vcenter/ovf/library-item/"
+	templateItems = "/api/vcenter/vm-template/library-items"
+)
+
+// serveLibrary answers calls about library items that the simulator answers
+// in part: a deployment leaves the notes out that were asked for, and a VM
+// template does not say which VM it is. It reports whether it has answered.
+func (s *Server) serveLibrary(w http.ResponseWriter, r *http.Request) bool {
+	switch {
+	case r.Method == http.MethodPost && strings.Contains(r.URL.Path, ovfItems) && r.URL.Query().Get("~action") == "deploy":
+		s.deployItem(w, r)
+	case r.Method == http.MethodPost && r.URL.Path == templateItems:
+		s.addTemplateItem(w, r)
+	case r.Method == http.MethodGet && path.Dir(r.URL.Path) == templateItems:
+		vm, ok := s.templateItems.Load(path.Base(r.URL.Path))
+		if !ok {
+			http.NotFound(w, r)
+			return true
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"vm_template": vm})
+	default:
+		return false
+	}
+	return true
+}
+
+// deployItem deploys an OVF and gives the VM its notes. It answers, as vCenter
+// does, that there is a VM of this name already.
+func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Spec struct {
+			Name       string `json:"name"`
+			Annotation string `json:"annotation"`
+		} `json:"deployment_spec"`
+		Target struct {
+			Folder string `json:"folder_id"`
+		} `json:"target"`
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &asked)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	// One deployment after the other, so that two of one name are not made.
+	s.deploying.Lock()
+	defer s.deploying.Unlock()
+	if s.vmIn(asked.Target.Folder, asked.Spec.Name) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = json.NewEncoder(w).Encode(map[string]any{"type": "com.vmware.vapi.std.errors.already_exists", "value": map[string]any{}})
+		return
+	}
+	if !s.sleep(s.delays.of("DeployLibraryItem")) {
+		return
+	}
+	answer := httptest.NewRecorder()
+	inner := r.Clone(r.Context())
+	inner.Body = io.NopCloser(bytes.NewReader(body))
+	s.svc.ServeMux.ServeHTTP(answer, inner)
+	if vm := s.vmIn(asked.Target.Folder, asked.Spec.Name); vm != nil {
+		s.locked(func(ctx *simulator.Context) {
+			vm.Config.Annotation = asked.Spec.Annotation
+			ctx.Update(vm, []types.PropertyChange{{Name: "config.annotation", Val: asked.Spec.Annotation}})
+		})
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// vmIn returns the VM of a name in a folder.
+func (s *Server) vmIn(folder, name string) (found *simulator.VirtualMachine) {
+	s.locked(func(ctx *simulator.Context) {
+		in, ok := ctx.Map.Get(types.ManagedObjectReference{Type: "Folder", Value: folder}).(*simulator.Folder)
+		if !ok {
+			return
+		}
+		found, _ = ctx.Map.FindByName(name, in.ChildEntity).(*simulator.VirtualMachine)
+	})
+	return found
+}
+
+// addTemplateItem makes a VM template an item, and notes which VM it was made
+// from. vCenter makes a copy of it; a test that clones cannot tell.
+func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Spec struct {
+			VM string `json:"source_vm"`
+		} `json:"spec"`
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		err = json.Unmarshal(body, &asked)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	answer := httptest.NewRecorder()
+	inner := r.Clone(r.Context())
+	inner.Body = io.NopCloser(bytes.NewReader(body))
+	s.svc.ServeMux.ServeHTTP(answer, inner)
+	var id string
+	if json.Unmarshal(answer.Body.Bytes(), &id) == nil && id != "" {
+		s.templateItems.Store(id, asked.Spec.VM)
+	}
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
