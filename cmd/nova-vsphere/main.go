@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 )
 
+// maxCreations bounds the VMs that are being made at one vCenter. The manager
+// takes Go's flags over.
+var maxCreations = flag.Int("max-creations", 16, "Number of VMs being made at one vCenter at a time. 0 means any number.")
+
 func main() {
 	manager.Main("nova-vsphere", scheme(), setup)
 }
@@ -37,7 +42,7 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: 16})
+	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: *maxCreations})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}

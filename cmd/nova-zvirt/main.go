@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,6 +24,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 )
 
+// maxCreations bounds the VMs that are being made at one engine. The manager
+// takes Go's flags over.
+var maxCreations = flag.Int("max-creations", 16, "Number of VMs being made at one engine at a time. 0 means any number.")
+
 func main() {
 	manager.Main("nova-zvirt", scheme(), setup)
 }
@@ -38,7 +43,7 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := zvirt.NewConnector(mgr.GetClient(), zvirt.Options{MaxCreations: 16, Namespace: o.ManagerNamespace})
+	connector := zvirt.NewConnector(mgr.GetClient(), zvirt.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}

@@ -154,10 +154,12 @@ func fill(name string, f facts) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// flags are those that make up for what a pod would have and is not here.
+// flags are those that make up for what a pod would have and is not here, and
+// those that make both providers do the same.
 func (p provider) flags(certs string) []string {
 	if p.name == theirs {
 		return []string{"--webhook-cert-dir=" + certs}
 	}
-	return nil
+	// CAPV bounds nothing.
+	return []string{"--max-creations=0"}
 }
