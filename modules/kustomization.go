@@ -83,7 +83,7 @@ func (r *renderer) variables(k *addonsv1.Kustomize) (map[string]string, error) {
 // meta is the metadata of a module's object.
 func (r *renderer) meta(m *addonsv1.Module) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.Set, m.Name),
+		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.title(), m.Name),
 		Labels: r.labels(m.Name),
 	}
 }

@@ -134,13 +134,25 @@ func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 		}
 		out.Needs = append(out.Needs, name)
 		if dependency.Object != nil && (r.byName[name].Chart != nil) == (m.Chart != nil) {
-			native = append(native, ObjectName(r.target.Name, r.target.Set, name))
+			native = append(native, ObjectName(r.target.Name, r.target.title(), name))
 		} else {
 			out.After = append(out.After, name)
 		}
 	}
 	return native
 }
+
+// Title is how a set is called on a Cluster: by its name, with its namespace
+// before it when that is not the Cluster's.
+func Title(origin, set, namespace string) string {
+	if origin == namespace || origin == "" {
+		return set
+	}
+	return origin + "." + set
+}
+
+// title is how the set is called here.
+func (t Target) title() string { return Title(t.Origin, t.Set, t.Namespace) }
 
 // maxName keeps names short enough to be values of labels.
 const maxName = 63

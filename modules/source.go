@@ -56,7 +56,7 @@ func (r *renderer) sourceName(s *addonsv1.Source) string {
 		release = addonsv1.Release{} // charts have versions of their own
 	}
 	what := Content{Sources: []addonsv1.Source{*s}, Release: release, Shard: r.content.Shard}
-	return shortened(r.target.Set + "-" + s.Name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision())))
+	return shortened(r.target.title() + "-" + s.Name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision())))
 }
 
 func (r *renderer) source(s *addonsv1.Source) client.Object {

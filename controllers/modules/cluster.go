@@ -20,6 +20,7 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
 // again is when something that nobody tells about is looked at again: objects
@@ -97,7 +98,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		if err := r.deliver(ctx, d); err != nil {
 			errs = append(errs, fmt.Errorf("keeping modules of %s: %w", set, err))
 		}
-		mine = append(mine, addonsv1.ClusterCondition(set.Name))
+		mine = append(mine, addonsv1.ClusterCondition(d.title()))
 	}
 	if helper != nil {
 		if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: mine}); err != nil && !apierrors.IsNotFound(err) {
@@ -171,8 +172,11 @@ type delivery struct {
 	count int
 	// reason and message are the condition, when they are not about modules.
 	reason, message string
-	// report is what the set hears.
-	report report
+}
+
+// title is how the set is called on the Cluster.
+func (d *delivery) title() string {
+	return modules.Title(d.key.Namespace, d.key.Name, d.site.key.Namespace)
 }
 
 // wait notes why a module is not ready.
@@ -240,7 +244,7 @@ func (r *ClusterReconciler) choose(ctx context.Context, d *delivery) error {
 // part ends the report about a Cluster that the set does not serve any more.
 func (r *ClusterReconciler) part(d *delivery) {
 	if d.site.cluster != nil {
-		conditions.Delete(d.site.cluster, addonsv1.ClusterCondition(d.key.Name))
+		conditions.Delete(d.site.cluster, addonsv1.ClusterCondition(d.title()))
 		d.letGo()
 	}
 	if r.ledger.drop(d.key, d.site.key) || len(d.pieces) > 0 {

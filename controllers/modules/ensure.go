@@ -28,7 +28,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 		r.look(d)
 		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
 		s.soon(again)
-		return nil
+		return nil //nolint:nilerr // a tenant that does not answer is a state, told in the condition
 	}
 	content, revision, err := r.content(ctx, d)
 	if err != nil || content == nil {
@@ -39,13 +39,13 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	if err != nil {
 		return err
 	}
-	rendering, err := modules.Render(*content, modules.Target{
+	rendering, wrong := modules.Render(*content, modules.Target{
 		Namespace: s.key.Namespace, Name: s.key.Name, Set: d.key.Name, Origin: d.key.Namespace,
 		Revision: revision, Facts: facts,
 	})
-	if err != nil {
+	if wrong != nil {
 		r.look(d)
-		d.reason, d.message = addonsv1.InvalidReason, sentence(err)
+		d.reason, d.message = addonsv1.InvalidReason, sentence(wrong)
 		return nil
 	}
 	if err := r.Tenants.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
@@ -67,8 +67,8 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 // that of the revision it is at. Nil when it may not be touched.
 func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
-	if err := current.Validate(); err != nil {
-		d.reason, d.message = addonsv1.InvalidReason, sentence(err)
+	if wrong := current.Validate(); wrong != nil {
+		d.reason, d.message = addonsv1.InvalidReason, sentence(wrong)
 		return nil, "", nil
 	}
 	revision := current.Revision()

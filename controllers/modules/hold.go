@@ -43,14 +43,14 @@ func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, 
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}
 	}
-	cluster.Annotations[holdAnnotation(d.key.Name)] = reason
+	cluster.Annotations[holdAnnotation(d.title())] = reason
 	return nil
 }
 
 // letGo takes the annotation away.
 func (d *delivery) letGo() {
 	if d.site.cluster != nil {
-		delete(d.site.cluster.Annotations, holdAnnotation(d.key.Name))
+		delete(d.site.cluster.Annotations, holdAnnotation(d.title()))
 	}
 }
 

@@ -1,5 +1,7 @@
 package modules
 
+import "slices"
+
 // mode is what is to be done for one set on one Cluster.
 type mode string
 
@@ -55,13 +57,8 @@ func modeOf(s standing) mode {
 // modules, or on its way to the current revision, gets that; another one when
 // it is granted; until then it keeps the newest of those that it has.
 func revisionFor(current string, has []string, newest string, granted bool) string {
-	if len(has) == 0 || granted {
+	if len(has) == 0 || granted || slices.Contains(has, current) {
 		return current
-	}
-	for _, revision := range has {
-		if revision == current {
-			return current
-		}
 	}
 	return newest
 }

@@ -57,7 +57,7 @@ func message(c metav1.Condition) string {
 
 // condition says in one condition how the modules are.
 func (d *delivery) condition(failure error) metav1.Condition {
-	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.key.Name), Status: metav1.ConditionFalse}
+	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.title()), Status: metav1.ConditionFalse}
 	switch {
 	case failure != nil:
 		c.Reason, c.Message = addonsv1.NotReadyReason, sentence(failure)

@@ -71,7 +71,7 @@ func matchesSelector(selector *metav1.LabelSelector, of map[string]string) (bool
 
 // allows reads whose sets a namespace lets in.
 func allows(namespace *corev1.Namespace, from string) bool {
-	for _, name := range strings.Split(namespace.Annotations[addonsv1.AllowFromAnnotation], ",") {
+	for name := range strings.SplitSeq(namespace.Annotations[addonsv1.AllowFromAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == "*" || name == from {
 			return true
 		}

@@ -112,9 +112,14 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	if err := r.gather(ctx, f); err != nil {
 		return err
 	}
-	if f.invalid = f.content.Validate(); f.invalid != nil {
-		return nil
+	if f.invalid = f.content.Validate(); f.invalid == nil {
+		return r.roll(ctx, f)
 	}
+	return nil
+}
+
+// roll lets Clusters go on, as many as may.
+func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 	if err := r.remember(ctx, f); err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@ import clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 const Finalizer = "modules.addons.cluster.x-k8s.io/nova"
 
 // ClusterConditionPrefix begins the type of the condition that a set keeps on
-// each Cluster it selects; the set's name follows. It is true while all
+// each Cluster it selects; the set's name follows, after its namespace and a
+// dot when that is not the Cluster's. It is true while all
 // modules of the set are ready on that Cluster, and can be named in
 // Cluster.spec.availabilityGates.
 const ClusterConditionPrefix = "modules.addons.cluster.x-k8s.io/"

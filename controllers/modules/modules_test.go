@@ -1,0 +1,345 @@
+package modules
+
+import (
+	"context"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+const fluxFinalizer = "finalizers.fluxcd.io"
+
+// hold puts Flux' finalizer on an object, as Flux does when it sees it.
+func hold(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		controllerutil.AddFinalizer(o, fluxFinalizer)
+		return testEnv.Client.Update(ctx, o)
+	}).Should(Succeed())
+}
+
+func release(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		controllerutil.RemoveFinalizer(o, fluxFinalizer)
+		return client.IgnoreNotFound(testEnv.Client.Update(ctx, o))
+	}).Should(Succeed())
+}
+
+var _ = Describe("A set", func() {
+	It("delivers its modules in order and reports", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		r.set(ctx, "base", nil)
+
+		By("writing what depends on another kind only when that is ready")
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni"))
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal(
+			"False ModulesNotReady 2 of 2 modules are not ready: cni: Waiting for Flux; dns: Waiting for cni"))
+		r.flux(ctx, "a", "cni", metav1.ConditionFalse, "Helm install failed after 3.25s: no room.")
+		Eventually(r.condition(ctx, "a", "base")).Should(ContainSubstring("cni: Helm install failed after some time: no room; dns"))
+		r.allReady(ctx, "a", "cni", "dns")
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("True ModulesReady"))
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(Equal("True ModulesReady"))
+
+		Eventually(func(g Gomega) {
+			set := &addonsv1.NovaModuleSet{}
+			g.Expect(testEnv.Client.Get(ctx, r.key("base"), set)).To(Succeed())
+			g.Expect(set.Status.Clusters).To(HaveValue(BeEquivalentTo(1)))
+			g.Expect(set.Status.ReadyClusters).To(HaveValue(BeEquivalentTo(1)))
+			g.Expect(set.Status.UpdatedClusters).To(HaveValue(BeEquivalentTo(1)))
+		}).Should(Succeed())
+
+		By("giving the tenant Nova's substitutions")
+		Expect(tenancy.substitutions(r.key("a"))).To(HaveKeyWithValue("controlPlaneTopology", "SingleReplica"))
+
+		By("using the tenant's kubeconfig and one source for the namespace")
+		hr := &helmv2.HelmRelease{}
+		Expect(testEnv.Client.Get(ctx, r.key("a-base-cni"), hr)).To(Succeed())
+		Expect(hr.Spec.KubeConfig.SecretRef.Name).To(Equal("a-kubeconfig"))
+		sources := &sourcev1.GitRepositoryList{}
+		Expect(testEnv.Client.List(ctx, sources, client.InNamespace(r.namespace))).To(Succeed())
+		Expect(sources.Items).To(HaveLen(1))
+		Expect(sources.Items[0].Spec.Reference.Tag).To(Equal("v1"))
+
+		By("writing nothing while nothing changes")
+		before := hr.ResourceVersion
+		change(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a"}}, func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{"seen": "again"}
+		})
+		Consistently(func() string {
+			Expect(testEnv.Client.Get(ctx, r.key("a-base-cni"), hr)).To(Succeed())
+			return hr.ResourceVersion
+		}).Should(Equal(before))
+
+		By("putting back what somebody changed")
+		hr.Spec.ReleaseName = "other"
+		Expect(testEnv.Client.Update(ctx, hr)).To(Succeed())
+		Eventually(func() string {
+			Expect(testEnv.Client.Get(ctx, r.key("a-base-cni"), hr)).To(Succeed())
+			return hr.Spec.ReleaseName
+		}).Should(Equal("cni"))
+	})
+
+	It("waits for the tenant before it writes anything", func(ctx SpecContext) {
+		r := newRig(ctx)
+		tenancy.silence(r.key("a"), true)
+		r.cluster(ctx, "a", nil)
+		r.cluster(ctx, "b", nil)
+		r.set(ctx, "base", nil)
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False ClusterUnreachable The tenant cannot be reached: the API server does not answer"))
+		Eventually(r.has(ctx, "b")).Should(ConsistOf("cni"))
+		Expect(r.has(ctx, "a")()).To(BeEmpty())
+		tenancy.silence(r.key("a"), false)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+	})
+
+	It("switches modules by facts", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		md := r.workers(ctx, "a", "infra", 2)
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = []addonsv1.Module{
+				{Name: "thanos", When: "facts.nodes.infra >= 3", Kustomize: &addonsv1.Kustomize{Path: "thanos"}},
+				{Name: "web", Kustomize: &addonsv1.Kustomize{Path: "web"}, DependsOn: []string{"thanos"}},
+			}
+		})
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("web"))
+		change(ctx, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](3) })
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("web", "thanos"))
+		Eventually(func() []kustomizev1.DependencyReference {
+			return r.objects(ctx, "a")["web"].object.(*kustomizev1.Kustomization).Spec.DependsOn
+		}).Should(HaveLen(1))
+		change(ctx, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](1) })
+		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web"))
+	})
+
+	It("says what is wrong with it", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].DependsOn = []string{"dns"} })
+		Eventually(r.status(ctx, "base", addonsv1.ValidCondition)).Should(Equal("False Invalid Modules depend on each other in a circle: cni → dns → cni"))
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False Invalid Modules depend"))
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) {
+			s.Spec.Modules[0].DependsOn = nil
+			s.Spec.Modules[0].Chart.ValuesTemplate = "a: {{ .facts.nothing }}"
+		})
+		Eventually(r.condition(ctx, "a", "base")).Should(And(HavePrefix("False Invalid Module \"cni\": valuesTemplate"), ContainSubstring("nothing")))
+	})
+
+	It("leaves Clusters of namespaces out that do not allow it", func(ctx SpecContext) {
+		r, other := newRig(ctx), newRig(ctx)
+		other.cluster(ctx, "a", nil)
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Namespaces.List = []string{other.namespace} })
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(And(
+			HavePrefix("False NoClusters No Cluster is selected; 1 Clusters are left out"), ContainSubstring(addonsv1.AllowFromAnnotation)))
+		Expect(other.has(ctx, "a")()).To(BeEmpty())
+		change(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.namespace}}, func(ns *corev1.Namespace) {
+			ns.Annotations = map[string]string{addonsv1.AllowFromAnnotation: "x, " + r.namespace}
+		})
+		Eventually(other.has(ctx, "a")).Should(ConsistOf("cni"))
+		Eventually(other.condition(ctx, "a", r.namespace+".base")).Should(HavePrefix("False ModulesNotReady"))
+	})
+
+	It("stays where it is while it or the Cluster is held", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", nil)
+		r.allReady(ctx, "a", "cni", "dns")
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("True ModulesReady"))
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Suspend, s.Spec.Modules = ptr.To(true), s.Spec.Modules[:1] })
+		Eventually(r.condition(ctx, "a", "base")).Should(Equal("False Suspended The set is suspended"))
+		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni", "dns"))
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Suspend = nil })
+		Consistently(r.has(ctx, "a")).Should(ConsistOf("cni", "dns"))
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+	})
+})
+
+var _ = Describe("A rollout", func() {
+	It("goes wave after wave and stops on failures", func(ctx SpecContext) {
+		r := newRig(ctx)
+		wave := func(n string) map[string]string { return map[string]string{addonsv1.WaveLabel: n} }
+		r.cluster(ctx, "a", wave("1"))
+		r.cluster(ctx, "b", wave("2"))
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = s.Modules[:1]
+			s.Rollout = addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(1)), TimeoutSeconds: 2}
+		})
+		r.allReady(ctx, "a", "cni")
+		r.allReady(ctx, "b", "cni")
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(HavePrefix("True"))
+		tag := func(cluster string) func() string {
+			return func() string {
+				hr := &helmv2.HelmRelease{}
+				Expect(testEnv.Client.Get(ctx, r.key(cluster+"-base-cni"), hr)).To(Succeed())
+				git := &sourcev1.GitRepository{}
+				Expect(testEnv.Client.Get(ctx, r.key(hr.Spec.Chart.Spec.SourceRef.Name), git)).To(Succeed())
+				return git.Spec.Reference.Tag
+			}
+		}
+
+		By("changing the first wave only, which fails")
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Release.Tag = "v2" })
+		Eventually(tag("a")).Should(Equal("v2"))
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(HavePrefix("True FailureBudgetExceeded 1 of 2 Clusters are at the current revision"))
+		Expect(tag("b")()).To(Equal("v1"))
+
+		By("going on when it is mended")
+		r.allReady(ctx, "a", "cni")
+		Eventually(tag("b")).Should(Equal("v2"))
+		r.allReady(ctx, "b", "cni")
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("False NotRollingOut"))
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(HavePrefix("True"))
+
+		By("keeping only the revision that is used")
+		Eventually(func() int {
+			list := &appsv1.ControllerRevisionList{}
+			Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
+			return len(list.Items)
+		}).Should(Equal(1))
+
+		By("keeping those that wait as they were")
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.Paused, s.Spec.Release.Tag = ptr.To(true), "v3" })
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True Paused 0 of 2 Clusters are at the current revision, wave 1 is under way; paused"))
+		Consistently(tag("a")).Should(Equal("v2"))
+		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
+	})
+})
+
+var _ = Describe("The end", func() {
+	It("takes modules away before what they need", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", nil)
+		r.allReady(ctx, "a", "cni", "dns")
+		dns := r.objects(ctx, "a")["dns"].object
+		hold(ctx, dns)
+		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
+		Eventually(func() bool { return r.objects(ctx, "a")["dns"].object.GetDeletionTimestamp().IsZero() }).Should(BeFalse())
+		Consistently(func() bool { return r.objects(ctx, "a")["cni"].object.GetDeletionTimestamp().IsZero() }).Should(BeTrue())
+		Expect(r.status(ctx, "base", addonsv1.ReadyCondition)()).To(Equal("False Deleting Waiting for the modules of 1 Clusters to go"))
+		release(ctx, dns)
+		Eventually(r.has(ctx, "a")).Should(BeEmpty())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(set), set))
+		}, "30s").Should(BeTrue())
+		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
+		sources := &sourcev1.GitRepositoryList{}
+		Expect(testEnv.Client.List(ctx, sources, client.InNamespace(r.namespace))).To(Succeed())
+		Expect(sources.Items).To(BeEmpty())
+	})
+
+	It("lets go of a Cluster that goes, without touching the tenant", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		r.set(ctx, "base", nil)
+		r.allReady(ctx, "a", "cni", "dns")
+		tenancy.silence(r.key("a"), true)
+		cni := r.objects(ctx, "a")["cni"].object
+		hold(ctx, cni)
+		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(func() bool {
+			p := r.objects(ctx, "a")["cni"]
+			return p.suspended && !p.object.GetDeletionTimestamp().IsZero()
+		}).Should(BeTrue())
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+		release(ctx, cni)
+		Eventually(r.has(ctx, "a")).Should(BeEmpty())
+	})
+
+	It("is bounded where neither the tenant nor Flux answers", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Deletion.TimeoutSeconds = 1 })
+		r.allReady(ctx, "a", "cni", "dns")
+		tenancy.silence(r.key("a"), true)
+		for _, p := range r.objects(ctx, "a") {
+			hold(ctx, p.object)
+		}
+		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
+		Eventually(r.has(ctx, "a"), "40s").Should(BeEmpty())
+	})
+
+	It("keeps what is to be kept of a Cluster that is selected no more", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", map[string]string{"modules": "yes"})
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.ClusterSelector.MatchLabels = map[string]string{"modules": "yes"}
+			s.Modules[0].Deletion = addonsv1.DeletionKeep
+		})
+		r.allReady(ctx, "a", "cni", "dns")
+		cni := r.objects(ctx, "a")["cni"].object
+		hold(ctx, cni)
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Labels = nil })
+		Eventually(func() bool { p := r.objects(ctx, "a")["cni"]; return p.suspended }, 30*time.Second).Should(BeTrue())
+		release(ctx, cni)
+		Eventually(r.has(ctx, "a"), "30s").Should(BeEmpty())
+		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
+	})
+
+	It("forgets a set that was moved away without touching the tenant", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", nil)
+		r.allReady(ctx, "a", "cni", "dns")
+		cni := r.objects(ctx, "a")["cni"].object
+		hold(ctx, cni)
+		By("doing what clusterctl move does to the source")
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Finalizers = nil })
+		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
+		Eventually(func() bool {
+			p := r.objects(ctx, "a")["cni"]
+			return p.suspended && !p.object.GetDeletionTimestamp().IsZero()
+		}, "30s").Should(BeTrue())
+		release(ctx, cni)
+		Eventually(r.has(ctx, "a")).Should(BeEmpty())
+	})
+})
+
+var _ = Describe("A new Kubernetes version", func() {
+	It("waits for the modules to fit", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		change(ctx, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.Topology = clusterv1.Topology{Version: "v1.36.3", ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+		})
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.HoldUpgrades = ptr.To(true)
+			s.Modules = []addonsv1.Module{{Name: "cni", Kubernetes: "<1.37", Kustomize: &addonsv1.Kustomize{}}}
+		})
+		annotation := func() string {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+			return cluster.Annotations[holdAnnotation("base")]
+		}
+		Eventually(annotation).Should(HavePrefix("Set by the NovaModuleSet"))
+		Expect(r.has(ctx, "a")()).To(ConsistOf("cni"))
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.HoldUpgrades = nil })
+		Eventually(annotation).Should(BeEmpty())
+	})
+})

@@ -1,0 +1,314 @@
+package modules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	sourcev1 "github.com/fluxcd/source-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+var (
+	testEnv *env.Env
+	tenancy *standIn
+)
+
+func TestModules(t *testing.T) {
+	RegisterFailHandler(Fail)
+	ctrl.SetLogger(GinkgoLogr)
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	RunSpecs(t, "NovaModuleSet")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var bases []string
+	for _, name := range []string{"source", "kustomize", "helm"} {
+		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		Expect(err).NotTo(HaveOccurred())
+		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
+	}
+	var err error
+	testEnv, err = env.Start(ctx, bases...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() error { return testEnv.Stop() })
+	for _, add := range []func() error{
+		func() error { return helmv2.AddToScheme(testEnv.Scheme) },
+		func() error { return kustomizev1.AddToScheme(testEnv.Scheme) },
+		func() error { return sourcev1.AddToScheme(testEnv.Scheme) },
+	} {
+		Expect(add()).To(Succeed())
+	}
+	testEnv.Client, err = client.New(testEnv.Config, client.Options{Scheme: testEnv.Scheme})
+	Expect(err).NotTo(HaveOccurred())
+	tenancy = &standIn{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
+	startManager()
+})
+
+// startManager runs both controllers as the binary does, with tenants that
+// stand in for real ones.
+func startManager() {
+	GinkgoHelper()
+	ctx, cancel := context.WithCancel(context.Background())
+	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{Scheme: testEnv.Scheme, Metrics: server.Options{BindAddress: "0"}})
+	Expect(err).NotTo(HaveOccurred())
+	recorder := mgr.GetEventRecorder("test")
+	Expect(SetupWithManager(ctx, mgr, &SetReconciler{Client: mgr.GetClient(), Recorder: recorder},
+		&ClusterReconciler{Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenancy, Recorder: recorder},
+		controller.Options{MaxConcurrentReconciles: 4})).To(Succeed())
+	stopped := make(chan error, 1)
+	go func() { stopped <- mgr.Start(ctx) }()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(stopped, "30s").Should(Receive(BeNil()))
+	})
+}
+
+// standIn stands in for tenants, which do not run here: the suites on hosts
+// have real ones.
+type standIn struct {
+	mu     sync.Mutex
+	silent map[key]bool
+	data   map[key]map[string]string
+	events chan event.GenericEvent
+}
+
+func (t *standIn) Source(_ string, of handler.MapFunc) source.Source {
+	return source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(of))
+}
+
+func (t *standIn) Reachable(_ context.Context, cluster client.ObjectKey) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.silent[cluster] {
+		return errors.New("the API server does not answer")
+	}
+	return nil
+}
+
+func (t *standIn) Substitute(_ context.Context, cluster client.ObjectKey, data map[string]string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.data[cluster] = maps.Clone(data)
+	return nil
+}
+
+func (t *standIn) Forget(cluster client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.data, cluster)
+}
+
+func (t *standIn) substitutions(cluster key) map[string]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.data[cluster])
+}
+
+func (t *standIn) silence(cluster key, silent bool) {
+	t.mu.Lock()
+	t.silent[cluster] = silent
+	t.mu.Unlock()
+	o := &clusterv1.Cluster{}
+	o.Namespace, o.Name = cluster.Namespace, cluster.Name
+	t.events <- event.GenericEvent{Object: o}
+}
+
+// fleetRig is a namespace with Clusters and a set.
+type fleetRig struct{ namespace string }
+
+func newRig(ctx context.Context) *fleetRig {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "modules-"}}
+	Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
+	return &fleetRig{namespace: ns.Name}
+}
+
+func (r *fleetRig) key(name string) key { return key{Namespace: r.namespace, Name: name} }
+
+// cluster makes a Cluster whose control plane is up.
+func (r *fleetRig) cluster(ctx context.Context, name string, labels map[string]string) *clusterv1.Cluster {
+	GinkgoHelper()
+	c := &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name, Labels: labels},
+		Spec: clusterv1.ClusterSpec{
+			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
+			ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "controlplane.cluster.x-k8s.io", Kind: "NovaControlPlane", Name: name},
+			InfrastructureRef:    clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereCluster", Name: name},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+	c.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	Expect(testEnv.Client.Status().Update(ctx, c)).To(Succeed())
+	return c
+}
+
+// workers makes a MachineDeployment of a role.
+func (r *fleetRig) workers(ctx context.Context, cluster, role string, replicas int32) *clusterv1.MachineDeployment {
+	GinkgoHelper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: cluster, "role": role}
+	md := &clusterv1.MachineDeployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: cluster + "-" + role, Labels: labels},
+		Spec: clusterv1.MachineDeploymentSpec{
+			ClusterName: cluster, Replicas: ptr.To(replicas), Selector: metav1.LabelSelector{MatchLabels: labels},
+			Template: clusterv1.MachineTemplateSpec{
+				ObjectMeta: clusterv1.ObjectMeta{Labels: map[string]string{
+					clusterv1.ClusterNameLabel: cluster, "role": role, rolePrefix + role: "",
+				}},
+				Spec: clusterv1.MachineSpec{
+					ClusterName: cluster, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+					InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+						APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereMachineTemplate", Name: role,
+					},
+				},
+			},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, md)).To(Succeed())
+	return md
+}
+
+// set makes a set of one chart and one path, on everything of the namespace.
+func (r *fleetRig) set(ctx context.Context, name string, change func(*addonsv1.NovaModuleSetSpec)) *addonsv1.NovaModuleSet {
+	GinkgoHelper()
+	s := &addonsv1.NovaModuleSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name},
+		Spec: addonsv1.NovaModuleSetSpec{
+			ClusterSelector: &metav1.LabelSelector{},
+			Sources:         []addonsv1.Source{{Name: "release", Git: addonsv1.GitSource{URL: "https://code.example/release.git"}}},
+			Release:         addonsv1.Release{Tag: "v1"},
+			Modules: []addonsv1.Module{
+				{Name: "cni", Chart: &addonsv1.Chart{Name: "charts/cni"}},
+				{Name: "dns", Kustomize: &addonsv1.Kustomize{Path: "dns"}, DependsOn: []string{"cni"}},
+			},
+		},
+	}
+	if change != nil {
+		change(&s.Spec)
+	}
+	Expect(testEnv.Client.Create(ctx, s)).To(Succeed())
+	return s
+}
+
+// change updates an object past conflicts.
+func change[T client.Object](ctx context.Context, o T, edit func(T)) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		edit(o)
+		return testEnv.Client.Update(ctx, o)
+	}).Should(Succeed())
+}
+
+// objects are the Flux objects of a Cluster by module.
+func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*piece {
+	GinkgoHelper()
+	all, err := pieces(ctx, testEnv.Client, r.key(cluster))
+	Expect(err).NotTo(HaveOccurred())
+	out := map[string]*piece{}
+	for _, list := range all {
+		for _, p := range list {
+			out[p.module] = p
+		}
+	}
+	return out
+}
+
+func (r *fleetRig) has(ctx context.Context, cluster string) func() []string {
+	return func() []string {
+		var names []string
+		for name := range r.objects(ctx, cluster) {
+			names = append(names, name)
+		}
+		return names
+	}
+}
+
+// flux does what Flux would to a module's object: it reports it ready, or not.
+func (r *fleetRig) flux(ctx context.Context, cluster, module string, status metav1.ConditionStatus, message string) {
+	GinkgoHelper()
+	Eventually(func() error {
+		p := r.objects(ctx, cluster)[module]
+		if p == nil {
+			return fmt.Errorf("module %s is not there", module)
+		}
+		now := metav1.Condition{Type: clusterv1.ReadyCondition, Status: status, Reason: "Test", Message: message, ObservedGeneration: p.object.GetGeneration()}
+		switch o := p.object.(type) {
+		case *helmv2.HelmRelease:
+			o.Status.ObservedGeneration = o.Generation
+			meta.SetStatusCondition(&o.Status.Conditions, now)
+		case *kustomizev1.Kustomization:
+			o.Status.ObservedGeneration = o.Generation
+			meta.SetStatusCondition(&o.Status.Conditions, now)
+		}
+		return testEnv.Client.Status().Update(ctx, p.object)
+	}).Should(Succeed())
+}
+
+// allReady reports every module of a Cluster ready, as they come.
+func (r *fleetRig) allReady(ctx context.Context, cluster string, modules ...string) {
+	GinkgoHelper()
+	for _, m := range modules {
+		r.flux(ctx, cluster, m, metav1.ConditionTrue, "Applied")
+	}
+}
+
+// condition is the set's on a Cluster, as "status reason message".
+func (r *fleetRig) condition(ctx context.Context, cluster, set string) func() string {
+	return func() string {
+		c := &clusterv1.Cluster{}
+		if err := testEnv.Client.Get(ctx, r.key(cluster), c); err != nil {
+			return err.Error()
+		}
+		got := conditions.Get(c, addonsv1.ClusterCondition(set))
+		if got == nil {
+			return ""
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s", got.Status, got.Reason, got.Message))
+	}
+}
+
+// status is a condition of a set, as "status reason message".
+func (r *fleetRig) status(ctx context.Context, set, conditionType string) func() string {
+	return func() string {
+		s := &addonsv1.NovaModuleSet{}
+		if err := testEnv.Client.Get(ctx, r.key(set), s); err != nil {
+			return err.Error()
+		}
+		got := conditions.Get(s, conditionType)
+		if got == nil {
+			return ""
+		}
+		return strings.TrimSpace(fmt.Sprintf("%s %s %s", got.Status, got.Reason, got.Message))
+	}
+}
