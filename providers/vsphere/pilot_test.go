@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
 	"k8s.io/client-go/util/workqueue"
 
@@ -144,8 +145,13 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 		return d.Start(ctx, m)
 	}
 	c.provisioned = true
+	m.Spec.ProviderID = vm.ProviderID
 	if vm.Unsettled != "" || vm.UserData {
 		return d.Settle(ctx, m, true)
+	}
+	if inv := d.(*driver).session.inv; inv.unlooked(p.b.id(m)) {
+		p.queue.AddAfter(key, soonest) // its tags are not known yet
+		return nil
 	}
 	p.arrive(key, c)
 	return nil
@@ -189,7 +195,9 @@ func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
 					left++
 				}
 			}
-			vm, err := p.b.look(c.machine)
+			d, err := p.connector.Connect(p.b.ctx(), c.machine)
+			p.b.Expect(err).NotTo(HaveOccurred())
+			vm, err := d.Observe(p.b.ctx(), c.machine)
 			p.b.t.Fatalf("%d of %d machines did not arrive within %s; %s is %+v, %v", left, len(crafts), within, c.machine.Name, vm, err)
 		}
 	}
@@ -204,15 +212,20 @@ func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
 	return out
 }
 
+// id is the instance UUID of a machine's VM.
+func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
+	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	return id
+}
+
 // once checks that every machine has exactly one VM, and that nobody else has
 // one with a derived UUID.
 func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	want := map[string]int{}
 	for _, m := range machines {
-		id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
-		b.Expect(err).NotTo(HaveOccurred())
-		want[id.String()] = 1
+		want[b.id(m).String()] = 1
 	}
 	have := map[string]int{}
 	for _, vm := range b.vc.VMs() {

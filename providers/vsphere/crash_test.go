@@ -1,0 +1,376 @@
+package vsphere
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/vim25/types"
+	"golang.org/x/sync/errgroup"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+var errCrashed = errors.New("the process is dead")
+
+// fuse is the network of a process that dies at a given request: before it is
+// sent, or after it is carried out and before the answer is read. From then on
+// nothing gets through, no farewell either.
+type fuse struct {
+	// at is the request: its method and the how-manieth of the kind.
+	at    string
+	after bool
+
+	mu    sync.Mutex
+	count map[string]int
+	// sent are all requests but long polls, which come as they like.
+	sent []string
+	dead context.Context //nolint:containedctx // the process's own
+	die  context.CancelFunc
+}
+
+func newFuse(t *testing.T, at string, after bool) *fuse {
+	f := &fuse{at: at, after: after, count: map[string]int{}}
+	f.dead, f.die = context.WithCancel(t.Context())
+	return f
+}
+
+// wrap is for Options. All clients of one process share the fuse.
+func (f *fuse) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) { return f.roundTrip(next, req) })
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+func (f *fuse) roundTrip(next http.RoundTripper, req *http.Request) (*http.Response, error) {
+	name, err := f.name(req)
+	if err != nil {
+		return nil, err
+	}
+	if f.dead.Err() != nil {
+		return nil, errCrashed
+	}
+	if name == f.at && !f.after {
+		f.die()
+		return nil, errCrashed
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	defer context.AfterFunc(f.dead, cancel)()
+	res, err := next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if name == f.at {
+		f.die()
+		return nil, errCrashed
+	}
+	if err != nil {
+		return nil, err
+	}
+	whole := *res
+	whole.Body = io.NopCloser(bytes.NewReader(body))
+	return &whole, nil
+}
+
+var soapBody = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
+
+// name counts the request and says which it is.
+func (f *fuse) name(req *http.Request) (string, error) {
+	method := restMethod(req)
+	if strings.HasPrefix(req.URL.Path, "/sdk") && req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return "", err
+		}
+		_ = req.Body.Close()
+		req.Body = io.NopCloser(bytes.NewReader(body))
+		if found := soapBody.FindSubmatch(body); found != nil {
+			method = string(found[1])
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[method]++
+	name := fmt.Sprintf("%s#%d", method, f.count[method])
+	if method != pollMethod {
+		f.sent = append(f.sent, name)
+	}
+	return name, nil
+}
+
+// journey is the life of two machines, which share an anti-affinity group, in
+// the hands of a process that may die and of those that follow it.
+type journey struct {
+	b         *bed
+	name      string
+	options   Options
+	connector *Connector
+	fuse      *fuse
+	crafts    []*craft
+}
+
+// newJourney makes the machines. They have everything around them that takes
+// requests of its own: a group, and a tag and an attribute that are not there
+// yet.
+func (b *bed) newJourney(name string, f *fuse) *journey {
+	j := &journey{b: b, name: name, fuse: f, options: b.options}
+	j.options.wrap = f.wrap
+	for _, m := range b.machines(name, 2) {
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = name
+		m.Spec.Marks = infrav1.NovaVSphereMarks{
+			Tags:       []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}},
+			Attributes: []infrav1.NovaVSphereAttribute{{Name: name, Value: "17"}},
+			Missing:    infrav1.MissingCreate,
+		}
+		j.crafts = append(j.crafts, &craft{machine: m, launch: launch, soft: true})
+	}
+	return j
+}
+
+// travel takes the machines up, or away if they are going.
+func (j *journey) travel(what string) error {
+	for processes := 0; processes < 3; processes++ {
+		if err := j.leg(); err != errCrashed {
+			if err != nil {
+				return fmt.Errorf("%s of %s, crash at %s: %w", what, j.name, j.fuse.at, err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%s of %s: it crashes again and again", what, j.name)
+}
+
+// leg is as far as one process gets.
+func (j *journey) leg() error {
+	if j.fuse.dead.Err() != nil {
+		j.options.wrap = nil
+	}
+	j.connector = NewConnector(j.b.objects, j.options)
+	defer j.connector.Close()
+	p := j.b.fly(j.connector)
+	defer p.land()
+	var died <-chan struct{}
+	if j.fuse.dead.Err() == nil {
+		died = j.fuse.dead.Done()
+	}
+	for _, c := range j.crafts {
+		c.done = make(chan struct{})
+		p.mu.Lock()
+		p.crafts[keyOf(c.machine)] = c
+		p.mu.Unlock()
+		p.queue.Add(keyOf(c.machine))
+	}
+	deadline := time.After(soon)
+	for _, c := range j.crafts {
+		select {
+		case <-c.done:
+		case <-died:
+			return errCrashed
+		case <-deadline:
+			d, err := j.connector.Connect(j.b.ctx(), c.machine)
+			if err != nil {
+				return err
+			}
+			vm, err := d.Observe(j.b.ctx(), c.machine)
+			return fmt.Errorf("%s does not get there: %+v, %w", c.machine.Name, vm, err)
+		}
+	}
+	return nil
+}
+
+// live is the whole life. It returns what is wrong with it.
+func (j *journey) live() error {
+	if err := j.travel("creation"); err != nil {
+		return err
+	}
+	vms := j.vms()
+	if len(vms) != len(j.crafts) {
+		return fmt.Errorf("crash at %s: %d VMs for %d machines", j.fuse.at, len(vms), len(j.crafts))
+	}
+	if rules := j.rules(); len(rules) != 1 || len(rules[0].VMs) != len(j.crafts) {
+		return fmt.Errorf("crash at %s: the group is %+v", j.fuse.at, rules)
+	}
+	for _, vm := range vms {
+		if _, left := vm.ExtraConfig["guestinfo.userdata"]; left {
+			return fmt.Errorf("crash at %s: the user data is still in the settings of %s", j.fuse.at, vm.Name)
+		}
+		if err := j.b.vc.SetToolsRunning(vm.Ref, true); err != nil {
+			return err
+		}
+	}
+	for _, c := range j.crafts {
+		c.machine = going(c.machine)
+	}
+	if err := j.travel("deletion"); err != nil {
+		return err
+	}
+	if left := j.vms(); len(left) > 0 {
+		return fmt.Errorf("crash at %s: %d VMs are left", j.fuse.at, len(left))
+	}
+	if left := j.rules(); len(left) > 0 {
+		return fmt.Errorf("crash at %s: the group is left: %+v", j.fuse.at, left)
+	}
+	for _, c := range j.crafts {
+		if c.lost {
+			return fmt.Errorf("crash at %s: %s was taken for lost", j.fuse.at, c.machine.Name)
+		}
+	}
+	return nil
+}
+
+// vms are all VMs that the machines have, by name or by UUID.
+func (j *journey) vms() (found []vcenter.VM) {
+	for _, vm := range j.b.vc.VMs() {
+		for _, c := range j.crafts {
+			if vm.Name == c.machine.Name || vm.InstanceUUID == j.b.id(c.machine).String() {
+				found = append(found, vm)
+			}
+		}
+	}
+	return found
+}
+
+func (j *journey) rules() (found []vcenter.Rule) {
+	for _, rule := range j.b.vc.Rules() {
+		if rule.Name == ruleName(j.b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, j.name) {
+			found = append(found, rule)
+		}
+	}
+	return found
+}
+
+// A process that dies at any request, before it was sent or after it was
+// carried out, is followed by one that ends up with one VM for each machine,
+// all settled, and then with none. The requests are those that a life without
+// a crash makes.
+func TestCrash(t *testing.T) {
+	// Several at a time, each in a vCenter of its own.
+	beds := make([]*bed, 3)
+	for i := range beds {
+		beds[i] = newBed(t)
+		beds[i].options.pace = usually
+		beds[i].options.pace.firstRetry = 20 * time.Millisecond
+		beds[i].options.pace.settle = 2 * time.Second
+	}
+	b := beds[0]
+	whole := newFuse(t, "", false)
+	b.Expect(b.newJourney("whole", whole).live()).To(Succeed())
+	points := whole.sent
+	t.Logf("%d requests in the life of two machines: %v", len(points), points)
+	for _, method := range []string{"Login", "CloneVM_Task", "ReconfigureComputeResource_Task", "SetField", "ReconfigVM_Task", "ShutdownGuest", "Destroy_Task"} {
+		b.Expect(points).To(ContainElement(HavePrefix(method)), "the life is a whole one")
+	}
+
+	var mu sync.Mutex
+	var wrong []error
+	blown := 0
+	crash := func(b *bed, i int, after bool) {
+		f := newFuse(t, points[i], after)
+		err := b.newJourney(fmt.Sprintf("at-%d-%t", i, after), f).live()
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("after=%t: %w", after, err))
+		}
+		if f.dead.Err() != nil {
+			blown++
+		}
+	}
+	var journeys errgroup.Group
+	for lane, b := range beds {
+		journeys.Go(func() error {
+			for i := lane; i < len(points); i += len(beds) {
+				crash(b, i, false)
+				crash(b, i, true)
+			}
+			return nil
+		})
+	}
+	b.Expect(journeys.Wait()).To(Succeed())
+	b.Expect(errors.Join(wrong...)).NotTo(HaveOccurred())
+	t.Logf("%d crashes at %d points, both ways", blown, len(points))
+	b.Expect(blown).To(BeNumerically(">=", 2*len(points)*8/10), "what comes when differs a little from life to life")
+}
+
+// A VM of the machine's name that is not ours is never read as ours and never
+// touched: in the same folder or another, on or off, also when the machine is
+// deleted, and when it never had a VM.
+func TestForeignVM(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		for _, same := range []bool{true, false} {
+			t.Run(fmt.Sprintf("on=%t,sameFolder=%t", on, same), func(t *testing.T) {
+				b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Folders: []string{vcenter.DefaultFolder, "other"}}})
+				b.foreign("m", on, same)
+				before := b.vmNamed("m")
+				m := b.machine("m")
+				b.reaches(m, hypervisor.Absent)
+
+				never := going(m)
+				b.reaches(never, hypervisor.Absent)
+				b.Expect(b.connect(never).Delete(b.ctx(), never)).To(Succeed())
+				b.Expect(b.connect(never).Shutdown(b.ctx(), never)).To(Succeed())
+				b.Expect(b.connect(never).Start(b.ctx(), never)).To(Succeed())
+				b.Expect(b.vmNamed("m")).To(Equal(before), "a machine that never had a VM leaves it alone")
+
+				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+				if same {
+					b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(ContainSubstring("is not ours: it is left alone")))
+					b.reaches(m, hypervisor.Absent)
+				} else {
+					b.reaches(m, hypervisor.Running)
+				}
+				b.destroyed(going(m))
+				b.Expect(b.vmNamed("m")).To(Equal(before), "it is as it was")
+				for _, method := range []string{"PowerOffVM_Task", "Destroy_Task"} {
+					want := 1
+					if same {
+						want = 0
+					}
+					b.Expect(b.vc.Requests()[method]).To(Equal(want), method)
+				}
+			})
+		}
+	}
+}
+
+// foreign makes somebody else's VM, in the folder of machines or another.
+func (b *bed) foreign(name string, on, same bool) {
+	b.t.Helper()
+	finder := find.NewFinder(b.admin().Client)
+	dc, err := finder.Datacenter(b.ctx(), "DC0")
+	b.Expect(err).NotTo(HaveOccurred())
+	finder.SetDatacenter(dc)
+	template, err := finder.VirtualMachine(b.ctx(), vcenter.DefaultTemplate)
+	b.Expect(err).NotTo(HaveOccurred())
+	where := vcenter.DefaultFolder
+	if !same {
+		where = "other"
+	}
+	folder, err := finder.Folder(b.ctx(), where)
+	b.Expect(err).NotTo(HaveOccurred())
+	pool, err := finder.ResourcePool(b.ctx(), "DC0_C0_RP1")
+	b.Expect(err).NotTo(HaveOccurred())
+	to := pool.Reference()
+	b.wait(template.Clone(b.ctx(), folder, name, types.VirtualMachineCloneSpec{
+		Location: types.VirtualMachineRelocateSpec{Pool: &to}, PowerOn: on,
+	}))
+	b.vc.ResetRequests()
+}
