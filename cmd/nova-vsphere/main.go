@@ -1,5 +1,6 @@
 // Command nova-vsphere runs the vSphere provider: it reconciles
-// NovaVSphereClusters and NovaVSphereMachines over vCenter.
+// NovaVSphereClusters, NovaVSphereMachines and the capacity of their templates
+// over vCenter.
 package main
 
 import (
@@ -18,6 +19,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
@@ -42,7 +44,7 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: *maxCreations})
+	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}
@@ -59,6 +61,15 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}).SetupWithManager(ctx, mgr, o.Controller())
 	if err != nil {
 		return fmt.Errorf("setting up clusters: %w", err)
+	}
+	err = (&template.Reconciler[*infrav1.NovaVSphereMachineTemplate]{
+		Sizer:            connector,
+		New:              func() *infrav1.NovaVSphereMachineTemplate { return &infrav1.NovaVSphereMachineTemplate{} },
+		InfraCluster:     &infrav1.NovaVSphereCluster{},
+		WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(ctx, mgr, o.Controller())
+	if err != nil {
+		return fmt.Errorf("setting up templates: %w", err)
 	}
 	return (&machine.Reconciler[*infrav1.NovaVSphereMachine]{
 		Connector:        connector,
