@@ -173,7 +173,9 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 			found := &choice{read: time.Now(), free: map[ref]int64{}}
 			for _, hub := range res.CompatibleDatastores() {
 				ds := ref{Type: hub.HubType, Value: hub.HubId}
-				found.free[ds] = free[ds]
+				if room, usable := free[ds]; usable {
+					found.free[ds] = room
+				}
 			}
 			if len(found.free) == 0 {
 				return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)

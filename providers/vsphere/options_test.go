@@ -1,0 +1,365 @@
+package vsphere
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// aPolicy is a storage policy that the simulated vCenter has.
+const aPolicy = "vSAN Default Storage Policy"
+
+// finder is somebody else's way to find things in DC0.
+func (b *bed) finder() *find.Finder {
+	b.t.Helper()
+	f := find.NewFinder(b.admin().Client)
+	dc, err := f.Datacenter(b.ctx(), "DC0")
+	b.Expect(err).NotTo(HaveOccurred())
+	return f.SetDatacenter(dc)
+}
+
+// addPod makes a cluster of datastores that has one datastore.
+func (b *bed) addPod(name, datastore string) {
+	b.t.Helper()
+	f := b.finder()
+	folder, err := f.Folder(b.ctx(), "/DC0/datastore")
+	b.Expect(err).NotTo(HaveOccurred())
+	pod, err := folder.CreateStoragePod(b.ctx(), name)
+	b.Expect(err).NotTo(HaveOccurred())
+	ds, err := f.Datastore(b.ctx(), datastore)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.wait(pod.MoveInto(b.ctx(), []types.ManagedObjectReference{ds.Reference()}))
+	b.wait(object.NewStorageResourceManager(b.admin().Client).ConfigureStorageDrsForPod(b.ctx(), pod, types.StorageDrsConfigSpec{
+		PodConfigSpec: &types.StorageDrsPodConfigSpec{Enabled: types.NewBool(true)},
+	}, true))
+}
+
+// addHostGroup makes a DRS group of the first host, and returns the host.
+func (b *bed) addHostGroup(name string) types.ManagedObjectReference {
+	b.t.Helper()
+	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
+	b.Expect(err).NotTo(HaveOccurred())
+	hosts, err := cluster.Hosts(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	host := hosts[0].Reference()
+	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd},
+		Info:            &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: name}, Host: []types.ManagedObjectReference{host}},
+	}}}, true))
+	return host
+}
+
+// addSnapshot takes a snapshot of a template.
+func (b *bed) addSnapshot(template, name string) {
+	b.t.Helper()
+	b.wait(b.vm(template).CreateSnapshot(b.ctx(), name, "", false, false))
+}
+
+// properties reads what vCenter knows of a VM.
+func (b *bed) properties(name string) mo.VirtualMachine {
+	b.t.Helper()
+	var vm mo.VirtualMachine
+	handle := b.vm(name)
+	b.Expect(handle.Properties(b.ctx(), handle.Reference(), []string{"config", "runtime", "datastore", "parent", "resourcePool"}, &vm)).To(Succeed())
+	return vm
+}
+
+func disksOf(vm *mo.VirtualMachine) (out []*types.VirtualDisk) {
+	for _, device := range vm.Config.Hardware.Device {
+		if disk, ok := device.(*types.VirtualDisk); ok {
+			out = append(out, disk)
+		}
+	}
+	return out
+}
+
+func optionsOf(vm *mo.VirtualMachine) map[string]string {
+	out := map[string]string{}
+	for _, option := range vm.Config.ExtraConfig {
+		out[option.GetOptionValue().Key], _ = option.GetOptionValue().Value.(string)
+	}
+	return out
+}
+
+// A machine that asks for everything still is one clone, one recommendation
+// and one place in the list, however many options it has.
+func TestCreateWithEverything(t *testing.T) {
+	b := newBed(t)
+	b.addPod("pod", "LocalDS_1")
+	host := b.addHostGroup("rack")
+	b.addSnapshot(vcenter.DefaultTemplate, "base")
+	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
+		Name:      "zone-a",
+		Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", DatastoreCluster: "pod"},
+		Networks:  []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](1), Network: "DC0_DVPG0"}},
+	}}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	everything := func(name string) *infrav1.NovaVSphereMachine {
+		m := b.machine(name)
+		m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: aPolicy}
+		m.Spec.Clone = infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}
+		m.Spec.Hardware = infrav1.NovaVSphereHardware{
+			CPUs: 8, CoresPerSocket: 4, MemoryMiB: 8192, Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), NestedVirtualization: ptr.To(true),
+			CPUAllocation:    infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](500), Limit: 2000, SharesLevel: infrav1.SharesHigh},
+			MemoryAllocation: infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](1024)},
+			ExtraConfig:      []infrav1.NovaVSphereExtraConfig{{Key: "sched.swap.vmxSwapEnabled", Value: "FALSE"}},
+		}
+		m.Spec.Disks = infrav1.NovaVSphereDisks{BootGiB: 40, Data: []infrav1.NovaVSphereDataDisk{
+			{Name: "etcd", SizeGiB: 10, Provisioning: infrav1.ProvisioningEagerZeroed, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe}},
+			{Name: "logs", SizeGiB: 5, Provisioning: infrav1.ProvisioningThin, Datastore: "LocalDS_0"},
+		}}
+		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{
+			{Network: "/DC0/network/DC0_DVPG0", InterfaceAddressing: addressing{
+				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Nameservers: []string{"192.0.2.53"}, MTU: 1400,
+			}},
+			{Network: "VM Network", Type: infrav1.InterfaceE1000e, InterfaceAddressing: addressing{MACAddress: "02:00:00:00:00:77"}},
+		}
+		return m
+	}
+	l := launch
+	l.Zone = "zone-a"
+	l.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24"), Gateway: netip.MustParseAddr("192.0.2.1")}}}
+	first := everything("first") // resolves names for all others
+	b.Expect(b.connect(first).Create(b.ctx(), first, l)).To(Succeed())
+	b.reaches(first, hypervisor.Running)
+
+	b.vc.ResetRequests()
+	m := everything("m")
+	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
+	vm := b.reaches(m, hypervisor.Running)
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "RecommendDatastores": 1, "ModifyListView": 1}))
+	b.Expect(vm.Zone).To(Equal("zone-a"))
+
+	is := b.properties("m")
+	b.Expect(is.Config.Hardware.NumCPU).To(BeEquivalentTo(8))
+	b.Expect(is.Config.Hardware.NumCoresPerSocket).To(BeEquivalentTo(ptr.To[int32](4)))
+	b.Expect(is.Config.Hardware.MemoryMB).To(BeEquivalentTo(8192))
+	b.Expect(is.Config.Firmware).To(Equal("efi"))
+	b.Expect(is.Config.BootOptions.EfiSecureBootEnabled).To(HaveValue(BeTrue()))
+	b.Expect(is.Config.NestedHVEnabled).To(HaveValue(BeTrue()))
+	b.Expect(is.Config.CpuAllocation.Reservation).To(HaveValue(BeEquivalentTo(500)))
+	b.Expect(is.Config.CpuAllocation.Limit).To(HaveValue(BeEquivalentTo(2000)))
+	b.Expect(is.Config.MemoryAllocation.Reservation).To(HaveValue(BeEquivalentTo(1024)))
+	b.Expect(is.Runtime.Host).To(Equal(&host))
+	b.Expect(is.Config.Annotation).To(HaveSuffix("\nFailure domain: zone-a"))
+	options := optionsOf(&is)
+	b.Expect(options).To(HaveKeyWithValue("sched.swap.vmxSwapEnabled", "FALSE"))
+	b.Expect(options).To(HaveKeyWithValue("nova.failureDomain", "zone-a"))
+	b.Expect(options).To(HaveKeyWithValue("nova.hostGroup", "rack"))
+	b.Expect(options).To(HaveKeyWithValue("nova.disks", "nvme0:0,scsi0:0,scsi0:1"))
+
+	disks := disksOf(&is)
+	b.Expect(disks).To(HaveLen(3))
+	b.Expect(disks[0].CapacityInBytes).To(BeEquivalentTo(40 << 30))
+	b.Expect(disks[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName).To(HavePrefix("[LocalDS_1] "), "Storage DRS has its way")
+	sizes := map[int64]string{}
+	for _, disk := range disks[1:] {
+		sizes[disk.CapacityInBytes>>30] = disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName
+	}
+	b.Expect(sizes).To(HaveKeyWithValue(BeEquivalentTo(10), HavePrefix("[LocalDS_1] ")))
+	b.Expect(sizes).To(HaveKeyWithValue(BeEquivalentTo(5), HavePrefix("[LocalDS_0] ")))
+
+	found := b.vmNamed("m")
+	b.Expect(found[0].NICs).To(HaveLen(2))
+	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(found[0].NICs[0].MAC).To(Equal(macAddress(id, 0)))
+	b.Expect(found[0].NICs[1].MAC).To(Equal("02:00:00:00:00:77"))
+	b.Expect(found[0].NICs[1].Network).To(Equal("DC0_DVPG0"), "the failure domain's")
+
+	var parent mo.Folder
+	b.Expect(b.vm("m").Properties(b.ctx(), *is.Parent, []string{"name"}, &parent)).To(Succeed())
+	b.Expect(parent.Name).To(Equal("one"))
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	b.Expect(b.reaches(m, hypervisor.Running).Zone).To(Equal("zone-a"), "another manager finds it on the VM")
+}
+
+func TestCreateFromSources(t *testing.T) {
+	b := newBed(t)
+	b.addSnapshot(vcenter.DefaultTemplate, "base")
+	var template mo.VirtualMachine
+	handle := b.vm(vcenter.DefaultTemplate)
+	b.Expect(handle.Properties(b.ctx(), handle.Reference(), []string{"config"}, &template)).To(Succeed())
+	tests := []struct {
+		name   string
+		change func(*infrav1.NovaVSphereMachineSpec)
+	}{
+		{"path", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/" + vcenter.DefaultTemplate }},
+		{"reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", handle.Reference().Value }},
+		{"bios", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template, s.Source.UUID = "", strings.ToUpper(template.Config.Uuid)
+		}},
+		{"instance", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", template.Config.InstanceUuid }},
+		{"snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Snapshot = "base" }},
+		{"linked", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Mode = infrav1.CloneLinked }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := b.machine("from-" + tt.name)
+			tt.change(&m.Spec)
+			g.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+			b.reaches(m, hypervisor.Running)
+			is := b.properties(m.Name)
+			backing := disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo)
+			g.Expect(backing.Parent != nil).To(Equal(tt.name == "linked"))
+		})
+	}
+}
+
+func TestCreateRefusals(t *testing.T) {
+	b := newBed(t)
+	b.addPod("full", "LocalDS_1")
+	b.Expect(b.vc.SetDatastoreFull("LocalDS_1", true)).To(Succeed())
+	const nothing = "6ba7b810-9dad-51d1-80b4-00c04fd430c8"
+	tests := []struct {
+		name   string
+		change func(*infrav1.NovaVSphereMachineSpec)
+		zone   string
+		reason string
+		says   string
+	}{
+		{"no such UUID", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", nothing }, "",
+			infrav1.SourceNotFoundReason, "no template in vCenter has the UUID " + nothing + ", or the account cannot see it"},
+		{"no such reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", "vm-99999" }, "",
+			infrav1.SourceNotFoundReason, "the template vm-99999 does not exist in vCenter, or the account cannot see it"},
+		{"no such library", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template, s.Source.ContentLibrary = "", infrav1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}
+		}, "", infrav1.SourceNotFoundReason, `0 content libraries are called "none", not one, or the account cannot see it`},
+		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Mode = infrav1.CloneLinked }, "",
+			infrav1.InvalidSpecReason, "A linked clone is not possible because the template has no snapshot"},
+		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.BootGiB = 1 }, "",
+			infrav1.InvalidSpecReason, "1 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+		{"no such policy", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.StoragePolicy = "none" }, "",
+			infrav1.PlacementNotFoundReason, `the storage policy "none" does not exist in vCenter, or the account cannot see it`},
+		{"no such datastore cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "none" }, "",
+			infrav1.PlacementNotFoundReason, `placement.datastoreCluster "none" does not exist in vCenter, or the account cannot see it`},
+		{"a full datastore cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.DatastoreCluster = "full" }, "",
+			infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend: Insufficient space on the datastores of the datastore cluster"},
+		{"no such compute cluster", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.ComputeCluster = "none" }, "",
+			infrav1.PlacementNotFoundReason, `placement.computeCluster "none" does not exist in vCenter, or the account cannot see it`},
+		{"no such pool there", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Placement.ComputeCluster, s.Placement.ResourcePool = "DC0_C0", "none"
+		}, "", infrav1.PlacementNotFoundReason, `placement.resourcePool "none" does not exist in placement.computeCluster "DC0_C0", or the account cannot see it`},
+		{"no such host group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup = "none" }, "",
+			infrav1.PlacementNotFoundReason, `placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`},
+		{"no such folder", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "none" }, "",
+			infrav1.PlacementNotFoundReason, `placement.folder "none" does not exist in vCenter, or the account cannot see it`},
+		{"a folder elsewhere", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Placement.Folder, s.Placement.CreateFolder = "/DC1/vm/none", ptr.To(true)
+		}, "", infrav1.InvalidSpecReason, `placement.folder "/DC1/vm/none" is not below /DC0/vm`},
+		{"no such failure domain", func(*infrav1.NovaVSphereMachineSpec) {}, "none",
+			infrav1.PlacementNotFoundReason, `the failure domain "none" is not among spec.failureDomains of the NovaVSphereCluster`},
+		{"no such network reference", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Network.Interfaces[0].Network = "DistributedVirtualPortgroup:dvportgroup-9999"
+		}, "", infrav1.PlacementNotFoundReason, `network "DistributedVirtualPortgroup:dvportgroup-9999" does not exist in vCenter, or the account cannot see it`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			m := b.machine("refused")
+			tt.change(&m.Spec)
+			l := launch
+			l.Zone = tt.zone
+			err := b.connect(m).Create(b.ctx(), m, l)
+			g.Expect(err).To(MatchError(ContainSubstring(tt.says)))
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(tt.reason))
+			b.reaches(m, hypervisor.Absent)
+			g.Expect(b.vmNamed("refused")).To(BeEmpty())
+		})
+	}
+	b.Expect(b.vc.Requests()).NotTo(HaveKey("CloneVM_Task"), "all of it is known before vCenter is asked to do anything")
+}
+
+// VMs made together spread over the datastores that fit a policy.
+func TestCreateByPolicyAlone(t *testing.T) {
+	b := newBed(t)
+	b.cluster.Spec.Placement.Datastore = ""
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	on := map[string]int{}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m := b.machine(name)
+		m.Spec.Placement.StoragePolicy = aPolicy
+		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.reaches(m, hypervisor.Running)
+		is := b.properties(name)
+		file := disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo).FileName
+		on[file[:strings.Index(file, "]")+1]]++
+	}
+	b.Expect(on).To(Equal(map[string]int{"[LocalDS_0]": 2, "[LocalDS_1]": 2}))
+}
+
+// Folders that are missing are made once, by whoever comes first.
+func TestCreateFolder(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Placement.Folder, m.Spec.Placement.CreateFolder = "/DC0/vm/nova/a/b", ptr.To(true)
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	folder, err := b.finder().Folder(b.ctx(), "/DC0/vm/nova/a/b")
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.properties("m").Parent).To(HaveValue(Equal(folder.Reference())))
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	again := b.machine("again")
+	again.Spec.Placement = m.Spec.Placement
+	b.Expect(b.connect(again).Create(b.ctx(), again, launch)).To(Succeed())
+	b.reaches(again, hypervisor.Running)
+	b.Expect(b.properties("again").Parent).To(HaveValue(Equal(folder.Reference())))
+}
+
+// Hardware is upgraded before a VM starts for the first time.
+func TestUpgradeHardware(t *testing.T) {
+	b := newBed(t)
+	create := func(name, version string) mo.VirtualMachine {
+		m := b.machine(name)
+		m.Spec.Hardware.Version = version
+		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.Eventually(func(g Gomega) {
+			d := b.connect(m)
+			vm, err := d.Observe(b.ctx(), m)
+			g.Expect(err).NotTo(HaveOccurred())
+			if vm.State == hypervisor.Stopped && vm.Unsettled != "" {
+				g.Expect(d.Settle(b.ctx(), m, false)).To(Succeed())
+			} else if vm.State == hypervisor.Stopped {
+				g.Expect(d.Start(b.ctx(), m)).To(Succeed())
+			}
+			g.Expect(vm.State).To(Equal(hypervisor.Running))
+		}).Should(Succeed())
+		return b.properties(name)
+	}
+	b.Expect(create("newer", "vmx-22").Config.Version).To(Equal("vmx-22"))
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("UpgradeVM_Task", 1))
+	b.Expect(create("older", "vmx-13").Config.Version).To(Equal("vmx-21"))
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("UpgradeVM_Task", 1))
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("PowerOnVM_Task", 1))
+}
+
+// Networks are found by reference too, and opaque ones are networks.
+func TestNetworks(t *testing.T) {
+	b := newBed(t)
+	portgroup, err := b.finder().Network(b.ctx(), "DC0_DVPG0")
+	b.Expect(err).NotTo(HaveOccurred())
+	m := b.machine("m")
+	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: portgroup.Reference().String()}}
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vmNamed("m")[0].NICs).To(HaveLen(1))
+	b.Expect(b.vmNamed("m")[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
+	b.Expect(b.vmNamed("m")[0].NICs[0].MAC).To(HavePrefix("00:50:56:"), "vCenter's own: nobody has to know it")
+}
