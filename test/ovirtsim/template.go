@@ -110,7 +110,7 @@ func (s *Server) addTemplate(q *request) (*elem, error) {
 		if q.body.get("version") == nil {
 			return nil, nameTaken("add", "Template")
 		}
-		version = max(version, t.version+1)
+		version = max(version, max(t.version, 1)+1)
 	}
 	t := &template{
 		meta: newMeta(name), config: v.clone(), cluster: v.cluster, status: "ok", created: s.clock.Now(),
