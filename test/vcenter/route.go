@@ -15,6 +15,7 @@ var routed = map[string]map[string]bool{
 	"VirtualMachine": {
 		methodClone: true, methodRename: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
 		methodSuspend: true, methodSnapshot: true, methodRemoveSnapshots: true, methodConsolidate: true,
+		methodUpgrade:     true,
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
 	"ClusterComputeResource": {methodReconfigureCluster: true},
