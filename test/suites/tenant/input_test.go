@@ -67,7 +67,13 @@ func setPassword(ctx context.Context, c bed.Cluster, password string) {
 // refusal is how hypervisors refuse a password.
 var refusal = map[string]string{
 	bed.VSphere: "incorrect user name or password",
-	bed.ZVirt:   "user name or password is incorrect",
+	bed.ZVirt:   "username or password is incorrect",
+}
+
+// taken is how providers say that a name is a foreign VM's.
+var taken = map[string]string{
+	bed.VSphere: "is not ours",
+	bed.ZVirt:   "name is already in use",
 }
 
 // nextTemplate is a template that is not there.
@@ -143,7 +149,7 @@ var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(machines).To(ContainElement(And(
 				HaveField("GetName()", name),
-				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameTakenReason), ContainSubstring("is not ours"))),
+				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameTakenReason), ContainSubstring(taken[hypervisor]))),
 			)))
 		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 		awaitEvent(ctx, c.Namespace, infrav1.NameTakenReason)
