@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -26,7 +27,7 @@ import (
 )
 
 // most is more reconciles than any phase of a machine's life takes.
-const most = 30
+const most = 50
 
 var _ = Describe("A crash", func() {
 	for _, replyLost := range []bool{false, true} {
@@ -34,15 +35,22 @@ var _ = Describe("A crash", func() {
 			crashes := 0
 			for at := 0; ; at++ {
 				rig := newRig(ctx)
-				Expect(rig.CreateAll(ctx)).To(Succeed())
+				pools := eventful(ctx, rig)
 				f := &fuse{left: at, replyLost: replyLost}
-				bringUp(ctx, rig, f)
-				bringUp(ctx, rig, nil)
+				bringUp(ctx, rig, f, pools...)
+				bringUp(ctx, rig, nil, pools...)
 				Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
+				Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeFalse(), "user data after a crash at call %d", at)
+				Expect(rig.Hypervisor.Launched(rig.Key()).Interfaces).To(HaveLen(3))
 
 				Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
-				takeDown(ctx, rig, f)
-				takeDown(ctx, rig, nil)
+				takeDown(ctx, rig, f, pools...)
+				takeDown(ctx, rig, nil, pools...)
+				Expect(rig.Hypervisor.Calls(fake.Shutdown)).NotTo(BeZero())
+				for _, pool := range pools {
+					Expect(pool.Serve(ctx)).To(Succeed())
+				}
+				Expect(claimsOf(ctx, rig)()).To(BeEmpty(), "claims after a crash at call %d", at)
 				Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse(), "a VM is left after a crash at call %d", at)
 				Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
 				if !f.blown {
@@ -50,9 +58,10 @@ var _ = Describe("A crash", func() {
 				}
 				crashes++
 			}
-			// Get, find owners, finalizer, paused, connect, observe, create,
-			// patch, start, patch, publish, patch, delete, patch, release.
-			Expect(crashes).To(BeNumerically(">", 30))
+			// Finalizer, paused, three claims, create, patch, settle, patch,
+			// start, patch, mark, clear, patch, shut down, patch, delete, and
+			// three claims given back before the last patch.
+			Expect(crashes).To(BeNumerically(">", 20))
 		})
 	}
 
@@ -139,15 +148,44 @@ var _ = Describe("A reconcile", func() {
 	})
 })
 
+// eventful creates a cluster with a machine whose life has all the steps there
+// are, and returns the pools it takes addresses from.
+func eventful(ctx context.Context, rig *infratest.Rig) []*infratest.Pool {
+	GinkgoHelper()
+	rig.Hypervisor.UnsettleNew("a NIC is missing")
+	v4, v6 := poolsOf(rig)
+	Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+	Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+	m := pooled(rig, v4, v6)
+	m.Spec.PowerOff.Mode = infrav1.PowerOffSoft
+	Expect(rig.CreateMachine(ctx, rig.Machine(), m)).To(Succeed())
+	Expect(rig.Join(ctx)).To(Succeed())
+	return []*infratest.Pool{v4, v6}
+}
+
 var errCrash = errors.New("crashed")
 
-// fuse lets a number of calls through and then none, as a process that dies.
+// fuse lets a number of calls that change something through and then no call
+// at all, as a process that dies.
 type fuse struct {
 	mu    sync.Mutex
 	left  int
 	blown bool
 	// replyLost lets the call at which it blows happen all the same.
 	replyLost bool
+}
+
+// read makes a call that changes nothing. A crash at one is the same as a
+// crash after the last one that did, so it does not count.
+func (f *fuse) read(call func() error) error {
+	if f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.blown {
+			return errCrash
+		}
+	}
+	return call()
 }
 
 // through makes a call unless the process is dead.
@@ -180,21 +218,29 @@ func reconcilerOf(rig *infratest.Rig, f *fuse) *machine.Reconciler[*infrav1.Nova
 	return r
 }
 
-func watching() client.WithWatch {
+// watching returns a client that all specs share: a new one would ask the API
+// server for its kinds each time.
+var watching = sync.OnceValue(func() client.WithWatch {
 	GinkgoHelper()
 	c, err := client.NewWithWatch(server.Config, client.Options{Scheme: server.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 	return c
-}
+})
 
 // fused returns a client whose calls go through f.
 func fused(f *fuse) client.Client {
 	return interceptor.NewClient(watching(), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			return f.through(func() error { return c.Get(ctx, key, o, opts...) })
+			return f.read(func() error { return c.Get(ctx, key, o, opts...) })
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			return f.through(func() error { return c.Patch(ctx, o, p, opts...) })
+		},
+		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
+			return f.through(func() error { return c.Apply(ctx, o, opts...) })
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			return f.through(func() error { return c.Delete(ctx, o, opts...) })
 		},
 		SubResourcePatch: func(ctx context.Context, c client.Client, name string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			return f.through(func() error { return c.SubResource(name).Patch(ctx, o, p, opts...) })
@@ -209,7 +255,7 @@ type fusedConnector struct {
 }
 
 func (c fusedConnector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (d hypervisor.Driver[*infrav1.NovaVSphereMachine], err error) {
-	err = c.fuse.through(func() error { d, err = c.Connector.Connect(ctx, m); return err })
+	err = c.fuse.read(func() error { d, err = c.Connector.Connect(ctx, m); return err })
 	return fusedDriver{Driver: d, fuse: c.fuse}, err
 }
 
@@ -219,7 +265,7 @@ type fusedDriver struct {
 }
 
 func (d fusedDriver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (vm hypervisor.VM, err error) {
-	err = d.fuse.through(func() error { vm, err = d.Driver.Observe(ctx, m); return err })
+	err = d.fuse.read(func() error { vm, err = d.Driver.Observe(ctx, m); return err })
 	if errors.Is(err, errCrash) {
 		return hypervisor.VM{}, err
 	}
@@ -234,6 +280,14 @@ func (d fusedDriver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) e
 	return d.fuse.through(func() error { return d.Driver.Start(ctx, m) })
 }
 
+func (d fusedDriver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
+	return d.fuse.through(func() error { return d.Driver.Settle(ctx, m, joined) })
+}
+
+func (d fusedDriver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
+	return d.fuse.through(func() error { return d.Driver.Shutdown(ctx, m) })
+}
+
 func (d fusedDriver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	return d.fuse.through(func() error { return d.Driver.Delete(ctx, m) })
 }
@@ -243,30 +297,33 @@ func request(rig *infratest.Rig) ctrl.Request {
 }
 
 // bringUp reconciles in a new process until the machine is up or it crashes.
-func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse) {
+func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
-	reconcile(ctx, rig, f, func() bool {
+	reconcile(ctx, rig, f, pools, func() bool {
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
-		return slices.ContainsFunc(m.Status.Conditions, func(c metav1.Condition) bool {
-			return c.Type == clusterv1.ReadyCondition && c.Status == metav1.ConditionTrue
-		}) && m.Status.Initialization.Provisioned != nil && m.Spec.ProviderID != ""
+		settled := conditions.Get(m, infrav1.VirtualMachineSettledCondition)
+		return conditions.IsTrue(m, clusterv1.ReadyCondition) && settled != nil &&
+			(len(pools) == 0 || settled.Status == metav1.ConditionTrue) && m.Status.Initialization.Provisioned != nil && m.Spec.ProviderID != ""
 	})
 }
 
 // takeDown reconciles in a new process until the machine is gone or it crashes.
-func takeDown(ctx context.Context, rig *infratest.Rig, f *fuse) {
+func takeDown(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
-	reconcile(ctx, rig, f, func() bool {
+	reconcile(ctx, rig, f, pools, func() bool {
 		_, err := machineOf(ctx, rig)()
 		return apierrors.IsNotFound(err)
 	})
 }
 
-func reconcile(ctx context.Context, rig *infratest.Rig, f *fuse, done func() bool) {
+func reconcile(ctx context.Context, rig *infratest.Rig, f *fuse, pools []*infratest.Pool, done func() bool) {
 	GinkgoHelper()
 	r := reconcilerOf(rig, f)
 	for range most {
+		for _, pool := range pools {
+			Expect(pool.Serve(ctx)).To(Succeed())
+		}
 		if done() || f != nil && f.blown {
 			return
 		}

@@ -23,6 +23,14 @@ func (h *Hypervisor) FailLater(verb Verb, err error) { h.set(h.late, verb, err, 
 // the same, as when a connection breaks or the caller crashes.
 func (h *Hypervisor) LoseReply(verb Verb, err error) { h.set(h.lost, verb, err, 1) }
 
+// Ignore makes calls of a verb be accepted and lead to nothing, as a guest does
+// that does not listen.
+func (h *Hypervisor) Ignore(verb Verb) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ignored[verb] = true
+}
+
 // Mend ends all faults of a verb.
 func (h *Hypervisor) Mend(verb Verb) {
 	h.mu.Lock()

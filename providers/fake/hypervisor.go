@@ -45,8 +45,10 @@ type Hypervisor struct {
 	lost   map[Verb]*fault
 	// held keeps work that a verb started from ending.
 	held map[Verb]bool
-	site hypervisor.Site
-	size hypervisor.Size
+	// ignored are verbs that lead to nothing.
+	ignored map[Verb]bool
+	site    hypervisor.Site
+	size    hypervisor.Size
 	// most is how many creations may be under way at once, all if zero, and
 	// line who waits for that.
 	most int
@@ -88,6 +90,7 @@ func New() *Hypervisor {
 		late:        map[Verb]*fault{},
 		lost:        map[Verb]*fault{},
 		held:        map[Verb]bool{},
+		ignored:     map[Verb]bool{},
 		site:        hypervisor.Site{ID: "fake-1", Version: "fake 1.0"},
 		size:        hypervisor.Size{CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 20 << 30, Architecture: "amd64"},
 		changes:     make(chan hypervisor.Key, backlog),
@@ -234,7 +237,7 @@ func (h *Hypervisor) change(key hypervisor.Key, verb Verb) error {
 		}
 		return errors.New("no such VM")
 	}
-	if v.work == "" {
+	if v.work == "" && !h.ignored[verb] {
 		v.work = verb
 		h.end(key)
 	}

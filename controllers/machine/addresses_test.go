@@ -1,0 +1,195 @@
+package machine_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+// poolsOf returns a pool of IPv4 and one of IPv6 addresses. Neither serves yet.
+func poolsOf(rig *infratest.Rig) (v4, v6 *infratest.Pool) {
+	v4 = &infratest.Pool{
+		Client: rig.Client, Namespace: rig.Namespace, Name: "v4", Size: 2,
+		First: netip.MustParsePrefix("192.0.2.10/24"), Gateway: netip.MustParseAddr("192.0.2.1"),
+	}
+	v6 = &infratest.Pool{
+		Client: rig.Client, Namespace: rig.Namespace, Name: "v6", Size: 2, First: netip.MustParsePrefix("2001:db8::a/64"),
+	}
+	return v4, v6
+}
+
+// open lets a pool serve until the spec ends.
+func open(pools ...*infratest.Pool) {
+	for _, pool := range pools {
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- pool.Run(ctx) }()
+		DeferCleanup(func() {
+			stop()
+			Expect(<-done).To(Or(Succeed(), MatchError(context.Canceled)))
+		})
+	}
+}
+
+// pooled returns a machine with three interfaces: one on both pools, one on
+// none, one on the second, and one more on none.
+func pooled(rig *infratest.Rig, v4, v6 *infratest.Pool) *infrav1.NovaVSphereMachine {
+	m := rig.InfraMachine()
+	m.Spec.Network.Interfaces = make([]infrav1.NovaVSphereInterface, 4)
+	for i := range m.Spec.Network.Interfaces {
+		m.Spec.Network.Interfaces[i].Network = fmt.Sprintf("network-%d", i)
+	}
+	m.Spec.Network.Interfaces[0].AddressesFromPools = []ipamv1.IPPoolReference{v4.Ref(), v6.Ref()}
+	m.Spec.Network.Interfaces[2].AddressesFromPools = []ipamv1.IPPoolReference{v6.Ref()}
+	return m
+}
+
+// createPooled creates a provisioned cluster with one such machine.
+func createPooled(ctx context.Context, rig *infratest.Rig, v4, v6 *infratest.Pool) {
+	GinkgoHelper()
+	Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+	Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+	Expect(rig.CreateMachine(ctx, rig.Machine(), pooled(rig, v4, v6))).To(Succeed())
+}
+
+// claimsOf polls the claims in the rig.
+func claimsOf(ctx context.Context, rig *infratest.Rig) func() ([]ipamv1.IPAddressClaim, error) {
+	return func() ([]ipamv1.IPAddressClaim, error) {
+		list := &ipamv1.IPAddressClaimList{}
+		err := rig.Client.List(ctx, list, client.InNamespace(rig.Namespace))
+		return list.Items, err
+	}
+}
+
+var _ = Describe("An address from a pool", func() {
+	It("is claimed before the VM is, and given back once that is gone", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		createPooled(ctx, rig, v4, v6)
+
+		By("waiting for pools that are paused")
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForAddressPoolReason, And(
+			ContainSubstring(`IPAddressClaim "tenant-0-0-0" on TestPool "v4": it has no address yet`),
+			ContainSubstring(`"tenant-0-0-1"`), ContainSubstring(`"tenant-0-2-0"`), ContainSubstring("paused"))))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+		m, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		claims, err := claimsOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(claims).To(HaveLen(3))
+		for _, claim := range claims {
+			Expect(claim).To(And(
+				HaveField("Finalizers", ConsistOf(infrav1.AddressClaimFinalizer)),
+				HaveField("Labels", HaveKeyWithValue(clusterv1.ClusterNameLabel, infratest.ClusterName)),
+				HaveField("Spec.ClusterName", infratest.ClusterName),
+				HaveField("OwnerReferences", ConsistOf(metav1.OwnerReference{
+					APIVersion: infrav1.GroupVersion.String(), Kind: "NovaVSphereMachine", Name: m.Name, UID: m.UID,
+					Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+				}))))
+		}
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("AddressesClaimed")))
+
+		By("having them go on")
+		open(v4, v6)
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		// Which of the second pool's addresses is given first is not said.
+		launched := rig.Hypervisor.Launched(rig.Key()).Interfaces
+		Expect(launched).To(HaveLen(3))
+		Expect(launched[0]).To(HaveLen(2))
+		Expect(launched[0][0]).To(Equal(hypervisor.Address{Prefix: v4.First, Gateway: v4.Gateway}))
+		Expect(launched[1]).To(BeEmpty())
+		Expect([]hypervisor.Address{launched[0][1], launched[2][0]}).To(ConsistOf(
+			hypervisor.Address{Prefix: v6.First}, hypervisor.Address{Prefix: netip.MustParsePrefix("2001:db8::b/64")}))
+
+		By("keeping a claim that somebody deletes while the VM is there")
+		Expect(rig.Client.Delete(ctx, &claims[0])).To(Succeed())
+		rig.Hypervisor.Hold(fake.Delete)
+		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(Equal(1))
+		Consistently(claimsOf(ctx, rig)).Should(And(HaveLen(3), HaveEach(HaveField("Finalizers", ContainElement(infrav1.AddressClaimFinalizer)))))
+		rig.Hypervisor.Let(fake.Delete)
+		Eventually(get(ctx, rig, m)).Should(beGone())
+		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
+		addresses := &ipamv1.IPAddressList{}
+		Expect(rig.Client.List(ctx, addresses, client.InNamespace(rig.Namespace))).To(Succeed())
+		Expect(addresses.Items).To(BeEmpty())
+	})
+
+	It("that a pool has not is waited for in the pool's words", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		v4.Size = 0
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		createPooled(ctx, rig, v4, v6)
+		open(v4, v6)
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForAddressPoolReason,
+			Equal(`Waiting for IPAddressClaim "tenant-0-0-0" on TestPool "v4": all 0 addresses are taken`)))
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, BeZero()))
+
+		By("being deleted, which gives all back")
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+	})
+
+	It("that is none is an error", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		v4.Gateway = netip.MustParseAddr("2001:db8::1")
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		createPooled(ctx, rig, v4, v6)
+		open(v4, v6)
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.AddressInvalidReason,
+			Equal(`Reading IPAddress "tenant-0-0-0": its gateway 2001:db8::1 is of another family than 192.0.2.10`)))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.AddressInvalidReason)))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+	})
+
+	It("is claimed anew when somebody deletes the claim before there is a VM", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		createPooled(ctx, rig, v4, v6)
+		Eventually(claimsOf(ctx, rig)).Should(HaveLen(3))
+		claims, err := claimsOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rig.Client.Delete(ctx, &claims[0])).To(Succeed())
+		Eventually(claimsOf(ctx, rig)).Should(And(HaveLen(3), HaveEach(HaveField("UID", Not(Equal(claims[0].UID))))))
+		open(v4, v6)
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+	})
+
+	It("is never taken from a claim that is not the machine's", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		theirs := &ipamv1.IPAddressClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "tenant-0-0-0"},
+			Spec:       ipamv1.IPAddressClaimSpec{PoolRef: v4.Ref()},
+		}
+		Expect(rig.Client.Create(ctx, theirs)).To(Succeed())
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		createPooled(ctx, rig, v4, v6)
+		open(v4, v6)
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameTakenReason, ContainSubstring("is not this machine's")))
+		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(get(ctx, rig, theirs)()).To(Succeed())
+		Expect(theirs.DeletionTimestamp).To(BeNil())
+	})
+})

@@ -1,0 +1,113 @@
+package machine_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("A guest that may power itself off", func() {
+	setPowerOff := func(ctx context.Context, rig *infratest.Rig, p infrav1.PowerOff) {
+		GinkgoHelper()
+		m, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		before := m.DeepCopy()
+		m.Spec.PowerOff = p
+		Expect(rig.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
+	}
+	upWith := func(ctx context.Context, p infrav1.PowerOff) *infratest.Rig {
+		GinkgoHelper()
+		rig := up(ctx)
+		setPowerOff(ctx, rig, p)
+		return rig
+	}
+	unreachable := broken(infrav1.GuestUnreachableReason, "no tools run in the guest")
+
+	It("is asked, and its VM goes once it has", func(ctx SpecContext) {
+		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
+		rig.Hypervisor.Hold(fake.Shutdown)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1))
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(BeZero())
+		rig.Hypervisor.Let(fake.Shutdown)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElements(normal("PoweringOff"), normal("Deleting"), normal("Deleted")))
+	})
+
+	It("that does not go by itself is waited for, until somebody changes his mind", func(ctx SpecContext) {
+		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
+		rig.Hypervisor.Ignore(fake.Shutdown)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PoweringOffReason, Not(BeEmpty())))
+		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1), "the guest is not asked at each event")
+		setPowerOff(ctx, rig, infrav1.PowerOff{Mode: infrav1.PowerOffHard})
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+	})
+
+	It("that does not go in time loses its power then", func(ctx SpecContext) {
+		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 3})
+		rig.Hypervisor.Ignore(fake.Shutdown)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		asked := time.Now()
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(Equal(1))
+		// The time of a deletion is written down in whole seconds.
+		Expect(time.Since(asked)).To(And(BeNumerically(">", 1500*time.Millisecond), BeNumerically("<", 6*time.Second)))
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
+	})
+
+	It("that cannot be asked loses its power at once, if that is what is to follow", func(ctx SpecContext) {
+		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard})
+		rig.Hypervisor.Fail(fake.Shutdown, unreachable)
+		rig.Hypervisor.FailLater(fake.Delete, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Deleting VM: the VM is locked")))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.GuestUnreachableReason)))
+		rig.Hypervisor.Mend(fake.Delete)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1), "it is not asked again")
+	})
+
+	It("that cannot be asked is waited for otherwise, and it is said", func(ctx SpecContext) {
+		rig := upWith(ctx, infrav1.PowerOff{Mode: infrav1.PowerOffSoft})
+		rig.Hypervisor.Fail(fake.Shutdown, unreachable)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.GuestUnreachableReason,
+			Equal("Powering off VM: no tools run in the guest")))
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(BeNumerically(">=", 2))
+		Expect(rig.Hypervisor.Calls(fake.Delete)).To(BeZero())
+		rig.Hypervisor.Mend(fake.Shutdown)
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+	})
+
+	It("is looked at again exactly when its time is over", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		bringUp(ctx, rig, nil)
+		setPowerOff(ctx, rig, infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 10})
+		rig.Hypervisor.Ignore(fake.Shutdown)
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		m, err := machineOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		end := m.DeletionTimestamp.Add(10 * time.Second)
+		for range 2 { // the second is another process, which asks again and does not start the time anew
+			result, err := reconcilerOf(rig, nil).Reconcile(ctx, request(rig))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(time.Now().Add(result.RequeueAfter)).To(BeTemporally("~", end, time.Second))
+			Expect(result.Priority).To(HaveValue(Equal(loop.Urgent)))
+		}
+		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(2))
+	})
+})

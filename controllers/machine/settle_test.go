@@ -1,0 +1,113 @@
+package machine_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+// haveSettled matches a machine by the condition of what surrounds its VM.
+func haveSettled(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
+	return WithTransform(condition(infrav1.VirtualMachineSettledCondition), And(
+		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
+}
+
+var _ = Describe("What surrounds a VM", func() {
+	It("is settled before the first boot", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.UnsettleNew("1 NIC is missing")
+		rig.Hypervisor.Fail(fake.Settle, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(
+			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Settling VM: the VM is locked")),
+			haveSettled(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Settling VM: the VM is locked"))))
+		Expect(rig.Hypervisor.Calls(fake.Start)).To(BeZero())
+		rig.Hypervisor.Mend(fake.Settle)
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		Expect(rig.Hypervisor.Calls(fake.Start)).To(Equal(1))
+	})
+
+	It("is settled beside the VM's life, and its failure holds nothing up", func(ctx SpecContext) {
+		rig := up(ctx)
+		Eventually(machineOf(ctx, rig)).Should(haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty())))
+		rig.Hypervisor.Fail(fake.Settle, broken(infrav1.PlacementNotFoundReason, "the group is gone"))
+		rig.Hypervisor.Unsettle(rig.Key(), "The VM is not in its group")
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
+			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Settling VM: the group is gone"))))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PlacementNotFoundReason)))
+
+		By("publishing what changed meanwhile")
+		rig.Hypervisor.Report(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
+		calls := rig.Hypervisor.Calls(fake.Settle)
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeNumerically(">", calls))
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+
+		By("mending the cause")
+		rig.Hypervisor.Mend(fake.Settle)
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
+			haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty()))))
+	})
+
+	It("loses the user data once the node has joined, once", func(ctx SpecContext) {
+		rig := up(ctx)
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeZero())
+		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeTrue())
+		Expect(rig.Join(ctx)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSettled(metav1.ConditionTrue, infrav1.SettledReason, BeEmpty())))
+		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeFalse())
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("Cleared")))
+
+		By("leaving it alone after a restart of the VM")
+		rig.Hypervisor.PowerOff(rig.Key())
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Start) }).Should(Equal(2))
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		Expect(rig.Hypervisor.Calls(fake.Settle)).To(Equal(1))
+	})
+})
+
+var _ = Describe("The host of a VM", func() {
+	hostLabel := func(ctx SpecContext, rig *infratest.Rig) func() (string, error) {
+		return func() (string, error) {
+			m := rig.Machine()
+			err := get(ctx, rig, m)()
+			return m.Labels[infrav1.HostLabel], err
+		}
+	}
+
+	It("is reported and marked on the Machine, and follows migrations", func(ctx SpecContext) {
+		rig := up(ctx)
+		Eventually(machineOf(ctx, rig)).Should(HaveField("Status.Host", "host-1.example.test"))
+		Eventually(hostLabel(ctx, rig)).Should(Equal("host-1.example.test"))
+		rig.Hypervisor.Migrate(rig.Key(), "2001:db8::7")
+		Eventually(machineOf(ctx, rig)).Should(HaveField("Status.Host", "2001:db8::7"))
+		Eventually(hostLabel(ctx, rig)).Should(Equal("2001-db8-7"))
+
+		By("keeping what is known while the hypervisor does not say")
+		calls := rig.Hypervisor.Calls(fake.Observe)
+		rig.Hypervisor.Migrate(rig.Key(), "")
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">", calls))
+		Consistently(machineOf(ctx, rig)).Should(HaveField("Status.Host", "2001:db8::7"))
+		Expect(hostLabel(ctx, rig)()).To(Equal("2001-db8-7"))
+	})
+
+	It("is left to whoever else claims the label", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		machine := rig.Machine()
+		machine.Labels[infrav1.HostLabel] = "theirs"
+		Expect(rig.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Host", "host-1.example.test")))
+		Consistently(hostLabel(ctx, rig)).Should(Equal("theirs"))
+		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, BeZero()))
+	})
+})
