@@ -40,6 +40,9 @@ func enclose(ctx context.Context, o options, args []string) (err error) {
 		}
 		err = fmt.Errorf("%w (logs stay in %s)", err, dir)
 	}()
+	if err := os.Mkdir(scratch(dir), 0o700); err != nil {
+		return fmt.Errorf("making directory: %w", err)
+	}
 	if err := build(ctx, o, dir); err != nil {
 		return err
 	}
@@ -48,7 +51,7 @@ func enclose(ctx context.Context, o options, args []string) (err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", append(args, "--inside", "--dir="+dir)...)
-	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	cmd.Env = append(os.Environ(), "TMPDIR="+scratch(dir))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -78,10 +81,17 @@ func build(ctx context.Context, o options, dir string) error {
 	return nil
 }
 
-// settle makes the namespaces a place where programs can run.
-func settle() error {
+// scratch is where etcd and vCenter keep their files.
+func scratch(dir string) string { return filepath.Join(dir, "scratch") }
+
+// settle makes the namespaces a place where programs can run. What is written
+// stays in memory, so that no disk is measured.
+func settle(dir string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keeping mounts private: %w", err)
+	}
+	if err := unix.Mount("tmpfs", scratch(dir), "tmpfs", 0, ""); err != nil {
+		return fmt.Errorf("mounting a place for files: %w", err)
 	}
 	// The processes that are seen are those of this namespace.
 	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {

@@ -34,7 +34,7 @@ type result struct {
 
 // compare measures all providers and prints what they cost.
 func compare(ctx context.Context, o options, out io.Writer) error {
-	if err := settle(); err != nil {
+	if err := settle(o.Dir); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d machines; vCenter takes %s for a clone, %s for another task, %s beside for a request; guests boot in %s; %d processors\n",
