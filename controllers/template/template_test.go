@@ -1,0 +1,200 @@
+package template_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("A machine template", func() {
+	small := map[string]string{"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi"}
+
+	It("tells what machines will have", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.SetSize(hypervisor.Size{
+			CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 50 << 30, Architecture: "arm64", Devices: map[string]int64{"nvidia.com/gpu": 2},
+		})
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(And(beSized(),
+			haveCapacity(map[string]string{"cpu": "8", "memory": "16Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "2"}),
+			HaveField("Status.NodeInfo", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"})))
+		Eventually(func() ([]infratest.Event, error) {
+			return rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")
+		}).Should(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Reason", infrav1.SizedReason))))
+
+		By("leaving out what is not known, rather than saying zero")
+		rig.Hypervisor.SetSize(hypervisor.Size{CPUs: 4, MemoryBytes: 8 << 30})
+		touch(ctx, rig)
+		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(map[string]string{"cpu": "4", "memory": "8Gi"}),
+			HaveField("Status.NodeInfo", infrav1.NodeInfo{OperatingSystem: "linux"})))
+
+		By("staying as it is, without another write")
+		t, err := templateOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		Consistently(templateOf(ctx, rig)).Should(HaveField("ResourceVersion", t.ResourceVersion))
+	})
+
+	DescribeTable("finds its cluster when", func(ctx SpecContext, say func(context.Context, *infratest.Rig)) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
+		Expect(rig.Client.Create(ctx, workers(rig, nil))).To(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring("No Cluster is known")))
+		Expect(rig.Hypervisor.Calls(fake.Size)).To(BeZero())
+		say(ctx, rig)
+		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
+		Expect(rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")).NotTo(ContainElement(HaveField("Type", "Warning")))
+	},
+		Entry("a MachineDeployment makes machines from it", func(ctx context.Context, rig *infratest.Rig) {
+			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+			Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
+		}),
+		Entry("the Cluster of its MachineDeployment comes later", func(ctx context.Context, rig *infratest.Rig) {
+			Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
+			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		}),
+		Entry("a MachineDeployment goes over to it", func(ctx context.Context, rig *infratest.Rig) {
+			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+			d := deployment(rig, "others")
+			Expect(rig.Client.Create(ctx, d)).To(Succeed())
+			before := d.DeepCopy()
+			d.Spec.Template.Spec.InfrastructureRef.Name = "workers"
+			Expect(rig.Client.Patch(ctx, d, client.MergeFrom(before))).To(Succeed())
+		}),
+		Entry("its topology owns it", func(ctx context.Context, rig *infratest.Rig) {
+			cluster := rig.Cluster()
+			Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
+			change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) {
+				t.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}
+			})
+		}),
+		Entry("somebody labels it", func(ctx context.Context, rig *infratest.Rig) {
+			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+			change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) {
+				t.Labels = map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName}
+			})
+		}),
+	)
+
+	It("keeps what is known while the hypervisor is out of reach, and recovers with it", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(beSized())
+		down := broken(infrav1.EndpointUnreachableReason, "connection refused")
+		rig.Hypervisor.Fail(fake.Size, down)
+		rig.Hypervisor.Fail(fake.Inspect, down)
+		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
+		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(small), have(metav1.ConditionFalse, infrav1.EndpointUnreachableReason,
+			Equal("Finding out the size of machines: connection refused"))))
+
+		By("having the hypervisor back")
+		rig.Hypervisor.Mend(fake.Size)
+		rig.Hypervisor.Mend(fake.Inspect)
+		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
+		Eventually(templateOf(ctx, rig)).Should(beSized())
+	})
+
+	It("says why its size is not known", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		rig.Hypervisor.Fail(fake.Size, broken(infrav1.SourceNotFoundReason, `template "x" does not exist`))
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(map[string]string{}), have(metav1.ConditionFalse, infrav1.SourceNotFoundReason,
+			Equal(`Finding out the size of machines: template "x" does not exist`))))
+		rig.Hypervisor.Mend(fake.Size)
+		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
+	})
+
+	It("is left alone while paused, or by another watch label", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
+		cluster := rig.Cluster()
+		cluster.Spec.Paused = ptr.To(true)
+		Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		untouched := HaveField("Status", BeZero())
+		Consistently(templateOf(ctx, rig)).Should(untouched)
+		change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) { t.Labels[clusterv1.WatchLabel] = "blue" })
+		Consistently(templateOf(ctx, rig)).Should(untouched)
+		before := cluster.DeepCopy()
+		cluster.Spec.Paused = ptr.To(false)
+		Expect(rig.Client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(beSized())
+	})
+
+	It("is shown to the driver with its cluster, and is itself left as it is", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
+		Expect(rig.Client.Create(ctx, workers(rig, nil))).To(Succeed())
+		sizer := &witness{}
+		r := infratest.Templates(rig.Hypervisor)
+		r.Client, r.Recorder, r.Sizer = rig.Client, &events.FakeRecorder{}, sizer
+		req := ctrl.Request{NamespacedName: client.ObjectKey{Namespace: rig.Namespace, Name: "workers"}}
+		Expect(r.Reconcile(ctx, req)).To(Equal(ctrl.Result{RequeueAfter: loop.Net}), "while the driver waits")
+		Expect(sizer.seen.Labels).To(HaveKeyWithValue(clusterv1.ClusterNameLabel, infratest.ClusterName))
+		Expect(templateOf(ctx, rig)()).To(HaveField("Labels", BeEmpty()))
+	})
+})
+
+// witness is a Sizer that remembers what it was asked and waits.
+type witness struct {
+	mu   sync.Mutex
+	seen *infrav1.NovaVSphereMachineTemplate
+}
+
+func (w *witness) Size(_ context.Context, t *infrav1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = t.DeepCopy()
+	return hypervisor.Size{}, &hypervisor.Error{Reason: infrav1.WaitingForClusterReason, Waiting: true, Err: errors.New("no NovaVSphereCluster yet")}
+}
+
+// deployment returns a MachineDeployment that makes machines from a template.
+func deployment(rig *infratest.Rig, template string) *clusterv1.MachineDeployment {
+	labels := map[string]string{"pool": "workers"}
+	d := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: "workers"}}
+	d.Spec.ClusterName = infratest.ClusterName
+	d.Spec.Selector.MatchLabels = labels
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec = rig.Machine().Spec
+	d.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: infrav1.GroupVersion.Group, Kind: "NovaVSphereMachineTemplate", Name: template,
+	}
+	return d
+}
+
+// change changes the template's metadata.
+func change(ctx context.Context, rig *infratest.Rig, change func(*infrav1.NovaVSphereMachineTemplate)) {
+	GinkgoHelper()
+	t, err := templateOf(ctx, rig)()
+	Expect(err).NotTo(HaveOccurred())
+	before := t.DeepCopy()
+	change(t)
+	Expect(rig.Client.Patch(ctx, t, client.MergeFrom(before))).To(Succeed())
+}
+
+// touch wakes the reconciler.
+func touch(ctx context.Context, rig *infratest.Rig) {
+	GinkgoHelper()
+	change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) { t.Annotations = map[string]string{"touched": "yes"} })
+}
