@@ -22,6 +22,11 @@ func (k *marker) learnFields(ctx context.Context) {
 	if inv.knowsFields() {
 		return
 	}
+	k.readFields(ctx)
+}
+
+// readFields reads them again.
+func (k *marker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		if c.ServiceContent.CustomFieldsManager == nil {
@@ -39,7 +44,7 @@ func (k *marker) learnFields(ctx context.Context) {
 	if err != nil {
 		fields = nil
 	}
-	inv.noteFields(fields)
+	k.session.inv.noteFields(fields)
 }
 
 func (i *inventory) knowsFields() bool {
@@ -119,13 +124,22 @@ func (k *marker) setField(ctx context.Context, vm ref, field int32, value string
 	return err
 }
 
+func (i *inventory) fieldKey(name string) (int32, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	key, known := i.fields[name]
+	return key, known
+}
+
 // field returns the number of a custom attribute, which is made if it is
 // missing and makeMissing says so.
 func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int32, error) {
 	inv := k.session.inv
-	inv.mu.Lock()
-	key, known := inv.fields[name]
-	inv.mu.Unlock()
+	key, known := inv.fieldKey(name)
+	if !known {
+		k.readFields(ctx) // somebody may have made it meanwhile
+		key, known = inv.fieldKey(name)
+	}
 	if known {
 		return key, nil
 	}

@@ -167,7 +167,7 @@ func (k *marker) next() (looks, sets []uuid.UUID, more bool) {
 const maxBatch = 100
 
 func (k *marker) do(looks, sets []uuid.UUID) {
-	for batch := range slices.Chunk(append(looks, sets...), maxBatch) {
+	for batch := range slices.Chunk(append(looks, k.session.inv.unread(sets)...), maxBatch) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		k.lookAt(ctx, batch)
 		cancel()
@@ -177,6 +177,16 @@ func (k *marker) do(looks, sets []uuid.UUID) {
 		k.setAll(ctx, batch)
 		cancel()
 	}
+}
+
+// unread returns the machines of whose tags nobody knows.
+func (i *inventory) unread(ids []uuid.UUID) []uuid.UUID {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
+		m := i.machines[id]
+		return m == nil || m.tags != nil && m.tags.err == nil
+	})
 }
 
 // tagged is a machine's VM and the tags it asks for.
@@ -354,6 +364,9 @@ func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hy
 	err := k.session.callREST(ctx, func(ctx context.Context, api *rest.Client) error {
 		return k.attach(ctx, tags.NewManager(api), vms, lacking)
 	})
+	if len(lacking) > 0 {
+		k.categories, k.known = nil, nil // somebody may make them meanwhile
+	}
 	for _, t := range vms {
 		switch {
 		case err != nil:

@@ -1,0 +1,438 @@
+package vsphere
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/tags"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// grouped is a machine of a MachineDeployment.
+func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
+	m := b.machine(name)
+	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
+	return m
+}
+
+// launched makes the VMs of machines and waits until they run.
+func (b *bed) launched(machines ...*infrav1.NovaVSphereMachine) {
+	b.t.Helper()
+	for _, m := range machines {
+		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	}
+	for _, m := range machines {
+		b.reaches(m, hypervisor.Running)
+	}
+}
+
+// settled settles machines the way their controller does, until nothing is
+// left to do.
+func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		var left []string
+		for _, m := range machines {
+			vm, err := b.look(m)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(vm.State).To(Equal(hypervisor.Running))
+			if vm.Unsettled != "" || vm.UserData {
+				left = append(left, m.Name+": "+vm.Unsettled)
+				g.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+			}
+		}
+		g.Expect(left).To(BeEmpty())
+	}).Should(Succeed())
+}
+
+func (b *bed) ruleOf(m *infrav1.NovaVSphereMachine) string {
+	return ruleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.SpreadGroup(m))
+}
+
+// members are the VMs in the rule of a machine's group; none if there is no
+// rule.
+func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
+	for _, rule := range b.vc.Rules() {
+		if rule.Name == b.ruleOf(m) {
+			return rule.VMs
+		}
+	}
+	return nil
+}
+
+func TestScrub(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	vm, err := b.look(m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.UserData).To(BeTrue())
+	b.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.userdata"), "the node may still need it")
+
+	b.vc.ResetRequests()
+	b.settled(m)
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"ReconfigVM_Task": 1}))
+	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey("guestinfo.userdata.encoding")))
+	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.metadata"), "its instance ID keeps the guest from booting as a new one")
+	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.total()).To(Equal(1), "what is gone is not removed again")
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	vm = b.reaches(m, hypervisor.Running)
+	b.Expect(vm.UserData).To(BeFalse(), "a restarted manager sees that it is gone")
+}
+
+func TestScrubIgnition(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	b.Expect(b.connect(m).Create(b.ctx(), m, hypervisor.Launch{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.settled(m)
+	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(HaveKey("guestinfo.ignition.config.data"))
+}
+
+// A VM that is locked is said to be, and is tried again only when it is asked
+// for: the controller spaces that out.
+func TestScrubFailure(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	b.vc.InjectFault("ReconfigVM_Task", 0, &types.TaskInProgress{}, "")
+	b.vc.ResetRequests()
+	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("Another task is already in progress")))
+	vm := b.reaches(m, hypervisor.Running)
+	b.Expect(vm.UserData).To(BeTrue())
+	b.Consistently(b.total, "300ms").Should(Equal(1))
+	b.vc.ClearFaults()
+	b.settled(m)
+}
+
+// A machine that is deleted while something around its VM changes waits for
+// that and goes on by itself.
+func TestDeleteWhileSettling(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	changes := b.connector.Changes()
+	b.drain(changes)
+	b.vc.SetTaskDelay("ReconfigVM_Task", soon/20)
+	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	vm, err := b.look(m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Running), "the VM runs on meanwhile")
+	vm, err = b.look(going(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.State).To(Equal(hypervisor.Busy))
+	b.told(changes, "m", soon)
+	b.destroyed(going(m))
+}
+
+func TestSpread(t *testing.T) {
+	b := newBed(t)
+	alone := b.grouped("a", "md")
+	b.launched(alone)
+	b.settled(alone)
+	b.Expect(b.vc.Rules()).To(BeEmpty(), "a rule has two VMs or more")
+
+	second, other := b.grouped("b", "md"), b.grouped("c", "md-2")
+	b.launched(second, other)
+	b.settled(alone, second, other)
+	b.Expect(b.vc.Rules()).To(Equal([]vcenter.Rule{{Name: b.ruleOf(alone), VMs: []string{"a", "b"}, Enabled: true}}))
+
+	third := b.grouped("d", "md")
+	b.launched(third)
+	b.settled(third)
+	b.Expect(b.members(alone)).To(Equal([]string{"a", "b", "d"}))
+
+	b.vc.ResetRequests()
+	for range 3 {
+		b.settled(alone, second, third)
+	}
+	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
+
+	b.destroyed(going(third))
+	b.Expect(b.members(alone)).To(Equal([]string{"a", "b"}))
+	b.destroyed(going(second))
+	b.Expect(b.vc.Rules()).To(BeEmpty(), "what is left of the rule goes before its VM")
+	b.reaches(alone, hypervisor.Running)
+	b.settled(alone)
+	b.destroyed(going(alone))
+}
+
+// However many machines come or go at once, the rule is changed a few times.
+func TestSpreadOfManyAtOnce(t *testing.T) {
+	const n = 20
+	b := newBed(t)
+	var machines []*infrav1.NovaVSphereMachine
+	for i := range n {
+		machines = append(machines, b.grouped(fmt.Sprintf("m%d", i), "md"))
+	}
+	b.launched(machines...)
+	b.vc.ResetRequests()
+	b.settled(machines...)
+	b.Expect(b.members(machines[0])).To(HaveLen(n))
+	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(BeNumerically("<=", 3))
+	b.Expect(b.vc.Requests()["ReconfigVM_Task"]).To(Equal(n))
+
+	b.vc.ResetRequests()
+	for _, m := range machines {
+		_, err := b.look(going(m))
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	b.Eventually(func(g Gomega) {
+		left := 0
+		for _, m := range machines {
+			vm, err := b.look(going(m))
+			g.Expect(err).NotTo(HaveOccurred())
+			if vm.State == hypervisor.Running || vm.State == hypervisor.Stopped {
+				g.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
+			}
+			if vm.State != hypervisor.Absent {
+				left++
+			}
+		}
+		g.Expect(left).To(BeZero())
+	}).Should(Succeed())
+	b.Expect(b.vc.Rules()).To(BeEmpty())
+	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(Equal(1))
+}
+
+// A manager that starts anew knows of some machines before others. None is
+// thrown out of the rule for that.
+func TestSpreadOverARestart(t *testing.T) {
+	b := newBed(t)
+	first, second, third := b.grouped("a", "md"), b.grouped("b", "md"), b.grouped("c", "md")
+	b.launched(first, second)
+	b.settled(first, second)
+	b.connector.Close()
+	b.connector = b.newConnector()
+	b.launched(third)
+	b.settled(third)
+	b.Expect(b.members(first)).To(Equal([]string{"a", "b", "c"}))
+}
+
+func TestSpreadModes(t *testing.T) {
+	b := newBed(t)
+	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+	first.Spec.Spread, second.Spec.Spread = infrav1.SpreadRequired, infrav1.SpreadRequired
+	b.launched(first, second)
+	b.settled(first, second)
+	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", true)))
+
+	first.Spec.Spread, second.Spec.Spread = infrav1.SpreadPreferred, infrav1.SpreadPreferred
+	b.settled(first)
+	b.settled(first, second)
+	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", false)))
+
+	first.Spec.Spread = infrav1.SpreadNever
+	b.settled(first)
+	b.settled(first, second)
+	b.Expect(b.vc.Rules()).To(BeEmpty())
+}
+
+// Somebody else changes the cluster meanwhile: vCenter says so, and the next
+// attempt starts from what is there.
+func TestSpreadConflict(t *testing.T) {
+	b := newBed(t)
+	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+	b.launched(first, second)
+	b.vc.InjectFault("ReconfigureComputeResource_Task", 1, &types.ConcurrentAccess{}, "")
+	b.reaches(second, hypervisor.Running)
+	b.Expect(b.connect(first).Settle(b.ctx(), first, false)).To(Succeed())
+	b.Expect(b.fails(first, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("another operation")))
+	b.settled(first, second)
+	b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
+
+	// An administrator takes a VM out, or the whole rule away.
+	for range 2 {
+		cluster := object.NewClusterComputeResource(b.admin().Client, b.clusterRef())
+		config, err := cluster.Configuration(b.ctx())
+		b.Expect(err).NotTo(HaveOccurred())
+		task, err := cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{RulesSpec: []types.ClusterRuleSpec{{
+			ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: config.Rule[0].GetClusterRuleInfo().Key},
+		}}}, true)
+		b.wait(task, err)
+		b.Eventually(func() string { vm, _ := b.look(first); return vm.Unsettled }).Should(ContainSubstring("anti-affinity"))
+		b.settled(first, second)
+		b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
+	}
+}
+
+// An account that may not change the cluster has machines all the same. They
+// say what is missing, and go.
+func TestSpreadRefused(t *testing.T) {
+	b := newBed(t)
+	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+	b.launched(first, second)
+	b.settled(first, second)
+	cluster := b.clusterRef()
+	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
+	third := b.grouped("c", "md")
+	b.launched(third)
+	b.Expect(b.connect(third).Settle(b.ctx(), third, false)).To(Succeed())
+	b.Expect(b.fails(third, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
+	vm := b.reaches(third, hypervisor.Running)
+	b.Expect(vm.Unsettled).To(ContainSubstring("anti-affinity"))
+
+	for _, m := range []*infrav1.NovaVSphereMachine{third, second} {
+		b.Eventually(func() hypervisor.State {
+			vm, err := b.look(going(m))
+			if err == nil && (vm.State == hypervisor.Running || vm.State == hypervisor.Stopped) {
+				b.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
+			}
+			if err != nil {
+				return hypervisor.Busy
+			}
+			return vm.State
+		}).Should(Equal(hypervisor.Absent))
+	}
+}
+
+// clusterRef is the only compute cluster.
+func (b *bed) clusterRef() ref {
+	b.t.Helper()
+	var host mo.HostSystem
+	vm := b.vm("a")
+	at, err := vm.HostSystem(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(at.Properties(b.ctx(), at.Reference(), []string{"parent"}, &host)).To(Succeed())
+	return *host.Parent
+}
+
+// tagging is somebody else's sight of tags.
+func (b *bed) tagging() *tags.Manager {
+	b.t.Helper()
+	api := rest.NewClient(b.admin().Client)
+	b.Expect(api.Login(b.ctx(), b.vc.Userinfo())).To(Succeed())
+	return tags.NewManager(api)
+}
+
+// tagsOf are the tags of a machine's VM, category and name.
+func (b *bed) tagsOf(api *tags.Manager, m *infrav1.NovaVSphereMachine) []string {
+	b.t.Helper()
+	attached, err := api.GetAttachedTags(b.ctx(), b.vm(m.Name))
+	b.Expect(err).NotTo(HaveOccurred())
+	var names []string
+	for _, tag := range attached {
+		category, err := api.GetCategory(b.ctx(), tag.CategoryID)
+		b.Expect(err).NotTo(HaveOccurred())
+		names = append(names, category.Name+"="+tag.Name)
+	}
+	return names
+}
+
+func TestMarks(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Labels["tier"] = "gold"
+	m.Labels["dmz"] = ""
+	m.Spec.Marks = infrav1.NovaVSphereMarks{
+		Tags:       []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}, {Category: "team", Name: "night"}},
+		LabelTags:  []string{"tier", "dmz", "absent"},
+		Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}},
+		Missing:    infrav1.MissingCreate,
+	}
+	b.launched(m)
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
+		And(ContainSubstring("tag red of category team"), ContainSubstring("custom attribute owner")))
+	b.settled(m)
+	api := b.tagging()
+	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red", "team=night", "tier=gold", "dmz=dmz"))
+	fields, err := object.GetCustomFieldsManager(b.admin().Client)
+	b.Expect(err).NotTo(HaveOccurred())
+	key, err := fields.FindKey(b.ctx(), "owner")
+	b.Expect(err).NotTo(HaveOccurred())
+	var vm mo.VirtualMachine
+	b.Expect(b.vm("m").Properties(b.ctx(), b.vm("m").Reference(), []string{"customValue"}, &vm)).To(Succeed())
+	b.Expect(vm.CustomValue).To(ConsistOf(&types.CustomFieldStringValue{CustomFieldValue: types.CustomFieldValue{Key: key}, Value: "me"}))
+
+	b.vc.ResetRequests()
+	for range 3 {
+		b.settled(m)
+	}
+	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
+
+	// What changes is changed, what others attached stays.
+	category, err := api.GetCategory(b.ctx(), "team")
+	b.Expect(err).NotTo(HaveOccurred())
+	foreign, err := api.CreateTag(b.ctx(), &tags.Tag{Name: "blue", CategoryID: category.ID})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(api.AttachTag(b.ctx(), foreign, b.vm("m"))).To(Succeed())
+	m.Labels["tier"] = "silver"
+	m.Spec.Marks.Attributes[0].Value = "you"
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
+		And(ContainSubstring("silver"), ContainSubstring("owner")))
+	b.settled(m)
+	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red", "team=night", "team=blue", "tier=silver", "dmz=dmz"))
+}
+
+func TestMarksThatAreMissing(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}}
+	n := b.machine("n")
+	n.Spec.Marks = infrav1.NovaVSphereMarks{Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}}}
+	b.launched(m, n)
+	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
+		b.Eventually(func() string { vm, _ := b.look(it); return vm.Unsettled }).ShouldNot(BeEmpty())
+		b.Expect(b.connect(it).Settle(b.ctx(), it, false)).To(Succeed())
+		b.Expect(b.fails(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.marks.missing")))
+	}
+	api := b.tagging()
+	_, err := api.CreateCategory(b.ctx(), &tags.Category{Name: "team", Cardinality: "SINGLE", AssociableTypes: []string{"VirtualMachine"}})
+	b.Expect(err).NotTo(HaveOccurred())
+	category, err := api.GetCategory(b.ctx(), "team")
+	b.Expect(err).NotTo(HaveOccurred())
+	_, err = api.CreateTag(b.ctx(), &tags.Tag{Name: "red", CategoryID: category.ID})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		g.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+		vm, err := b.look(m)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(vm.Unsettled).To(BeEmpty())
+	}).Should(Succeed())
+	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red"))
+}
+
+// The requests that everything around a VM takes are shared by machines.
+func TestRequestsOfManyMachines(t *testing.T) {
+	const n = 12
+	b := newBed(t)
+	var machines []*infrav1.NovaVSphereMachine
+	for i := range n {
+		m := b.grouped(fmt.Sprintf("m%d", i), "md")
+		m.Labels["tier"] = "gold"
+		m.Spec.Marks = infrav1.NovaVSphereMarks{
+			Tags:      []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}},
+			LabelTags: []string{"tier"}, Missing: infrav1.MissingCreate,
+			Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}},
+		}
+		machines = append(machines, m)
+	}
+	b.vc.ResetRequests()
+	b.launched(machines...)
+	b.Eventually(func() string { vm, _ := b.look(machines[n-1]); return vm.Unsettled }).Should(ContainSubstring("tag"))
+	b.settled(machines...)
+	t.Logf("%d machines with everything: %v", n, b.vc.Requests())
+	rest := 0
+	for method, count := range b.vc.Requests() {
+		switch method {
+		case "CloneVM_Task", "SetField", "ReconfigVM_Task":
+			b.Expect(count).To(Equal(n), method)
+		case "ReconfigureComputeResource_Task":
+			b.Expect(count).To(BeNumerically("<=", 4))
+		default:
+			rest += count
+		}
+	}
+	b.Expect(rest).To(BeNumerically("<=", 70), "what opens sessions and resolves names, once")
+}
