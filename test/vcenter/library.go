@@ -10,13 +10,15 @@ import (
 	"strings"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
 // Paths of the REST API for items of content libraries.
 const (
 	ovfItems      = "/vcenter/ovf/library-item/"
-	templateItems = "/api/vcenter/vm-template/library-items"
+	templateItems = "/vcenter/vm-template/library-items"
+	libraryItems  = rest.Path + "/com/vmware/content/library/item"
 )
 
 // serveLibrary answers calls about library items that the simulator answers
@@ -26,15 +28,15 @@ func (s *Server) serveLibrary(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case r.Method == http.MethodPost && strings.Contains(r.URL.Path, ovfItems) && r.URL.Query().Get("~action") == "deploy":
 		s.deployItem(w, r)
-	case r.Method == http.MethodPost && r.URL.Path == templateItems:
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, templateItems):
 		s.addTemplateItem(w, r)
-	case r.Method == http.MethodGet && path.Dir(r.URL.Path) == templateItems:
+	case r.Method == http.MethodGet && strings.HasSuffix(path.Dir(r.URL.Path), templateItems):
 		vm, ok := s.templateItems.Load(path.Base(r.URL.Path))
 		if !ok {
 			http.NotFound(w, r)
 			return true
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"vm_template": vm})
+		answerREST(w, r, map[string]any{"vm_template": vm})
 	default:
 		return false
 	}
@@ -98,30 +100,49 @@ func (s *Server) vmIn(folder, name string) (found *simulator.VirtualMachine) {
 	return found
 }
 
-// addTemplateItem makes a VM template an item, and notes which VM it was made
-// from. vCenter makes a copy of it; a test that clones cannot tell.
+// addTemplateItem makes a VM template an item, and notes which VM it is.
+// vCenter makes a copy of the VM; whoever clones it cannot tell.
 func (s *Server) addTemplateItem(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Spec struct {
-			VM string `json:"source_vm"`
+			Name    string `json:"name"`
+			Library string `json:"library"`
+			VM      string `json:"source_vm"`
 		} `json:"spec"`
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if err == nil {
-		err = json.Unmarshal(body, &asked)
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
+	item, err := json.Marshal(map[string]any{"create_spec": map[string]string{
+		"name": asked.Spec.Name, "library_id": asked.Spec.Library, "type": "vm-template",
+	}})
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := httptest.NewRecorder()
 	inner := r.Clone(r.Context())
-	inner.Body = io.NopCloser(bytes.NewReader(body))
+	inner.URL.Path, inner.RequestURI = libraryItems, libraryItems
+	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(item)), int64(len(item))
+	answer := httptest.NewRecorder()
 	s.svc.ServeMux.ServeHTTP(answer, inner)
-	var id string
-	if json.Unmarshal(answer.Body.Bytes(), &id) == nil && id != "" {
-		s.templateItems.Store(id, asked.Spec.VM)
+	var made struct {
+		Value string `json:"value"`
 	}
-	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes())
+	if answer.Code != http.StatusOK || json.Unmarshal(answer.Body.Bytes(), &made) != nil {
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+		return
+	}
+	s.templateItems.Store(made.Value, asked.Spec.VM)
+	answerREST(w, r, made.Value)
+}
+
+// answerREST answers in the form of the API's generation that was asked.
+func answerREST(w http.ResponseWriter, r *http.Request, value any) {
+	if strings.HasPrefix(r.URL.Path, rest.Path) {
+		value = map[string]any{"value": value}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/vmware/govmomi/vapi"
 	"github.com/vmware/govmomi/vapi/rest"
 	vapisimulator "github.com/vmware/govmomi/vapi/simulator"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/types"
 )
 
 // restSession is the header that names the session of a REST call.
@@ -15,7 +17,13 @@ const restSession = "Vmware-Api-Session-Id"
 
 // registerREST serves the REST API: sessions, tags, content libraries.
 func (s *Server) registerREST(registry *simulator.Registry) {
-	patterns, handler := vapisimulator.New(s.svc.Listen, registry)
+	// Some of its calls are SOAP calls to this server.
+	at := *s.svc.Listen
+	at.Path = vim25.Path
+	patterns, handler := vapisimulator.New(&at, registry)
+	// What is deployed is told where to send its disks.
+	options := registry.OptionManager()
+	options.Setting = append(options.Setting, &types.OptionValue{Key: "vcsim.server.url", Value: s.svc.Listen.String()})
 	for _, pattern := range patterns {
 		s.svc.Handle(pattern, handler)
 	}

@@ -1,0 +1,334 @@
+package vsphere
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vapi/library"
+	"github.com/vmware/govmomi/vapi/rest"
+	"github.com/vmware/govmomi/vapi/tags"
+	vapi "github.com/vmware/govmomi/vapi/vcenter"
+	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// anOVF describes a VM with two processors, 1 GiB of memory and an empty disk.
+const anOVF = `<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1"
+  xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData"
+  xmlns:vssd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_VirtualSystemSettingData">
+  <References/>
+  <DiskSection><Info/><Disk ovf:capacity="4" ovf:capacityAllocationUnits="byte * 2^30" ovf:diskId="disk1"/></DiskSection>
+  <VirtualSystem ovf:id="vm"><Info/><Name>vm</Name>
+    <VirtualHardwareSection><Info/>
+      <System><vssd:ElementName>vm</vssd:ElementName><vssd:InstanceID>0</vssd:InstanceID><vssd:VirtualSystemType>vmx-19</vssd:VirtualSystemType></System>
+      <Item><rasd:ElementName>cpu</rasd:ElementName><rasd:InstanceID>1</rasd:InstanceID><rasd:ResourceType>3</rasd:ResourceType><rasd:VirtualQuantity>2</rasd:VirtualQuantity></Item>
+      <Item><rasd:AllocationUnits>byte * 2^20</rasd:AllocationUnits><rasd:ElementName>memory</rasd:ElementName><rasd:InstanceID>2</rasd:InstanceID><rasd:ResourceType>4</rasd:ResourceType><rasd:VirtualQuantity>1024</rasd:VirtualQuantity></Item>
+      <Item><rasd:Address>0</rasd:Address><rasd:ElementName>scsi0</rasd:ElementName><rasd:InstanceID>3</rasd:InstanceID><rasd:ResourceSubType>VirtualSCSI</rasd:ResourceSubType><rasd:ResourceType>6</rasd:ResourceType></Item>
+      <Item><rasd:AddressOnParent>0</rasd:AddressOnParent><rasd:ElementName>disk0</rasd:ElementName><rasd:HostResource>ovf:/disk/disk1</rasd:HostResource><rasd:InstanceID>4</rasd:InstanceID><rasd:Parent>3</rasd:Parent><rasd:ResourceType>17</rasd:ResourceType></Item>
+    </VirtualHardwareSection>
+  </VirtualSystem>
+</Envelope>`
+
+// rest is somebody else's login at the REST API.
+func (b *bed) rest() *rest.Client {
+	b.t.Helper()
+	c := rest.NewClient(b.admin().Client)
+	b.Expect(c.Login(b.ctx(), b.vc.Userinfo())).To(Succeed())
+	return c
+}
+
+// addLibrary makes a content library with an OVF and a VM template in it.
+func (b *bed) addLibrary() *library.Manager {
+	b.t.Helper()
+	c := b.rest()
+	m := library.NewManager(c)
+	ds, err := b.finder().Datastore(b.ctx(), "LocalDS_0")
+	b.Expect(err).NotTo(HaveOccurred())
+	id, err := m.CreateLibrary(b.ctx(), library.Library{
+		Name: "images", Type: "LOCAL", Storage: []library.StorageBacking{{DatastoreID: ds.Reference().Value, Type: "DATASTORE"}},
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	item, err := m.CreateLibraryItem(b.ctx(), library.Item{Name: "debian", Type: library.ItemTypeOVF, LibraryID: id})
+	b.Expect(err).NotTo(HaveOccurred())
+	session, err := m.CreateLibraryItemUpdateSession(b.ctx(), library.Session{LibraryItemID: item})
+	b.Expect(err).NotTo(HaveOccurred())
+	file, err := m.AddLibraryItemFile(b.ctx(), session, library.UpdateFile{Name: "debian.ovf", SourceType: "PUSH", Size: int64(len(anOVF))})
+	b.Expect(err).NotTo(HaveOccurred())
+	to, err := url.Parse(file.UploadEndpoint.URI)
+	b.Expect(err).NotTo(HaveOccurred())
+	upload := soap.DefaultUpload
+	upload.ContentLength = int64(len(anOVF))
+	b.Expect(c.Upload(b.ctx(), strings.NewReader(anOVF), to, &upload)).To(Succeed())
+	b.Expect(m.CompleteLibraryItemUpdateSession(b.ctx(), session)).To(Succeed())
+
+	pool, err := b.finder().ResourcePool(b.ctx(), "DC0_C0_RP1")
+	b.Expect(err).NotTo(HaveOccurred())
+	_, err = vapi.NewManager(c).CreateTemplate(b.ctx(), vapi.Template{
+		Name: "golden", Library: id, SourceVM: b.vm(vcenter.DefaultTemplate).Reference().Value,
+		Placement: &vapi.Placement{ResourcePool: pool.Reference().Value},
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	return m
+}
+
+func (b *bed) fromLibrary(name, item string) *infrav1.NovaVSphereMachine {
+	m := b.machine(name)
+	m.Spec.Template = ""
+	m.Spec.Source.ContentLibrary = infrav1.NovaVSphereLibraryItem{Library: "images", Item: item}
+	return m
+}
+
+// made creates machines until their VMs run.
+func (b *bed) made(machines ...*infrav1.NovaVSphereMachine) {
+	b.t.Helper()
+	for _, m := range machines {
+		b.Eventually(func(g Gomega) {
+			d, err := b.connector.Connect(b.ctx(), m)
+			g.Expect(err).NotTo(HaveOccurred())
+			vm, err := d.Observe(b.ctx(), m)
+			g.Expect(err).NotTo(HaveOccurred())
+			if vm.State == hypervisor.Absent {
+				err := d.Create(b.ctx(), m, launch)
+				g.Expect(err == nil || hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
+			}
+			g.Expect(vm.State).To(Equal(hypervisor.Running))
+		}).Should(Succeed())
+	}
+}
+
+// images are the VMs that were deployed from the library.
+func (b *bed) images() (found []vcenter.VM) {
+	for _, vm := range b.vc.VMs() {
+		if strings.HasPrefix(vm.Name, "nova-image-") {
+			found = append(found, vm)
+		}
+	}
+	return found
+}
+
+func TestCreateFromLibrary(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+
+	golden := b.fromLibrary("golden-1", "golden")
+	b.made(golden)
+	b.Expect(b.images()).To(BeEmpty(), "a VM template is cloned as it is")
+
+	first, second := b.fromLibrary("first", "debian"), b.fromLibrary("second", "debian")
+	second.Spec.Clone.Mode = infrav1.CloneLinked
+	d := b.connect(first)
+	err := d.Create(b.ctx(), first, launch)
+	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CreatingReason))
+	b.Expect(err).To(MatchError("Deploying debian of the content library images once, to clone it from then on"))
+	b.told(b.connector.Changes(), "first", soon)
+	b.made(first, second)
+	b.Expect(b.images()).To(HaveLen(1))
+	is := b.properties("second")
+	b.Expect(disksOf(&is)[0].Backing.(*types.VirtualDiskFlatVer2BackingInfo).Parent).NotTo(BeNil(), "there is a snapshot to link to")
+
+	b.vc.ResetRequests()
+	third := b.fromLibrary("third", "debian")
+	b.made(third)
+	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
+
+	wrong := b.fromLibrary("wrong", "debian")
+	wrong.Spec.Source.ContentLibrary.Version = "77"
+	err = b.connect(wrong).Create(b.ctx(), wrong, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.SourceNotFoundReason))
+	b.Expect(err).To(MatchError(MatchRegexp(`the item "debian" of the content library "images" has the version \d+, not 77`)))
+}
+
+// A manager that dies while an image is deployed leaves a VM that the next one
+// completes; one that dies after that finds it.
+func TestLibraryAcrossRestarts(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+	b.vc.SetTaskDelay("CreateSnapshot_Task", time.Hour)
+	m := b.fromLibrary("m", "debian")
+	err := b.connect(m).Create(b.ctx(), m, launch)
+	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
+	b.Eventually(b.images).Should(HaveLen(1))
+	b.connector.Close()
+	b.vc.SetTaskDelay("CreateSnapshot_Task", time.Millisecond)
+	unfinished := b.images()[0]
+
+	b.connector = b.newConnector()
+	b.made(m)
+	b.Expect(b.images()).To(HaveLen(1))
+	b.Expect(b.images()[0].Ref).To(Equal(unfinished.Ref), "it is not deployed again")
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	next := b.fromLibrary("next", "debian")
+	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).To(Succeed(), "nothing to wait for")
+	b.reaches(next, hypervisor.Running)
+}
+
+// A VM that has the name of an image and is none is left alone.
+func TestForeignImage(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+	m := b.fromLibrary("m", "debian")
+	b.made(m)
+	name := b.images()[0].Name
+	b.wait(b.vm(name).Reconfigure(b.ctx(), types.VirtualMachineConfigSpec{Annotation: "mine"}))
+	before := b.images()
+
+	b.connector.Close()
+	b.connector = b.newConnector()
+	next := b.fromLibrary("next", "debian")
+	err := b.connect(next).Create(b.ctx(), next, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.NameTakenReason))
+	b.Expect(err).To(MatchError("a VM named " + name + " exists in the folder and is not the image that is kept under this name: it is left alone"))
+	b.Expect(b.images()).To(Equal(before))
+}
+
+// An image that cannot be deployed says why, once for each try.
+func TestLibraryFailure(t *testing.T) {
+	b := newBed(t)
+	m := b.addLibrary()
+	libraries, err := m.FindLibrary(b.ctx(), library.Find{Name: "images"})
+	b.Expect(err).NotTo(HaveOccurred())
+	_, err = m.CreateLibraryItem(b.ctx(), library.Item{Name: "empty", Type: library.ItemTypeOVF, LibraryID: libraries[0]})
+	b.Expect(err).NotTo(HaveOccurred())
+	_, err = m.CreateLibraryItem(b.ctx(), library.Item{Name: "disc", Type: library.ItemTypeISO, LibraryID: libraries[0]})
+	b.Expect(err).NotTo(HaveOccurred())
+
+	broken := b.fromLibrary("m", "empty")
+	b.Eventually(func() string {
+		return hypervisor.ReasonFor(b.connect(broken).Create(b.ctx(), broken, launch), "")
+	}).Should(Equal(infrav1.HypervisorErrorReason))
+
+	disc := b.fromLibrary("m", "disc")
+	err = b.connect(disc).Create(b.ctx(), disc, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
+	b.Expect(err).To(MatchError(`the item "disc" of the content library "images" is of the type "iso": only OVF templates and VM templates can be cloned`))
+}
+
+func TestInspectFailureDomains(t *testing.T) {
+	b := newBed(t)
+	host := b.addHostGroup("rack")
+	b.Expect(host.Value).NotTo(BeEmpty())
+	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
+		{Name: "a", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack"}, Template: vcenter.DefaultTemplate,
+			Networks: []infrav1.NovaVSphereDomainNetwork{{Network: "VM Network"}}},
+		{Name: "b", ControlPlane: new(bool), Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
+			RequiredTags: []infrav1.NovaVSphereTag{{Category: "zone", Name: "b"}}},
+	}
+	inspect := func() (site hypervisor.Site, err error) {
+		b.Eventually(func() string {
+			site, err = b.connector.Inspect(b.ctx(), b.cluster)
+			return hypervisor.ReasonFor(err, "")
+		}).ShouldNot(Equal(infrav1.QueuedReason))
+		return site, err
+	}
+	_, err := inspect()
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PlacementNotFoundReason))
+	b.Expect(err).To(MatchError(`failure domain "b": its compute cluster does not carry the tag "b" of the category "zone"`))
+
+	m := tags.NewManager(b.rest())
+	category, err := m.CreateCategory(b.ctx(), &tags.Category{Name: "zone", Cardinality: "SINGLE", AssociableTypes: []string{}})
+	b.Expect(err).NotTo(HaveOccurred())
+	tag, err := m.CreateTag(b.ctx(), &tags.Tag{Name: "b", CategoryID: category})
+	b.Expect(err).NotTo(HaveOccurred())
+	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(m.AttachTag(b.ctx(), tag, cluster.Reference())).To(Succeed())
+
+	site, err := inspect()
+	b.Expect(err).NotTo(HaveOccurred())
+	yes, no := true, false
+	shared := map[string]string{"datacenter": "DC0", "computeCluster": "DC0_C0", "resourcePool": "DC0_C0_RP1", "datastore": "LocalDS_0"}
+	withGroup := map[string]string{"hostGroup": "rack"}
+	for key, value := range shared {
+		withGroup[key] = value
+	}
+	b.Expect(site.FailureDomains).To(Equal([]clusterv1.FailureDomain{
+		{Name: "a", ControlPlane: &yes, Attributes: withGroup}, {Name: "b", ControlPlane: &no, Attributes: shared},
+	}))
+	b.vc.ResetRequests()
+	_, err = inspect()
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.total()).To(BeZero(), "a look costs nothing")
+
+	for name, spoil := range map[string]func(*infrav1.NovaVSphereFailureDomain){
+		`failure domain "a": placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
+			d.Placement.HostGroup = "none"
+		},
+		`failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) { d.Template = "none" },
+		`failure domain "a": network "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
+			d.Networks[0].Network = "none"
+		},
+	} {
+		domain := b.cluster.Spec.FailureDomains[0].DeepCopy()
+		spoil(&b.cluster.Spec.FailureDomains[0])
+		_, err = inspect()
+		b.Expect(err).To(MatchError(name))
+		b.cluster.Spec.FailureDomains[0] = *domain
+	}
+}
+
+func TestSize(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+	template := func(change func(*infrav1.NovaVSphereMachineTemplate)) *infrav1.NovaVSphereMachineTemplate {
+		out := &infrav1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "workers",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: b.cluster.Name}},
+		}}
+		out.Spec.Template.Spec = b.machine("any").Spec
+		change(out)
+		return out
+	}
+	const gib = int64(1) << 30
+	tests := []struct {
+		name    string
+		change  func(*infrav1.NovaVSphereMachineTemplate)
+		want    hypervisor.Size
+		waiting bool
+	}{
+		{"as it says", func(*infrav1.NovaVSphereMachineTemplate) {},
+			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
+		{"as the vCenter template says", func(t *infrav1.NovaVSphereMachineTemplate) {
+			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
+			t.OwnerReferences, t.Labels = nil, map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}
+		}, hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
+		{"with devices", func(t *infrav1.NovaVSphereMachineTemplate) {
+			t.Spec.Template.Spec.Disks.BootGiB = 50
+			t.Spec.Template.Spec.Hardware.VGPUProfiles = []string{"a", "b"}
+			t.Spec.Template.Spec.Hardware.PCIDevices = []infrav1.NovaVSpherePCIDevice{{VendorID: 4098, DeviceID: 1}, {VendorID: 5, DeviceID: 1}}
+		}, hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 50 * gib, Architecture: "amd64",
+			Devices: map[string]int64{"nvidia.com/gpu": 2, "amd.com/gpu": 1}}, false},
+		{"of no cluster", func(t *infrav1.NovaVSphereMachineTemplate) { t.OwnerReferences = nil },
+			hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}, false},
+		{"of no cluster, and not said", func(t *infrav1.NovaVSphereMachineTemplate) {
+			t.OwnerReferences, t.Spec.Template.Spec.Hardware = nil, infrav1.NovaVSphereHardware{}
+		}, hypervisor.Size{}, true},
+		{"of an image that is not made yet", func(t *infrav1.NovaVSphereMachineTemplate) {
+			t.Spec.Template.Spec = b.fromLibrary("any", "debian").Spec
+			t.Spec.Template.Spec.Hardware = infrav1.NovaVSphereHardware{}
+		}, hypervisor.Size{}, true},
+	}
+	b.connect(b.machine("any"))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			got, err := b.connector.Size(b.ctx(), template(tt.change))
+			g.Expect(hypervisor.IsWaiting(err)).To(Equal(tt.waiting), "%v", err)
+			if !tt.waiting {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			g.Expect(got).To(Equal(tt.want))
+		})
+	}
+}
