@@ -140,10 +140,12 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 	if err != nil {
 		return nil, err
 	}
-	if _, _, err := s.ready(ctx, keyOf(m)); err != nil {
+	api, _, err := s.ready(ctx, keyOf(m))
+	if err != nil {
 		return nil, err
 	}
 	return &driver{
+		site:      api.ServiceContent.About.InstanceUuid,
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
 		cluster:   &cluster.Spec,

@@ -14,10 +14,16 @@ import (
 
 // driver is one session, seen by the machines of one cluster.
 type driver struct {
-	session   *session
+	session *session
+	// site is the vCenter's own UUID.
+	site      string
 	clusterID string
 	cluster   *infrav1.NovaVSphereClusterSpec
 }
+
+// SiteID is the vCenter's own UUID, so that another vCenter under the same name
+// does not make VMs look gone.
+func (d *driver) SiteID() string { return d.site }
 
 // ask sends the one request of an action and notes the task it became.
 func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {

@@ -120,10 +120,13 @@ func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
 	if f != nil {
 		name = reflect.TypeOf(f).Elem().Name()
 	}
-	if denied, ok := f.(*types.NoPermission); ok && denied.Object != nil {
-		message = fmt.Sprintf("%s: the account lacks the privilege %s on %s", strings.TrimRight(message, ". "), denied.PrivilegeId, denied.Object.Value)
+	message = strings.TrimRight(strings.TrimSpace(message), ".")
+	for _, more := range details(f) {
+		if more = strings.TrimRight(strings.TrimSpace(more), "."); more != "" && !strings.Contains(message, more) {
+			message = strings.TrimPrefix(message+": "+more, ": ")
+		}
 	}
-	switch message = strings.TrimRight(strings.TrimSpace(message), "."); {
+	switch {
 	case message == "":
 		message = name
 	case !strings.Contains(message, name):
@@ -132,20 +135,66 @@ func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
 	return &hypervisor.Error{Reason: reasonOf(f), Err: errors.New(message)}
 }
 
+// maxDetails is how much of what vCenter adds to a fault is passed on.
+const maxDetails = 3
+
+// details is what a fault says beside its message: what the account lacks,
+// which part of a request is meant, and what the host told vCenter.
+func details(f types.BaseMethodFault) []string {
+	var out []string
+	switch f := f.(type) {
+	case nil:
+		return nil
+	case *types.NoPermission:
+		if f.Object != nil {
+			out = append(out, fmt.Sprintf("the account lacks the privilege %s on %s", f.PrivilegeId, f.Object.Value))
+		}
+	case *types.InvalidArgument:
+		out = append(out, f.InvalidProperty)
+	case *types.FileLocked:
+		out = append(out, f.File)
+	case types.BaseInvalidVmConfig:
+		out = append(out, f.GetInvalidVmConfig().Property)
+	}
+	for _, said := range f.GetMethodFault().FaultMessage[:min(maxDetails, len(f.GetMethodFault().FaultMessage))] {
+		out = append(out, said.Message)
+	}
+	return out
+}
+
 // reasonOf returns the condition reason for a fault.
 func reasonOf(f types.BaseMethodFault) string {
 	switch f := f.(type) {
-	case *types.InvalidLogin, *types.PasswordExpired:
+	case *types.InvalidLogin, *types.PasswordExpired, *types.NoSubjectName:
 		return infrav1.CredentialsInvalidReason
+	case *types.NoPermission, *types.RestrictedByAdministrator:
+		return infrav1.PermissionDeniedReason
 	case *types.DuplicateName:
 		return infrav1.NameTakenReason
-	case *types.NoDiskSpace, *types.NoCompatibleHost, types.BaseInsufficientResourcesFault:
+	case *types.NoDiskSpace, *types.NoCompatibleHost, *types.NoCompatibleDatastore, types.BaseInsufficientResourcesFault:
 		return infrav1.InsufficientResourcesReason
+	case *types.RestrictedVersion, types.BaseNotEnoughLicenses, *types.LicenseExpired, *types.InvalidLicense:
+		return infrav1.LicenseMissingReason
 	case *types.ManagedObjectNotFound:
 		if f.Obj.Type == "VirtualMachine" {
 			return infrav1.SourceNotFoundReason
 		}
 		return infrav1.PlacementNotFoundReason
+	case types.BaseInvalidDatastore:
+		return infrav1.PlacementNotFoundReason
+	default:
+		return reasonOfState(f)
+	}
+}
+
+// reasonOfState is reasonOf for faults in the state of a VM or in what is
+// asked of it.
+func reasonOfState(f types.BaseMethodFault) string {
+	switch f.(type) {
+	case *types.FileLocked, types.BaseTaskInProgress, *types.ConcurrentAccess, *types.ResourceInUse:
+		return infrav1.LockedReason
+	case types.BaseInvalidArgument, types.BaseInvalidVmConfig:
+		return infrav1.InvalidSpecReason
 	default:
 		return infrav1.HypervisorErrorReason
 	}

@@ -27,7 +27,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	if err != nil {
 		return hypervisor.Site{}, err
 	}
-	site := hypervisor.Site{Version: api.ServiceContent.About.Version}
+	site := hypervisor.Site{ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version}
 	if len(cluster.Spec.FailureDomains) == 0 {
 		return site, s.paths.check(ctx, &cluster.Spec.Placement)
 	}

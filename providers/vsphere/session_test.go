@@ -198,6 +198,8 @@ func TestInspect(t *testing.T) {
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Version).To(Equal(vcenter.DefaultVersion))
+	b.Expect(site.ID).To(Equal(b.admin().ServiceContent.About.InstanceUuid))
+	b.Expect(b.connect(b.machine("m")).(hypervisor.Identified).SiteID()).To(Equal(site.ID))
 	b.vc.ResetRequests()
 	_, err = b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
