@@ -163,7 +163,7 @@ func TestLockedDisks(t *testing.T) {
 				b.vc.InjectFault(method, 1, fault, "")
 				b.vc.ResetRequests()
 				b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
-				b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring(words)))
+				b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring(words)))
 				b.reaches(m, hypervisor.Stopped)
 				b.Expect(b.vc.Requests()[method]).To(Equal(1), "%v", b.vc.Requests())
 				b.keeps(volume)

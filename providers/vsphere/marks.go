@@ -2,8 +2,12 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -488,8 +492,8 @@ func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []ref) e
 			Message string `json:"default_message"`
 		} `json:"error_messages"`
 	}
-	url := api.Resource("/com/vmware/cis/tagging/tag-association").WithID(id).WithAction("attach-tag-to-multiple-objects")
-	if err := api.Do(ctx, url.Request("POST", spec), &res); err != nil {
+	action := api.Resource("/com/vmware/cis/tagging/tag-association").WithID(id).WithAction("attach-tag-to-multiple-objects")
+	if err := api.Do(ctx, action.Request(http.MethodPost, spec), &res); err != nil && !isEmptyAnswer(err) {
 		return fmt.Errorf("attaching a tag: %w", err)
 	}
 	if res.Success != nil && !*res.Success {
@@ -500,6 +504,13 @@ func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []ref) e
 		return words
 	}
 	return nil
+}
+
+// isEmptyAnswer reports that vCenter did as asked and said nothing: not every
+// version sends the result of each part.
+func isEmptyAnswer(err error) bool {
+	_, onTheWay := errors.AsType[*url.Error](err)
+	return errors.Is(err, io.EOF) && !onTheWay
 }
 
 // batchError is what vCenter says of the parts of a request that failed.
