@@ -120,7 +120,7 @@ func (m *Mirror) Look(of, name, id string) View {
 		if other.subject == of && (other.vm.ID == id || id == "" && other.vm.Name == name) {
 			v.VM, v.Detailed = other.vm, !other.detailed.IsZero()
 			if !v.Detailed {
-				s.restless = true
+				s.restless, s.since = true, time.Now()
 				m.kick()
 			}
 		}
@@ -539,7 +539,7 @@ func (m *Mirror) take(list uint64, of string, vm VM, detailed bool) {
 	case detailed:
 		now.detailed = time.Now()
 	case before != nil:
-		changed := before.vm.Status != vm.Status || before.vm.Comment != vm.Comment || !reflect.DeepEqual(before.vm.Host, vm.Host)
+		changed := before.vm.Status != vm.Status || before.vm.Comment != vm.Comment || before.vm.FQDN != vm.FQDN || !reflect.DeepEqual(before.vm.Host, vm.Host)
 		vm.NICs, vm.DiskAttachments, vm.ReportedDevices = before.vm.NICs, before.vm.DiskAttachments, before.vm.ReportedDevices
 		vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
 		if !changed {

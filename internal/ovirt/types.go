@@ -9,12 +9,12 @@ type Object struct {
 
 	// Cluster, DataCenter, Network and the other references are those of the
 	// kinds that have them.
-	Cluster     *Object  `xml:"cluster"`
-	DataCenter  *Object  `xml:"data_center"`
-	DataCenters []Object `xml:"data_centers>data_center"`
-	Network     *Object  `xml:"network"`
-	CPU         *CPU     `xml:"cpu"`
-	Memory      int64    `xml:"memory,omitempty"`
+	Cluster     *Object `xml:"cluster"`
+	DataCenter  *Object `xml:"data_center"`
+	DataCenters *List   `xml:"data_centers"`
+	Network     *Object `xml:"network"`
+	CPU         *CPU    `xml:"cpu"`
+	Memory      int64   `xml:"memory,omitempty"`
 	ProductInfo *struct {
 		Version struct {
 			Full string `xml:"full_version"`
@@ -48,7 +48,9 @@ type VM struct {
 	InstanceType *Object `xml:"instance_type"`
 	Host         *Object `xml:"host"`
 
-	Status          string `xml:"status,omitempty"`
+	Status string `xml:"status,omitempty"`
+	// FQDN is what the guest calls itself: it tells that its agent is there.
+	FQDN            string `xml:"fqdn,omitempty"`
 	DeleteProtected *bool  `xml:"delete_protected"`
 
 	Type             string            `xml:"type,omitempty"`

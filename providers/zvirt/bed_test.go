@@ -21,6 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -38,13 +39,13 @@ const (
 var launch = hypervisor.Launch{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
 
 // brisk is the pace of tests.
-func brisk() pace {
-	return pace{
-		session: sessions.Pace{
+func brisk() engine.Pace {
+	return engine.Pace{
+		Session: sessions.Pace{
 			Patience: 5 * time.Second, FirstRetry: 10 * time.Millisecond, LastRetry: 50 * time.Millisecond,
 			FirstLogin: 20 * time.Millisecond, LastLogin: 50 * time.Millisecond,
 		},
-		watch: ovirt.Pace{
+		Watch: ovirt.Pace{
 			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond,
 			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute,
 		},
@@ -319,7 +320,7 @@ func (b *bed) foreignDisk(name string) string {
 	b.t.Helper()
 	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata1", ""))
 	id := b.idOf(b.admin("POST", "/disks", fmt.Sprintf(
-		`<disk><alias>%s</alias><format>cow</format><provisioned_size>1073741824</provisioned_size><storage_domains><storage_domain id="%s"/></storage_domains></disk>`, name, domain)))
+		`<disk><alias>%s</alias><format>cow</format><provisioned_size>1073741824</provisioned_size><storage_domains><storage_domain id=%q/></storage_domains></disk>`, name, domain)))
 	b.Eventually(func() string { return b.admin("GET", "/disks/"+id, "") }).Should(ContainSubstring("<status>ok</status>"))
 	return id
 }
@@ -328,5 +329,5 @@ func (b *bed) foreignDisk(name string) string {
 func (b *bed) attach(vm, disk string) {
 	b.t.Helper()
 	b.admin("POST", "/vms/"+vm+"/diskattachments", fmt.Sprintf(
-		`<disk_attachment><active>true</active><bootable>false</bootable><interface>virtio_scsi</interface><disk id="%s"/></disk_attachment>`, disk))
+		`<disk_attachment><active>true</active><bootable>false</bootable><interface>virtio_scsi</interface><disk id=%q/></disk_attachment>`, disk))
 }

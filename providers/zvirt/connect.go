@@ -17,6 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 )
 
 // Options are what holds for all engines.
@@ -29,13 +30,7 @@ type Options struct {
 	Namespace string
 
 	// pace is for tests.
-	pace pace
-}
-
-// pace is how long what takes.
-type pace struct {
-	session sessions.Pace
-	watch   ovirt.Pace
+	pace engine.Pace
 }
 
 // Connector shares sessions with engines between machines and clusters.
@@ -43,7 +38,7 @@ type Connector struct {
 	reader   client.Reader
 	accounts *credentials.Resolver
 	options  Options
-	pool     *sessions.Pool[*session]
+	pool     *sessions.Pool[*engine.Session]
 
 	mu sync.Mutex
 	// turns bounds what is being made, by engine.
@@ -59,8 +54,8 @@ var (
 // NewConnector returns a Connector without sessions. The reader reads Clusters,
 // NovaZVirtClusters, and past any cache the Secrets and identities they name.
 func NewConnector(reader client.Reader, o Options) *Connector {
-	if o.pace == (pace{}) {
-		o.pace = pace{session: sessions.Usually, watch: ovirt.Usually}
+	if o.pace == (engine.Pace{}) {
+		o.pace = engine.Pace{Session: sessions.Usually, Watch: ovirt.Usually}
 	}
 	return &Connector{
 		reader: reader,
@@ -69,7 +64,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 		},
 		options: o,
-		pool:    sessions.NewPool[*session](),
+		pool:    sessions.NewPool[*engine.Session](),
 		turns:   map[string]*turns.Turns[hypervisor.Key]{},
 	}
 }
@@ -141,7 +136,7 @@ func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtClus
 }
 
 // open returns the session that cluster asks for.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*session, error) {
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, error) {
 	ref := credentials.Reference{Kind: cluster.Spec.IdentityRef.Kind, Name: cluster.Spec.IdentityRef.Name}
 	account, err := c.accounts.Resolve(ctx, cluster.Namespace, ref)
 	if err != nil {
@@ -155,8 +150,8 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", []string{e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(e.Trust.Insecure)})
 	id := string(h.Sum(nil))
-	return c.pool.Open(id, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func() (*session, error) {
-		return connect(e, c.options.pace, c.turnsAt(e.Server), c.pool.Machines.Add, func() { c.pool.Tell(id) })
+	return c.pool.Open(id, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func() (*engine.Session, error) {
+		return engine.Open(e, c.options.pace, c.turnsAt(e.Server), c.pool.Machines.Add, func() { c.pool.Tell(id) })
 	})
 }
 

@@ -6,11 +6,10 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
-
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // rich is a machine that takes every kind of step, in a group of its own.
@@ -30,7 +29,7 @@ func (b *bed) enrich() {
 	label := b.idOf(b.admin("POST", "/affinitylabels", "<affinity_label><name>fast</name></affinity_label>"))
 	for _, host := range []string{"host1", "host2"} {
 		id := b.idOf(b.admin("GET", "/hosts?search=name%3D"+host, ""))
-		b.admin("POST", "/affinitylabels/"+label+"/hosts", fmt.Sprintf(`<host id="%s"/>`, id))
+		b.admin("POST", "/affinitylabels/"+label+"/hosts", fmt.Sprintf(`<host id=%q/>`, id))
 	}
 }
 

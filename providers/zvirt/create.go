@@ -12,6 +12,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
@@ -29,34 +30,34 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err != nil {
 		return err
 	}
-	from, err := d.session.source(ctx, m, at)
+	from, err := d.session.Source(ctx, m, at)
 	if err != nil {
-		return classify(d.session.server, err)
+		return err
 	}
 	vm, err := plan.VM(m, l, at, from, id)
 	if err != nil {
 		return err
 	}
-	if !d.session.turns.Take(keyOf(m)) {
-		queued := failure(infrav1.QueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
+	if !d.session.Turns.Take(keyOf(m)) {
+		queued := plan.Failure(infrav1.QueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
 		queued.Waiting = true
 		return queued
 	}
 	made := ovirt.VM{}
-	err = d.ask(ctx, id, "Creating the VM from its template", ovirt.Request{
+	err = d.session.Ask(ctx, id, "Creating the VM from its template", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms"}, Body: vm, Into: &made,
 		Query: url.Values{"clone": {strconv.FormatBool(m.Spec.Storage.GetAllocation() == infrav1.ZVirtClone)}},
 	}, func() {
 		if made.ID != "" {
-			d.session.mirror.Put(id.String(), made, false)
+			d.session.Mirror.Put(id.String(), made, false)
 		}
 	})
 	if err == nil {
-		d.session.expect(id, creating)
+		d.session.Expect(id, engine.Creating)
 		return nil
 	}
 	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameTakenReason {
-		d.session.turns.Done(keyOf(m))
+		d.session.Turns.Done(keyOf(m))
 	}
 	if hypervisor.ReasonFor(err, "") == infrav1.NameTakenReason {
 		return d.taken(ctx, id, m)
@@ -67,19 +68,19 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 // taken finds out whose VM has the name: an earlier request of ours may have
 // been slow.
 func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine) error {
-	d.session.turns.Done(keyOf(m))
+	d.session.Turns.Done(keyOf(m))
 	var found ovirt.VMs
-	err := d.session.client.Do(ctx, ovirt.Request{
+	err := d.session.Do(ctx, ovirt.Request{
 		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", m.Name)}}, Into: &found,
 	})
 	if err != nil {
-		return classify(d.session.server, err)
+		return err
 	}
 	for _, vm := range found.VMs {
 		if plan.Subject(vm.Comment) == id.String() {
-			d.session.mirror.Rest(id.String(), false)
+			d.session.Mirror.Rest(id.String(), false)
 			return nil
 		}
 	}
-	return failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the data center and is not ours: it is left alone")
+	return plan.Failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the data center and is not ours: it is left alone")
 }

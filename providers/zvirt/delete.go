@@ -13,6 +13,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
@@ -24,50 +25,50 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 		return err
 	}
 	view, _ := d.look(id, m)
-	state, _, err := stateOf(view)
+	state, _, err := plan.State(view)
 	if err != nil || state != hypervisor.Running && state != hypervisor.Stopped {
 		return err
 	}
 	vm := *view.VM
 	if ptr.Deref(vm.DeleteProtected, false) {
-		return failure(infrav1.DeleteProtectedReason, "the VM is protected against deletion in the engine: take the protection away there to let the machine go")
+		return plan.Failure(infrav1.DeleteProtectedReason, "the VM is protected against deletion in the engine: take the protection away there to let the machine go")
 	}
 	if vm.Status != "down" {
-		return d.ask(ctx, id, "Powering off", ovirt.Request{
+		return d.session.Ask(ctx, id, "Powering off", ovirt.Request{
 			Method: http.MethodPost, Path: []string{"vms", vm.ID, "stop"}, Body: ovirt.Action{},
 		}, func() {
 			vm.Status = "powering_down"
-			d.session.mirror.Put(id.String(), vm, false)
+			d.session.Mirror.Put(id.String(), vm, false)
 		})
 	}
 	// A disk may have been attached since the last look: a removed VM takes
 	// all that it has along.
 	var disks ovirt.DiskAttachments
-	err = d.session.client.Do(ctx, ovirt.Request{
+	err = d.session.Do(ctx, ovirt.Request{
 		Method: http.MethodGet, Path: []string{"vms", vm.ID, "diskattachments"}, Query: url.Values{"follow": {"disk"}}, Into: &disks,
 	})
 	if err != nil {
-		return classify(d.session.server, err)
+		return err
 	}
 	vm.DiskAttachments = &disks
 	if i := slices.IndexFunc(disks.Attachments, func(a ovirt.DiskAttachment) bool { return !plan.Ours(a, id) }); i >= 0 {
 		return d.detach(ctx, id, vm, disks.Attachments[i])
 	}
-	err = d.ask(ctx, id, "Removing the VM", ovirt.Request{Method: http.MethodDelete, Path: []string{"vms", vm.ID}}, func() {
-		d.session.mirror.Drop(vm.ID)
+	err = d.session.Ask(ctx, id, "Removing the VM", ovirt.Request{Method: http.MethodDelete, Path: []string{"vms", vm.ID}}, func() {
+		d.session.Mirror.Drop(vm.ID)
 	})
 	if err == nil {
-		d.session.expect(id, removing)
+		d.session.Expect(id, engine.Removing)
 	}
 	return err
 }
 
 // detach takes a disk out of a VM and keeps it.
 func (d *driver) detach(ctx context.Context, id uuid.UUID, vm ovirt.VM, a ovirt.DiskAttachment) error {
-	return d.ask(ctx, id, fmt.Sprintf("Detaching the disk %s, which is not the machine's", a.ID), ovirt.Request{
+	return d.session.Ask(ctx, id, fmt.Sprintf("Detaching the disk %s, which is not the machine's", a.ID), ovirt.Request{
 		Method: http.MethodDelete, Path: []string{"vms", vm.ID, "diskattachments", a.ID}, Query: url.Values{"detach_only": {"true"}},
 	}, func() {
 		vm.DiskAttachments = &ovirt.DiskAttachments{Attachments: slices.DeleteFunc(slices.Clone(plan.Attachments(&vm)), func(o ovirt.DiskAttachment) bool { return o.ID == a.ID })}
-		d.session.mirror.Put(id.String(), vm, true)
+		d.session.Mirror.Put(id.String(), vm, true)
 	})
 }

@@ -1,7 +1,6 @@
 package zvirt
 
 import (
-	"context"
 	"strings"
 
 	"github.com/google/uuid"
@@ -9,12 +8,13 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // driver is one session, seen by the machines of one cluster.
 type driver struct {
-	session *session
+	session *engine.Session
 	cluster *infrav1.NovaZVirtCluster
 	// endpoint is the address of the tenant's API server, if it is known.
 	endpoint string
@@ -27,7 +27,7 @@ func (d *driver) identify(m *infrav1.NovaZVirtMachine) (uuid.UUID, error) {
 
 // look returns what is known of the VM behind m, and what its mark says.
 func (d *driver) look(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.View, plan.Mark) {
-	v := d.session.mirror.Look(id.String(), m.Name, vmID(m))
+	v := d.session.Mirror.Look(id.String(), m.Name, vmID(m))
 	if v.VM == nil {
 		return v, plan.Mark{ID: id}
 	}
@@ -44,19 +44,6 @@ func keyOf(m *infrav1.NovaZVirtMachine) hypervisor.Key {
 func vmID(m *infrav1.NovaZVirtMachine) string {
 	_, id, _ := strings.Cut(m.Spec.ProviderID, "://")
 	return id
-}
-
-// ask sends the one request of an action and notes what came of it.
-func (d *driver) ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Request, then func()) error {
-	if !d.session.mirror.Begin(id.String(), busy) {
-		return nil
-	}
-	err := d.session.client.Do(ctx, r)
-	d.session.mirror.End(id.String(), err, then)
-	if gone(err) {
-		d.session.names.Forget()
-	}
-	return classify(d.session.server, err)
 }
 
 var _ hypervisor.Driver[*infrav1.NovaZVirtMachine] = &driver{}

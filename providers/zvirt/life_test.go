@@ -1,47 +1,295 @@
 package zvirt
 
 import (
-	"maps"
-	"slices"
+	"net/netip"
+	"strings"
 	"testing"
 
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// writes are the requests that change something, and shared all others.
-func (b *bed) writes() (writes, shared map[string]int) {
-	writes, shared = map[string]int{}, map[string]int{}
+// writes are the requests so far that change something.
+func (b *bed) writes() map[string]int {
+	out := map[string]int{}
 	for request, n := range b.engine.Requests() {
-		if request[:3] == "GET" {
-			shared[request] = n
-		} else {
-			writes[request] = n
+		if !strings.HasPrefix(request, "GET ") && !strings.Contains(request, "/sso/") {
+			out[request] = n
 		}
 	}
-	return writes, shared
+	return out
+}
+
+func sum(m map[string]int) (n int) {
+	for _, v := range m {
+		n += v
+	}
+	return n
 }
 
 func TestLife(t *testing.T) {
 	b := newBed(t)
-	m := b.machine("worker-1")
+	b.create("worker-0") // it makes the group and has names looked up
 	b.engine.ResetRequests()
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
+	})
 	vm := b.until(b.connector, m, true, "rest")
-	writes, shared := b.writes()
-	t.Log(writes, shared)
-	b.Expect(vm.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"}))
+	made := b.writes()
+	b.Expect(made).To(Equal(map[string]int{
+		"POST /vms": 1, "POST /vms/{}/nics": 1, "PUT /disks/{}": 1, "POST /vms/{}/diskattachments": 1,
+		"POST /clusters/{}/affinitygroups/{}/vms": 1, "POST /vms/{}/start": 1, "PUT /vms/{}": 1,
+	}))
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /templates"), "names are looked up once")
+	t.Logf("requests from create to Ready: %d", sum(made))
 	b.Expect(vm.UserData).To(BeFalse())
+	b.Expect(vm.Unsettled).To(BeEmpty())
 	b.Expect(vm.Host).To(HavePrefix("host"))
-	b.Expect(slices.Sorted(maps.Keys(writes))).To(HaveLen(6))
+	id := b.named("worker-1")[0].ID
+	b.Expect(m.Spec.ProviderID).To(Equal("zvirt://" + id))
+	b.Expect(b.diskNames("worker-1-")).To(HaveLen(2))
 
-	gone := going(m)
 	b.engine.ResetRequests()
-	b.until(b.connector, gone, false, "release")
-	writes, shared = b.writes()
-	t.Log(writes, shared)
+	b.until(b.connector, going(m), false, "release")
+	t.Logf("requests to delete: %v", b.engine.Requests())
+	b.Expect(b.writes()).To(Equal(map[string]int{"POST /vms/{}/stop": 1, "DELETE /vms/{}": 1}))
+	b.Expect(b.engine.Requests()["GET /vms/{}/diskattachments"]).To(Equal(1))
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /vms/{}"))
 	b.Expect(b.named("worker-1")).To(BeEmpty())
-	_ = hypervisor.Absent
+	b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
+}
+
+func TestRestCostsNothing(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.Watch.Rest = soon * 10
+	b.options.pace.Watch.Groups = soon * 10
+	c := b.newConnector()
+	m := b.machine("worker-1")
+	b.until(c, m, true, "rest")
+	b.engine.ResetRequests()
+	for range 20 {
+		_, did, err := b.reconcile(c, m, true)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(did).To(Equal("rest"))
+	}
+	b.Expect(sum(b.engine.Requests())).To(BeZero())
+	b.Expect(b.engine.Connections().Made).To(BeZero())
+}
+
+func TestUserDataIsCarriedWordByWordAndTakenBack(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	vm := b.until(b.connector, m, false, "rest")
+	b.Expect(vm.UserData).To(BeTrue(), "the node has not joined")
+	got := b.named("worker-1")[0]
+	data := string(got.Drive["openstack/latest/user_data"])
+	b.Expect(data).To(HavePrefix("#cloud-config\n"), "the engine's own document comes first")
+	b.Expect(data).To(HaveSuffix(string(launch.UserData) + "disable_root: true\nssh_pwauth: false\n"))
+	b.Expect(b.admin("GET", "/vms/"+got.ID, "")).To(ContainSubstring("write_files"))
+	vm = b.until(b.connector, m, true, "rest")
+	b.Expect(vm.UserData).To(BeFalse())
+	shown := b.admin("GET", "/vms/"+got.ID, "")
+	b.Expect(shown).NotTo(ContainSubstring("write_files"))
+	b.Expect(shown).NotTo(ContainSubstring("user-data="))
+}
+
+func TestIgnition(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	d := b.connect(m)
+	b.Expect(d.Create(b.ctx(), m, hypervisor.Launch{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
+	b.until(b.connector, m, false, "rest")
+	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).To(ContainSubstring(`"3.4.0"`))
+	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
+}
+
+func TestUserDataThatCannotBePassedOn(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	for _, l := range []hypervisor.Launch{
+		{UserData: []byte("#!/bin/sh\n")},
+		{UserData: []byte("#cloud-config\n" + strings.Repeat("#", 1<<20))},
+		{UserData: []byte("not json"), Format: "ignition"},
+		{UserData: []byte("x"), Format: "talos"},
+	} {
+		err := b.connect(m).Create(b.ctx(), m, l)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
+		b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
+	}
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+}
+
+func TestInterfaces(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{
+			{InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:AA:00:00:00:01", Nameservers: []string{"10.0.0.2", "10.0.0.3"}, SearchDomains: []string{"a.example", "b.example"}}},
+			{VNICProfile: "storage/storage", GuestName: "enp2s0", InterfaceAddressing: infrav1.InterfaceAddressing{
+				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Addresses: []string{"fd00::5/64"}, Gateway6: "fd00::1",
+			}},
+		}
+	})
+	l := launch
+	l.Interfaces = [][]hypervisor.Address{nil, {{Prefix: netip.MustParsePrefix("10.1.0.5/20"), Gateway: netip.MustParseAddr("10.1.0.1")}}}
+	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
+	b.until(b.connector, m, false, "rest")
+	vm := b.named("worker-1")[0]
+	b.Expect(vm.NICs).To(HaveLen(2))
+	b.Expect(vm.NICs[0].MAC).To(Equal("02:aa:00:00:00:01"))
+	b.Expect([]string{vm.NICs[0].Network, vm.NICs[1].Network}).To(Equal([]string{"ovirtmgmt", "storage"}))
+	network := string(vm.Drive["openstack/latest/network_data.json"])
+	for _, want := range []string{`"ipv4_dhcp"`, `"10.1.0.5"`, `"255.255.240.0"`, `"10.1.0.1"`, `"fd00::5"`, `"fd00::1"`, `"enp2s0"`, `"eth0"`, `"10.0.0.2"`, `"10.0.0.3"`, `"a.example"`} {
+		b.Expect(network).To(ContainSubstring(want))
+	}
+}
+
+func TestAddressesAreTheNodesOwn(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	vm := b.until(b.connector, m, true, "rest")
+	b.Expect(vm.Addresses).To(Equal([]clusterv1.MachineAddress{
+		{Type: clusterv1.MachineInternalIP, Address: "10.0.0.10"},
+		{Type: clusterv1.MachineHostName, Address: "worker-1"},
+		{Type: clusterv1.MachineInternalDNS, Address: "worker-1"},
+	}))
+}
+
+func TestEndpointOfTheClusterDoesNotCountEither(t *testing.T) {
+	b := newBed(t)
+	b.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	cluster := &clusterv1.Cluster{}
+	cluster.Namespace, cluster.Name = namespace, b.cluster.Name
+	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
+	b.Expect(b.objects.Create(b.ctx(), cluster)).To(Succeed())
+	m := b.machine("worker-1")
+	vm := b.until(b.connector, m, true, "rest")
+	b.Expect(vm.Addresses).NotTo(ContainElement(HaveField("Address", endpoint)))
+}
+
+func TestHardware(t *testing.T) {
+	b := newBed(t)
+	host := b.idOf(b.admin("GET", "/hosts?search=name%3Dhost2", ""))
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Hardware = infrav1.NovaZVirtHardware{
+			CPU:       infrav1.NovaZVirtCPU{Sockets: 2, Cores: 2, Threads: 1, Type: "Cascadelake-Server", PinningPolicy: "dedicated"},
+			MemoryMiB: 4096, GuaranteedMemoryMiB: 1024, MaxMemoryMiB: 8192, HugepagesKiB: 2048,
+			VMType: "high_performance", OSType: "debian_9", BIOSType: "q35_ovmf", Headless: ptr.To(true),
+			CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "viodiskcache", Value: "writethrough"}},
+		}
+		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 100, LeaseStorageDomain: "data2"}
+		m.Spec.Placement.Hosts = []string{"host2"}
+		m.Spec.Storage.Allocation = infrav1.ZVirtClone
+		m.Spec.Storage.BootDisk = infrav1.NovaZVirtTemplateDisk{SizeGiB: 12, StorageDomain: "data2", Format: "raw", Sparse: ptr.To(false)}
+	})
+	vm := b.named(m.Name)[0]
+	b.Expect(vm.CPUs).To(BeEquivalentTo(4))
+	b.Expect(vm.MemoryMiB).To(BeEquivalentTo(4096))
+	shown := b.admin("GET", "/vms/"+vm.ID+"?follow=graphics_consoles", "")
+	for _, want := range []string{
+		"<guaranteed>1073741824</guaranteed>", "<max>8589934592</max>", "<ballooning>false</ballooning>", "<type>high_performance</type>",
+		"<type>debian_9</type>", "q35_ovmf", "Cascadelake-Server", "<name>hugepages</name>", "<value>2048</value>", "writethrough",
+		"<priority>100</priority>", "<lease>", `<host href="/ovirt-engine/api/hosts/` + host, "<cpu_pinning_policy>dedicated</cpu_pinning_policy>",
+	} {
+		b.Expect(shown).To(ContainSubstring(want))
+	}
+	b.Expect(shown).NotTo(ContainSubstring("<protocol>"), "the consoles are gone")
+	disks := b.admin("GET", "/vms/"+vm.ID+"/diskattachments?follow=disk", "")
+	b.Expect(disks).To(And(ContainSubstring("<format>raw</format>"), ContainSubstring("<provisioned_size>12884901888</provisioned_size>")))
+}
+
+func TestPinned(t *testing.T) {
+	b := newBed(t)
+	for _, host := range []string{"host1", "host2"} {
+		b.create("on-"+host, func(m *infrav1.NovaZVirtMachine) {
+			m.Spec.Placement.Hosts = []string{host}
+			m.Spec.PlacementPolicy.Affinity = "pinned"
+		})
+		b.Expect(b.named("on-" + host)[0].Host).To(Equal(host))
+	}
+}
+
+func TestInstanceType(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Medium"}
+	})
+	b.Expect(b.named(m.Name)[0].MemoryMiB).To(BeEquivalentTo(4096))
+	b.Expect(b.named(m.Name)[0].CPUs).To(BeEquivalentTo(2))
+}
+
+func TestPoweredOffOutside(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.drain(m.Name)
+	b.Expect(b.engine.GuestStopped("worker-1")).To(Succeed())
+	b.told("worker-1")
+	b.until(b.connector, m, true, "start")
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestMigrationIsFollowed(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	vm, _, err := b.reconcile(b.connector, m, true)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.admin("POST", "/vms/"+b.named("worker-1")[0].ID+"/migrate", "<action/>")
+	b.Eventually(func() string {
+		now, _, _ := b.reconcile(b.connector, m, true)
+		return now.Host
+	}).Should(And(HavePrefix("host"), Not(Equal(vm.Host))))
+}
+
+func TestShutdown(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("up"))
+	b.Eventually(func(g Gomega) {
+		d := b.connect(m)
+		vm, err := d.Observe(b.ctx(), going(m))
+		g.Expect(err).NotTo(HaveOccurred())
+		if vm.State == hypervisor.Running {
+			g.Expect(d.Shutdown(b.ctx(), going(m))).To(Succeed())
+		}
+		g.Expect(vm.State).To(Equal(hypervisor.Stopped))
+	}).Should(Succeed())
+	b.Expect(b.engine.Requests()).To(HaveKey("POST /vms/{}/shutdown"))
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
+}
+
+func TestGuestThatCannotBeAsked(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimePoweringUp] = soon * 10 })
+	m := b.machine("worker-1")
+	b.until(b.connector, m, false, "start")
+	b.Eventually(func() string {
+		_, err := b.connect(m).Observe(b.ctx(), m)
+		b.Expect(err).NotTo(HaveOccurred())
+		return hypervisor.ReasonFor(b.connect(m).Shutdown(b.ctx(), m), "")
+	}).Should(Equal(infrav1.GuestUnreachableReason))
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/shutdown"), "the engine would take the power away")
+}
+
+// told waits until a machine is delivered.
+func (b *bed) told(name string) {
+	b.t.Helper()
+	b.Eventually(b.connector.Changes()).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
+}
+
+// drain takes from the queue until it is empty.
+func (b *bed) drain(name string) {
+	b.t.Helper()
+	b.told(name)
+	b.Consistently(func() bool {
+		select {
+		case <-b.connector.Changes():
+		default:
+		}
+		return true
+	}, "50ms", "1ms").Should(BeTrue())
 }

@@ -22,8 +22,8 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 	next, err := d.due(ctx, m, view.VM, said)
 	if err == nil && next != nil && next.Group != nil {
 		select {
-		case d.session.grouping <- struct{}{}:
-			defer func() { <-d.session.grouping }()
+		case d.session.Grouping <- struct{}{}:
+			defer func() { <-d.session.Grouping }()
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -33,7 +33,7 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 		next = plan.Scrub(view.VM, said)
 	}
 	if err != nil || next == nil {
-		return classify(d.session.server, err)
+		return err
 	}
 	return d.take(ctx, view, said, next)
 }
@@ -41,16 +41,16 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 // take takes a step.
 func (d *driver) take(ctx context.Context, view ovirt.View, said plan.Mark, next *plan.Step) error {
 	vm := *view.VM
-	err := d.ask(ctx, said.ID, next.What, next.Request, func() {
+	err := d.session.Ask(ctx, said.ID, next.What, next.Request, func() {
 		next.Then(&vm)
 		if next.Group != nil {
-			d.session.mirror.Join(vm.Cluster.ID, *next.Group, vm.ID)
+			d.session.Mirror.Join(vm.Cluster.ID, *next.Group, vm.ID)
 		}
-		d.session.mirror.Put(said.ID.String(), vm, view.Detailed)
+		d.session.Mirror.Put(said.ID.String(), vm, view.Detailed)
 	})
 	if err != nil && next.Group != nil {
 		// Somebody else may have made, filled or removed the group meanwhile.
-		d.session.mirror.Regroup(vm.Cluster.ID)
+		d.session.Mirror.Regroup(vm.Cluster.ID)
 	}
 	return err
 }
@@ -61,7 +61,7 @@ func (d *driver) due(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt
 	if err != nil {
 		return nil, err
 	}
-	around, err := d.around(ctx, m, vm, at)
+	around, err := d.session.Around(ctx, d.cluster.Annotations[infrav1.ClusterIDAnnotation], m, vm, at)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Shutdown asks the guest to power itself off. The engine takes the power away
@@ -17,17 +18,17 @@ func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaZVirtMachine) erro
 		return err
 	}
 	view, _ := d.look(id, m)
-	if state, _, err := stateOf(view); err != nil || state != hypervisor.Running {
+	if state, _, err := plan.State(view); err != nil || state != hypervisor.Running {
 		return err
 	}
 	vm := *view.VM
 	if vm.Status != "up" {
-		return failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would take its power away instead of asking the guest", vm.Status)
+		return plan.Failure(infrav1.GuestUnreachableReason, "the VM is %s, and the engine would take its power away instead of asking the guest", vm.Status)
 	}
-	return d.ask(ctx, id, "Shutting down", ovirt.Request{
+	return d.session.Ask(ctx, id, "Shutting down", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms", vm.ID, "shutdown"}, Body: ovirt.Action{},
 	}, func() {
 		vm.Status = "powering_down"
-		d.session.mirror.Put(id.String(), vm, false)
+		d.session.Mirror.Put(id.String(), vm, false)
 	})
 }

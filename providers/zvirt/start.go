@@ -7,14 +7,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
-)
-
-// Verbs whose outcome is known later only.
-const (
-	creating = "create"
-	starting = "start"
-	removing = "remove"
 )
 
 // Start asks the engine to power the VM behind m on.
@@ -24,20 +18,20 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 		return err
 	}
 	view, said := d.look(id, m)
-	if state, _, err := stateOf(view); err != nil || state != hypervisor.Stopped {
+	if state, _, err := plan.State(view); err != nil || state != hypervisor.Stopped {
 		return err
 	}
 	vm := *view.VM
-	err = d.ask(ctx, id, "Powering on", ovirt.Request{
+	err = d.session.Ask(ctx, id, "Powering on", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms", vm.ID, "start"},
 		// The engine knows by the system's type who wants cloud-init only.
 		Body: ovirt.Action{UseIgnition: said.Document == plan.Ignition},
 	}, func() {
 		vm.Status = "wait_for_launch"
-		d.session.mirror.Put(id.String(), vm, true)
+		d.session.Mirror.Put(id.String(), vm, true)
 	})
 	if err == nil {
-		d.session.expect(id, starting)
+		d.session.Expect(id, engine.Starting)
 	}
 	return err
 }

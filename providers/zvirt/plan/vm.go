@@ -106,10 +106,6 @@ func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
 	return vm
 }
 
-// Processors is how many virtual processors a spec asks for; zero if it does
-// not say.
-func Processors(h infrav1.NovaZVirtHardware) *ovirt.CPU { return hardware(h).CPU }
-
 // copies says what becomes of the template's disks. Each gets a name of ours.
 func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*ovirt.DiskAttachments, error) {
 	out := &ovirt.DiskAttachments{}

@@ -1,4 +1,4 @@
-package zvirt
+package engine
 
 import (
 	"time"

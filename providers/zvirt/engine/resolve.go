@@ -1,8 +1,9 @@
-package zvirt
+package engine
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -12,13 +13,13 @@ import (
 )
 
 // find finds what a field names.
-func (s *session) find(ctx context.Context, field, kind, name string, fits func(ovirt.Object) bool) (ovirt.Object, error) {
+func (s *Session) find(ctx context.Context, field, kind, name string, fits func(ovirt.Object) bool) (ovirt.Object, error) {
 	o, err := s.names.Find(ctx, kind, name, fits)
-	return o, unresolved(infrav1.PlacementNotFoundReason, field, err)
+	return o, Unresolved(infrav1.PlacementNotFoundReason, field, err)
 }
 
-// find is session.find for several names.
-func (s *session) findAll(ctx context.Context, field, kind string, names []string, fits func(ovirt.Object) bool) ([]ovirt.Object, error) {
+// findAll is find for several names.
+func (s *Session) findAll(ctx context.Context, field, kind string, names []string, fits func(ovirt.Object) bool) ([]ovirt.Object, error) {
 	var out []ovirt.Object
 	for _, name := range names {
 		o, err := s.find(ctx, field, kind, name, fits)
@@ -33,7 +34,8 @@ func (s *session) findAll(ctx context.Context, field, kind string, names []strin
 // in fits what is in a data center, and on what runs in a cluster.
 func in(dc string) func(ovirt.Object) bool {
 	return func(o ovirt.Object) bool {
-		return o.DataCenter != nil && o.DataCenter.ID == dc || slices.ContainsFunc(o.DataCenters, func(d ovirt.Object) bool { return d.ID == dc })
+		return o.DataCenter != nil && o.DataCenter.ID == dc ||
+			o.DataCenters != nil && slices.ContainsFunc(o.DataCenters.Items, func(d ovirt.Object) bool { return d.ID == dc })
 	}
 }
 
@@ -42,7 +44,7 @@ func on(cluster string) func(ovirt.Object) bool {
 }
 
 // place finds the engine's cluster and with it the data center.
-func (s *session) place(ctx context.Context, at plan.Site) (ovirt.Object, error) {
+func (s *Session) place(ctx context.Context, at plan.Site) (ovirt.Object, error) {
 	fits := func(o ovirt.Object) bool { return o.DataCenter != nil }
 	if at.DataCenter != "" {
 		dc, err := s.find(ctx, "placement.dataCenter", ovirt.DataCenters, at.DataCenter, ovirt.Any)
@@ -55,13 +57,13 @@ func (s *session) place(ctx context.Context, at plan.Site) (ovirt.Object, error)
 }
 
 // template finds the template.
-func (s *session) template(ctx context.Context, at plan.Site, dc string) (*ovirt.Template, error) {
+func (s *Session) template(ctx context.Context, at plan.Site, dc string) (*ovirt.Template, error) {
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
-	return t, unresolved(infrav1.SourceNotFoundReason, "template", err)
+	return t, Unresolved(infrav1.SourceNotFoundReason, "template", err)
 }
 
 // domains finds storage domains, by their names. An empty name finds none.
-func (s *session) domains(ctx context.Context, dc string, names ...string) (map[string]string, error) {
+func (s *Session) domains(ctx context.Context, dc string, names ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range names {
 		if name == "" {
@@ -77,20 +79,25 @@ func (s *session) domains(ctx context.Context, dc string, names ...string) (map[
 }
 
 // profiles finds vNIC profiles.
-func (s *session) profiles(ctx context.Context, field, dc string, names []string) ([]string, error) {
+func (s *Session) profiles(ctx context.Context, field, dc string, names []string) ([]string, error) {
 	var out []string
 	for i, name := range names {
 		id, err := s.names.Profile(ctx, name, dc)
 		if err != nil {
-			return nil, unresolved(infrav1.PlacementNotFoundReason, fmt.Sprintf(field, i), err)
+			return nil, Unresolved(infrav1.PlacementNotFoundReason, fmt.Sprintf(field, i), err)
 		}
 		out = append(out, id)
 	}
 	return out, nil
 }
 
-// source finds what the request for a VM names.
-func (s *session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
+// Source finds what the request for a VM names.
+func (s *Session) Source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
+	out, err := s.source(ctx, m, at)
+	return out, Classify(s.server, err)
+}
+
+func (s *Session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
 	out := plan.Source{}
 	cl, err := s.place(ctx, at)
 	if err != nil {
@@ -103,7 +110,7 @@ func (s *session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at pl
 	if name := m.Spec.Hardware.InstanceType; name != "" {
 		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
 		if err != nil {
-			return out, unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err)
+			return out, Unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err)
 		}
 		out.InstanceType = kind.ID
 	}
@@ -124,10 +131,15 @@ func (s *session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at pl
 	return out, err
 }
 
-// around finds what the machine of a VM names beside it. What matters before
+// Around finds what the machine of a VM names beside it. What matters before
 // the first boot only is not asked for later.
-func (d *driver) around(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
-	s, out := d.session, plan.Around{Cluster: vm.Cluster.ID}
+func (s *Session) Around(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
+	out, err := s.around(ctx, clusterID, m, vm, at)
+	return out, Classify(s.server, err)
+}
+
+func (s *Session) around(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
+	out := plan.Around{Cluster: vm.Cluster.ID}
 	if plan.BeforeBoot(m, vm) {
 		cl, err := s.find(ctx, "the VM's cluster", ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
 		if err != nil {
@@ -152,23 +164,36 @@ func (d *driver) around(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ov
 		return out, err
 	}
 	wanted := []ovirt.AffinityGroup{}
-	if own, ok := plan.SpreadGroup(d.cluster.Annotations[infrav1.ClusterIDAnnotation], m); ok {
+	if own, ok := plan.SpreadGroup(clusterID, m); ok {
 		wanted = append(wanted, own)
 	}
 	for _, name := range m.Spec.Affinity.Groups {
 		wanted = append(wanted, ovirt.AffinityGroup{Name: name})
 	}
 	for _, group := range wanted {
-		known, ok, err := s.mirror.Group(ctx, vm.Cluster.ID, group.Name)
+		known, ok, err := s.Mirror.Group(ctx, vm.Cluster.ID, group.Name)
 		switch {
 		case err != nil:
 			return out, err
 		case ok:
 			group = known
 		case group.VMsRule == nil:
-			return out, failure(infrav1.PlacementNotFoundReason, "affinity.groups: the VM's cluster has no affinity group %q", group.Name)
+			return out, plan.Failure(infrav1.PlacementNotFoundReason, "affinity.groups: the VM's cluster has no affinity group %q", group.Name)
 		}
 		out.Groups = append(out.Groups, group)
 	}
 	return out, nil
+}
+
+// HostOf returns the name of the host a VM runs on, as far as the account can
+// see it.
+func (s *Session) HostOf(ctx context.Context, vm *ovirt.VM) string {
+	if vm.Host == nil {
+		return ""
+	}
+	host, err := s.names.Find(ctx, ovirt.Hosts, vm.Host.ID, ovirt.Any)
+	if _, missing := errors.AsType[*ovirt.MissingError](err); missing {
+		return vm.Host.ID
+	}
+	return host.Name
 }

@@ -1,4 +1,4 @@
-package zvirt
+package engine
 
 import (
 	"errors"
@@ -11,21 +11,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// failure returns an Error with a reason and a message.
-func failure(reason, format string, args ...any) *hypervisor.Error {
-	return plan.Failure(reason, format, args...)
-}
-
 // words are what the engine says for a cause, in lower case. Its codes tell
 // less: nearly everything is a conflict.
 var words = []struct {
 	reason string
 	texts  []string
 }{
+	{infrav1.NameTakenReason, []string{"name is already in use"}},
 	{infrav1.BusyReason, []string{
 		"try again", "related operation is currently", "is locked", "are locked", "temporarily", "image locked", "in progress",
 	}},
-	{infrav1.NameTakenReason, []string{"name is already in use"}},
 	{infrav1.DeleteProtectedReason, []string{"delete protection"}},
 	{infrav1.InsufficientResourcesReason, []string{
 		"no host that satisfies", "low disk space", "not enough", "insufficient", "quota", "no available", "mac addresses left",
@@ -35,20 +30,20 @@ var words = []struct {
 	}},
 }
 
-// classify makes err, met at server, an Error with the engine's own words. One
-// that already is stays.
-func classify(server string, err error) error {
+// Classify makes err, met at server, an Error with the engine's own words. What
+// holds one already stays.
+func Classify(server string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := errors.AsType[*hypervisor.Error](err); ok {
-		return e
+	if _, ok := errors.AsType[*hypervisor.Error](err); ok {
+		return err
 	}
 	if ovirt.IsDown(err) {
-		return failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
+		return plan.Failure(infrav1.EndpointUnreachableReason, "oVirt engine %s cannot be reached: %w", server, err)
 	}
 	if ovirt.IsStatus(err, http.StatusUnauthorized) {
-		return failure(infrav1.CredentialsInvalidReason, "oVirt engine %s refused the credentials: %w", server, err)
+		return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s refused the credentials: %w", server, err)
 	}
 	said, ok := errors.AsType[*ovirt.Error](err)
 	if !ok {
@@ -60,24 +55,24 @@ func classify(server string, err error) error {
 			if !strings.Contains(text, t) || said.Status == http.StatusBadRequest && w.reason == infrav1.BusyReason {
 				continue
 			}
-			e := failure(w.reason, "%w", err)
+			e := plan.Failure(w.reason, "%w", err)
 			e.Passing = w.reason == infrav1.BusyReason
 			return e
 		}
 	}
 	if said.Status == http.StatusBadRequest {
-		return failure(infrav1.InvalidSpecReason, "%w", err)
+		return plan.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
-	return failure(infrav1.HypervisorErrorReason, "%w", err)
+	return plan.Failure(infrav1.HypervisorErrorReason, "%w", err)
 }
 
-// unresolved makes the Error of a field whose name stands for nothing.
-func unresolved(reason, field string, err error) error {
+// Unresolved makes the Error of a field whose name stands for nothing.
+func Unresolved(reason, field string, err error) error {
 	if missing, ok := errors.AsType[*ovirt.MissingError](err); ok {
-		return failure(reason, "%s %w", field, missing)
+		return plan.Failure(reason, "%s %w", field, missing)
 	}
 	return err
 }
 
-// gone reports that the engine does not have what a request was about.
-func gone(err error) bool { return ovirt.IsStatus(err, http.StatusNotFound) }
+// Gone reports that the engine does not have what a request was about.
+func Gone(err error) bool { return ovirt.IsStatus(err, http.StatusNotFound) }

@@ -1,0 +1,226 @@
+package sessions
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+const soon = 10 * time.Second
+
+var machine = hypervisor.Key{Namespace: "default", Name: "m"}
+
+// peer is the other end of a session.
+type peer struct {
+	mu     sync.Mutex
+	err    error         // why it cannot be opened
+	broken chan struct{} // closed when what is being served ends
+	opened int
+	woken  []hypervisor.Key
+	turns  int
+	phases map[Phase]int
+}
+
+func (p *peer) serve(ctx context.Context, up func()) error {
+	p.mu.Lock()
+	p.opened++
+	err, broken := p.err, p.broken
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	up()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-broken:
+		return errors.New("it broke")
+	}
+}
+
+func (p *peer) set(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.err = err
+	close(p.broken)
+	p.broken = make(chan struct{})
+}
+
+func (p *peer) count(of func(*peer) int) func() int {
+	return func() int {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return of(p)
+	}
+}
+
+func (p *peer) open(t *testing.T, pace Pace) *Session {
+	t.Helper()
+	p.broken, p.phases = make(chan struct{}), map[Phase]int{}
+	s := Open(Options{
+		Endpoint: "engine", Serve: p.serve, Pace: pace,
+		Wake: func(k hypervisor.Key) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.woken = append(p.woken, k)
+		},
+		Turned: func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.turns++
+		},
+		Moved: func(from, to Phase) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.phases[from]--
+			p.phases[to]++
+		},
+	})
+	t.Cleanup(func() {
+		s.Stop()
+		<-s.Done()
+	})
+	return s
+}
+
+func brisk() Pace {
+	ms := time.Millisecond
+	return Pace{Patience: 20 * ms, FirstRetry: ms, LastRetry: 2 * ms, FirstLogin: ms, LastLogin: 2 * ms}
+}
+
+func TestSessionComesUpAndGoesDown(t *testing.T) {
+	g, p := NewWithT(t), &peer{}
+	p.err = &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Err: errors.New("no route")}
+	s := p.open(t, brisk())
+	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(MatchError("no route"))
+	p.set(nil)
+	g.Eventually(p.count(func(p *peer) int { return len(p.woken) }), soon).Should(Equal(1), "who was sent away is fetched back")
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	turns := p.count(func(p *peer) int { return p.turns })
+	g.Eventually(turns, soon).Should(BeNumerically(">=", 2))
+	p.set(errors.New("down"))
+	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(MatchError("down"))
+}
+
+func TestALossThatIsMendedIsNoNews(t *testing.T) {
+	g, p := NewWithT(t), &peer{}
+	s := p.open(t, Pace{Patience: soon, FirstRetry: soon, LastRetry: time.Nanosecond, FirstLogin: soon, LastLogin: soon})
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	g.Eventually(p.count(func(p *peer) int { return p.turns }), soon).Should(Equal(1))
+	opened := p.count(func(p *peer) int { return p.opened })
+	s.Lost()
+	g.Eventually(opened, soon).Should(Equal(2))
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	p.set(nil)
+	g.Eventually(opened, soon).Should(Equal(3))
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+}
+
+func TestSlowEndpointSendsCallersAway(t *testing.T) {
+	g, release := NewWithT(t), make(chan struct{})
+	var once sync.Once
+	s := Open(Options{
+		Endpoint: "engine", Pace: brisk(), Wake: func(hypervisor.Key) {}, Turned: func() {}, Moved: func(Phase, Phase) {},
+		Serve: func(ctx context.Context, up func()) error {
+			<-release
+			up()
+			<-ctx.Done()
+			return ctx.Err()
+		},
+	})
+	t.Cleanup(func() {
+		once.Do(func() { close(release) })
+		s.Stop()
+		<-s.Done()
+	})
+	err := s.Ready(t.Context(), machine)
+	g.Expect(hypervisor.IsPassing(err)).To(BeTrue())
+	g.Expect(err).To(MatchError("engine cannot be reached: no answer in time"))
+	once.Do(func() { close(release) })
+	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
+}
+
+func TestStoppedSessionSaysSo(t *testing.T) {
+	g, p := NewWithT(t), &peer{}
+	s := p.open(t, brisk())
+	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	s.Stop()
+	<-s.Done()
+	g.Expect(hypervisor.IsPassing(s.Ready(t.Context(), machine))).To(BeTrue())
+	for _, phase := range []Phase{Connecting, Up, Down} {
+		g.Expect(p.count(func(p *peer) int { return p.phases[phase] })()).To(BeZero(), string(phase))
+	}
+}
+
+// stub is a session in a pool.
+type stub struct {
+	done chan struct{}
+	key  hypervisor.Key
+}
+
+func (s *stub) Stop()                  { close(s.done) }
+func (s *stub) Done() <-chan struct{}  { return s.done }
+func (s *stub) Keys() []hypervisor.Key { return []hypervisor.Key{s.key} }
+
+func TestPool(t *testing.T) {
+	g, p := NewWithT(t), NewPool[*stub]()
+	made := 0
+	open := func(id, cluster string) *stub {
+		s, err := p.Open(id, hypervisor.Key{Name: cluster}, func() (*stub, error) {
+			made++
+			return &stub{done: make(chan struct{}), key: hypervisor.Key{Name: id}}, nil
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		return s
+	}
+	a := open("a", "one")
+	g.Expect(open("a", "two")).To(BeIdenticalTo(a))
+	g.Expect(made).To(Equal(1))
+
+	open("b", "one")
+	g.Expect(a.Done()).NotTo(BeClosed(), "two still uses it")
+	b := open("b", "two")
+	g.Eventually(a.Done(), soon).Should(BeClosed(), "nobody does")
+	g.Eventually(p.Machines.Keys(), soon).Should(Receive(Equal(hypervisor.Key{Name: "a"})))
+
+	p.Tell("b")
+	var told []hypervisor.Key
+	for range 2 {
+		var key hypervisor.Key
+		g.Eventually(p.Clusters.Keys(), soon).Should(Receive(&key))
+		told = append(told, key)
+	}
+	g.Expect(told).To(ConsistOf(hypervisor.Key{Name: "one"}, hypervisor.Key{Name: "two"}))
+
+	p.sweep(time.Now())
+	g.Expect(b.Done()).NotTo(BeClosed())
+	p.sweep(time.Now().Add(2 * Idle))
+	g.Expect(b.Done()).To(BeClosed())
+	_, err := p.Open("c", hypervisor.Key{Name: "one"}, func() (*stub, error) { return nil, errors.New("no") })
+	g.Expect(err).To(MatchError("no"))
+	c := open("c", "one")
+	p.Close()
+	g.Expect(c.Done()).To(BeClosed())
+}
+
+func TestFeed(t *testing.T) {
+	g, f := NewWithT(t), NewFeed()
+	key := func(i int) hypervisor.Key { return hypervisor.Key{Name: fmt.Sprint(i)} }
+	for i := range 3 {
+		f.Add(key(i), key(0))
+	}
+	for i := range 3 {
+		g.Eventually(f.Keys(), soon).Should(Receive(Equal(key(i))))
+	}
+	g.Consistently(f.Keys(), "20ms").ShouldNot(Receive())
+	f.Add(key(0))
+	g.Eventually(f.Keys(), soon).Should(Receive(Equal(key(0))))
+}

@@ -1,0 +1,82 @@
+package engine
+
+import (
+	"context"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// Check looks up all that a failure domain names, or the cluster itself.
+func (s *Session) Check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+	return Classify(s.server, s.check(ctx, cluster, domain))
+}
+
+func (s *Session) check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+	at, err := plan.SiteOf(&cluster.Spec, &infrav1.NovaZVirtMachineSpec{}, domain.Name)
+	if err != nil {
+		return err
+	}
+	if at.Cluster == "" && len(cluster.Spec.FailureDomains) > 0 && domain.Name == "" {
+		return nil // every machine lands in a domain that says it
+	}
+	cl, err := s.place(ctx, at)
+	if err != nil {
+		return err
+	}
+	dc := cl.DataCenter.ID
+	// From now on groups that their last member has left are seen.
+	if _, _, err := s.Mirror.Group(ctx, cl.ID, ""); err != nil {
+		return err
+	}
+	if _, err := s.domains(ctx, dc, at.StorageDomain); err != nil {
+		return err
+	}
+	if _, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID)); err != nil {
+		return err
+	}
+	if _, err := s.profiles(ctx, "vnicProfiles[%d]", dc, domain.VNICProfiles); err != nil {
+		return err
+	}
+	if name := cluster.Spec.VNICProfile; name != "" && len(domain.VNICProfiles) == 0 {
+		if _, err := s.names.Profile(ctx, name, dc); err != nil {
+			return Unresolved(infrav1.PlacementNotFoundReason, "vnicProfile", err)
+		}
+	}
+	if _, err := s.findAll(ctx, "affinityLabel", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
+		return err
+	}
+	if at.Template != (infrav1.NovaZVirtTemplateReference{}) {
+		_, err = s.template(ctx, at, dc)
+	}
+	return err
+}
+
+// Size is what a VM of a spec gets.
+func (s *Session) Size(ctx context.Context, cluster *infrav1.NovaZVirtCluster, m *infrav1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
+	zone := ""
+	if domains := cluster.Spec.FailureDomains; len(domains) > 0 {
+		zone = domains[0].Name // the same size is made in all of them
+	}
+	at, err := plan.SiteOf(&cluster.Spec, m, zone)
+	if err != nil {
+		return hypervisor.Size{}, err
+	}
+	cl, err := s.place(ctx, at)
+	if err != nil {
+		return hypervisor.Size{}, Classify(s.server, err)
+	}
+	t, err := s.template(ctx, at, cl.DataCenter.ID)
+	if err != nil {
+		return hypervisor.Size{}, Classify(s.server, err)
+	}
+	var kind ovirt.Object
+	if name := m.Hardware.InstanceType; name != "" {
+		if kind, err = s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any); err != nil {
+			return hypervisor.Size{}, Classify(s.server, Unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err))
+		}
+	}
+	return plan.Size(m, kind, t, cl.CPU), nil
+}

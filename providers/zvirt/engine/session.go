@@ -1,0 +1,220 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// farewell is how long an engine has to take a token back.
+const farewell = 2 * time.Second
+
+// Verbs whose outcome is known later only.
+const (
+	Creating = "create"
+	Starting = "start"
+	Removing = "remove"
+)
+
+// Pace is how long what takes.
+type Pace struct {
+	Session sessions.Pace
+	Watch   ovirt.Pace
+}
+
+// Session is one account at one engine, with what it shows of our VMs.
+type Session struct {
+	*sessions.Session
+
+	Mirror *ovirt.Mirror
+	Turns  *turns.Turns[hypervisor.Key]
+	// Grouping lets one at a time change affinity groups: engines refuse
+	// some that come at once.
+	Grouping chan struct{}
+
+	server string
+	client *ovirt.Client
+	names  *ovirt.Directory
+
+	mu      sync.Mutex
+	version string
+	keys    map[string]hypervisor.Key
+	// pending is what was asked for and may yet turn out to have failed.
+	pending map[string]string
+}
+
+// Open opens a session. It calls wake with machines to look at again.
+func Open(e ovirt.Endpoint, pace Pace, t *turns.Turns[hypervisor.Key], wake func(...hypervisor.Key), turned func()) (*Session, error) {
+	client, err := ovirt.NewClient(e, meter(e.Server))
+	if err != nil {
+		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
+	}
+	s := &Session{
+		server: e.Server, client: client, names: ovirt.NewDirectory(client), Turns: t,
+		Grouping: make(chan struct{}, 1), keys: map[string]hypervisor.Key{}, pending: map[string]string{},
+	}
+	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
+		if key, ok := s.key(subject); ok {
+			wake(key)
+		}
+	})
+	s.Session = sessions.Open(sessions.Options{
+		Endpoint: "oVirt engine " + e.Server, Serve: s.serve, Pace: pace.Session,
+		Wake: func(key hypervisor.Key) { wake(key) }, Turned: turned, Moved: moved(e.Server),
+	})
+	return s, nil
+}
+
+// serve logs in, learns what there is and keeps it up to date until that
+// fails. The token lasts from one try to the next.
+func (s *Session) serve(ctx context.Context, up func()) (err error) {
+	defer func() {
+		err = Classify(s.server, err)
+		if ctx.Err() != nil {
+			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+			defer cancel()
+			_ = s.client.Logout(end)
+		}
+	}()
+	var api ovirt.Object
+	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Into: &api}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	if api.ProductInfo != nil {
+		s.version = api.ProductInfo.Version.Full
+	}
+	s.mu.Unlock()
+	if err := s.Mirror.Learn(ctx); err != nil {
+		return err
+	}
+	up()
+	for {
+		if err := s.Mirror.Wait(ctx); err != nil {
+			return err
+		}
+		if err := s.Mirror.Poll(ctx); err != nil {
+			return err
+		}
+		s.dissolve(ctx)
+	}
+}
+
+// dissolve removes affinity groups of ours whose last member has gone.
+func (s *Session) dissolve(ctx context.Context) {
+	for cluster, ids := range s.Mirror.Empty(plan.GroupPrefix) {
+		for _, id := range ids {
+			err := s.client.Do(ctx, ovirt.Request{Method: http.MethodDelete, Path: []string{"clusters", cluster, "affinitygroups", id}})
+			if err != nil && !Gone(err) {
+				log.Log.WithName("zvirt").V(4).Info("Cannot remove an affinity group without members", "cause", err.Error())
+				continue
+			}
+			s.Mirror.Dissolve(cluster, id)
+		}
+	}
+}
+
+// Version is the engine's, for people.
+func (s *Session) Version() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// Do sends a request that changes no VM.
+func (s *Session) Do(ctx context.Context, r ovirt.Request) error {
+	return Classify(s.server, s.client.Do(ctx, r))
+}
+
+// Ask sends the one request of an action on a VM and notes what came of it. On
+// success then says what the engine looks like now.
+func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Request, then func()) error {
+	if !s.Mirror.Begin(id.String(), busy) {
+		return nil
+	}
+	err := s.client.Do(ctx, r)
+	s.Mirror.End(id.String(), err, then)
+	if Gone(err) {
+		s.names.Forget()
+	}
+	return Classify(s.server, err)
+}
+
+// Trouble returns what the engine last had to say about a VM, as an Error.
+func (s *Session) Trouble(ctx context.Context, name string) error {
+	text := "the engine gave the VM up"
+	var events ovirt.Events
+	err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{"events"}, Into: &events, Query: url.Values{
+		"search": {fmt.Sprintf("vms.name=%q and severity=error sortby time desc", name)}, "max": {"1"},
+	}})
+	if err == nil && len(events.Events) > 0 {
+		text = events.Events[0].Description
+	}
+	return Classify(s.server, &ovirt.Error{Status: http.StatusConflict, Detail: text})
+}
+
+// Keys returns all machines that were asked about.
+func (s *Session) Keys() []hypervisor.Key {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make([]hypervisor.Key, 0, len(s.keys))
+	for _, key := range s.keys {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+func (s *Session) key(subject string) (hypervisor.Key, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key, ok := s.keys[subject]
+	return key, ok
+}
+
+// Track notes which machine a VM is for.
+func (s *Session) Track(id uuid.UUID, key hypervisor.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys[id.String()] = key
+}
+
+// Forget drops a machine that is gone for good.
+func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
+	s.mu.Lock()
+	delete(s.keys, id.String())
+	delete(s.pending, id.String())
+	s.mu.Unlock()
+	s.Mirror.Forget(id.String())
+	s.Turns.Release(key)
+}
+
+// Expect notes what was asked for; nothing ends the wait.
+func (s *Session) Expect(id uuid.UUID, verb string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if verb == "" {
+		delete(s.pending, id.String())
+		return
+	}
+	s.pending[id.String()] = verb
+}
+
+// Expected returns what was asked for.
+func (s *Session) Expected(id uuid.UUID) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pending[id.String()]
+}

@@ -1,0 +1,303 @@
+package zvirt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+// foreignVM makes a VM of somebody else's in a cluster of the engine.
+func (b *bed) foreignVM(name, cluster, comment string) string {
+	b.t.Helper()
+	return b.idOf(b.admin("POST", "/vms", fmt.Sprintf(
+		`<vm><name>%s</name><comment>%s</comment><cluster><name>%s</name></cluster><template><name>Blank</name></template></vm>`, name, comment, cluster)))
+}
+
+func TestNameTakenInTheSameDataCenter(t *testing.T) {
+	b := newBed(t)
+	foreign := b.foreignVM("worker-1", "Default", "mine")
+	m := b.machine("worker-1")
+	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(ContainSubstring("left alone")))
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(HaveLen(1))
+	b.Expect(b.named("worker-1")[0].ID).To(Equal(foreign))
+
+	b.admin("DELETE", "/vms/"+foreign, "")
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestNameTakenInAnotherDataCenter(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
+	answer := b.admin("GET", "/clusters", "")
+	b.Expect(strings.Count(answer, "<cluster ")).To(Equal(2))
+	foreign := b.foreignVM("worker-1", "Elsewhere", "mine")
+	m := b.create("worker-1")
+	b.Expect(b.named("worker-1")).To(HaveLen(2))
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(HaveLen(1))
+	b.Expect(b.named("worker-1")[0].ID).To(Equal(foreign))
+}
+
+// Whoever clones a VM in the engine copies its comment, too.
+func TestCopyOfOurVMIsNotOurs(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	id, err := plan.Identify(clusterID, keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	copied := b.foreignVM("copy-of-worker-1", "Default", plan.Mark{ID: id}.String())
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.named("copy-of-worker-1")).To(HaveLen(1))
+	b.Expect(b.named("copy-of-worker-1")[0].ID).To(Equal(copied))
+	b.Expect(b.connectedSees(m)).To(Equal(hypervisor.Absent))
+}
+
+func (b *bed) connectedSees(m *infrav1.NovaZVirtMachine) hypervisor.State {
+	vm, err := b.connect(m).Observe(b.ctx(), m)
+	b.Expect(err).NotTo(HaveOccurred())
+	return vm.State
+}
+
+func TestRenamedVMIsStillOurs(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.admin("PUT", "/vms/"+b.named("worker-1")[0].ID, "<vm><name>renamed</name></vm>")
+	b.Consistently(func() hypervisor.State { return b.connectedSees(m) }, 10*brisk().Watch.Rest).Should(Or(Equal(hypervisor.Running), Equal(hypervisor.Busy)))
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("renamed")).To(BeEmpty())
+}
+
+func TestVMWithoutItsMarkIsNobodys(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	vm := b.named("worker-1")[0].ID
+	b.admin("PUT", "/vms/"+vm, "<vm><comment>a nice VM</comment></vm>")
+	err := b.fails(m, infrav1.HypervisorErrorReason)
+	b.Expect(err).To(MatchError(ContainSubstring("nova-machine/")))
+	b.Expect(b.fails(going(m), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("delete the VM")))
+	b.Expect(b.named("worker-1")).To(HaveLen(1))
+
+	id, err := plan.Identify(clusterID, keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.admin("PUT", "/vms/"+vm, "<vm><comment>"+plan.Mark{ID: id}.String()+"</comment></vm>")
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+}
+
+func TestVMRemovedOutsideIsAbsent(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	vm := b.named("worker-1")[0].ID
+	b.admin("POST", "/vms/"+vm+"/stop", "<action/>")
+	b.Eventually(func() int { status, _ := b.engine.Do("DELETE", "/vms/"+vm, ""); return status }).Should(Equal(200))
+	b.until(b.connector, m, true, "mourn")
+}
+
+// TestForeignDisks deletes a machine with a disk of somebody else's in every
+// state that a VM can be deleted in.
+func TestForeignDisks(t *testing.T) {
+	for _, at := range []struct {
+		name  string
+		reach func(b *bed, m *infrav1.NovaZVirtMachine)
+	}{
+		{"before its first boot", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, false, "settle") }},
+		{"as it starts", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, false, "start") }},
+		{"running", func(b *bed, m *infrav1.NovaZVirtMachine) { b.until(b.connector, m, true, "rest") }},
+		{"stopped", func(b *bed, m *infrav1.NovaZVirtMachine) {
+			b.until(b.connector, m, true, "rest")
+			b.Expect(b.engine.GuestStopped(m.Name)).To(Succeed())
+		}},
+		{"suspended", func(b *bed, m *infrav1.NovaZVirtMachine) {
+			b.until(b.connector, m, true, "rest")
+			b.Expect(b.engine.SetVMStatus(m.Name, "suspended")).To(Succeed())
+		}},
+		{"paused", func(b *bed, m *infrav1.NovaZVirtMachine) {
+			b.until(b.connector, m, true, "rest")
+			b.Expect(b.engine.SetVMStatus(m.Name, "paused")).To(Succeed())
+		}},
+	} {
+		t.Run(at.name, func(t *testing.T) {
+			b := newBed(t)
+			disk := b.foreignDisk("pvc-" + strings.ReplaceAll(at.name, " ", "-"))
+			m := b.machine("worker-1")
+			at.reach(b, m)
+			b.Eventually(func() int {
+				status, _ := b.engine.Do("POST", "/vms/"+b.named(m.Name)[0].ID+"/diskattachments", fmt.Sprintf(
+					`<disk_attachment><active>true</active><bootable>false</bootable><interface>virtio_scsi</interface><disk id=%q/></disk_attachment>`, disk))
+				return status
+			}).Should(BeNumerically("<", 300))
+			b.until(b.connector, going(m), false, "release")
+			b.Expect(b.named(m.Name)).To(BeEmpty())
+			b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
+			b.Expect(b.admin("GET", "/disks/"+disk, "")).To(ContainSubstring("<status>ok</status>"))
+		})
+	}
+}
+
+// A disk may come between the last look and the removal.
+func TestForeignDiskAtTheLastMoment(t *testing.T) {
+	b := newBed(t)
+	disk := b.foreignDisk("pvc-late")
+	m := b.create("worker-1")
+	gone := going(m)
+	b.until(b.connector, gone, false, "destroy")
+	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("down"))
+	b.Eventually(func() hypervisor.State {
+		vm, err := b.connect(m).Observe(b.ctx(), gone)
+		b.Expect(err).NotTo(HaveOccurred())
+		return vm.State
+	}).Should(Equal(hypervisor.Stopped))
+	b.attach(b.named("worker-1")[0].ID, disk)
+	b.Expect(b.connect(m).Delete(b.ctx(), gone)).To(Succeed())
+	b.until(b.connector, gone, false, "release")
+	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
+}
+
+func TestDeleteProtected(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	vm := b.named("worker-1")[0].ID
+	b.admin("PUT", "/vms/"+vm, "<vm><delete_protected>true</delete_protected></vm>")
+	b.Expect(b.fails(going(m), infrav1.DeleteProtectedReason)).To(MatchError(ContainSubstring("protected")))
+	b.admin("PUT", "/vms/"+vm, "<vm><delete_protected>false</delete_protected></vm>")
+	b.until(b.connector, going(m), false, "release")
+}
+
+func TestHighlyAvailableVMGoes(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 1}
+	})
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+}
+
+func TestConflictsThatPass(t *testing.T) {
+	b := newBed(t)
+	b.engine.Inject(ovirtsim.Fault{
+		Method: "POST", Path: "vms", Status: 409, Reason: "Operation Failed",
+		Detail: "[Cannot add VM. Related operation is currently in progress. Please try again later.]",
+	})
+	m := b.machine("worker-1")
+	var err error
+	b.Eventually(func() bool {
+		_, _, err = b.reconcile(b.connector, m, false)
+		return hypervisor.IsPassing(err)
+	}).Should(BeTrue())
+	b.Expect(err).To(MatchError(ContainSubstring("Related operation")))
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestUnknownStateIsNoState(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.Expect(b.engine.SetVMStatus("worker-1", "unknown")).To(Succeed())
+	b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("does not know the state")))
+	b.Expect(b.engine.SetVMStatus("worker-1", "up")).To(Succeed())
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestFailedCreationIsToldOnce(t *testing.T) {
+	b := newBed(t)
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms", Work: true})
+	m := b.machine("worker-1")
+	b.until(b.connector, m, false, "create")
+	var err error
+	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
+	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
+	t.Log(err)
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestFailedStartIsToldOnce(t *testing.T) {
+	b := newBed(t)
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/start", Work: true})
+	m := b.machine("worker-1")
+	b.until(b.connector, m, false, "start")
+	var err error
+	b.Eventually(func() error { _, _, err = b.reconcile(b.connector, m, false); return err }).Should(HaveOccurred())
+	t.Log(err)
+	b.Expect(hypervisor.ReasonFor(err, "")).NotTo(BeEmpty())
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestFullDomain(t *testing.T) {
+	b := newBed(t)
+	b.Expect(b.engine.SetDomain("data1", "", 499)).To(Succeed())
+	b.Expect(b.fails(b.machine("worker-1"), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("Low disk space")))
+}
+
+func TestNoHostHasRoom(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.MemoryMiB = 128 << 10 })
+	err := b.fails(m, infrav1.InsufficientResourcesReason)
+	b.Expect(err).To(MatchError(ContainSubstring("no host that satisfies")))
+}
+
+// TestStorm has machines live and die while all goes wrong that can.
+func TestStorm(t *testing.T) {
+	b := newBed(t)
+	b.options.MaxCreations = 3
+	c := b.newConnector()
+	disk := b.foreignDisk("pvc-storm")
+	for _, f := range []ovirtsim.Fault{
+		{Every: 7, Drop: true}, {Every: 11, Drop: true, After: true}, {Every: 13, Status: 503},
+		{Every: 17, Status: 409, Reason: "Operation Failed", Detail: "[Cannot edit VM: VM is locked. Please try again in a few minutes.]"},
+		{Path: "sso/oauth/token", Every: 3, Status: 503},
+	} {
+		f.Times = -1
+		b.engine.Inject(f)
+	}
+	const count = 6
+	machines := make([]*infrav1.NovaZVirtMachine, count)
+	for i := range machines {
+		machines[i] = b.machine(fmt.Sprintf("storm-%d", i))
+	}
+	failures := 0
+	drive := func(goal string) {
+		round := 0
+		b.Eventually(func() int {
+			done := 0
+			for i := range machines {
+				switch _, did, err := b.reconcile(c, machines[i], true); {
+				case err != nil:
+					failures++
+				case did == goal:
+					done++
+				}
+			}
+			switch round++; {
+			case round%30 == 10:
+				b.engine.ExpireTokens()
+			case round%60 == 40:
+				b.engine.Restart(20 * time.Millisecond)
+			}
+			return done
+		}, 3*soon).Should(Equal(count))
+	}
+	drive("rest")
+	for _, m := range machines {
+		b.Expect(b.named(m.Name)).To(HaveLen(1))
+		b.Expect(b.named(m.Name)[0].NICs).To(HaveLen(1))
+	}
+	b.Expect(b.diskNames("storm-")).To(HaveLen(count))
+	b.attach(b.named("storm-0")[0].ID, disk)
+	for i := range machines {
+		machines[i] = going(machines[i])
+	}
+	drive("release")
+	b.Expect(b.engine.VMs()).To(BeEmpty())
+	b.Eventually(func() []string { return b.diskNames("storm-") }).Should(BeEmpty())
+	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
+	b.Expect(failures).To(BeNumerically(">", 20), "it was no storm")
+	b.engine.ClearFaults()
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(plan.GroupPrefix))
+}

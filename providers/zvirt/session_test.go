@@ -1,0 +1,181 @@
+package zvirt
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+func (b *bed) setPassword(secret, password string) {
+	b.t.Helper()
+	s := &corev1.Secret{}
+	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: secret}, s)).To(Succeed())
+	s.Data["password"] = []byte(password)
+	b.Expect(b.objects.Update(b.ctx(), s)).To(Succeed())
+}
+
+func TestOneLoginForAll(t *testing.T) {
+	b := newBed(t)
+	b.engine.ResetRequests()
+	var wg sync.WaitGroup
+	for i := range 30 {
+		wg.Go(func() {
+			m := b.machine(fmt.Sprintf("worker-%d", i))
+			if d, err := b.connector.Connect(b.ctx(), m); err == nil {
+				_, _ = d.Observe(b.ctx(), m)
+			}
+		})
+	}
+	wg.Wait()
+	b.Expect(b.engine.Requests()["POST /sso/oauth/token"]).To(Equal(1))
+	b.Expect(b.engine.Tokens()).To(Equal(1))
+}
+
+func TestTokenIsRenewed(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.engine.ResetRequests()
+	b.engine.ExpireTokens()
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.engine.Requests()["POST /sso/oauth/token"]).To(Equal(1))
+}
+
+func TestTokenIsGivenBack(t *testing.T) {
+	b := newBed(t)
+	b.create("worker-1")
+	b.connector.Close()
+	b.Expect(b.engine.Tokens()).To(BeZero())
+}
+
+func TestConnectionsAreKept(t *testing.T) {
+	b := newBed(t)
+	b.create("worker-1")
+	b.engine.ResetRequests()
+	b.create("worker-2")
+	b.Expect(sum(b.engine.Requests())).To(BeNumerically(">", 10))
+	b.Expect(b.engine.Connections().Made).To(BeNumerically("<=", 1))
+}
+
+func TestRestartOfTheEngine(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.engine.SetDown(true)
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("503")))
+	b.engine.SetDown(false)
+	b.told("worker-1")
+	b.until(b.connector, m, true, "rest")
+	b.Expect(b.named("worker-1")).To(HaveLen(1))
+}
+
+func TestCredentialsAreRotated(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.setPassword("tenant", "wrong")
+	err := b.fails(m, infrav1.CredentialsInvalidReason)
+	b.Expect(err.Error()).NotTo(ContainSubstring("wrong"))
+	b.setPassword("tenant", ovirtsim.DefaultPassword)
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestIdentityOfTheManager(t *testing.T) {
+	b := newBed(t)
+	identity := &infrav1.NovaZVirtIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec:       infrav1.IdentitySpec{SecretName: "account", AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"others"}}},
+	}
+	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "manager", Name: "account"},
+		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
+	})).To(Succeed())
+	b.cluster.Spec.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	m := b.machine("worker-1")
+	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow")))
+	identity.Spec.AllowedNamespaces.List = []string{namespace}
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestTrust(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	trust := func(tls infrav1.NovaZVirtTLS) {
+		b.cluster.Spec.TLS = tls
+		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	}
+	trust(infrav1.NovaZVirtTLS{})
+	err := b.fails(m, infrav1.EndpointUnreachableReason)
+	b.Expect(err).To(MatchError(ContainSubstring("spec.tls.caBundle")))
+	trust(infrav1.NovaZVirtTLS{Thumbprint: strings.Repeat("00:", 31) + "00"})
+	b.Eventually(func() string { _, _, err = b.reconcile(b.connector, m, false); return fmt.Sprint(err) }).Should(ContainSubstring("spec.tls.thumbprint"))
+	_, pinned, _ := strings.Cut(err.Error(), "thumbprint is ")
+	trust(infrav1.NovaZVirtTLS{Thumbprint: pinned[:95]})
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestCreationsTakeTurns(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) { o.Timings[ovirtsim.TimeThin] = 100 * time.Millisecond })
+	b.options.MaxCreations = 1
+	b.connector = b.newConnector()
+	first, second := b.machine("worker-1"), b.machine("worker-2")
+	b.until(b.connector, first, false, "create")
+	_, _, err := b.reconcile(b.connector, second, false)
+	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.QueuedReason))
+	b.Expect(b.named("worker-2")).To(BeEmpty())
+	b.until(b.connector, first, true, "rest")
+	b.told("worker-2")
+	b.until(b.connector, second, true, "rest")
+}
+
+func TestNoticeOfAChangeOutside(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.drain("worker-1")
+	b.admin("POST", "/vms/"+b.named("worker-1")[0].ID+"/migrate", "<action/>")
+	b.told("worker-1")
+	b.until(b.connector, m, true, "rest")
+}
+
+func TestClusterIsToldWhenItsEngineComesAndGoes(t *testing.T) {
+	b := newBed(t)
+	_, err := b.connector.Inspect(b.ctx(), b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	key := hypervisor.Key{Namespace: namespace, Name: "tenant"}
+	b.Eventually(b.connector.SiteChanges()).Should(Receive(Equal(key)))
+	b.engine.SetDown(true)
+	b.Eventually(b.connector.SiteChanges()).Should(Receive(Equal(key)))
+	b.Eventually(func() string {
+		_, err := b.connector.Inspect(b.ctx(), b.cluster)
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(infrav1.EndpointUnreachableReason))
+	b.engine.SetDown(false)
+	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), b.cluster); return err }).Should(Succeed())
+}
+
+func TestOneEngineDownSlowsNoOther(t *testing.T) {
+	b := newBed(t)
+	other := b.startEngine()
+	other.SetHanging(true)
+	b.addCluster("hanging", other)
+	stuck := b.machine("stuck")
+	stuck.Labels["cluster.x-k8s.io/cluster-name"] = "hanging"
+	b.options.pace.Session.Patience = 50 * time.Millisecond
+	b.connector = b.newConnector()
+	_, err := b.connector.Connect(b.ctx(), stuck)
+	b.Expect(hypervisor.IsPassing(err)).To(BeTrue())
+	b.create("worker-1")
+	other.SetHanging(false)
+}

@@ -1,0 +1,221 @@
+package zvirt
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+// elsewhere gives the engine a second data center.
+func elsewhere(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} }
+
+func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
+	b.t.Helper()
+	change(&b.cluster.Spec)
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+}
+
+func TestInspect(t *testing.T) {
+	b := newBed(t, elsewhere)
+	domain := func(name string) infrav1.NovaZVirtFailureDomain { return infrav1.NovaZVirtFailureDomain{Name: name} }
+	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
+		one, two := domain("one"), domain("two")
+		one.VNICProfiles = []string{"storage/storage"}
+		two.ControlPlane = ptr.To(false)
+		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{one, two}
+	})
+	site, err := b.connector.Inspect(b.ctx(), b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(site.Version).To(HavePrefix(ovirtsim.DefaultVersion))
+	b.Expect(site.FailureDomains).To(Equal([]clusterv1.FailureDomain{
+		{Name: "one", ControlPlane: ptr.To(true)}, {Name: "two", ControlPlane: ptr.To(false)},
+	}))
+	b.engine.ResetRequests()
+	_, err = b.connector.Inspect(b.ctx(), b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /clusters"))
+
+	for _, c := range []struct {
+		change func(*infrav1.NovaZVirtFailureDomain)
+		reason string
+		words  string
+	}{
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Cluster = "nowhere" }, infrav1.PlacementNotFoundReason, `placement.cluster "nowhere" does not exist`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.DataCenter = "Elsewhere" }, infrav1.PlacementNotFoundReason, `placement.cluster "Default" does not exist`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.StorageDomain = "nowhere" }, infrav1.PlacementNotFoundReason, `"nowhere" does not exist`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.VNICProfiles = []string{"a/b"} }, infrav1.PlacementNotFoundReason, `vnicProfiles[0] "a`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Hosts = []string{"host9"} }, infrav1.PlacementNotFoundReason, `placement.hosts "host9"`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.AffinityLabel = "none" }, infrav1.PlacementNotFoundReason, `affinityLabel "none"`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.SourceNotFoundReason, `template "none"`},
+	} {
+		changed := b.cluster.DeepCopy()
+		c.change(&changed.Spec.FailureDomains[1])
+		_, err := b.connector.Inspect(b.ctx(), changed)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(c.reason), c.words)
+		b.Expect(err).To(MatchError(And(ContainSubstring(c.words), ContainSubstring(`failure domain "two"`))))
+	}
+}
+
+func TestZones(t *testing.T) {
+	b := newBed(t)
+	b.enrich()
+	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
+		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{
+			Name: "b", Placement: infrav1.NovaZVirtPlacement{StorageDomain: "data2"},
+			VNICProfiles: []string{"storage/storage"}, AffinityLabel: "fast",
+		}}
+	})
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.Allocation = infrav1.ZVirtClone })
+	l := launch
+	l.Zone = "nowhere"
+	b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, l), "")).To(Equal(infrav1.PlacementNotFoundReason))
+	l.Zone = "b"
+	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
+	vm := b.until(b.newConnector(), m, true, "rest")
+	b.Expect(vm.Zone).To(Equal("b"))
+	got := b.named("worker-1")[0]
+	b.Expect(got.NICs[0].Network).To(Equal("storage"))
+	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
+	b.Expect(b.admin("GET", "/vms/"+got.ID+"/diskattachments?follow=disk", "")).To(ContainSubstring(domain))
+	b.Expect(b.admin("GET", "/vms/"+got.ID+"/affinitylabels", "")).To(ContainSubstring("<name>fast</name>"))
+}
+
+func TestNamesThatStandForNothing(t *testing.T) {
+	b := newBed(t)
+	for name, c := range map[string]struct {
+		change func(*infrav1.NovaZVirtMachineSpec)
+		reason string
+	}{
+		"template":      {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.SourceNotFoundReason},
+		"version":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.SourceNotFoundReason},
+		"instance-type": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.SourceNotFoundReason},
+		"cluster":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.Cluster = "none" }, infrav1.PlacementNotFoundReason},
+		"domain":        {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.StorageDomain = "none" }, infrav1.PlacementNotFoundReason},
+		"profile":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].VNICProfile = "none/none" }, infrav1.PlacementNotFoundReason},
+		"tag":           {func(m *infrav1.NovaZVirtMachineSpec) { m.Tags = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"group":         {func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.Groups = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"label":         {func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.Labels = []string{"none"} }, infrav1.PlacementNotFoundReason},
+	} {
+		m := b.machine("no-"+name, func(m *infrav1.NovaZVirtMachine) { c.change(&m.Spec) })
+		err := b.fails(m, c.reason)
+		b.Expect(err).To(MatchError(Or(ContainSubstring(`"none`), ContainSubstring("version 7"))), name)
+	}
+}
+
+func TestTemplateByID(t *testing.T) {
+	b := newBed(t)
+	id := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))
+	b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template = infrav1.NovaZVirtTemplateReference{ID: id} })
+}
+
+func TestLatestVersionOfATemplate(t *testing.T) {
+	b := newBed(t)
+	vm := b.foreignVM("source", "Default", "")
+	b.admin("POST", "/templates", fmt.Sprintf(`<template><name>%s</name><version><version_name>two</version_name></version><vm id=%q/></template>`, templateName, vm))
+	answer := b.admin("GET", "/templates?search=name%3D"+templateName, "")
+	b.Expect(strings.Count(answer, "<template ")).To(Equal(2))
+	b.Eventually(func() string { return b.admin("GET", "/templates?search=name%3D"+templateName, "") }).ShouldNot(ContainSubstring("<status>locked"))
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template.Version = 1 })
+	b.until(b.connector, m, true, "rest")
+	latest := b.machine("worker-2")
+	b.until(b.connector, latest, false, "create")
+	b.Expect(b.named("worker-2")[0].Template).NotTo(Equal(b.named("worker-1")[0].Template))
+}
+
+func TestAffinity(t *testing.T) {
+	b := newBed(t)
+	group := "nova-workers-soft-" + clusterID
+	one, two := b.create("worker-1"), b.create("worker-2")
+	b.Expect(strings.Count(b.groupsOf("Default"), "<affinity_group ")).To(Equal(1))
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("<name>"+group+"</name>"), ContainSubstring(b.named("worker-1")[0].ID), ContainSubstring(b.named("worker-2")[0].ID)))
+	b.Expect(b.named("worker-1")[0].Host).NotTo(Equal(b.named("worker-2")[0].Host))
+
+	b.until(b.connector, going(one), false, "release")
+	b.Expect(b.groupsOf("Default")).To(ContainSubstring(group))
+	b.until(b.connector, going(two), false, "release")
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(group))
+}
+
+func TestAffinityOfMachinesThatComeTogether(t *testing.T) {
+	b := newBed(t)
+	const count = 5
+	b.Eventually(func() int {
+		resting := 0
+		for i := range count {
+			m := b.machine(fmt.Sprintf("worker-%d", i))
+			if _, did, err := b.reconcile(b.connector, m, false); err == nil && did == "rest" {
+				resting++
+			}
+		}
+		return resting
+	}).Should(Equal(count))
+	b.Expect(strings.Count(b.groupsOf("Default"), "<affinity_group ")).To(Equal(1))
+	for i := range count {
+		b.Expect(b.groupsOf("Default")).To(ContainSubstring(b.named(fmt.Sprintf("worker-%d", i))[0].ID))
+	}
+}
+
+func TestHardAffinity(t *testing.T) {
+	b := newBed(t)
+	hard := func(m *infrav1.NovaZVirtMachine) { m.Spec.Affinity.AntiAffinity = infrav1.ZVirtHardAntiAffinity }
+	b.create("worker-1", hard)
+	b.create("worker-2", hard)
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-workers-hard-"), ContainSubstring("<enforcing>true</enforcing>")))
+	err := b.fails(b.machine("worker-3", hard), infrav1.InsufficientResourcesReason)
+	b.Expect(err).To(HaveOccurred())
+}
+
+func TestAffinityIsMendedAndJoined(t *testing.T) {
+	b := newBed(t)
+	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
+	own := b.idOf(b.admin("POST", "/clusters/"+cluster+"/affinitygroups", "<affinity_group><name>theirs</name></affinity_group>"))
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Affinity = infrav1.NovaZVirtAffinity{AntiAffinity: infrav1.ZVirtNoAntiAffinity, Groups: []string{"theirs"}}
+	})
+	vm := b.named(m.Name)[0].ID
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring(vm), Not(ContainSubstring("nova-"))))
+	b.admin("DELETE", "/clusters/"+cluster+"/affinitygroups/"+own+"/vms/"+vm, "")
+	b.until(b.connector, m, true, "settle")
+	b.Eventually(func() string { return b.groupsOf("Default") }).Should(ContainSubstring(vm))
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.groupsOf("Default")).To(ContainSubstring("theirs"), "it is not ours to remove")
+}
+
+func TestSize(t *testing.T) {
+	b := newBed(t)
+	template := func(change func(*infrav1.NovaZVirtMachineSpec)) *infrav1.NovaZVirtMachineTemplate {
+		out := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "t", OwnerReferences: []metav1.OwnerReference{{Kind: "Cluster", Name: b.cluster.Name}},
+		}}
+		out.Spec.Template.Spec.Template.Name = templateName
+		change(&out.Spec.Template.Spec)
+		return out
+	}
+	const gib = int64(1) << 30
+	for name, c := range map[string]struct {
+		change func(*infrav1.NovaZVirtMachineSpec)
+		want   hypervisor.Size
+	}{
+		"the template's": {func(*infrav1.NovaZVirtMachineSpec) {}, hypervisor.Size{CPUs: 1, MemoryBytes: gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
+		"said": {func(m *infrav1.NovaZVirtMachineSpec) {
+			m.Hardware = infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Sockets: 2, Cores: 3}, MemoryMiB: 2048}
+			m.Storage.BootDisk.SizeGiB = 40
+		}, hypervisor.Size{CPUs: 6, MemoryBytes: 2 * gib, DiskBytes: 40 * gib, Architecture: "amd64"}},
+		"the instance type's": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "Large" }, hypervisor.Size{CPUs: 2, MemoryBytes: 8 * gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
+	} {
+		got, err := b.connector.Size(b.ctx(), template(c.change))
+		b.Expect(err).NotTo(HaveOccurred(), name)
+		b.Expect(got).To(Equal(c.want), name)
+	}
+	_, err := b.connector.Size(b.ctx(), &infrav1.NovaZVirtMachineTemplate{})
+	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
+}
