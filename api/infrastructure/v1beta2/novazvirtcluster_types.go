@@ -142,7 +142,10 @@ type NovaZVirtPlacement struct {
 	// +kubebuilder:validation:MaxLength=256
 	StorageDomain string `json:"storageDomain,omitempty"`
 
-	// hosts are the only hosts a VM may run on. Empty means any of the cluster.
+	// hosts are those a VM is to run on. The engine prefers them for a VM that
+	// is migratable and takes no other for one that is not
+	// (placementPolicy.affinity); affinity labels bind both. Empty means any
+	// of the cluster.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -334,8 +334,8 @@ type NovaZVirtNamedDisk struct {
 // NovaZVirtDataDisk is a disk beside the template's. It goes with the VM.
 // +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'cow' || !has(self.sparse) || self.sparse",message="a cow disk is sparse: take sparse out or choose raw"
 type NovaZVirtDataDisk struct {
-	// name tells the disk from the VM's others; the engine shows it as
-	// <machine>-<name>.
+	// name tells the disk from the VM's others; the engine shows it between
+	// the machine's name and a few digits that mark it as the machine's.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
