@@ -9,6 +9,7 @@ require (
 	github.com/fluxcd/kustomize-controller/api v1.9.4
 	github.com/fluxcd/pkg/apis/kustomize v1.19.1
 	github.com/fluxcd/pkg/apis/meta v1.30.1
+	github.com/fluxcd/pkg/envsubst v1.7.1
 	github.com/fluxcd/source-controller/api v1.9.1
 	github.com/go-logr/logr v1.4.4
 	github.com/google/cel-go v0.29.0

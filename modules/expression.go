@@ -2,6 +2,7 @@ package modules
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"text/template"
@@ -80,14 +81,39 @@ var functions = template.FuncMap{
 		}
 		return value
 	},
-	"quote": func(value any) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
+	"quote":    func(value any) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
+	"contains": func(part, text string) bool { return strings.Contains(text, part) },
+	"json": func(value any) (string, error) {
+		data, err := json.Marshal(value)
+		return string(data), err
+	},
+}
+
+// maxIncludes bounds how deep templates include each other. One that includes
+// itself would take the process with it.
+const maxIncludes = 16
+
+// include returns the function that renders a defined template to text, so
+// that a document of many lines can be quoted.
+func include(t *template.Template) func(name string, data any) (string, error) {
+	depth := 0
+	return func(name string, data any) (string, error) {
+		if depth++; depth > maxIncludes {
+			return "", fmt.Errorf("%q is included too deep", name)
+		}
+		defer func() { depth-- }()
+		var out strings.Builder
+		err := t.ExecuteTemplate(&out, name, data)
+		return out.String(), err
+	}
 }
 
 // parsed parses a template. One that names a fact that does not exist fails
 // when it is executed instead of writing "<no value>" into a manifest.
 func parsed(text string) (*template.Template, error) {
-	t, err := template.New("").Option("missingkey=error").Funcs(functions).Parse(text)
-	if err != nil {
+	t := template.New("").Option("missingkey=error").Funcs(functions)
+	t.Funcs(template.FuncMap{"include": include(t)})
+	if _, err := t.Parse(text); err != nil {
 		return nil, fmt.Errorf("parsing template: %s", strings.TrimPrefix(oneLine(err), "template: "))
 	}
 	return t, nil

@@ -18,6 +18,8 @@ type Facts struct {
 	Network      NetworkFacts      `json:"network"`
 	ControlPlane ControlPlaneFacts `json:"controlPlane"`
 	Nodes        NodeFacts         `json:"nodes"`
+	Images       ImageFacts        `json:"images"`
+	DNS          DNSFacts          `json:"dns"`
 	// Platform is NovaControlPlane.spec.platform, by its JSON names. Empty
 	// under another control plane.
 	Platform map[string]any `json:"platform"`
@@ -78,6 +80,24 @@ type NodeFacts struct {
 	Ingress      int32 `json:"ingress"`
 	Worker       int32 `json:"worker"`
 	Total        int32 `json:"total"`
+	// Addresses are those of the nodes that are there.
+	Addresses AddressFacts `json:"addresses"`
+}
+
+// AddressFacts are the addresses of nodes by role, in order. A node with
+// addresses of both families has one of each.
+type AddressFacts struct {
+	ControlPlane []string `json:"controlPlane"`
+	Infra        []string `json:"infra"`
+	Ingress      []string `json:"ingress"`
+	Worker       []string `json:"worker"`
+}
+
+// ImageFacts are about container images.
+type ImageFacts struct {
+	// Registry is where all images come from. Empty means that each comes from
+	// its own registry.
+	Registry string `json:"registry"`
 }
 
 // Topologies of a control plane.
@@ -110,17 +130,30 @@ func (f *Facts) Substitutions() map[string]string {
 	return map[string]string{
 		"clusterId":            f.Cluster.ID,
 		"controlPlaneTopology": f.ControlPlane.Topology,
-		"dnsBaseDomain":        f.text("dns", "baseDomain"),
-		"imageRepository":      f.text("imageRepository"),
+		"dnsBaseDomain":        text(f.Platform, "dns", "baseDomain"),
+		"imageRepository":      text(f.Platform, "imageRepository"),
 		"infraNodesCount":      strconv.Itoa(int(f.Nodes.Infra)),
 		"k8sDefaultDnsZone":    f.Network.Domain,
 		"mirrorRepoType":       "gitea",
 	}
 }
 
+// publicImages is where Kubernetes' own images come from when nobody says
+// otherwise. Others are not there.
+const publicImages = "registry.k8s.io"
+
+// ImagesOf says where images come from, by the platform settings.
+func ImagesOf(platform map[string]any) ImageFacts {
+	registry := text(platform, "imageRepository")
+	if registry == publicImages {
+		registry = ""
+	}
+	return ImageFacts{Registry: registry}
+}
+
 // text returns a text of the platform settings; empty if nobody said it.
-func (f *Facts) text(path ...string) string {
-	var at any = f.Platform
+func text(platform map[string]any, path ...string) string {
+	var at any = platform
 	for _, name := range path {
 		m, ok := at.(map[string]any)
 		if !ok {

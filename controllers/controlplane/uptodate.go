@@ -72,10 +72,13 @@ func changed(prefix string, was, is map[string]string) []string {
 }
 
 // settings are the hashes of the cluster-wide settings that reach a machine
-// without standing in its NovaConfig.
+// without standing in its NovaConfig. How names are resolved is not among
+// them: modules carry that out.
 func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	hashes := map[string]string{}
-	for field, hash := range fieldHashes(controlPlane.Spec.Platform) {
+	platform := controlPlane.Spec.Platform
+	platform.DNS = bootstrapv1.DNSSpec{}
+	for field, hash := range fieldHashes(platform) {
 		hashes["platform."+field] = hash
 	}
 	for field, hash := range fieldHashes(controlPlane.Spec.Endpoint) {

@@ -4,6 +4,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -39,12 +40,55 @@ var _ = Describe("What the API server refuses", func() {
 		Entry("a control plane that is only a worker", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Config.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleWorker}
 		}, "must include control-plane"),
+		Entry("names by Nova DNS", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.DNS = bootstrapv1.DNSSpec{
+				BaseDomain: "apps.example", Mode: bootstrapv1.DNSModeInternal, Servers: []string{"192.0.2.1", "2001:db8::1"},
+				ForwardZones: []bootstrapv1.ForwardZone{{Name: "corp.example", Servers: []string{"192.0.2.53"}}},
+			}
+		}, ""),
+		Entry("a mode of Nova DNS without a domain", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.DNS.Mode = bootstrapv1.DNSModeInternal
+		}, "set that too"),
+		Entry("a mode of Nova DNS for a domain that others serve", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.DNS = externalDNS()
+			c.Spec.Platform.DNS.Mode = bootstrapv1.DNSModeHybrid
+		}, "leave one of them out"),
+		Entry("a name server by its name", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.DNS.Servers = []string{"dns.example"}
+		}, "named by its IP address"),
+		Entry("a base domain that is none", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Platform.DNS.BaseDomain = "Apps.example."
+		}, "spec.platform.dns.baseDomain"),
 		Entry("kube-vip's settings for another balancer", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Endpoint = controlplanev1.EndpointSpec{
 				Provider: controlplanev1.EndpointProviderExternal, KubeVIP: controlplanev1.KubeVIPSpec{Interface: "eth0"},
 			}
 		}, "kubeVIP can only be set with provider KubeVIP"),
 	)
+
+	It("refuses to move from Nova DNS to external DNS, in one step or two", func(ctx SpecContext) {
+		c := newControlPlane(newRigNamespace(ctx))
+		c.Spec.Platform.DNS = bootstrapv1.DNSSpec{BaseDomain: "corp.example", Mode: bootstrapv1.DNSModeInternal}
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		update := func(dns bootstrapv1.DNSSpec) error {
+			changed := c.DeepCopy()
+			changed.Spec.Platform.DNS = dns
+			return testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)
+		}
+		refused := MatchError(ContainSubstring("cannot move away from it to external DNS"))
+		Expect(update(externalDNS())).To(refused)
+		Expect(update(bootstrapv1.DNSSpec{})).To(refused)
+		Expect(update(bootstrapv1.DNSSpec{BaseDomain: "corp.example"})).To(Succeed())
+	})
+
+	It("lets a cluster with external DNS get Nova DNS", func(ctx SpecContext) {
+		c := newControlPlane(newRigNamespace(ctx))
+		c.Spec.Platform.DNS = externalDNS()
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		changed := c.DeepCopy()
+		changed.Spec.Platform.DNS = bootstrapv1.DNSSpec{BaseDomain: "corp.example"}
+		Expect(testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)).To(Succeed())
+	})
 
 	It("refuses even replicas through the scale subresource too, and scales by it", func(ctx SpecContext) {
 		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(1)) })
@@ -65,3 +109,18 @@ var _ = Describe("What the API server refuses", func() {
 			HaveField("Selector", And(ContainSubstring("cluster.x-k8s.io/control-plane"), ContainSubstring("cluster-name=c")))))
 	})
 })
+
+// externalDNS leaves the base domain to other servers.
+func externalDNS() bootstrapv1.DNSSpec {
+	return bootstrapv1.DNSSpec{
+		BaseDomain:   "corp.example",
+		ForwardZones: []bootstrapv1.ForwardZone{{Name: "corp.example", Servers: []string{"192.0.2.53"}}},
+	}
+}
+
+func newRigNamespace(ctx SpecContext) string {
+	GinkgoHelper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "validation-"}}
+	Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
+	return ns.Name
+}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -50,6 +52,8 @@ func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 	f.ControlPlane.Replicas = int32(max(replicas, 1))
 	f.ControlPlane.Topology = modules.Topology(f.ControlPlane.Replicas)
 	f.Platform, _, _ = unstructured.NestedMap(controlPlane.Object, "spec", "platform")
+	f.Images = modules.ImagesOf(f.Platform)
+	f.DNS = modules.DNSOf(f.Platform, f.Network.Services)
 	if f.Nodes, err = r.nodes(ctx, cluster, f.ControlPlane.Replicas); err != nil {
 		return nil, err
 	}
@@ -91,6 +95,7 @@ func hypervisorKind(kind string) string {
 // nodes counts nodes as they are to be.
 func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
 	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
+	pools := map[string][]string{}
 	list := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
 		return n, fmt.Errorf("listing MachineDeployments: %w", err)
@@ -104,6 +109,7 @@ func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluste
 		if err != nil {
 			return n, fmt.Errorf("reading roles of MachineDeployment %s: %w", md.Name, err)
 		}
+		pools[md.Name] = roles
 		count := ptr.Deref(md.Spec.Replicas, 1)
 		n.Total += count
 		for _, role := range roles {
@@ -117,7 +123,57 @@ func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluste
 			}
 		}
 	}
-	return n, nil
+	var err error
+	n.Addresses, err = r.addresses(ctx, cluster, pools)
+	return n, err
+}
+
+// addresses collects those of nodes that are there, by role. pools are the
+// roles of each MachineDeployment.
+func (r *ClusterReconciler) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
+	list := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
+		return modules.AddressFacts{}, fmt.Errorf("listing Machines: %w", err)
+	}
+	byRole := map[string][]string{}
+	for i := range list.Items {
+		m := &list.Items[i]
+		if !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() {
+			continue
+		}
+		roles := pools[m.Labels[clusterv1.MachineDeploymentNameLabel]]
+		if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
+			roles = []string{controlPlaneRole}
+		}
+		for _, role := range roles {
+			byRole[role] = append(byRole[role], internal(m.Status.Addresses)...)
+		}
+	}
+	inOrder := func(role string) []string {
+		slices.Sort(byRole[role])
+		return append([]string{}, slices.Compact(byRole[role])...)
+	}
+	return modules.AddressFacts{
+		ControlPlane: inOrder(controlPlaneRole), Infra: inOrder("infra"), Ingress: inOrder("ingress"), Worker: inOrder("worker"),
+	}, nil
+}
+
+const controlPlaneRole = "control-plane"
+
+// internal picks the addresses by which a node is reached: the first internal
+// one of each family.
+func internal(all []clusterv1.MachineAddress) []string {
+	var out []string
+	seen := map[bool]bool{}
+	for _, a := range all {
+		ip, err := netip.ParseAddr(a.Address)
+		if a.Type != clusterv1.MachineInternalIP || err != nil || ip.IsLinkLocalUnicast() || seen[ip.Is4()] {
+			continue
+		}
+		seen[ip.Is4()] = true
+		out = append(out, ip.String())
+	}
+	return out
 }
 
 // roles are those of a MachineDeployment's nodes: the labels of its machines,

@@ -136,6 +136,34 @@ var _ = Describe("A set", func() {
 		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web"))
 	})
 
+	It("knows the addresses of nodes by their roles", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		r.workers(ctx, "a", "infra", 2)
+		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = []addonsv1.Module{{Name: "dns", Kustomize: &addonsv1.Kustomize{Path: "dns", Substitute: []addonsv1.Variable{
+				{Name: "infra", Value: ptr.To(`{{ join " " .facts.nodes.addresses.infra }}`)},
+				{Name: "address", Value: ptr.To(`{{ .facts.dns.mode }} {{ .facts.dns.address }}`)},
+			}}}}
+		})
+		substituted := func(name string) func() string {
+			return func() string {
+				p := r.objects(ctx, "a")["dns"]
+				if p == nil {
+					return "nothing"
+				}
+				return p.object.(*kustomizev1.Kustomization).Spec.PostBuild.Substitute[name]
+			}
+		}
+		Eventually(substituted("address")).Should(Equal("None 10.111.255.254"))
+		first := r.machine(ctx, "a", "infra", "one", "192.0.2.21", "fe80::1", "192.0.2.99")
+		r.machine(ctx, "a", "infra", "two", "192.0.2.20")
+		r.machine(ctx, "a", "infra", "unready")
+		Eventually(substituted("infra")).Should(Equal("192.0.2.20 192.0.2.21"))
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(substituted("infra")).Should(Equal("192.0.2.20"))
+	})
+
 	It("says what is wrong with it", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
@@ -242,7 +270,7 @@ var _ = Describe("The end", func() {
 		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
 		Eventually(func() bool { return r.objects(ctx, "a")["dns"].object.GetDeletionTimestamp().IsZero() }).Should(BeFalse())
 		Consistently(func() bool { return r.objects(ctx, "a")["cni"].object.GetDeletionTimestamp().IsZero() }).Should(BeTrue())
-		Expect(r.status(ctx, "base", addonsv1.ReadyCondition)()).To(Equal("False Deleting Waiting for the modules of 1 Clusters to go"))
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(Equal("False Deleting Waiting for the modules of 1 Clusters to go"))
 		release(ctx, dns)
 		Eventually(r.has(ctx, "a")).Should(BeEmpty())
 		Eventually(func() bool {

@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -80,6 +81,7 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, told <-ch
 		Watches(&helmv2.HelmRelease{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		Watches(&kustomizev1.Kustomization{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(moved)).
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WatchesRawSource(r.Tenants.Source(clusterController, itself)).
 		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
@@ -102,6 +104,17 @@ var initialised = predicate.Funcs{
 		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
 		return isCluster && isClusterToo &&
 			(was.Status.Initialization.ControlPlaneInitialized == nil) != (is.Status.Initialization.ControlPlaneInitialized == nil)
+	},
+}
+
+// moved lets through nodes that came, left or have other addresses.
+var moved = predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
+		is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
+		return isMachine && isMachineToo && (was.Status.NodeRef.IsDefined() != is.Status.NodeRef.IsDefined() ||
+			was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero() ||
+			!slices.Equal(internal(was.Status.Addresses), internal(is.Status.Addresses)))
 	},
 }
 

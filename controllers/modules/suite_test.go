@@ -196,6 +196,30 @@ func (r *fleetRig) workers(ctx context.Context, cluster, role string, replicas i
 	return md
 }
 
+// machine makes a Machine of a role, with a node if it has addresses.
+func (r *fleetRig) machine(ctx context.Context, cluster, role, name string, addresses ...string) *clusterv1.Machine {
+	GinkgoHelper()
+	m := &clusterv1.Machine{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: cluster + "-" + name, Labels: map[string]string{
+			clusterv1.ClusterNameLabel: cluster, clusterv1.MachineDeploymentNameLabel: cluster + "-" + role,
+		}},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: cluster, Bootstrap: clusterv1.Bootstrap{DataSecretName: ptr.To("data")},
+			InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereMachine", Name: name},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, m)).To(Succeed())
+	if len(addresses) == 0 {
+		return m
+	}
+	m.Status.NodeRef.Name = name
+	for _, address := range addresses {
+		m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: address})
+	}
+	Expect(testEnv.Client.Status().Update(ctx, m)).To(Succeed())
+	return m
+}
+
 // set makes a set of one chart and one path, on everything of the namespace.
 func (r *fleetRig) set(ctx context.Context, name string, change func(*addonsv1.NovaModuleSetSpec)) *addonsv1.NovaModuleSet {
 	GinkgoHelper()

@@ -51,6 +51,12 @@ type PlatformSpec struct {
 	// kubeProxy says how services are programmed. Empty means iptables.
 	// +optional
 	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
+
+	// dns says how names are resolved. Modules read it, no machine is made
+	// anew for it. Empty resolves the cluster's own names, and all others by
+	// the resolvers of the nodes.
+	// +optional
+	DNS DNSSpec `json:"dns,omitempty,omitzero"`
 }
 
 // GetImageRepository returns the image repository or its default.
@@ -114,6 +120,100 @@ type KubeProxySpec struct {
 	// the kernel's ip_vs modules on every node.
 	// +optional
 	Mode KubeProxyMode `json:"mode,omitempty"`
+}
+
+// DNSMode is who can ask Nova DNS.
+// +kubebuilder:validation:Enum=Internal;Hybrid
+type DNSMode string
+
+// Modes of Nova DNS.
+const (
+	// DNSModeInternal answers inside the cluster only.
+	DNSModeInternal DNSMode = "Internal"
+	// DNSModeHybrid answers on port 53 of the infra nodes too, so that the
+	// company's DNS can forward the base domain to them.
+	DNSModeHybrid DNSMode = "Hybrid"
+	// DefaultDNSMode is the mode on platforms that say nothing.
+	DefaultDNSMode = DNSModeHybrid
+)
+
+// DNSSpec says how names are resolved. A base domain among forwardZones is
+// served from outside (external DNS); any other one is served by Nova DNS.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.baseDomain)",message="mode says how Nova DNS serves baseDomain: set that too"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.baseDomain) || !has(self.forwardZones) || !self.forwardZones.exists(z, z.name == self.baseDomain)",message="mode says how Nova DNS serves baseDomain, and forwardZones gives that domain to other servers: leave one of them out"
+type DNSSpec struct {
+	// baseDomain is the domain of the platform's own names, such as
+	// nova-console.<baseDomain>. Empty means that there are none, and no Nova
+	// DNS.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=230
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	BaseDomain string `json:"baseDomain,omitempty"`
+
+	// mode is who can ask Nova DNS for names of baseDomain: Internal or
+	// Hybrid. Empty means Hybrid, or that Nova DNS is not asked because
+	// baseDomain is one of forwardZones.
+	// +optional
+	Mode DNSMode `json:"mode,omitempty"`
+
+	// forwardZones are domains that other servers know. Empty forwards none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ForwardZones []ForwardZone `json:"forwardZones,omitempty"`
+
+	// servers are asked for all names that nothing else here knows, by their
+	// addresses. Empty asks the resolvers of the nodes.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a server is named by its IP address"
+	Servers []string `json:"servers,omitempty"`
+}
+
+// GetMode returns the mode or its default. It says nothing where External.
+func (d *DNSSpec) GetMode() DNSMode {
+	if d.Mode == "" {
+		return DefaultDNSMode
+	}
+	return d.Mode
+}
+
+// External reports whether the base domain is served from outside.
+func (d *DNSSpec) External() bool {
+	for i := range d.ForwardZones {
+		if d.BaseDomain != "" && d.ForwardZones[i].Name == d.BaseDomain {
+			return true
+		}
+	}
+	return false
+}
+
+// ForwardZone is a domain that other servers know.
+type ForwardZone struct {
+	// name is the domain.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	Name string `json:"name,omitempty"`
+
+	// servers are the servers' addresses.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a server is named by its IP address"
+	Servers []string `json:"servers,omitempty"`
 }
 
 // Arg is a command line argument, --name=value.

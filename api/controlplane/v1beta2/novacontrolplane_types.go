@@ -108,6 +108,7 @@ const (
 )
 
 // NovaControlPlaneSpec is the control plane of a tenant cluster.
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.dns) && has(oldSelf.platform.dns.baseDomain) && (!has(oldSelf.platform.dns.forwardZones) || !oldSelf.platform.dns.forwardZones.exists(z, z.name == oldSelf.platform.dns.baseDomain))) || (has(self.platform) && has(self.platform.dns) && has(self.platform.dns.baseDomain) && (!has(self.platform.dns.forwardZones) || !self.platform.dns.forwardZones.exists(z, z.name == self.platform.dns.baseDomain)))",message="Nova DNS serves the base domain of this cluster, and a cluster cannot move away from it to external DNS: keep platform.dns.baseDomain, and keep it out of platform.dns.forwardZones"
 type NovaControlPlaneSpec struct {
 	// replicas is the number of control plane machines: an odd number, since
 	// each holds a member of etcd. Empty means 1.
