@@ -1,0 +1,453 @@
+package plan
+
+import (
+	"encoding/xml"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+var id = uuid.MustParse("1f3a9c2e-5b1c-5c0e-9d3c-6d3d4c0f4e11")
+
+// machine returns a machine with one interface.
+func machine(change ...func(*infrav1.NovaZVirtMachineSpec)) *infrav1.NovaZVirtMachine {
+	m := &infrav1.NovaZVirtMachine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "default", Name: "worker-1", Labels: map[string]string{clusterv1.ClusterNameLabel: "tenant"},
+	}}
+	m.Spec.Template.Name = "node"
+	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}}
+	for _, f := range change {
+		f(&m.Spec)
+	}
+	return m
+}
+
+func TestMark(t *testing.T) {
+	for _, m := range []Mark{
+		{ID: id},
+		{ID: id, Zone: "a"},
+		{ID: id, Document: CloudConfig},
+		{ID: id, Zone: "eu west/1&x=y", Document: Ignition},
+	} {
+		got, ok := ReadMark(" " + m.String() + "\n")
+		if !ok || got != m || Subject(m.String()) != id.String() {
+			t.Errorf("%s is read as %+v, %t", m, got, ok)
+		}
+		if !strings.HasPrefix(m.String(), MarkPrefix) {
+			t.Errorf("%s cannot be searched for", m)
+		}
+	}
+	for _, text := range []string{"", "mine", "nova-machine/", "nova-machine/x", id.String(), "x nova-machine/" + id.String(), "http://a/" + (Mark{ID: id}).String(), "%zz"} {
+		if m, ok := ReadMark(text); ok || Subject(text) != "" {
+			t.Errorf("%q is read as %+v", text, m)
+		}
+	}
+}
+
+func TestIdentify(t *testing.T) {
+	cluster := "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"
+	one, err := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "b"})
+	other, _ := Identify(cluster, hypervisor.Key{Namespace: "a", Name: "c"})
+	if one != again || one == other {
+		t.Errorf("%s, %s and %s", one, again, other)
+	}
+	if _, err := Identify("", hypervisor.Key{}); hypervisor.ReasonFor(err, "") != infrav1.WaitingForInfrastructureReason {
+		t.Errorf("without a cluster ID: %v", err)
+	}
+	if _, err := Identify("x", hypervisor.Key{}); err == nil {
+		t.Error("a broken cluster ID was taken")
+	}
+}
+
+func TestSiteOf(t *testing.T) {
+	cluster := &infrav1.NovaZVirtClusterSpec{
+		Placement:   infrav1.NovaZVirtPlacement{DataCenter: "dc", Cluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
+		VNICProfile: "net/net",
+		FailureDomains: []infrav1.NovaZVirtFailureDomain{
+			{Name: "empty"},
+			{
+				Name: "full", Placement: infrav1.NovaZVirtPlacement{Cluster: "c2", Hosts: []string{"h2"}}, VNICProfiles: []string{"net2/net2"},
+				Template: infrav1.NovaZVirtTemplateReference{ID: "t2"}, AffinityLabel: "l2",
+			},
+		},
+	}
+	own := machine(func(m *infrav1.NovaZVirtMachineSpec) {
+		m.Placement = infrav1.NovaZVirtPlacement{Cluster: "own", StorageDomain: "own"}
+		m.Network.Interfaces = []infrav1.NovaZVirtInterface{{VNICProfile: "own/own"}, {}}
+		m.Affinity.Labels = []string{"l"}
+	})
+	for name, tt := range map[string]struct {
+		machine *infrav1.NovaZVirtMachine
+		zone    string
+		want    string
+	}{
+		"the cluster's":   {machine(), "", "dc c s h node [net/net] []"},
+		"the machine's":   {own, "", "dc own own h node [own/own net/net] [l]"},
+		"an empty domain": {own, "empty", "dc own own h node [own/own net/net] [l]"},
+		"a full domain":   {own, "full", "dc c2 own h2 t2 [net2/net2 net/net] [l l2]"},
+	} {
+		at, err := SiteOf(cluster, &tt.machine.Spec, tt.zone)
+		got := strings.Join([]string{
+			at.DataCenter, at.Cluster, at.StorageDomain, strings.Join(at.Hosts, " "), at.Template.Name + at.Template.ID,
+			"[" + strings.Join(at.Profiles, " ") + "]", "[" + strings.Join(at.Labels, " ") + "]",
+		}, " ")
+		if err != nil || got != tt.want {
+			t.Errorf("%s: got %s, %v; want %s", name, got, err, tt.want)
+		}
+	}
+	if _, err := SiteOf(cluster, &own.Spec, "nowhere"); hypervisor.ReasonFor(err, "") != infrav1.PlacementNotFoundReason {
+		t.Errorf("an unknown domain: %v", err)
+	}
+	if _, err := SiteOf(&infrav1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
+		t.Errorf("an interface without a profile: %v", err)
+	}
+	if len(own.Spec.Affinity.Labels) != 1 {
+		t.Error("the spec was changed")
+	}
+}
+
+func TestState(t *testing.T) {
+	vm := func(status string) ovirt.View { return ovirt.View{Detailed: true, VM: &ovirt.VM{Status: status}} }
+	locked := vm("down")
+	locked.VM.DiskAttachments = &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{{Disk: &ovirt.Disk{Status: "locked"}}}}
+	asked := vm("up")
+	asked.Busy = "Powering off"
+	for name, tt := range map[string]struct {
+		view ovirt.View
+		want hypervisor.State
+	}{
+		"none":       {ovirt.View{}, hypervisor.Absent},
+		"asked":      {asked, hypervisor.Busy},
+		"doubt":      {ovirt.View{Busy: "Finding out"}, hypervisor.Busy},
+		"copied":     {vm("image_locked"), hypervisor.Busy},
+		"going down": {vm("powering_down"), hypervisor.Busy},
+		"saving":     {vm("saving_state"), hypervisor.Busy},
+		"unread":     {ovirt.View{VM: &ovirt.VM{Status: "down"}}, hypervisor.Busy},
+		"growing":    {locked, hypervisor.Busy},
+		"down":       {vm("down"), hypervisor.Stopped},
+		"suspended":  {vm("suspended"), hypervisor.Stopped},
+		"launching":  {vm("wait_for_launch"), hypervisor.Running},
+		"booting":    {vm("powering_up"), hypervisor.Running},
+		"up":         {vm("up"), hypervisor.Running},
+		"moving":     {vm("migrating"), hypervisor.Running},
+		"paused":     {vm("paused"), hypervisor.Running},
+		"unknown":    {vm("unknown"), ""},
+	} {
+		got, message, err := State(tt.view)
+		if got != tt.want || (got == hypervisor.Busy) != (message != "") || (got == "") != (err != nil) {
+			t.Errorf("%s: got %s, %q, %v; want %s", name, got, message, err, tt.want)
+		}
+	}
+}
+
+func TestAddresses(t *testing.T) {
+	mac := func(s string) *ovirt.MAC { return &ovirt.MAC{Address: s} }
+	device := func(name, hw string, ips ...string) ovirt.ReportedDevice {
+		d := ovirt.ReportedDevice{Name: name, MAC: mac(hw)}
+		for _, ip := range ips {
+			d.IPs = append(d.IPs, ovirt.IP{Address: ip})
+		}
+		return d
+	}
+	vm := &ovirt.VM{
+		NICs: &ovirt.NICs{NICs: []ovirt.NIC{{Name: "nic2", MAC: mac("56:00:00:00:00:02")}, {Name: "nic1", MAC: mac("56:00:00:00:00:0a")}}},
+		ReportedDevices: &ovirt.ReportedDevices{Devices: []ovirt.ReportedDevice{
+			device("cni0", "0a:58:00:00:00:01", "10.244.0.1"),
+			device("lo", "00:00:00:00:00:00", "127.0.0.1"),
+			device("eth1", "56:00:00:00:00:02", "10.1.0.5", "not an address"),
+			device("eth0", "56:00:00:00:00:0A", "fe80::1", "10.0.0.100", "10.0.0.5", "fd00::5", "10.0.0.5"),
+			{Name: "nameless", IPs: []ovirt.IP{{Address: "10.9.9.9"}}},
+		}},
+	}
+	var got []string
+	for _, a := range Addresses("worker-1", vm, "10.0.0.100") {
+		got = append(got, string(a.Type)+"="+a.Address)
+	}
+	want := "InternalIP=10.0.0.5 InternalIP=fd00::5 InternalIP=10.1.0.5 Hostname=worker-1 InternalDNS=worker-1"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got %s\nwant %s", strings.Join(got, " "), want)
+	}
+	vm.ReportedDevices = &ovirt.ReportedDevices{Devices: []ovirt.ReportedDevice{device("eth0", "56:00:00:00:00:0a", "10.0.0.100")}}
+	for _, none := range []*ovirt.VM{{}, vm} {
+		if got := Addresses("worker-1", none, "10.0.0.100"); got != nil {
+			t.Errorf("got %v, which is no address of the node", got)
+		}
+	}
+}
+
+func TestConfiguration(t *testing.T) {
+	pool := func(text, gateway string) hypervisor.Address {
+		a := hypervisor.Address{Prefix: netip.MustParsePrefix(text)}
+		a.Gateway, _ = netip.ParseAddr(gateway)
+		return a
+	}
+	for name, tt := range map[string]struct {
+		in     infrav1.InterfaceAddressing
+		pooled []hypervisor.Address
+		want   string
+		no     string
+	}{
+		"nothing said": {want: "eth3 dhcp - none -"},
+		"DHCP of both": {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}, want: "eth3 dhcp - dhcp -"},
+		"only IPv6":    {in: infrav1.InterfaceAddressing{DHCP6: ptr.To(true)}, want: "eth3 none - dhcp -"},
+		"from a pool":  {in: infrav1.InterfaceAddressing{DHCP4: ptr.To(false)}, pooled: []hypervisor.Address{pool("10.0.0.5/22", "10.0.0.1")}, want: "eth3 static 10.0.0.5/255.255.252.0/10.0.0.1/v4 none -"},
+		"own gateway": {
+			in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8", "fd00::5/64"}, Gateway4: "10.0.0.254", Gateway6: "fd00::1"}, want: "eth3 static 10.0.0.5/255.0.0.0/10.0.0.254/v4 static fd00::5/64/fd00::1/v6",
+		},
+		"two of a family": {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}}, pooled: []hypervisor.Address{pool("10.0.0.6/8", "")}, no: "more than one"},
+		"DHCP beside":     {in: infrav1.InterfaceAddressing{Addresses: []string{"10.0.0.5/8"}, DHCP4: ptr.To(true)}, no: "asks DHCP"},
+		"no address":      {in: infrav1.InterfaceAddressing{Addresses: []string{"x"}}, no: "addresses"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nic, err := configuration(3, &infrav1.NovaZVirtInterface{InterfaceAddressing: tt.in}, tt.pooled)
+			if tt.no != "" {
+				if !hypervisor.IsTerminal(err) || !strings.Contains(err.Error(), tt.no) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			show := func(ip *ovirt.IP) string {
+				if ip == nil {
+					return "-"
+				}
+				return strings.Join([]string{ip.Address, ip.Netmask, ip.Gateway, ip.Version}, "/")
+			}
+			got := strings.Join([]string{nic.Name, nic.BootProtocol, show(nic.IP), nic.IPv6Protocol, show(nic.IPv6)}, " ")
+			if err != nil || got != tt.want || !nic.OnBoot {
+				t.Errorf("got %s, %v\nwant %s", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// rich says all that can be said.
+func rich(m *infrav1.NovaZVirtMachineSpec) {
+	m.Hardware = infrav1.NovaZVirtHardware{
+		CPU:       infrav1.NovaZVirtCPU{Cores: 4, Type: "Cascadelake-Server", Mode: "custom", PinningPolicy: "resize_and_pin_numa"},
+		MemoryMiB: 4096, GuaranteedMemoryMiB: 2048, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 1048576,
+		VMType: "high_performance", OSType: "debian_9", BIOSType: "q35_ovmf", SerialConsole: ptr.To(true),
+		CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "a", Value: "<b>"}},
+	}
+	m.HighAvailability = infrav1.NovaZVirtHighAvailability{LeaseStorageDomain: "lease"}
+	m.PlacementPolicy.Affinity = "migratable"
+	m.Storage = infrav1.NovaZVirtStorage{
+		Allocation: infrav1.ZVirtClone, BootDisk: infrav1.NovaZVirtTemplateDisk{Format: "raw", Sparse: ptr.To(false)},
+		TemplateDisks: []infrav1.NovaZVirtNamedDisk{{Name: "var", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{StorageDomain: "slow"}}},
+	}
+	m.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
+		Nameservers: []string{"10.0.0.2"}, SearchDomains: []string{"example.com"},
+	}}}
+}
+
+// TestVM compares the requests for VMs with golden files. UPDATE=1 writes them.
+func TestVM(t *testing.T) {
+	template := &ovirt.Template{ID: "template", DiskAttachments: &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{
+		{ID: "disk1", Bootable: ptr.To(true), Disk: &ovirt.Disk{Alias: "node_Disk1"}}, {ID: "disk2", Disk: &ovirt.Disk{Name: "var"}}, {ID: "disk3"},
+	}}}
+	from := Source{Cluster: "cluster", Template: template, Domains: map[string]string{"fast": "fast-id", "slow": "slow-id"}}
+	full := from
+	full.Lease, full.Hosts, full.InstanceType = "lease-id", []string{"host1", "host2"}, "type"
+	l := hypervisor.Launch{UserData: []byte("#cloud-config\nruncmd: ['a < b && c']\n"), Zone: "zone-1"}
+	for name, tt := range map[string]struct {
+		machine *infrav1.NovaZVirtMachine
+		from    Source
+	}{"plain": {machine(), from}, "rich": {machine(rich), full}} {
+		t.Run(name, func(t *testing.T) {
+			at := Site{}
+			at.StorageDomain = "fast"
+			vm, err := VM(tt.machine, l, at, tt.from, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := xml.MarshalIndent(vm, "", "  ")
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".xml")
+			if os.Getenv("UPDATE") != "" {
+				if err := os.WriteFile(path, append(got, '\n'), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil || string(want) != string(got)+"\n" {
+				t.Errorf("%s differs (%v):\n%s", path, err, got)
+			}
+		})
+	}
+	thin := machine(rich)
+	thin.Spec.Storage.Allocation = infrav1.ZVirtThin
+	if _, err := VM(thin, l, Site{}, from, id); !hypervisor.IsTerminal(err) {
+		t.Errorf("a thin raw disk: %v", err)
+	}
+}
+
+// settled is a VM as machine asks, but for what change does.
+func settled(change func(*ovirt.VM)) *ovirt.VM {
+	vm := &ovirt.VM{
+		ID: "vm", Status: "down", Cluster: ovirt.Ref("c"),
+		NICs: &ovirt.NICs{NICs: []ovirt.NIC{{ID: "n1", Name: "nic1", VNICProfile: ovirt.Ref("p1"), MAC: &ovirt.MAC{Address: "02:00:00:00:00:01"}}}},
+		DiskAttachments: &ovirt.DiskAttachments{Attachments: []ovirt.DiskAttachment{
+			{ID: "d1", Bootable: ptr.To(true), Disk: &ovirt.Disk{
+				ID: "d1", Alias: "worker-1-boot-1f3a9c2e", ProvisionedSize: 20 << 30, StorageDomains: &ovirt.DomainList{Domains: []ovirt.Object{{ID: "s1"}}},
+			}},
+			{ID: "d2", Disk: &ovirt.Disk{ID: "d2", Name: "worker-1-data-etcd-1f3a9c2e", ProvisionedSize: 8 << 30}},
+			{ID: "d3", Disk: &ovirt.Disk{ID: "d3", Alias: "worker-1-template-var-1f3a9c2e", ProvisionedSize: 5 << 30}},
+			{ID: "d4", Disk: &ovirt.Disk{ID: "d4", Alias: "pvc-1", ProvisionedSize: 1 << 30}},
+		}},
+		AffinityLabels: &ovirt.List{Items: []ovirt.Object{{ID: "l1"}}},
+		Tags:           &ovirt.List{Items: []ovirt.Object{{ID: "t1"}}},
+	}
+	change(vm)
+	return vm
+}
+
+func TestNext(t *testing.T) {
+	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
+		m.Network.Interfaces[0].MACAddress = "02:00:00:00:00:01"
+		m.Hardware.Headless = ptr.To(true)
+		m.Storage = infrav1.NovaZVirtStorage{
+			BootDisk:      infrav1.NovaZVirtTemplateDisk{SizeGiB: 20},
+			TemplateDisks: []infrav1.NovaZVirtNamedDisk{{Name: "var", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 5}}},
+			DataDisks:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}},
+		}
+	})
+	provisioned := m.DeepCopy()
+	provisioned.Spec.ProviderID = "zvirt://vm"
+	bootable := m.DeepCopy()
+	bootable.Spec.Storage.DataDisks[0].Bootable = ptr.To(true)
+	member := &ovirt.Members{VMs: []ovirt.Object{{ID: "vm"}}}
+	around := Around{
+		Cluster: "c", Profiles: []string{"p1"}, Labels: []ovirt.Object{{ID: "l1", Name: "label"}}, Tags: []ovirt.Object{{ID: "t1", Name: "tag"}},
+		Groups: []ovirt.AffinityGroup{{ID: "g1", Name: "group", VMs: member}},
+	}
+	groups := func(g ...ovirt.AffinityGroup) func(*Around) { return func(a *Around) { a.Groups = g } }
+	disk := func(i int, change func(*ovirt.DiskAttachment)) func(*ovirt.VM) {
+		return func(vm *ovirt.VM) { change(&vm.DiskAttachments.Attachments[i]) }
+	}
+	lose := disk(1, func(a *ovirt.DiskAttachment) { a.Disk.Name = "somebody-s" })
+	for name, tt := range map[string]struct {
+		machine *infrav1.NovaZVirtMachine
+		vm      func(*ovirt.VM)
+		around  func(*Around)
+		want    string
+	}{
+		"settled":           {want: ""},
+		"no interface":      {vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: "POST vms/vm/nics"},
+		"other profile":     {vm: func(vm *ovirt.VM) { vm.NICs.NICs[0].VNICProfile.ID = "p2" }, want: "PUT vms/vm/nics/n1"},
+		"other address":     {vm: func(vm *ovirt.VM) { vm.NICs.NICs[0].MAC.Address = "02:00:00:00:00:02" }, want: "PUT vms/vm/nics/n1"},
+		"one too many":      {vm: func(vm *ovirt.VM) { vm.NICs.NICs = append(vm.NICs.NICs, ovirt.NIC{ID: "n2", Name: "nic2"}) }, want: "DELETE vms/vm/nics/n2"},
+		"small boot disk":   {vm: disk(0, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 1 << 30 }), want: "PUT disks/d1"},
+		"larger boot disk":  {vm: disk(0, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 99 << 30 }), want: ""},
+		"small disk":        {vm: disk(2, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 1 << 30 }), want: "PUT disks/d3"},
+		"no data disk":      {vm: lose, want: "POST vms/vm/diskattachments"},
+		"two to boot from":  {machine: bootable, vm: lose, want: "error"},
+		"console":           {vm: func(vm *ovirt.VM) { vm.Consoles = &ovirt.List{Items: []ovirt.Object{{ID: "c1"}}} }, want: "DELETE vms/vm/graphicsconsoles/c1"},
+		"no group":          {around: groups(ovirt.AffinityGroup{Name: "g"}), want: "POST clusters/c/affinitygroups"},
+		"not a member":      {around: groups(ovirt.AffinityGroup{ID: "g2", Name: "g"}), want: "POST clusters/c/affinitygroups/g2/vms"},
+		"no label":          {vm: func(vm *ovirt.VM) { vm.AffinityLabels = nil }, want: "POST vms/vm/affinitylabels"},
+		"no tag":            {vm: func(vm *ovirt.VM) { vm.Tags = &ovirt.List{} }, want: "POST vms/vm/tags"},
+		"later: interface":  {machine: provisioned, vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: ""},
+		"running: disk":     {vm: func(vm *ovirt.VM) { vm.Status = "up"; vm.DiskAttachments = nil }, want: ""},
+		"running: group":    {machine: provisioned, vm: func(vm *ovirt.VM) { vm.Status = "up" }, around: groups(ovirt.AffinityGroup{ID: "g2"}), want: "POST clusters/c/affinitygroups/g2/vms"},
+		"disk of a machine": {vm: disk(3, func(a *ovirt.DiskAttachment) { a.Disk.ProvisionedSize = 0 }), want: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.machine == nil {
+				tt.machine = m
+			}
+			if tt.vm == nil {
+				tt.vm = func(*ovirt.VM) {}
+			}
+			a, vm := around, settled(tt.vm)
+			if tt.around != nil {
+				tt.around(&a)
+			}
+			next, err := Next(tt.machine, vm, Site{}, a, id)
+			got := ""
+			switch {
+			case err != nil:
+				got = "error"
+			case next != nil:
+				got = next.Request.Method + " " + strings.Join(next.Request.Path, "/")
+			}
+			if got != tt.want {
+				t.Fatalf("got %q, %v; want %q", got, err, tt.want)
+			}
+			if next == nil {
+				return
+			}
+			if next.What == "" {
+				t.Error("the step does not say what it is")
+			}
+			before := settled(tt.vm)
+			next.Then(&ovirt.VM{})
+			if b, v := show(t, before), show(t, vm); b != v {
+				t.Errorf("the VM that was observed was changed:\n%s\n%s", b, v)
+			}
+		})
+	}
+}
+
+func show(t *testing.T, vm *ovirt.VM) string {
+	t.Helper()
+	out, err := xml.Marshal(vm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestOurs(t *testing.T) {
+	for name, want := range map[string]bool{
+		"worker-1-boot-1f3a9c2e": true, "pvc-1": false, "worker-1-backup": false, "worker-1-boot-1f3a9c2f": false, "": false,
+	} {
+		if got := Ours(ovirt.DiskAttachment{Disk: &ovirt.Disk{Alias: name}}, id); got != want {
+			t.Errorf("%q: got %t", name, got)
+		}
+	}
+	if Ours(ovirt.DiskAttachment{}, id) {
+		t.Error("a disk of which nothing is known was taken for ours")
+	}
+}
+
+func TestSpreadGroup(t *testing.T) {
+	for mode, want := range map[infrav1.NovaZVirtAntiAffinity]string{
+		"": "nova-workers-soft-cid", infrav1.ZVirtHardAntiAffinity: "nova-workers-hard-cid", infrav1.ZVirtNoAntiAffinity: "",
+	} {
+		m := machine(func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.AntiAffinity = mode })
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
+		g, ok := SpreadGroup("cid", m)
+		if g.Name != want || ok != (want != "") || ok && (g.VMsRule.Positive || g.VMsRule.Enforcing != (mode == infrav1.ZVirtHardAntiAffinity)) {
+			t.Errorf("%s: got %+v, %t", mode, g, ok)
+		}
+	}
+	if _, ok := SpreadGroup("cid", &infrav1.NovaZVirtMachine{}); ok {
+		t.Error("a machine of no group got one")
+	}
+}
+
+func TestScrub(t *testing.T) {
+	vm := &ovirt.VM{ID: "vm"}
+	next := Scrub(vm, Mark{ID: id, Zone: "a", Document: CloudConfig})
+	body, err := xml.Marshal(next.Request.Body)
+	want := "<vm><comment>" + (Mark{ID: id, Zone: "a"}).String() + "</comment><initialization><custom_script></custom_script></initialization></vm>"
+	if err != nil || string(body) != want {
+		t.Errorf("got %s, %v\nwant %s", body, err, want)
+	}
+}
