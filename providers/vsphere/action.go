@@ -114,15 +114,22 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	if taken := duplicate(task.failure); taken != nil && a.verb == creating {
 		return a.conflict(w, id, *taken)
 	}
-	switch task.failure.Fault.(type) {
-	case *types.InvalidPowerState:
-		return nil // it is on, or off, already
-	case *types.ManagedObjectNotFound:
-		if a.verb == destroying || a.verb == stopping || a.verb == detaching {
-			return nil
-		}
+	if a.wasDone(task.failure.Fault) {
+		return nil
 	}
 	return faulted(task.failure.Fault, task.failure.LocalizedMessage)
+}
+
+// wasDone reports whether a fault says that there was nothing to do any more.
+func (a *action) wasDone(f types.BaseMethodFault) bool {
+	switch f.(type) {
+	case *types.InvalidPowerState:
+		return a.verb != detaching // it is on, or off, already
+	case *types.ManagedObjectNotFound:
+		return a.verb == destroying || a.verb == stopping || a.verb == detaching
+	default:
+		return false
+	}
 }
 
 // conflict says that the name is taken, unless it is by our own VM.

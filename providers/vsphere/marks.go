@@ -321,7 +321,7 @@ func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string)
 	}
 	id, ok := k.categories[category]
 	if !ok {
-		return nil, nil
+		return map[string]string{}, nil
 	}
 	all, err := api.GetTagsForCategory(ctx, id)
 	if err != nil {

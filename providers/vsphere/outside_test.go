@@ -149,6 +149,12 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
+// hidden waits until a machine says that the account does not see its VM.
+func (b *bed) hidden(m *infrav1.NovaVSphereMachine) {
+	b.t.Helper()
+	b.Expect(b.fails(m, infrav1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
+}
+
 // An account that loses sight of a VM must not take it for gone: its machine
 // would be lost, or released while its VM runs on.
 func TestLosingSight(t *testing.T) {
@@ -164,10 +170,10 @@ func TestLosingSight(t *testing.T) {
 			b.drain(changes)
 			b.Expect(b.vc.SetHidden(id, true)).To(Succeed())
 			b.told(changes, "m", seenWithin)
-			b.fails(m, infrav1.VMNotVisibleReason)
-			b.fails(going(m), infrav1.VMNotVisibleReason)
+			b.hidden(m)
+			b.hidden(going(m))
 			b.connect(m).(*driver).session.relearn()
-			b.fails(going(m), infrav1.VMNotVisibleReason)
+			b.hidden(going(m))
 			b.Expect(b.vc.SetHidden(id, false)).To(Succeed())
 			b.reaches(m, hypervisor.Running)
 		})
@@ -182,8 +188,8 @@ func TestLosingSightBeforeARestart(t *testing.T) {
 	b.connector.Close()
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
 	b.connector = b.newConnector()
-	b.fails(m, infrav1.VMNotVisibleReason)
-	b.fails(going(m), infrav1.VMNotVisibleReason)
+	b.hidden(m)
+	b.hidden(going(m))
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, false)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }

@@ -149,6 +149,7 @@ func (s *Server) controlHandler() http.Handler {
 	mux.HandleFunc("PUT /vms/{id}/stopped", func(w http.ResponseWriter, r *http.Request) {
 		do(func(struct{}) error { return s.GuestStopped(r.PathValue("id")) })(w, r)
 	})
+	s.steer(mux)
 	return mux
 }
 

@@ -79,14 +79,7 @@ func changeRule(
 	ctx *simulator.Context, cluster *simulator.ClusterComputeResource, config *types.ClusterConfigInfoEx, change types.ClusterRuleSpec,
 ) *failure {
 	invalid := fail(&types.InvalidArgument{InvalidProperty: "rulesSpec"})
-	at := -1
-	for i, rule := range config.Rule {
-		info := rule.GetClusterRuleInfo()
-		if change.RemoveKey == info.Key || change.Info != nil && (info.Key == change.Info.GetClusterRuleInfo().Key ||
-			change.Operation == types.ArrayUpdateOperationAdd && info.Name == change.Info.GetClusterRuleInfo().Name) {
-			at = i
-		}
-	}
+	at := slices.IndexFunc(config.Rule, func(rule types.BaseClusterRuleInfo) bool { return concerns(change, rule.GetClusterRuleInfo()) })
 	if change.Operation == types.ArrayUpdateOperationRemove {
 		if at < 0 {
 			return invalid
@@ -110,6 +103,18 @@ func changeRule(
 		config.Rule[at] = change.Info
 	}
 	return nil
+}
+
+// concerns reports whether a change is about a rule.
+func concerns(change types.ClusterRuleSpec, rule *types.ClusterRuleInfo) bool {
+	switch change.Operation {
+	case types.ArrayUpdateOperationRemove:
+		return change.RemoveKey == rule.Key
+	case types.ArrayUpdateOperationAdd:
+		return change.Info.GetClusterRuleInfo().Name == rule.Name
+	default:
+		return change.Info.GetClusterRuleInfo().Key == rule.Key
+	}
 }
 
 func allIn(ctx *simulator.Context, cluster *simulator.ClusterComputeResource, vms []ref) bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vmware/govmomi/object"
@@ -57,7 +58,7 @@ func (s *Server) AttachDisk(id string, disk Disk) error {
 		if at, err = pathOf(ctx, disk.File); err != nil {
 			return
 		}
-		if err = os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // the simulator's own datastores are open alike
+		if err = os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return
 		}
 		if err = os.WriteFile(at, []byte("disk"), 0o600); err != nil {
@@ -84,7 +85,7 @@ func (s *Server) AttachDisk(id string, disk Disk) error {
 		if disk.FirstClass != "" {
 			added.VDiskId = &types.ID{Id: disk.FirstClass}
 		}
-		ctx.Update(vm, []types.PropertyChange{{Name: "config.hardware.device", Val: append(devices[:len(devices):len(devices)], added)}})
+		ctx.Update(vm, []types.PropertyChange{{Name: "config.hardware.device", Val: append(slices.Clip(devices), added)}})
 	})
 	if found != nil {
 		return found
@@ -120,7 +121,7 @@ func keepOthers(ctx *simulator.Context, vm *simulator.VirtualMachine, f func()) 
 	}
 	f()
 	for at, data := range kept {
-		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // the simulator's own datastores are open alike
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			return fmt.Errorf("keeping a disk: %w", err)
 		}
 		if err := os.WriteFile(at, data, 0o600); err != nil {

@@ -279,7 +279,8 @@ func (s *Server) destroy(vm *simulator.VirtualMachine) *failure {
 
 // remove takes a VM out of the inventory, which the caller holds.
 func (s *Server) remove(ctx *simulator.Context, vm *simulator.VirtualMachine) *failure {
-	files := snapshotDisks(ctx, vm)
+	// Whatever is attached goes with it, wherever it lies.
+	files := append(disksOf(vm.Config.Hardware.Device), snapshotDisks(ctx, vm)...)
 	var refused *failure
 	err := keepOthers(ctx, vm, func() { refused = s.destroyAll(ctx, vm) })
 	if refused == nil && err != nil {
