@@ -56,6 +56,9 @@ type Options struct {
 	// Providers are the managers to run. Nil means all that these hypervisors
 	// have a use for.
 	Providers []string
+	// Flux runs Flux, the add-on provider and the server that Flux takes
+	// modules from.
+	Flux bool
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
@@ -98,6 +101,9 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	}
 	if options.Providers == nil {
 		options.Providers = Providers(options.Hypervisors...)
+		if options.Flux {
+			options.Providers = append(options.Providers, AddonProvider)
+		}
 	}
 	b := &Bed{
 		Name: options.Name, Dir: options.Dir,
@@ -206,7 +212,11 @@ func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
 
 // build builds every program that the bed runs.
 func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) {
-	p.programs, err = tools.Paths(ctx, options.Log, "etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl", CoreManager)
+	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl", CoreManager}
+	if options.Flux {
+		names = append(names, fluxControllers...)
+	}
+	p.programs, err = tools.Paths(ctx, options.Log, names...)
 	if err != nil {
 		return err
 	}
@@ -230,6 +240,9 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 // of hypervisors.
 func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{CoreManager}, options.Providers...)
+	if options.Flux {
+		names = append(names, fluxControllers...)
+	}
 	p.managers = make([]manager, len(names))
 	p.objects = make([][]*unstructured.Unstructured, len(names))
 	rendered := make([][]byte, len(names))
@@ -248,7 +261,7 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	})
 	for i, name := range names {
 		group.Go(func() error {
-			dir, err := componentsDir(ctx, name)
+			dir, err := b.componentsDir(ctx, name)
 			if err != nil {
 				return err
 			}
@@ -259,7 +272,11 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 			if err != nil {
 				return err
 			}
-			p.managers[i], p.objects[i], err = takeManager(name, i, components)
+			if isFlux(name) {
+				p.managers[i], p.objects[i], err = b.takeFlux(name, i, components)
+			} else {
+				p.managers[i], p.objects[i], err = takeManager(name, i, components)
+			}
 			return err
 		})
 	}
@@ -268,13 +285,18 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	}
 	components := map[string][]byte{}
 	for i, name := range names {
-		components[name] = rendered[i]
+		if !isFlux(name) { // clusterctl knows nothing of it
+			components[name] = rendered[i]
+		}
 	}
 	return writeRepository(b.layout.path("repository"), components)
 }
 
 // componentsDir is the kustomization of a manager's components.
-func componentsDir(ctx context.Context, name string) (string, error) {
+func (b *Bed) componentsDir(ctx context.Context, name string) (string, error) {
+	if isFlux(name) {
+		return b.fluxOverlay(ctx, name)
+	}
 	if name != CoreManager {
 		return filepath.Join(tools.Root(), "config", name, "default"), nil
 	}
@@ -298,6 +320,9 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	}
 	for _, h := range simulations {
 		plan.Processes = append(plan.Processes, h.process(p.programs[supervisorProgram]))
+	}
+	if len(p.managers) > 0 && isFlux(p.managers[len(p.managers)-1].name) {
+		plan.Processes = append(plan.Processes, b.sourcesProcess(p.programs[supervisorProgram]))
 	}
 	if err := supervisor.WritePlan(b.layout.path("plan.json"), plan); err != nil {
 		return err

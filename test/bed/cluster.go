@@ -199,6 +199,7 @@ func writeRepository(repository string, components map[string][]byte) error {
 		"nova-zvirt":         "InfrastructureProvider",
 		"nova-bootstrap":     "BootstrapProvider",
 		"nova-control-plane": "ControlPlaneProvider",
+		AddonProvider:        "AddonProvider",
 	} {
 		if components[name] == nil {
 			continue
@@ -247,6 +248,8 @@ func clusterctlNames(name string) (label, file, provider string) {
 		return "bootstrap-nova", "bootstrap-components.yaml", "nova"
 	case "nova-control-plane":
 		return "control-plane-nova", "control-plane-components.yaml", "nova"
+	case AddonProvider:
+		return "addon-nova", "addon-components.yaml", "nova"
 	default:
 		return "infrastructure-" + name, "infrastructure-components.yaml", name
 	}

@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,13 +38,30 @@ type manager struct {
 	namespace      string
 	serviceAccount string
 	args           []string
-	health         string
+	// env are variables that it needs beside those of every pod.
+	env    []string
+	health string
+	// watches is something that its roles let it watch.
+	watches authorizationv1.ResourceAttributes
 }
 
 // takeManager splits components into what is applied and the manager that its
-// Deployment describes. The Deployment itself stays out, since nothing runs
-// pods here, and so does what belongs to cert-manager and the pod network.
+// Deployment describes.
 func takeManager(name string, index int, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
+	m, rest, err := takeDeployment(name, components)
+	if err != nil {
+		return m, nil, err
+	}
+	// Every manager watches Machines.
+	m.watches = authorizationv1.ResourceAttributes{Verb: "watch", Group: clusterv1.GroupVersion.Group, Resource: "machines"}
+	m.health = loopback(healthPort + index)
+	m.args = withFlags(m.args, "health-addr="+m.health, "diagnostics-address="+loopback(diagnosticsPort+index))
+	return m, rest, nil
+}
+
+// takeDeployment takes the Deployment out of components, since nothing runs
+// pods here, and what belongs to cert-manager and the pod network.
+func takeDeployment(name string, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
 	m := manager{name: name}
 	var rest []*unstructured.Unstructured
 	for _, object := range components {
@@ -54,17 +72,16 @@ func takeManager(name string, index int, components []*unstructured.Unstructured
 				return m, nil, fmt.Errorf("reading Deployment of %s: %w", name, err)
 			}
 			pod := deployment.Spec.Template.Spec
-			m.namespace, m.serviceAccount, m.args = deployment.Namespace, pod.ServiceAccountName, pod.Containers[0].Args
+			m.namespace, m.args = deployment.Namespace, pod.Containers[0].Args
+			m.serviceAccount = cmp.Or(pod.ServiceAccountName, "default")
 		case "Certificate", "Issuer", "Service":
 		default:
 			rest = append(rest, object)
 		}
 	}
 	if m.serviceAccount == "" {
-		return m, nil, fmt.Errorf("components of %s have no Deployment with a service account", name)
+		return m, nil, fmt.Errorf("components of %s have no Deployment", name)
 	}
-	m.health = loopback(healthPort + index)
-	m.args = withFlags(m.args, "health-addr="+m.health, "diagnostics-address="+loopback(diagnosticsPort+index))
 	return m, rest, nil
 }
 
@@ -107,13 +124,13 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 	return supervisor.Process{
 		Name: m.name,
 		Args: append(append([]string{"unshare", "--mount", "sh", "-euc", enterPod, account, program}, m.args...), extra...),
-		Env: []string{
+		Env: append([]string{
 			"KUBERNETES_SERVICE_HOST=127.0.0.1",
 			"KUBERNETES_SERVICE_PORT=6443",
 			"POD_NAMESPACE=" + m.namespace,
 			"POD_NAME=" + m.name,
 			"POD_UID=" + m.name,
-		},
+		}, m.env...),
 		After: []string{filepath.Join(account, "token")},
 	}
 }
@@ -121,20 +138,18 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 // awaitRoles waits until the API server grants the manager what its roles say.
 // It learns of new roles with a delay, the longer where one is put together
 // from others, and a manager that is refused at its start waits for seconds
-// until it tries again. Every manager watches Machines.
+// until it tries again.
 func (m manager) awaitRoles(ctx context.Context, c client.Client) error {
 	return await(ctx, time.Minute, "waiting for roles of "+m.name, func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "system:serviceaccount:" + m.namespace + ":" + m.serviceAccount,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: "watch", Group: clusterv1.GroupVersion.Group, Resource: "machines",
-			},
+			User:               "system:serviceaccount:" + m.namespace + ":" + m.serviceAccount,
+			ResourceAttributes: &m.watches,
 		}}
 		if err := c.Create(ctx, review); err != nil {
 			return err
 		}
 		if !review.Status.Allowed {
-			return fmt.Errorf("%s may not watch Machines", review.Spec.User)
+			return fmt.Errorf("%s may not watch %s", review.Spec.User, m.watches.Resource)
 		}
 		return nil
 	})

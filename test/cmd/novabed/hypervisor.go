@@ -18,6 +18,11 @@ func engineCommand() *cobra.Command {
 	return serverCommand("engine", "Run the oVirt engine of a bed", bed.RunEngine)
 }
 
+// sourcesCommand is the process that serves what Flux delivers in a bed.
+func sourcesCommand() *cobra.Command {
+	return serverCommand("sources", "Serve the Git repositories and charts of a bed", bed.RunSources)
+}
+
 func serverCommand(name, short string, run func(ctx context.Context, path string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:    name + " SETTINGS",

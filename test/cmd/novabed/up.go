@@ -29,6 +29,7 @@ func upCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&options.Name, "name", defaultName, "name of the bed")
+	cmd.Flags().BoolVar(&options.Flux, "flux", false, "run Flux and the add-on provider too")
 	cmd.Flags().StringSliceVar(&options.Hypervisors, "hypervisors", []string{bed.VSphere}, "hypervisors to simulate")
 	cmd.Flags().StringSliceVar(&options.Providers, "providers", nil, "managers to run beside Cluster API's, all when not said")
 	return cmd

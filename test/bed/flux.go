@@ -1,0 +1,100 @@
+package bed
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// AddonProvider is the manager that needs Flux.
+const AddonProvider = "nova-addon"
+
+// fluxResources are the controllers of Flux that a bed runs, and what each of
+// them watches.
+var fluxResources = map[string]string{
+	"source-controller":    "gitrepositories",
+	"kustomize-controller": "kustomizations",
+	"helm-controller":      "helmreleases",
+}
+
+// fluxControllers are their names in the order of their ports.
+var fluxControllers = []string{"source-controller", "kustomize-controller", "helm-controller"}
+
+func isFlux(name string) bool { return slices.Contains(fluxControllers, name) }
+
+// fluxStorage is where source-controller serves what it fetched.
+const fluxStorage = "127.0.0.1:9690"
+
+// fluxOverlay writes a kustomization of a controller's own manifests. Its
+// default one fetches other controllers from the Internet.
+func (b *Bed) fluxOverlay(ctx context.Context, name string) (string, error) {
+	short := strings.TrimSuffix(name, "-controller")
+	module, err := tools.ToolDir(ctx, "flux-"+short, "github.com/fluxcd/"+name)
+	if err != nil {
+		return "", err
+	}
+	dir := b.layout.path("flux", short)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("writing manifests of %s: %w", name, err)
+	}
+	// Where a link leads elsewhere, a relative path would not lead back.
+	from, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return "", fmt.Errorf("writing manifests of %s: %w", name, err)
+	}
+	resources := []string{"namespace.yaml", "account.yaml"}
+	for _, part := range []string{"crd", "rbac", "manager"} {
+		path, err := filepath.Rel(from, filepath.Join(module, "config", part))
+		if err != nil {
+			return "", fmt.Errorf("writing manifests of %s: %w", name, err)
+		}
+		resources = append(resources, path)
+	}
+	namespace := "flux-" + short
+	files := map[string]any{
+		"kustomization.yaml": map[string]any{"namespace": namespace, "resources": resources},
+		"namespace.yaml":     map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace}},
+		"account.yaml":       map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": "default"}},
+	}
+	for file, content := range files {
+		data, err := yaml.Marshal(content)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, file), data, 0o644)
+		}
+		if err != nil {
+			return "", fmt.Errorf("writing manifests of %s: %w", name, err)
+		}
+	}
+	return dir, nil
+}
+
+// takeFlux is takeManager for a controller of Flux, whose flags are its own.
+func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstructured) (manager, []*unstructured.Unstructured, error) {
+	m, objects, err := takeDeployment(name, components)
+	if err != nil {
+		return m, nil, err
+	}
+	m.health = loopback(healthPort + index)
+	m.args = slices.DeleteFunc(m.args, func(arg string) bool { return strings.Contains(arg, "leader-election") })
+	m.args = withFlags(m.args, "health-addr="+m.health, "metrics-addr="+loopback(diagnosticsPort+index), "events-addr=")
+	group := strings.TrimSuffix(name, "-controller") + ".toolkit.fluxcd.io"
+	m.watches = authorizationv1.ResourceAttributes{Verb: "watch", Group: group, Resource: fluxResources[name]}
+	m.env = []string{"RUNTIME_NAMESPACE=" + m.namespace}
+	if name == "source-controller" {
+		data := b.layout.path("flux", "data")
+		m.args = withFlags(m.args, "storage-path="+data, "storage-addr="+fluxStorage, "storage-adv-addr="+fluxStorage)
+		return m, objects, os.MkdirAll(data, 0o755)
+	}
+	// A tenant's objects may not reach into other namespaces.
+	m.args = withFlags(m.args, "no-cross-namespace-refs=true", "requeue-dependency=5s")
+	return m, objects, nil
+}
