@@ -48,7 +48,7 @@ func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconci
 	if u.kind == "" || secret.GetNamespace() != u.namespace {
 		return found
 	}
-	identities, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone)
+	identities, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to identities")
 	}
@@ -75,13 +75,15 @@ func (u *users[C]) inNamespace(ctx context.Context, namespace client.Object) []r
 // of returns the clusters in a namespace that name credentials of a kind; any
 // of the kind, if the name is empty.
 func (u *users[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
-	found, err := loop.Select(ctx, u.reader, u.clusters, namespace)
+	// All are listed, without a copy of each: a cache that is kept to some
+	// namespaces takes the name of another one for an error.
+	found, err := loop.Select(ctx, u.reader, u.clusters, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping credentials to clusters")
 	}
 	return loop.Requests(slices.DeleteFunc(found, func(o client.Object) bool {
 		c, ok := o.(C)
-		if !ok {
+		if !ok || namespace != metav1.NamespaceAll && c.GetNamespace() != namespace {
 			return true
 		}
 		usedKind, usedName := u.identity(c)

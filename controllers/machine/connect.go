@@ -45,7 +45,8 @@ func (r *Reconciler[M]) home(ctx context.Context, s *scope[M]) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found, err := loop.Select(ctx, r.Client, clusters, s.infra.GetNamespace(), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
+	found, err := loop.Select(ctx, r.Client, clusters, s.infra.GetNamespace(),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(found) != 1 {
 		return "", err // which of several it is, is the driver's to refuse
 	}

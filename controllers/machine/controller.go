@@ -137,7 +137,7 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 // its turn after all else.
 func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
 	if hypervisor.IsWaiting(err) {
-		result, err = ctrl.Result{RequeueAfter: loop.Net, Priority: ptr.To(loop.InLine)}, nil
+		result, err = ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}, nil
 	}
 	if s.deleting() {
 		result.Priority = ptr.To(loop.Urgent)

@@ -35,22 +35,29 @@ type life struct {
 
 // next is the whole life of a machine: what to do about a VM as observed.
 func next(vm hypervisor.VM, at life) action {
-	if at.deleting {
-		return last(vm, at)
-	}
 	switch {
+	case at.deleting:
+		return last(vm, at)
 	case vm.State == hypervisor.Busy:
 		return wait
 	case vm.State == hypervisor.Absent && at.provisioned:
 		return mourn // a machine is one VM: its owner replaces the machine
-	case at.leaving && (vm.State == hypervisor.Absent || vm.State == hypervisor.Stopped):
+	case vm.State == hypervisor.Running:
+		return live(vm, at)
+	case at.leaving:
 		return rest // what is about to go is not brought up any more
 	case vm.State == hypervisor.Absent:
 		return create
-	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !at.provisioned:
+	case vm.Unsettled != "" && !at.provisioned:
 		return settle // its first boot reads what is around it
-	case vm.State == hypervisor.Stopped:
+	default:
 		return start
+	}
+}
+
+// live is the part of a machine's life in which its VM runs.
+func live(vm hypervisor.VM, at life) action {
+	switch {
 	case len(vm.Addresses) == 0:
 		return wait
 	case vm.Unsettled != "", at.joined && vm.UserData:

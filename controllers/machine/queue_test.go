@@ -91,7 +91,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.QueuedReason, Waiting: true, Err: errText("full")})
 		r := reconcilerOf(rig, nil)
-		inLine := ctrl.Result{RequeueAfter: loop.Net, Priority: ptr.To(loop.InLine)}
+		inLine := ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}
 		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(inLine))
 		calls := rig.Hypervisor.Calls(fake.Create)
 		for range 3 {

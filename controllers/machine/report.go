@@ -44,35 +44,67 @@ func (s *scope[M]) condition() metav1.Condition {
 		c.Reason, c.Message = infrav1.PoweringOffReason, "The guest was asked to power itself off"
 	case s.deleting():
 		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
-	case s.waiting == forInfrastructure:
-		c.Reason, c.Message = infrav1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
-	case s.waiting == forBootstrapData:
-		c.Reason, c.Message = infrav1.WaitingForBootstrapDataReason, "Waiting for the bootstrap provider to write the bootstrap data"
-	case s.waiting == forAddressPool:
-		c.Reason, c.Message = infrav1.WaitingForAddressPoolReason, s.detail
+	case s.waiting != forNothing:
+		c.Reason, c.Message = s.lacks()
 	case s.do == mourn:
 		c.Reason, c.Message = infrav1.LostReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
 	case s.do == rest:
 		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"
-	case s.do == create:
-		c.Reason, c.Message = infrav1.CreatingReason, "The VM is being created"
-	case s.vm.State == hypervisor.Busy && s.provisioned():
-		c.Reason, c.Message = infrav1.BusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
-	case s.vm.State == hypervisor.Busy:
-		c.Reason, c.Message = infrav1.CreatingReason, cmp.Or(s.vm.Message, "The VM is being created")
-	case s.do == start && s.provisioned():
-		c.Reason, c.Message = infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
-	case s.do == start:
-		c.Reason, c.Message = infrav1.PoweringOnReason, "The VM is being powered on"
-	case s.do == settle && !s.aside():
-		c.Reason, c.Message = infrav1.SettlingReason, s.vm.Unsettled
-	case s.do == wait:
-		c.Reason, c.Message = infrav1.WaitingForAddressesReason, "The VM runs and has not reported an address yet"
-	default:
+	case s.provisioned() && s.do != publish && !s.aside():
+		c.Reason, c.Message = s.disturbed()
+	case s.do == publish || s.aside():
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ProvisionedReason
+	default:
+		c.Reason, c.Message = s.arising()
 	}
 	return c
 }
+
+// lacks says what a VM that is to be created waits for.
+func (s *scope[M]) lacks() (reason, message string) {
+	switch s.waiting {
+	case forInfrastructure:
+		return infrav1.WaitingForInfrastructureReason, "Waiting until the cluster's infrastructure is provisioned"
+	case forBootstrapData:
+		return infrav1.WaitingForBootstrapDataReason, "Waiting for the bootstrap provider to write the bootstrap data"
+	default:
+		return infrav1.WaitingForAddressPoolReason, s.detail
+	}
+}
+
+// arising says how far a VM is that was not up yet.
+func (s *scope[M]) arising() (reason, message string) {
+	switch {
+	case s.do == settle:
+		return infrav1.SettlingReason, s.vm.Unsettled
+	case s.do == start, s.still(infrav1.PoweringOnReason):
+		return infrav1.PoweringOnReason, "The VM is being powered on"
+	case s.vm.State == hypervisor.Running:
+		return infrav1.WaitingForAddressesReason, noAddress
+	default:
+		return infrav1.CreatingReason, cmp.Or(s.vm.Message, "The VM is being created")
+	}
+}
+
+// disturbed says why a VM that was up is not.
+func (s *scope[M]) disturbed() (reason, message string) {
+	switch {
+	case s.do == start, s.still(infrav1.PoweredOffReason):
+		return infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
+	case s.vm.State == hypervisor.Running:
+		return infrav1.WaitingForAddressesReason, noAddress
+	default:
+		return infrav1.BusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
+	}
+}
+
+// still reports whether the hypervisor is at work on what was last told with a
+// reason: that it is busy is no news then.
+func (s *scope[M]) still(reason string) bool {
+	return s.vm.State == hypervisor.Busy && conditions.GetReason(s.infra, infrav1.VirtualMachineProvisionedCondition) == reason
+}
+
+const noAddress = "The VM runs and has not reported an address yet"
 
 // settled says what surrounds the VM. While the VM is not there, or going, it
 // says nothing new.

@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/utils/ptr"
@@ -53,7 +54,7 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	log := ctrl.LoggerFrom(ctx).WithValues("controller", name)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
-		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		For(r.New(), builder.WithPredicates(predicate.Or(loop.IgnoreOwnStatus(), published))).
 		WithOptions(loop.Options(options)).
 		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		Watches(&ipamv1.IPAddressClaim{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), r.New(), handler.OnlyControllerOwner())).
@@ -80,6 +81,23 @@ func (r *Reconciler[M]) urgency(ctx context.Context, key hypervisor.Key) int {
 // The predicates below are made of named functions. Literals would become part
 // of the generic method, and Go 1.26 confuses those when two packages use the
 // method for types of one shape and inline it differently.
+
+// published lets through what a VM reports of itself, once it is written: a
+// reconcile that read an older copy may have taken it for written before.
+var published = predicate.Funcs{
+	CreateFunc: loop.IgnoreCreate, UpdateFunc: reportChanged, DeleteFunc: loop.IgnoreDelete,
+}
+
+func reportChanged(e event.UpdateEvent) bool {
+	was, isMachine := e.ObjectOld.(Object)
+	is, isMachineToo := e.ObjectNew.(Object)
+	if !isMachine || !isMachineToo {
+		return false
+	}
+	_, before := was.Common()
+	_, after := is.Common()
+	return before.Host != after.Host || before.FailureDomain != after.FailureDomain || !slices.Equal(before.Addresses, after.Addresses)
+}
 
 // machineSettled lets through what a VM waits for: the Machine itself, where
 // its bootstrap data is, the failure domain, and that its node has joined.

@@ -29,8 +29,11 @@ func TestIgnoreOwnStatus(t *testing.T) {
 		want   bool
 	}{
 		"OwnCondition": {func(m *infrav1.NovaVSphereMachine) {
-			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Broken", Message: "again"})
 		}, false},
+		"OwnConditionFlips": {func(m *infrav1.NovaVSphereMachine) {
+			conditions.Set(m, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+		}, true},
 		"OwnStatus":  {func(m *infrav1.NovaVSphereMachine) { m.Status.FailureDomain = "zone-a" }, false},
 		"Resync":     {func(m *infrav1.NovaVSphereMachine) { m.ResourceVersion = "1" }, true},
 		"Spec":       {func(m *infrav1.NovaVSphereMachine) { m.Generation = 2 }, true},
@@ -50,6 +53,7 @@ func TestIgnoreOwnStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			was := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Generation: 1}}
 			conditions.Set(was, metav1.Condition{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse, Reason: "NotPaused"})
+			conditions.Set(was, metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: "Broken", Message: "once"})
 			is := was.DeepCopy()
 			is.ResourceVersion = "2"
 			tc.change(is)

@@ -20,6 +20,10 @@ const (
 	// one. A look reads memory only, so it costs the hypervisor nothing.
 	Net = 30 * time.Second
 
+	// LineNet is the same for an object that waits for its turn. A look asks
+	// the API server for what a VM is made with, and hundreds may wait.
+	LineNet = 2 * time.Minute
+
 	// timeout keeps one call that hangs from holding a worker for ever.
 	timeout = time.Minute
 )

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -28,9 +29,11 @@ import (
 
 // IgnoreOwnStatus drops updates that changed nothing but the status that the
 // reconciler itself writes. Without it a failure whose words differ each time
-// would wake the reconciler at once, past any back-off. The Paused condition
-// is let through: Cluster API's helper writes it and counts on the event, and
-// a status that was dropped has lost it.
+// would wake the reconciler at once, past any back-off. A condition that came,
+// went or changed its status is let through, once: a reconcile that read an
+// older copy took what it wanted to write for written, and this one finds that
+// out. It is also how a status that was dropped is noticed, and what Cluster
+// API's helper for the Paused condition counts on.
 func IgnoreOwnStatus() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: changedByOthers}
 }
@@ -44,7 +47,25 @@ func changedByOthers(e event.UpdateEvent) bool {
 		!maps.Equal(was.GetAnnotations(), is.GetAnnotations()) ||
 		!slices.Equal(was.GetFinalizers(), is.GetFinalizers()) ||
 		!equality.Semantic.DeepEqual(was.GetOwnerReferences(), is.GetOwnerReferences()) ||
-		ConditionChanged(was, is, clusterv1.PausedCondition)
+		anyConditionChanged(was, is)
+}
+
+// anyConditionChanged reports whether any condition came, went or changed its
+// status.
+func anyConditionChanged(was, is client.Object) bool {
+	return !maps.Equal(statuses(was), statuses(is))
+}
+
+func statuses(o client.Object) map[string]metav1.ConditionStatus {
+	getter, ok := o.(conditions.Getter)
+	if !ok {
+		return nil
+	}
+	found := map[string]metav1.ConditionStatus{}
+	for _, c := range getter.GetConditions() {
+		found[c.Type] = c.Status
+	}
+	return found
 }
 
 // IgnoreCreate drops creations.

@@ -31,6 +31,13 @@ func (h *Hypervisor) Ignore(verb Verb) {
 	h.ignored[verb] = true
 }
 
+// Listen ends Ignore.
+func (h *Hypervisor) Listen(verb Verb) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.ignored, verb)
+}
+
 // Mend ends all faults of a verb.
 func (h *Hypervisor) Mend(verb Verb) {
 	h.mu.Lock()
