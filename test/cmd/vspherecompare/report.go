@@ -114,7 +114,11 @@ func report(out io.Writer, o options, results []result) error {
 			fmt.Fprintf(table, "%s\t", row.cell(r))
 		}
 		if len(results) == 2 {
-			fmt.Fprintf(table, "%s\t", figure(ratio(row.value(results[0]), row.value(results[1]))))
+			least := ""
+			if row.text != nil && row.text(results[1]) != "" {
+				least = "over "
+			}
+			fmt.Fprintf(table, "%s%s\t", least, figure(ratio(row.value(results[0]), row.value(results[1]))))
 		}
 		fmt.Fprintln(table)
 	}

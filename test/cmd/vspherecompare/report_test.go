@@ -29,7 +29,7 @@ func TestReport(t *testing.T) {
 			name: "both", notice: time.Minute, results: []result{first, second},
 			want: []string{
 				"requests 150 1800 12", "a machine, without long polls 1 15 15", "manager, MiB 64 96 1.5",
-				"noticed 0.1 over 720 7200", "100 CloneVM_Task", "1400 RetrievePropertiesEx",
+				"noticed 0.1 over 720 over 7200", "100 CloneVM_Task", "1400 RetrievePropertiesEx",
 			},
 		},
 		{name: "without a lost VM", results: []result{first, second}, want: []string{"provisioned 12 42 3.5"}, not: "noticed"},
