@@ -132,8 +132,14 @@ func going(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
 
 func (b *bed) connect(m *infrav1.NovaVSphereMachine) hypervisor.Driver[*infrav1.NovaVSphereMachine] {
 	b.t.Helper()
-	d, err := b.connector.Connect(b.ctx(), m)
-	b.Expect(err).NotTo(HaveOccurred())
+	var d hypervisor.Driver[*infrav1.NovaVSphereMachine]
+	b.Eventually(func() (err error) {
+		d, err = b.connector.Connect(b.ctx(), m)
+		if err != nil && !hypervisor.IsWaiting(err) {
+			return StopTrying("connecting").Wrap(err)
+		}
+		return err
+	}).Should(Succeed())
 	return d
 }
 

@@ -164,7 +164,7 @@ func TestBadNeighbours(t *testing.T) {
 	among := round("among", true)
 	t.Logf("%d machines: %s alone, %s beside a vCenter that hangs and one that is down", n,
 		alone.Round(time.Millisecond), among.Round(time.Millisecond))
-	b.Expect(among).To(BeNumerically("<", 2*alone+500*time.Millisecond))
+	b.Expect(among).To(BeNumerically("<", 3*alone+2*time.Second), "with room for a busy machine")
 	for _, vm := range append(hanging.VMs(), dead.VMs()...) {
 		b.Expect(strings.HasPrefix(vm.Name, vcenter.DefaultTemplate)).To(BeTrue(), vm.Name)
 	}

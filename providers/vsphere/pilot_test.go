@@ -60,7 +60,7 @@ func (b *bed) fly(c *Connector) *pilot {
 	p := &pilot{
 		b: b, connector: c, stop: cancel, crafts: map[hypervisor.Key]*craft{},
 		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[hypervisor.Key](10*time.Millisecond, 300*time.Millisecond)),
+			workqueue.NewTypedItemExponentialFailureRateLimiter[hypervisor.Key](10*time.Millisecond, time.Second)),
 	}
 	p.wg.Go(func() {
 		for {

@@ -10,8 +10,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
+	"time"
 
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vim25"
@@ -23,7 +23,7 @@ import (
 // was made for.
 type restLogin struct {
 	client *rest.Client
-	of     int
+	of     *vim25.Client
 }
 
 // callREST sends requests to the REST API. It logs in when that is needed for
@@ -35,7 +35,8 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 		if err != nil {
 			return err
 		}
-		api, err := s.openREST(ctx, c, login)
+		began := time.Now()
+		api, err := s.openREST(ctx, c)
 		if err == nil {
 			err = request(ctx, api)
 		}
@@ -43,7 +44,7 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 		case restStatus(err) == http.StatusUnauthorized && again:
 			s.dropREST(api)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil:
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began):
 			s.lost(login)
 		}
 		return err
@@ -51,14 +52,14 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 }
 
 // openREST returns the login at the REST API, and logs in if there is none.
-func (s *session) openREST(ctx context.Context, c *vim25.Client, login int) (*rest.Client, error) {
+func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have := s.restAPI
 	s.mu.Unlock()
-	if have != nil && have.of == login {
+	if have != nil && have.of == c {
 		return have.client, nil
 	}
-	done := s.flights.DoChan(strconv.Itoa(login), func() (any, error) {
+	done := s.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.request)
 		defer cancel()
 		api := rest.NewClient(c)
@@ -72,7 +73,7 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client, login int) (*re
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.restAPI = &restLogin{client: api, of: login}
+		s.restAPI = &restLogin{client: api, of: c}
 		return api, nil
 	})
 	select {

@@ -66,8 +66,8 @@ type session struct {
 	login int
 	// verdict is closed at the next change of phase.
 	verdict chan struct{}
-	// hangUp ends the current stream.
-	hangUp context.CancelFunc
+	// hangUp ends the current stream, and restart has it tell everything anew.
+	hangUp, restart context.CancelFunc
 	// callers is how many wait for the verdict.
 	callers int
 	// waiting are machines that were sent away.
@@ -178,19 +178,35 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	w, err := st.learn(streaming)
+	for {
+		wasUp, again, err := s.round(streaming, hangUp, st, c)
+		if !again {
+			return wasUp, err
+		}
+		slow.Reset(s.line.pace.patience)
+	}
+}
+
+// round learns the world and follows it until that fails, or until there is
+// doubt about the world and it has to be learnt again over the same stream.
+func (s *session) round(
+	ctx context.Context, hangUp context.CancelFunc, st *stream, c *vim25.Client,
+) (wasUp, again bool, err error) {
+	w, err := st.learn(ctx)
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	s.inv.replace(w)
 	s.heard()
+	following, restart := context.WithCancel(ctx)
+	defer restart()
 	s.mu.Lock()
-	s.hangUp = hangUp
+	s.hangUp, s.restart = hangUp, restart
 	s.mu.Unlock()
 	s.turn(up, nil, c)
-	err = st.follow(streaming, s.inv)
+	err = st.follow(ctx, following, s.inv)
 	s.turn(connecting, nil, nil)
-	return true, err
+	return true, following.Err() != nil && ctx.Err() == nil, err
 }
 
 // logout ends a login. vCenter allows a bounded number of them, and keeps one
@@ -321,12 +337,14 @@ func (s *session) heard() {
 	s.heardAt = time.Now()
 }
 
-// relearn has the inventory learnt anew.
+// relearn has the inventory learnt anew. Until then nobody reads it.
 func (s *session) relearn() {
 	s.mu.Lock()
-	login := s.login
-	s.mu.Unlock()
-	s.lost(login)
+	defer s.mu.Unlock()
+	if s.phase == up {
+		s.turnLocked(connecting, nil, nil)
+		s.restart()
+	}
 }
 
 // call sends a request over the session. It logs in again and repeats the
@@ -337,12 +355,13 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 		if err != nil {
 			return err
 		}
+		began := time.Now()
 		err = request(ctx, c)
 		switch {
 		case isNotAuthenticated(err) && again:
 			s.lost(login)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil:
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began):
 			// A vCenter that hangs must not hold one caller after the other.
 			s.lost(login)
 		}

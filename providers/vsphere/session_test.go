@@ -158,7 +158,8 @@ func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
 	b.vc.ResetRequests()
-	b.connect(m).(*driver).session.relearn()
+	s := b.connect(m).(*driver).session
+	s.lost(s.login)
 	b.reaches(m, hypervisor.Running)
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
 }

@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/vmware/govmomi/vim25"
@@ -87,7 +88,12 @@ type line struct {
 	pace   pace
 	slots  *slots
 	wrap   wrap
+	// heard is when vCenter last answered anything, in nanoseconds.
+	heard atomic.Int64
 }
+
+// answered reports whether vCenter has answered anything since then.
+func (l *line) answered(since time.Time) bool { return l.heard.Load() > since.UnixNano() }
 
 func newLine(server string, o *Options) *line {
 	return &line{server: server, pace: o.pace, slots: &slots{}, wrap: o.wrap}
@@ -140,6 +146,9 @@ func (l *line) pass(ctx context.Context, method string, send func(context.Contex
 	defer cancel()
 	start := time.Now()
 	err := send(sending)
+	if outcome(err) != "error" {
+		l.heard.Store(time.Now().UnixNano())
+	}
 	if method != pollMethod && !slow {
 		requestSeconds.WithLabelValues(l.server, method).Observe(time.Since(start).Seconds())
 	}

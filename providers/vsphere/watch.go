@@ -138,6 +138,7 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 // learn reads the world from the start.
 func (s *stream) learn(ctx context.Context) (*world, error) {
 	w := newWorld()
+	s.version = ""
 	for {
 		updates, more, err := s.poll(ctx, min(firstPoll, s.pollTime))
 		if err != nil {
@@ -154,12 +155,21 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 }
 
 // follow keeps the inventory up to date until it fails.
-func (s *stream) follow(ctx context.Context, inv *inventory) error {
+//
+// Polls end with following, what they lead to with ctx. A poll whose answer is
+// lost is repeated once: vCenter gives the same answer again.
+func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
+	lost := false
 	for {
-		updates, _, err := s.poll(ctx, s.pollTime)
+		updates, _, err := s.poll(following, s.pollTime)
+		if err != nil && isAmbiguous(err) && following.Err() == nil && !lost {
+			lost = true
+			continue
+		}
 		if err != nil {
 			return err
 		}
+		lost = false
 		if len(updates) == 0 {
 			continue
 		}
@@ -190,6 +200,9 @@ func (s *stream) enlist(ctx context.Context) error {
 		s.listed[vm] = true
 	}
 	res, err := methods.ModifyListView(ctx, s.client, req)
+	if isAmbiguous(err) && ctx.Err() == nil {
+		res, err = methods.ModifyListView(ctx, s.client, req) // to add twice is to add once
+	}
 	if err != nil {
 		return fmt.Errorf("adding VMs to the view: %w", err)
 	}
