@@ -27,8 +27,9 @@ type Pace struct {
 	Tire time.Duration
 }
 
-// Usually is the pace outside of tests.
-var Usually = Pace{Rest: 10 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute}
+// Usually is the pace outside of tests. At rest it leaves a second for a VM that
+// goes down and for the list itself, so that a change is seen within ten.
+var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute}
 
 const (
 	// details are the links of a VM that are followed when it is looked at.

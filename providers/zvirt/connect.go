@@ -3,6 +3,7 @@ package zvirt
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -104,6 +105,10 @@ func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Key
 // SiteChanges delivers the clusters whose engine came or went.
 func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
+// errNoCluster is returned for a Cluster whose infrastructure is not there, or
+// not labelled yet.
+var errNoCluster = errors.New("no NovaZVirtCluster has the label")
+
 // clusterOf finds the infrastructure cluster of a Cluster, which may be gone.
 func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*infrav1.NovaZVirtCluster, error) {
 	if name == "" {
@@ -114,11 +119,15 @@ func (c *Connector) clusterOf(ctx context.Context, namespace, name string) (*inf
 	if err != nil {
 		return nil, fmt.Errorf("finding the machine's cluster: %w", err)
 	}
-	if len(list.Items) != 1 {
+	switch len(list.Items) {
+	case 0:
+		return nil, fmt.Errorf("finding the machine's cluster: %w %s=%s", errNoCluster, clusterv1.ClusterNameLabel, name)
+	case 1:
+		return &list.Items[0], nil
+	default:
 		return nil, fmt.Errorf("finding the machine's cluster: %d NovaZVirtClusters have the label %s=%s, not one",
 			len(list.Items), clusterv1.ClusterNameLabel, name)
 	}
-	return &list.Items[0], nil
 }
 
 // endpointOf returns the address of the tenant's API server, which floats

@@ -1,7 +1,7 @@
 // Package zvirt drives zVirt and oVirt engines for controllers/machine and
 // controllers/cluster.
 //
-// There is one session for each engine and identity. One list every ten
+// There is one session for each engine and identity. One list every nine
 // seconds serves all machines of it; VMs that are worked on are looked at more
 // often, many with one request (ovirt.Mirror). Observe reads what these have
 // brought and sends nothing at rest.

@@ -2,6 +2,7 @@ package zvirt
 
 import (
 	"context"
+	"errors"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -13,11 +14,13 @@ import (
 func (c *Connector) Size(ctx context.Context, t *infrav1.NovaZVirtMachineTemplate) (hypervisor.Size, error) {
 	name := clusterNameOf(t)
 	if name == "" {
-		unknown := plan.Failure(infrav1.WaitingForInfrastructureReason, "no cluster uses the template yet")
-		unknown.Waiting = true
-		return hypervisor.Size{}, unknown
+		return hypervisor.Size{}, unused("no cluster uses the template yet")
 	}
 	cluster, err := c.clusterOf(ctx, t.Namespace, name)
+	if errors.Is(err, errNoCluster) {
+		// Objects of a cluster are applied in any order.
+		return hypervisor.Size{}, unused("the Cluster %q has no NovaZVirtCluster yet", name)
+	}
 	if err != nil {
 		return hypervisor.Size{}, err
 	}
@@ -29,4 +32,11 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaZVirtMachineTemplat
 		return hypervisor.Size{}, err
 	}
 	return s.Size(ctx, cluster, &t.Spec.Template.Spec)
+}
+
+// unused is the Error of a template that no cluster uses yet.
+func unused(format string, args ...any) *hypervisor.Error {
+	e := plan.Failure(infrav1.WaitingForClusterReason, format, args...)
+	e.Waiting = true
+	return e
 }
