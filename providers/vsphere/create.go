@@ -71,85 +71,108 @@ type plan struct {
 	pod ref
 }
 
-// plan resolves what a machine names and makes a request of it. What is known
-// already costs nothing.
-func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
+// parts are what a machine names, once resolved.
+type parts struct {
+	goal
+	wires    []wire
+	backings []types.BaseVirtualDeviceBackingInfo
+	to       site
+	template *template
+	origin   origin
+	shelves  []shelf
+}
+
+// parts resolves what a machine names. What is known already costs nothing.
+func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (p parts, err error) {
 	r := d.session.paths
-	g, err := aim(d.cluster, &m.Spec, l.Zone)
-	if err != nil {
-		return nil, err
+	if p.goal, err = aim(d.cluster, &m.Spec, l.Zone); err != nil {
+		return p, err
 	}
-	interfaces, err := wires(id, g.interfaces, l.Interfaces)
-	if err != nil {
-		return nil, err
+	if p.wires, err = wires(id, p.interfaces, l.Interfaces); err != nil {
+		return p, err
 	}
-	options, err := guestinfo(m.Name, id, interfaces, l)
-	if err != nil {
-		return nil, err
+	if p.to, err = r.site(ctx, &p.placement); err != nil {
+		return p, err
 	}
-	to, err := r.site(ctx, &g.placement)
-	if err != nil {
-		return nil, err
+	if p.template, err = d.source(ctx, m, &p.goal, &p.to); err != nil {
+		return p, err
 	}
-	t, err := d.source(ctx, m, &g, &to)
-	if err != nil {
-		return nil, err
+	if p.origin, err = p.template.origin(m.Spec.Clone, &m.Spec.Disks); err != nil {
+		return p, err
 	}
-	from, err := t.origin(m.Spec.Clone, &m.Spec.Disks)
-	if err != nil {
-		return nil, err
-	}
-	if from.snapshot != nil {
-		if t, err = r.at(ctx, t, *from.snapshot); err != nil {
-			return nil, err
+	if p.origin.snapshot != nil {
+		if p.template, err = r.at(ctx, p.template, *p.origin.snapshot); err != nil {
+			return p, err
 		}
 	}
-	shelves, err := r.shelves(ctx, &g, &m.Spec.Disks, &to)
-	if err != nil {
-		return nil, err
-	}
-	spec := &types.VirtualMachineConfigSpec{InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(t)}
-	for i := range interfaces {
-		backing, err := r.network(ctx, g.placement.Datacenter, interfaces[i].Network)
+	for i := range p.wires {
+		backing, err := r.network(ctx, p.placement.Datacenter, p.wires[i].Network)
 		if err != nil {
-			return nil, err
+			return p, err
 		}
-		spec.DeviceChange = append(spec.DeviceChange, add(interfaces[i].card(i, backing)))
-		if interfaces[i].Type == infrav1.InterfaceSRIOV {
+		p.backings = append(p.backings, backing)
+	}
+	p.shelves, err = r.shelves(ctx, &p.goal, &m.Spec.Disks, &p.to)
+	return p, err
+}
+
+// config is what the clone has that its source has not.
+func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*types.VirtualMachineConfigSpec, error) {
+	told, err := guestinfo(m.Name, id, p.wires, l)
+	if err != nil {
+		return nil, err
+	}
+	changes, mark, err := disks(p.template, &m.Spec.Disks, p.shelves)
+	if err != nil {
+		return nil, err
+	}
+	spec := &types.VirtualMachineConfigSpec{InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(p.template)}
+	for i := range p.wires {
+		spec.DeviceChange = append(spec.DeviceChange, add(p.wires[i].card(i, p.backings[i])))
+		if p.wires[i].Type == infrav1.InterfaceSRIOV {
 			spec.MemoryReservationLockedToMax = ptr.To(true)
 		}
 	}
-	changes, mark, err := disks(t, &m.Spec.Disks, shelves)
-	if err != nil {
-		return nil, err
-	}
 	spec.DeviceChange = append(spec.DeviceChange, changes...)
-	equip(spec, &m.Spec.Hardware, t)
-	spec.ExtraConfig = append(spec.ExtraConfig, options...)
+	equip(spec, &m.Spec.Hardware, p.template)
+	spec.ExtraConfig = append(spec.ExtraConfig, told...)
 	// The guest finds its disks by the UUIDs that storage drivers know.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, g.placement.HostGroup}} {
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}} {
 		// An empty one takes away what the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}
-	p := &plan{source: g.sourceName(), pod: to.storage.pod}
-	p.req = &types.CloneVM_Task{This: t.ref, Folder: to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
-		Location: location(id, &to, t, from),
+	return spec, nil
+}
+
+// plan makes a request of what a machine asks for.
+func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
+	p, err := d.parts(ctx, id, m, l)
+	if err != nil {
+		return nil, err
+	}
+	spec, err := p.config(id, m, l)
+	if err != nil {
+		return nil, err
+	}
+	out := &plan{source: p.sourceName(), pod: p.to.storage.pod}
+	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
+		Location: location(id, &p.to, p.template, p.origin),
 		Config:   spec,
-		Snapshot: from.snapshot,
+		Snapshot: p.origin.snapshot,
 		// Hardware is upgraded while it is off.
-		PowerOn: outdated(m, t.version) == "",
+		PowerOn: outdated(m, p.template.version) == "",
 	}}
-	if t.tpm && ptr.Deref(m.Spec.Hardware.TrustedPlatformModule, true) {
+	if p.template.tpm {
 		// Secrets in a TPM belong to one machine.
-		p.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
+		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}
 	switch {
-	case to.storage.choice != nil:
-		stored(&p.req.Spec.Location, to.storage.choice.pick(demand(t, &m.Spec.Disks)))
-	case p.pod == (ref{}):
-		stored(&p.req.Spec.Location, to.storage.datastore)
+	case p.to.storage.choice != nil:
+		stored(&out.req.Spec.Location, p.to.storage.choice.pick(demand(p.template, &m.Spec.Disks)))
+	case out.pod == (ref{}):
+		stored(&out.req.Spec.Location, p.to.storage.datastore)
 	}
-	return p, nil
+	return out, nil
 }
 
 // location says where a clone goes, except for its datastore.

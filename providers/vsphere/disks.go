@@ -25,9 +25,6 @@ var (
 	ide  = family{name: "ide", units: 2, own: -1}
 )
 
-// maxBuses is how many controllers of a family a VM can have.
-const maxBuses = 4
-
 // families are the families of the kinds of controllers that can be asked for.
 var families = map[infrav1.NovaVSphereControllerType]family{
 	infrav1.ControllerParaVirtual: scsi,
@@ -152,7 +149,7 @@ func (r *rack) place(name string, c infrav1.NovaVSphereController) (*slot, int32
 		}
 	}
 	of := families[kind]
-	buses := []int32{0, 1, 2, 3}
+	buses := []int32{0, 1, 2, 3} // a VM can have four controllers of a family
 	switch {
 	case c.Bus != nil:
 		buses = []int32{*c.Bus}
@@ -232,11 +229,11 @@ func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes [
 	data := make([]types.BaseVirtualDeviceConfigSpec, 0, len(d.Data))
 	// Those that ask for a place get it before those that take any.
 	for _, asking := range []bool{true, false} {
-		for i := range d.Data {
+		for i, on := range shelves {
 			if (d.Data[i].Controller.Unit != nil) != asking {
 				continue
 			}
-			change, err := r.fit(&d.Data[i], shelves[i], int32(i))
+			change, err := r.fit(&d.Data[i], on, int32(i))
 			if err != nil {
 				return nil, "", err
 			}

@@ -140,7 +140,8 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	if len(wanted) == 0 {
 		return nil
 	}
-	bearer, kind := ref{}, "datacenter"
+	var bearer ref
+	kind := "datacenter"
 	if p.ComputeCluster != "" {
 		cluster, err := r.compute(ctx, p)
 		if err != nil {

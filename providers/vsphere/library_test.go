@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"maps"
 	"net/url"
 	"strings"
 	"testing"
@@ -249,10 +250,8 @@ func TestInspectFailureDomains(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	yes, no := true, false
 	shared := map[string]string{"datacenter": "DC0", "computeCluster": "DC0_C0", "resourcePool": "DC0_C0_RP1", "datastore": "LocalDS_0"}
-	withGroup := map[string]string{"hostGroup": "rack"}
-	for key, value := range shared {
-		withGroup[key] = value
-	}
+	withGroup := maps.Clone(shared)
+	withGroup["hostGroup"] = "rack"
 	b.Expect(site.FailureDomains).To(Equal([]clusterv1.FailureDomain{
 		{Name: "a", ControlPlane: &yes, Attributes: withGroup}, {Name: "b", ControlPlane: &no, Attributes: shared},
 	}))

@@ -100,8 +100,7 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 			if err == nil && !strings.HasPrefix(found.InventoryPath, cluster.path+"/") {
 				err = failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q is not in placement.computeCluster %q", p.ResourcePool, p.ComputeCluster)
 			}
-			var missing *find.NotFoundError
-			if errors.As(err, &missing) {
+			if _, missing := errors.AsType[*find.NotFoundError](err); missing {
 				err = failure(infrav1.PlacementNotFoundReason, "placement.resourcePool %q does not exist in placement.computeCluster %q, or the account cannot see it", p.ResourcePool, p.ComputeCluster)
 			}
 			return refOf(found, err)
@@ -123,8 +122,7 @@ func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) 
 	return in(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
 		func(ctx context.Context, f *find.Finder, c *vim25.Client) (ref, error) {
 			found, err := f.FolderOrDefault(ctx, p.Folder)
-			var missing *find.NotFoundError
-			if create && errors.As(err, &missing) {
+			if _, missing := errors.AsType[*find.NotFoundError](err); missing && create {
 				return makeFolder(ctx, f, c, p.Folder)
 			}
 			return refOf(found, err)

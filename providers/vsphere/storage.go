@@ -81,7 +81,7 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 // policyClient is a client of the service for storage policies, whose requests
 // go the same way as all others.
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
-	sc := c.Client.NewServiceClient(pbm.Path, pbm.Namespace)
+	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
 	way := &transport{next: sc, line: s.line}
 	res, err := pbmmethods.PbmRetrieveServiceContent(ctx, way, &pbmtypes.PbmRetrieveServiceContent{This: pbm.ServiceInstance})

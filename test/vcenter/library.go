@@ -68,7 +68,7 @@ func (s *Server) deployItem(w http.ResponseWriter, r *http.Request) {
 	defer s.deploying.Unlock()
 	if s.vmIn(asked.Target.Folder, asked.Spec.Name) != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		_ = json.NewEncoder(w).Encode(map[string]any{"type": "com.vmware.vapi.std.errors.already_exists", "value": map[string]any{}})
+		_, _ = io.WriteString(w, `{"type":"com.vmware.vapi.std.errors.already_exists","value":{}}`)
 		return
 	}
 	if !s.sleep(s.delays.of("DeployLibraryItem")) {
@@ -143,6 +143,11 @@ func answerREST(w http.ResponseWriter, r *http.Request, value any) {
 	if strings.HasPrefix(r.URL.Path, rest.Path) {
 		value = map[string]any{"value": value}
 	}
+	answer, err := json.Marshal(value)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value)
+	_, _ = w.Write(answer)
 }

@@ -225,6 +225,7 @@ type NovaVSphereExtraConfig struct {
 	// value is the value of the setting. Empty takes the setting away that the
 	// template has.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value,omitempty"`
 }

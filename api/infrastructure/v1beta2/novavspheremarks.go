@@ -88,6 +88,7 @@ type NovaVSphereAttribute struct {
 
 	// value is the attribute's value. Empty means an empty one.
 	// +optional
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Value string `json:"value,omitempty"`
 }

@@ -69,28 +69,28 @@ type NovaVSpherePlacement struct {
 }
 
 // Over returns p with what it leaves open taken from below. A datastore and a
-// datastore cluster replace each other, as do a compute cluster and what is
-// inside one: a resource pool or a host group of a compute cluster that p
-// replaces is looked for in p's.
-func (p NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlacement {
+// datastore cluster replace each other. A resource pool or a host group from
+// below is looked for in p's compute cluster, if p names one.
+func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlacement {
+	out := *p
 	if p.Datastore == "" && p.DatastoreCluster == "" {
-		p.Datastore, p.DatastoreCluster = below.Datastore, below.DatastoreCluster
+		out.Datastore, out.DatastoreCluster = below.Datastore, below.DatastoreCluster
 	}
 	if p.Folder == "" {
-		p.Folder, p.CreateFolder = below.Folder, below.CreateFolder
+		out.Folder, out.CreateFolder = below.Folder, below.CreateFolder
 	}
 	for _, field := range []struct{ own, below *string }{
-		{&p.Datacenter, &below.Datacenter},
-		{&p.ComputeCluster, &below.ComputeCluster},
-		{&p.ResourcePool, &below.ResourcePool},
-		{&p.HostGroup, &below.HostGroup},
-		{&p.StoragePolicy, &below.StoragePolicy},
+		{&out.Datacenter, &below.Datacenter},
+		{&out.ComputeCluster, &below.ComputeCluster},
+		{&out.ResourcePool, &below.ResourcePool},
+		{&out.HostGroup, &below.HostGroup},
+		{&out.StoragePolicy, &below.StoragePolicy},
 	} {
 		if *field.own == "" {
 			*field.own = *field.below
 		}
 	}
-	return p
+	return out
 }
 
 // NovaVSphereFailureDomain is a part of a vCenter that fails as one. What it
