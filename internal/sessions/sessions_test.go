@@ -3,7 +3,7 @@ package sessions
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -213,7 +213,7 @@ func TestPool(t *testing.T) {
 
 func TestFeed(t *testing.T) {
 	g, f := NewWithT(t), NewFeed()
-	key := func(i int) hypervisor.Key { return hypervisor.Key{Name: fmt.Sprint(i)} }
+	key := func(i int) hypervisor.Key { return hypervisor.Key{Name: strconv.Itoa(i)} }
 	for i := range 3 {
 		f.Add(key(i), key(0))
 	}

@@ -258,6 +258,8 @@ const (
 
 // NovaZVirtStorage is the disks of a VM.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="(has(self.allocation) && self.allocation == 'Clone') || !has(self.bootDisk) || !((has(self.bootDisk.format) && self.bootDisk.format == 'raw') || (has(self.bootDisk.sparse) && !self.bootDisk.sparse))",message="a thin disk is sparse and cow: set allocation to Clone, or take format and sparse of bootDisk out"
+// +kubebuilder:validation:XValidation:rule="(has(self.allocation) && self.allocation == 'Clone') || !has(self.templateDisks) || !self.templateDisks.exists(d, (has(d.format) && d.format == 'raw') || (has(d.sparse) && !d.sparse))",message="a thin disk is sparse and cow: set allocation to Clone, or take format and sparse of templateDisks out"
 type NovaZVirtStorage struct {
 	// allocation is Thin or Clone. Empty means Thin.
 	// +optional

@@ -1,0 +1,189 @@
+package ovirt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+// newMirror returns a mirror whose subjects are comments, and who was told of.
+func newMirror(c *Client) (*Mirror, map[string]int) {
+	told := map[string]int{}
+	subject := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
+	return NewMirror(c, Pace{Tire: time.Minute, Detail: time.Minute}, "ours/", subject, func(of string) { told[of]++ }), told
+}
+
+// TestAListOlderThanAWriteSaysNothing is the heart of the mirror.
+func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
+	m, _ := newMirror(nil)
+	vm := VM{ID: "1", Name: "a", Comment: "ours/a", Status: "down"}
+	m.Look("a", "a", "")
+	older := m.begin()
+	if !m.Begin("a", "Powering on") || m.Begin("a", "again") {
+		t.Fatal("one write at a time")
+	}
+	during := m.begin()
+	m.take(during, "a", vm, true)
+	if got := m.Look("a", "a", ""); got.VM != nil || got.Busy != "Powering on" {
+		t.Fatalf("a list told of a VM that is being written: %+v", got)
+	}
+	started := vm
+	started.Status = "up"
+	m.End("a", nil, func() { m.Put("a", started, true) })
+	for _, list := range []uint64{older, during} {
+		m.take(list, "a", vm, true)
+	}
+	if got := m.Look("a", "a", ""); got.VM == nil || got.VM.Status != "up" || got.Busy != "" {
+		t.Fatalf("a list that is older than the write counted: %+v", got)
+	}
+	m.take(m.begin(), "a", vm, true)
+	if got := m.Look("a", "a", ""); got.VM.Status != "down" {
+		t.Fatalf("a later list did not count: %+v", got)
+	}
+}
+
+func TestDoubtEndsWithALaterList(t *testing.T) {
+	m, told := newMirror(nil)
+	m.Look("a", "a", "")
+	m.Begin("a", "Creating")
+	older := m.begin()
+	m.End("a", &UnreachableError{Err: errors.New("gone")}, nil)
+	all := func(string) bool { return true }
+	m.settle(older, all)
+	if got := m.Look("a", "a", ""); got.Busy == "" || m.Begin("a", "Creating") {
+		t.Fatalf("an older list cleared the doubt up: %+v", got)
+	}
+	m.settle(m.begin(), func(name string) bool { return name == "b" })
+	if m.Look("a", "a", "").Busy == "" {
+		t.Fatal("a list of others cleared the doubt up")
+	}
+	m.settle(m.begin(), all)
+	if m.Look("a", "a", "").Busy != "" || told["a"] != 1 {
+		t.Fatalf("a later list left the doubt; told %v", told)
+	}
+}
+
+func TestRefusalLeavesNoDoubt(t *testing.T) {
+	m, _ := newMirror(nil)
+	m.Begin("a", "Creating")
+	m.End("a", &Error{Status: http.StatusConflict}, nil)
+	if got := m.Look("a", "a", ""); got.Busy != "" {
+		t.Errorf("got %+v", got)
+	}
+	m.Begin("a", "Creating")
+	m.End("a", context.Canceled, nil)
+	if got := m.Look("a", "a", ""); got.Busy == "" {
+		t.Error("nobody knows what became of a request that was given up")
+	}
+}
+
+func TestLookByIDOrName(t *testing.T) {
+	m, _ := newMirror(nil)
+	m.Put("a", VM{ID: "1", Name: "a"}, false)
+	m.Put("a", VM{ID: "2", Name: "copy-of-a"}, false)
+	for _, tt := range []struct{ name, id, want string }{{"a", "", "1"}, {"renamed", "1", "1"}, {"a", "3", ""}, {"b", "", ""}} {
+		got := ""
+		if v := m.Look("a", tt.name, tt.id); v.VM != nil {
+			got = v.VM.ID
+		}
+		if got != tt.want {
+			t.Errorf("%+v: got %q", tt, got)
+		}
+	}
+}
+
+func TestRestingVMsAreOneList(t *testing.T) {
+	engine, c, _ := open(t)
+	const count = 90
+	for i := range count {
+		status, answer := engine.Do(http.MethodPost, "/vms", fmt.Sprintf(
+			`<vm><name>vm-%d</name><comment>ours/%d</comment><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`, i, i))
+		if status >= 300 {
+			t.Fatal(answer)
+		}
+	}
+	m, told := newMirror(c)
+	m.pace.Rest, m.pace.Groups = time.Nanosecond, time.Hour
+	for i := range count {
+		m.Look(fmt.Sprint(i), fmt.Sprintf("vm-%d", i), "")
+	}
+	poll := func() int {
+		engine.ResetRequests()
+		if err := m.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return engine.Requests()["GET /vms"]
+	}
+	for i := range count { // a VM that nobody asks about is read with the next list
+		m.Rest(fmt.Sprint(i), true)
+	}
+	if n := poll(); n != 1+(count+batch-1)/batch {
+		t.Errorf("%d requests to learn of %d VMs", n, count)
+	}
+	if len(told) != count {
+		t.Errorf("%d were told of", len(told))
+	}
+	if n := poll(); n != 1 {
+		t.Errorf("%d requests at rest", n)
+	}
+	status, answer := engine.Do(http.MethodDelete, "/vms/"+m.Look("7", "vm-7", "").VM.ID, "")
+	if status >= 300 {
+		t.Fatal(answer)
+	}
+	clear(told)
+	if n := poll(); n != 1 || told["7"] != 1 || len(told) != 1 || m.Look("7", "vm-7", "").VM != nil {
+		t.Errorf("%d requests; told %v", n, told)
+	}
+}
+
+func TestTiredVMsRest(t *testing.T) {
+	s := &subject{restless: true, since: time.Now()}
+	if !s.isRestless(time.Now(), time.Minute) || s.isRestless(time.Now().Add(time.Hour), time.Minute) {
+		t.Error("a VM in which nothing happens is looked at for ever, or not at all")
+	}
+	s.doubt = true
+	if !s.isRestless(time.Now().Add(time.Hour), time.Minute) {
+		t.Error("a doubt must be cleared up")
+	}
+}
+
+func TestDirectory(t *testing.T) {
+	engine, c, _ := open(t)
+	d := NewDirectory(c)
+	one, err := d.Find(t.Context(), Hosts, "host1", Any)
+	if err != nil || one.ID == "" {
+		t.Fatal(one, err)
+	}
+	if byID, err := d.Find(t.Context(), Hosts, one.ID, Any); err != nil || byID.Name != "host1" {
+		t.Errorf("by ID: %+v, %v", byID, err)
+	}
+	for name, want := range map[string]string{"": "several", "host9": "does not exist"} {
+		if _, err := d.Find(t.Context(), Hosts, name, Any); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if n := engine.Requests()["GET /hosts"]; n != 1 {
+		t.Errorf("%d requests", n)
+	}
+	for name, known := range map[string]bool{"ovirtmgmt/ovirtmgmt": true, "ovirtmgmt/none": false, "none/none": false, "ovirtmgmt": true} {
+		dc, err := d.Find(t.Context(), DataCenters, "", Any)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id, err := d.Profile(t.Context(), name, dc.ID); (err == nil) != known || (id != "") != known {
+			t.Errorf("%s: %q, %v", name, id, err)
+		}
+	}
+	if _, err := d.Template(t.Context(), ovirtsim.BlankTemplateID, "", 0, ""); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.Template(t.Context(), "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", "", 0, ""); err == nil {
+		t.Error("a template that is not there was found")
+	}
+}
