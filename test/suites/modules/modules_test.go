@@ -1,0 +1,110 @@
+package modules
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+var _ = Describe("A set on two tenants", Ordered, func() {
+	var (
+		one = bed.Cluster{Name: "one", Namespace: "fleet", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.41"}
+		two = bed.Cluster{Name: "two", Namespace: "fleet", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.42"}
+		s   *addonsv1.NovaModuleSet
+	)
+
+	It("is delivered in order by Flux, whose pods run", func(ctx context.Context) {
+		publish(ctx, "v1")
+		Expect(b.PublishChart(chart, "1.0.0", map[string]string{"templates/all.yaml": workload, "values.yaml": "serviceIP: \"\"\n"})).To(Succeed())
+		for wave, c := range map[string]bed.Cluster{"1": one, "2": two} {
+			Expect(b.Create(ctx, c)).To(Succeed())
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}}
+			Expect(b.Client.Patch(ctx, cluster, client.RawPatch("application/merge-patch+json",
+				[]byte(`{"metadata":{"labels":{"`+addonsv1.WaveLabel+`":"`+wave+`"}}}`)))).To(Succeed())
+		}
+		s = set(one.Namespace, coreDNSImage(ctx, one))
+		Expect(b.Client.Create(ctx, s)).To(Succeed())
+		for _, c := range []bed.Cluster{one, two} {
+			Eventually(condition(ctx, c, "base"), bootTimeout).Should(Equal("True ModulesReady"))
+			Expect(data(ctx, c, greetNS, "greetings")()).To(And(
+				HaveKeyWithValue("release", "v1"), HaveKeyWithValue("zone", "none.test"), HaveKeyWithValue("stage", "vsphere-1"),
+				HaveKeyWithValue("cluster", Not(BeEmpty()))))
+			deployment := &appsv1.Deployment{}
+			Expect(tenant(ctx, Default, c).Get(ctx, client.ObjectKey{Namespace: chartNS, Name: "answers"}, deployment)).To(Succeed())
+			Expect(deployment.Status.ReadyReplicas).To(BeEquivalentTo(1))
+		}
+		Eventually(status(ctx, s, addonsv1.ReadyCondition), reportTimeout).Should(Equal("True ModulesReady"))
+	})
+
+	It("gives the tenant Nova's substitutions", func(ctx context.Context) {
+		Expect(data(ctx, one, modules.SubstituteNamespace, modules.SubstituteConfig)()).To(And(
+			HaveLen(7), HaveKeyWithValue("controlPlaneTopology", "SingleReplica"), HaveKeyWithValue("infraNodesCount", "0"),
+			HaveKeyWithValue("k8sDefaultDnsZone", "cluster.local")))
+	})
+
+	It("puts back what somebody changed on a tenant", func(ctx context.Context) {
+		t := tenant(ctx, Default, one)
+		cm := &corev1.ConfigMap{}
+		Expect(t.Get(ctx, client.ObjectKey{Namespace: greetNS, Name: "greetings"}, cm)).To(Succeed())
+		cm.Data["release"] = "none"
+		Expect(t.Update(ctx, cm)).To(Succeed())
+		Expect(t.Delete(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: chartNS, Name: "answers"}})).To(Succeed())
+		Eventually(data(ctx, one, greetNS, "greetings"), reportTimeout).Should(HaveKeyWithValue("release", "v1"))
+		Eventually(func() error {
+			return t.Get(ctx, client.ObjectKey{Namespace: chartNS, Name: "answers"}, &corev1.Service{})
+		}, reportTimeout).Should(Succeed())
+	})
+
+	It("takes a release to one wave after the other", func(ctx context.Context) {
+		publish(ctx, "v2")
+		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Release.Tag = "v2" })
+		Eventually(data(ctx, one, greetNS, "greetings"), deliverTimeout).Should(HaveKeyWithValue("release", "v2"))
+		Expect(data(ctx, two, greetNS, "greetings")()).To(HaveKeyWithValue("release", "v1"))
+		Eventually(data(ctx, two, greetNS, "greetings"), deliverTimeout).Should(HaveKeyWithValue("release", "v2"))
+		Eventually(status(ctx, s, addonsv1.RollingOutCondition), deliverTimeout).Should(Equal("False NotRollingOut"))
+		Eventually(status(ctx, s, addonsv1.ReadyCondition), deliverTimeout).Should(Equal("True ModulesReady"))
+	})
+
+	It("takes a module away that is switched off", func(ctx context.Context) {
+		Expect(data(ctx, one, greetNS, "extra")()).To(HaveKeyWithValue("release", "v2"))
+		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules[2].When = "facts.nodes.infra >= 3" })
+		Eventually(data(ctx, one, greetNS, "extra"), deliverTimeout).Should(HaveKeyWithValue("error", ContainSubstring("not found")))
+		Eventually(written(ctx, two), deliverTimeout).Should(Equal(2))
+	})
+
+	It("lets a dead tenant go within its bound and goes on with the other", func(ctx context.Context) {
+		h, err := b.Hypervisor(two.Hypervisor)
+		Expect(err).NotTo(HaveOccurred())
+		machines := &clusterv1.MachineList{}
+		Expect(b.Client.List(ctx, machines, client.InNamespace(two.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: two.Name})).To(Succeed())
+		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: two.Namespace, Name: two.Name}}
+		Expect(b.Client.Delete(ctx, cluster)).To(Succeed())
+		for i := range machines.Items {
+			// It may be gone already.
+			_ = h.PowerOff(ctx, machines.Items[i].Name)
+		}
+		Eventually(written(ctx, two), 40*time.Second).Should(BeZero())
+		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules[2].When = "" })
+		Eventually(data(ctx, one, greetNS, "extra"), deliverTimeout).Should(HaveKeyWithValue("release", "v2"))
+		Eventually(func() error { return client.IgnoreNotFound(b.Client.Get(ctx, two.Key(), cluster)) }, deliverTimeout).Should(Succeed())
+	})
+
+	It("takes all its modules away when it is deleted", func(ctx context.Context) {
+		Expect(b.Client.Delete(ctx, s)).To(Succeed())
+		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).ShouldNot(Succeed())
+		Expect(data(ctx, one, greetNS, "greetings")()).To(HaveKeyWithValue("error", ContainSubstring("not found")))
+		Expect(written(ctx, one)()).To(BeZero())
+		Expect(condition(ctx, one, "base")()).To(BeEmpty())
+	})
+})
