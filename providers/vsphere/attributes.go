@@ -99,13 +99,7 @@ func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaV
 func (i *inventory) noteAttribute(id uuid.UUID, field int32, value string) {
 	i.update(func(w *world) []uuid.UUID {
 		if info := w.vms[w.byID[id]]; info != nil {
-			changed := map[int32]string{field: value}
-			for other, text := range info.attributes {
-				if other != field {
-					changed[other] = text
-				}
-			}
-			info.attributes = changed
+			info.applyAttribute(field, value)
 		}
 		return []uuid.UUID{id}
 	})

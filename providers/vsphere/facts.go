@@ -1,6 +1,10 @@
 package vsphere
 
 import (
+	"maps"
+	"strconv"
+	"strings"
+
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -69,6 +73,10 @@ func (v *vmInfo) apply(name string, value any) {
 	case "customValue":
 		v.attributes = attributesOf(value)
 	default:
+		if key, ok := attributeKey(name); ok {
+			v.applyAttribute(key, value)
+			return
+		}
 		v.applySetting(name, setting(value))
 	}
 }
@@ -96,6 +104,36 @@ func setting(value any) string {
 		return v
 	}
 	return ""
+}
+
+// attributeKey returns the number of the custom attribute that a property path
+// names, such as customValue[101].
+func attributeKey(name string) (int32, bool) {
+	rest, ok := strings.CutPrefix(name, "customValue[")
+	if !ok {
+		return 0, false
+	}
+	number, _, _ := strings.Cut(rest, "]")
+	key, err := strconv.ParseInt(number, 10, 32)
+	return int32(key), err == nil
+}
+
+// applyAttribute takes over one custom attribute. The map is replaced, not
+// changed: somebody may have it.
+func (v *vmInfo) applyAttribute(key int32, value any) {
+	changed := maps.Clone(v.attributes)
+	if changed == nil {
+		changed = map[int32]string{}
+	}
+	switch field := value.(type) {
+	case types.CustomFieldStringValue:
+		changed[key] = field.Value
+	case string:
+		changed[key] = field
+	default:
+		delete(changed, key)
+	}
+	v.attributes = changed
 }
 
 func attributesOf(value any) map[int32]string {

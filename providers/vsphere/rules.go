@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,8 +28,11 @@ const gather = 300 * time.Millisecond
 type clusterInfo struct {
 	// rules are its anti-affinity rules by name.
 	rules map[string]*ruleInfo
-	// stale is set when only a part of its settings was told.
-	stale bool
+	// drs is set while somebody obeys rules there.
+	drs bool
+	// stale is set when there is doubt about the rules, partial when only a
+	// part of a change of the settings was told.
+	stale, partial bool
 	// promised are rules that promise, a task, makes. They hold until the
 	// cluster's settings are told anew.
 	promise  ref
@@ -51,7 +55,7 @@ func (w *world) applyCluster(u types.ObjectUpdate) {
 		config, whole := c.Val.(types.ClusterConfigInfoEx)
 		if c.Name != "configurationEx" || !whole {
 			if known := w.clusters[u.Obj]; known != nil {
-				known.stale = true
+				known.stale, known.partial = true, true
 			}
 			continue
 		}
@@ -60,7 +64,7 @@ func (w *world) applyCluster(u types.ObjectUpdate) {
 }
 
 func newClusterInfo(config *types.ClusterConfigInfoEx) *clusterInfo {
-	c := &clusterInfo{rules: map[string]*ruleInfo{}}
+	c := &clusterInfo{rules: map[string]*ruleInfo{}, drs: ptr.Deref(config.DrsConfig.Enabled, false)}
 	for _, rule := range config.Rule {
 		if r, ok := rule.(*types.ClusterAntiAffinityRuleSpec); ok {
 			info := &ruleInfo{ClusterRuleInfo: r.ClusterRuleInfo, vms: map[ref]bool{}}
@@ -107,6 +111,8 @@ func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
 		return rule != nil && rule.vms[vm]
 	case rule != nil:
 		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
+	case !cluster.drs && m.wants.spread != infrav1.SpreadRequired:
+		return false // a rule would change nothing, or not be allowed
 	default:
 		return i.hasTwo(m.wants.rule, at)
 	}
@@ -328,18 +334,50 @@ func (r *ruler) reread(ctx context.Context, at ref) error {
 	if !r.session.inv.isStale(at) {
 		return nil
 	}
-	var cluster mo.ClusterComputeResource
 	err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
-		return object.NewCommon(c, at).Properties(ctx, at, clusterProperties, &cluster)
+		return r.session.inv.readCluster(ctx, c, at)
 	})
-	if err != nil {
-		return classify(r.session.endpoint.server, err)
+	return classify(r.session.endpoint.server, err)
+}
+
+// readCluster reads the settings of a compute cluster.
+func (i *inventory) readCluster(ctx context.Context, c *vim25.Client, at ref) error {
+	var cluster mo.ClusterComputeResource
+	if err := object.NewCommon(c, at).Properties(ctx, at, clusterProperties, &cluster); err != nil {
+		return fmt.Errorf("reading the compute cluster's rules: %w", err)
 	}
-	if config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx); ok {
-		r.session.inv.update(func(w *world) []uuid.UUID {
-			w.clusters[at] = newClusterInfo(config)
-			return nil
-		})
+	config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
+	if !ok {
+		return nil
+	}
+	i.update(func(w *world) []uuid.UUID {
+		w.clusters[at] = newClusterInfo(config)
+		return w.all()
+	})
+	return nil
+}
+
+// partial returns the compute clusters of which only a part of a change was
+// told, and takes them for read.
+func (i *inventory) partial() (clusters []ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for at, cluster := range i.world.clusters {
+		if cluster.partial {
+			cluster.partial = false
+			clusters = append(clusters, at)
+		}
+	}
+	return clusters
+}
+
+// complete reads what was told in part only. What cannot be read now is read
+// before it is changed.
+func (s *stream) complete(ctx context.Context, inv *inventory) error {
+	for _, at := range inv.partial() {
+		if err := inv.readCluster(ctx, s.client, at); err != nil && isAmbiguous(err) {
+			return err
+		}
 	}
 	return nil
 }

@@ -182,6 +182,9 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 			}
 			return touched
 		})
+		if err := s.complete(ctx, inv); err != nil {
+			return err
+		}
 		if err := s.enlist(ctx); err != nil {
 			return err
 		}

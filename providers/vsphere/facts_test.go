@@ -1,0 +1,60 @@
+package vsphere
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+)
+
+// vCenter may tell of a change as a whole or of the part that changed.
+func TestAttributesInParts(t *testing.T) {
+	g := NewWithT(t)
+	v := &vmInfo{}
+	field := func(key int32, value string) *types.CustomFieldStringValue {
+		return &types.CustomFieldStringValue{CustomFieldValue: types.CustomFieldValue{Key: key}, Value: value}
+	}
+	v.apply("customValue", types.ArrayOfCustomFieldValue{CustomFieldValue: []types.BaseCustomFieldValue{field(101, "a"), field(102, "b")}})
+	g.Expect(v.attributes).To(Equal(map[int32]string{101: "a", 102: "b"}))
+	v.apply("customValue[101]", *field(101, "c"))
+	v.apply("customValue[103]", *field(103, "d"))
+	v.apply("customValue[102].value", "e")
+	g.Expect(v.attributes).To(Equal(map[int32]string{101: "c", 102: "e", 103: "d"}))
+	v.apply("customValue[101]", nil)
+	g.Expect(v.attributes).To(Equal(map[int32]string{102: "e", 103: "d"}))
+}
+
+func TestSettings(t *testing.T) {
+	g := NewWithT(t)
+	v := &vmInfo{}
+	v.apply(userDataProperty, types.OptionValue{Key: "guestinfo.userdata.encoding", Value: "base64"})
+	v.apply(zoneProperty, &types.OptionValue{Value: "a"})
+	g.Expect(v.holdsUserData()).To(BeTrue())
+	g.Expect(v.zone).To(Equal("a"))
+	v.apply(userDataProperty, nil)
+	g.Expect(v.holdsUserData()).To(BeFalse())
+	v.apply(ignitionProperty, types.OptionValue{Value: "gzip+base64"})
+	g.Expect(v.holdsUserData()).To(BeTrue())
+}
+
+func TestClusterToldInParts(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a")
+	whole := types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}, Rule: []types.BaseClusterRuleInfo{
+		&types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}, Vm: []ref{vmNo("a")}},
+		&types.ClusterAffinityRuleSpec{ClusterRuleInfo: types.ClusterRuleInfo{Name: "together"}},
+	}}
+	tell := func(name string, value any) {
+		c.world.applyCluster(types.ObjectUpdate{Kind: modify, Obj: clusterRef, ChangeSet: []types.PropertyChange{{Name: name, Val: value}}})
+	}
+	tell("configurationEx", whole)
+	g.Expect(c.world.clusters[clusterRef].rules).To(HaveLen(1))
+	g.Expect(c.partial()).To(BeEmpty())
+	tell("configurationEx.rule", types.ArrayOfClusterRuleInfo{})
+	g.Expect(c.partial()).To(Equal([]ref{clusterRef}))
+	g.Expect(c.partial()).To(BeEmpty(), "it is read once")
+	g.Expect(c.isStale(clusterRef)).To(BeTrue())
+	tell("configurationEx", whole)
+	g.Expect(c.isStale(clusterRef)).To(BeFalse())
+}

@@ -1,0 +1,208 @@
+package vsphere
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+func vmNo(n string) ref { return ref{Type: "VirtualMachine", Value: n} }
+
+func theVMs(names ...string) map[ref]bool {
+	out := map[ref]bool{}
+	for _, n := range names {
+		out[vmNo(n)] = true
+	}
+	return out
+}
+
+func TestRuleChange(t *testing.T) {
+	is := func(mandatory bool, vms ...string) *ruleInfo {
+		return &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{
+			Key: 7, RuleUuid: "u", Name: "r", Enabled: ptr.To(false), Mandatory: ptr.To(mandatory),
+		}}
+	}
+	tests := []struct {
+		name   string
+		reason string
+		is     *ruleInfo
+		want   map[ref]bool
+		op     types.ArrayUpdateOperation
+	}{
+		{"none for one", "a rule needs two VMs", nil, theVMs("a"), ""},
+		{"made", "the second VM came", nil, theVMs("a", "b"), types.ArrayUpdateOperationAdd},
+		{"same", "nothing to do costs nothing", is(false, "a", "b"), theVMs("a", "b"), ""},
+		{"joined", "a VM came", is(false, "a", "b"), theVMs("a", "b", "c"), types.ArrayUpdateOperationEdit},
+		{"left", "a VM went", is(false, "a", "b", "c"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
+		{"mandatory", "it was a requirement before", is(true, "a", "b"), theVMs("a", "b"), types.ArrayUpdateOperationEdit},
+		{"removed", "one VM is left", is(false, "a", "b"), theVMs("a"), types.ArrayUpdateOperationRemove},
+		{"left behind", "nobody is left", is(false), theVMs(), types.ArrayUpdateOperationRemove},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := plannedRule{name: "r", mandatory: ptr.To(false), members: tt.want}.change(tt.is)
+			switch {
+			case spec == nil:
+				if tt.op != "" {
+					t.Errorf("%s: nothing was changed", tt.reason)
+				}
+			case spec.Operation != tt.op:
+				t.Errorf("%s: got %s, want %s", tt.reason, spec.Operation, tt.op)
+			case tt.op == types.ArrayUpdateOperationEdit:
+				info := spec.Info.GetClusterRuleInfo()
+				if info.Key != 7 || info.RuleUuid != "u" || *info.Enabled {
+					t.Errorf("an edit keeps what the rule is: %+v", info)
+				}
+			}
+		})
+	}
+}
+
+func TestRuleName(t *testing.T) {
+	g := NewWithT(t)
+	id := uuid.NewString()
+	g.Expect(ruleName(id, "ns", "tenant-md")).To(Equal("nova-ns-tenant-md-" + id))
+	long := ruleName(id, "namespace", strings.Repeat("group", 20)+"-1")
+	other := ruleName(id, "namespace", strings.Repeat("group", 20)+"-2")
+	g.Expect(len(long)).To(BeNumerically("<=", maxRuleName))
+	g.Expect(long).To(And(HavePrefix("nova-namespace-group"), HaveSuffix(id)))
+	g.Expect(long).NotTo(Equal(other))
+}
+
+var clusterRef = ref{Type: "ClusterComputeResource", Value: "domain-c1"}
+
+// crowd is an inventory with VMs in one compute cluster.
+type crowd struct {
+	*inventory
+	ids map[string]uuid.UUID
+}
+
+func newCrowd(names ...string) *crowd {
+	c := &crowd{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
+	host := ref{Type: "HostSystem", Value: "host-1"}
+	c.world.hosts[host] = &hostInfo{parent: clusterRef}
+	c.world.clusters[clusterRef] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	for _, n := range names {
+		id := uuid.NewSHA1(uuid.Nil, []byte(n))
+		c.ids[n] = id
+		c.world.join(vmNo(n), id)
+		c.world.vms[vmNo(n)] = &vmInfo{host: host, power: types.VirtualMachinePowerStatePoweredOn}
+	}
+	return c
+}
+
+// asks has a machine observed with what it asks for.
+func (c *crowd) asks(name string, spread infrav1.NovaVSphereSpread, going bool) {
+	key := hypervisor.Key{Name: name}
+	c.want(c.ids[name], key, wants{rule: "r", spread: spread})
+	c.take(c.ids[name], key, going)
+}
+
+func (c *crowd) ruled(vms ...string) {
+	c.world.clusters[clusterRef].rules["r"] = &ruleInfo{vms: theVMs(vms...), ClusterRuleInfo: types.ClusterRuleInfo{Name: "r"}}
+}
+
+func TestPlan(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a", "b", "c", "d", "e")
+	c.ruled("a", "d", "gone")
+	c.asks("a", infrav1.SpreadPreferred, false)
+	c.asks("b", infrav1.SpreadPreferred, false)
+	c.asks("c", infrav1.SpreadPreferred, true)
+	c.asks("e", infrav1.SpreadNever, false)
+	p := c.plan("r", clusterRef, nil)
+	g.Expect(p.members).To(Equal(theVMs("a", "b", "d")),
+		"d's machine is not known yet; c's is going, e's asks for none, and vCenter knows nothing of gone")
+	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
+	c.asks("b", infrav1.SpreadRequired, false)
+	g.Expect(c.groups["r"].mandatory()).To(BeTrue())
+	c.asks("b", infrav1.SpreadRequired, true)
+	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "what goes says nothing")
+	for n := range c.ids {
+		c.forget(c.ids[n])
+	}
+	g.Expect(c.groups).To(BeEmpty())
+}
+
+func TestRuleToLeave(t *testing.T) {
+	tests := []struct {
+		name  string
+		ruled []string
+		going []string
+		want  bool
+	}{
+		{"two stay", []string{"a", "b", "c"}, []string{"a"}, false},
+		{"one stays", []string{"a", "b"}, []string{"a"}, true},
+		{"the others go too", []string{"a", "b", "c"}, []string{"a", "b"}, true},
+		{"no rule", nil, []string{"a"}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCrowd("a", "b", "c")
+			if tt.ruled != nil {
+				c.ruled(tt.ruled...)
+			}
+			for _, n := range []string{"a", "b", "c"} {
+				c.asks(n, infrav1.SpreadPreferred, false)
+			}
+			for _, n := range tt.going {
+				c.asks(n, infrav1.SpreadPreferred, true)
+			}
+			_, leave := c.ruleToLeave(c.ids["a"])
+			g.Expect(leave).To(Equal(tt.want))
+			_, again := c.ruleToLeave(c.ids["a"])
+			g.Expect(again).To(BeFalse(), "it is tried once: a VM does not stay because of a rule")
+		})
+	}
+}
+
+// Where DRS is off a preference asks for nothing; what is required is asked for.
+func TestNoDRS(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a", "b")
+	c.world.clusters[clusterRef].drs = false
+	c.asks("a", infrav1.SpreadPreferred, false)
+	c.asks("b", infrav1.SpreadPreferred, false)
+	due := func() bool {
+		return c.ruleDue(vmNo("a"), c.machines[c.ids["a"]], c.world.vms[vmNo("a")])
+	}
+	g.Expect(due()).To(BeFalse())
+	c.asks("a", infrav1.SpreadRequired, false)
+	g.Expect(due()).To(BeTrue())
+	c.world.clusters[clusterRef].drs = true
+	c.asks("a", infrav1.SpreadPreferred, false)
+	g.Expect(due()).To(BeTrue())
+	c.world.hosts[c.world.vms[vmNo("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
+	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
+}
+
+// A rule that a task is about to make counts as made, until vCenter tells
+// otherwise or the task fails.
+func TestPromisedRule(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a", "b")
+	c.asks("a", infrav1.SpreadPreferred, false)
+	c.asks("b", infrav1.SpreadPreferred, false)
+	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.Unsettled != "" }
+	g.Expect(unsettled()).To(BeTrue())
+	specs, promised := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
+	g.Expect(specs).To(HaveLen(1), "one change for all that wait")
+	ended := c.promise(clusterRef, taskRef, promised)
+	g.Expect(unsettled()).To(BeFalse())
+	c.update(func(w *world) []uuid.UUID {
+		w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+		return nil
+	})
+	g.Expect(ended).To(BeClosed())
+	g.Expect(unsettled()).To(BeTrue())
+	c.settleCluster(clusterRef, taskRef)
+	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
+}
