@@ -13,6 +13,13 @@
 //     goes.
 //   - Power operations reach Guests, so that real hosts boot; guests report
 //     their addresses back.
+//   - Rules of a cluster keep vCenter's conditions, are never changed in place,
+//     and lose the VMs that go.
+//   - Destroying a VM takes every disk that is attached or in a snapshot,
+//     wherever it lies, and no other. A first-class disk in a snapshot cannot
+//     be taken off, and none can off a suspended VM.
+//   - VMs migrate, are registered anew, copied with their UUIDs, cut off with
+//     their host, and hidden from the account.
 //   - Requests are counted, and faults, outages and expired sessions can be
 //     had on demand, also from another process (Control).
 //
