@@ -47,7 +47,8 @@ type Reconciler[T Object] struct {
 	// Sizer knows what machines will have. The template it gets has the name
 	// of its Cluster in the label cluster.x-k8s.io/cluster-name, whether or
 	// not the one in the API server has, so the infrastructure cluster is
-	// found as that of a machine is.
+	// found as that of a machine is. Without the label no cluster is known;
+	// what the template itself does not say is then an Error with Waiting.
 	Sizer hypervisor.Sizer[T]
 	// New returns an empty template.
 	New func() T
@@ -105,10 +106,10 @@ func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl
 	return ctrl.Result{}, r.size(ctx, s)
 }
 
-// wait says when to look again at what is no failure. A Cluster that appears
+// wait says when to look again at what is no failure. A cluster that appears
 // brings an event; what the driver waits for may not.
 func (s *scope[T]) wait() ctrl.Result {
-	if s.cluster == nil {
+	if !s.ready {
 		return ctrl.Result{}
 	}
 	return ctrl.Result{RequeueAfter: loop.Net}
@@ -116,22 +117,22 @@ func (s *scope[T]) wait() ctrl.Result {
 
 // size asks the driver what machines will have.
 func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
-	if s.cluster == nil {
+	if s.name != "" && !s.ready {
 		return &hypervisor.Error{
 			Reason: infrav1.WaitingForClusterReason, Waiting: true,
-			Err: errors.New("no Cluster is known for the template: no owner, label or MachineDeployment names one that exists"),
+			Err: fmt.Errorf("waiting for the Cluster %q and its infrastructure cluster", s.name),
 		}
 	}
 	asked, ok := s.template.DeepCopyObject().(T)
 	if !ok {
 		return fmt.Errorf("copying template: %T is another type", s.template)
 	}
-	labels := maps.Clone(asked.GetLabels())
-	if labels == nil {
-		labels = map[string]string{}
+	if s.name != "" {
+		labels := map[string]string{}
+		maps.Copy(labels, asked.GetLabels())
+		labels[clusterv1.ClusterNameLabel] = s.name
+		asked.SetLabels(labels)
 	}
-	labels[clusterv1.ClusterNameLabel] = s.cluster.Name
-	asked.SetLabels(labels)
 	size, err := r.Sizer.Size(ctx, asked)
 	if err != nil {
 		return fmt.Errorf("finding out the size of machines: %w", err)
@@ -143,7 +144,7 @@ func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
 // announce tells people when the size becomes known, and when it cannot.
 func (r *Reconciler[T]) announce(s *scope[T], before string) {
 	now := conditions.Get(s.template, infrav1.SizedCondition)
-	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) {
+	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) || hypervisor.IsPassing(s.failure) {
 		return
 	}
 	kind := corev1.EventTypeNormal

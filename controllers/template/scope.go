@@ -12,14 +12,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // scope is what one reconcile knows. Fields are filled from top to bottom.
 type scope[T Object] struct {
 	template T
-	// cluster is nil when nobody says whose machines the template is for.
+	// name is that of the Cluster. Empty when nobody says whose machines the
+	// template is for.
+	name string
+	// cluster is nil when it is not there, and ready set when it and its
+	// infrastructure cluster are.
 	cluster *clusterv1.Cluster
+	ready   bool
 	// size is what machines will have, or failure why that is not known.
 	size    *hypervisor.Size
 	failure error
@@ -29,11 +35,11 @@ type scope[T Object] struct {
 // topology sets it, the one it is labelled with, or that of a MachineDeployment
 // that makes machines from it.
 func (r *Reconciler[T]) findCluster(ctx context.Context, s *scope[T]) error {
-	name, err := r.clusterName(ctx, s)
-	if err != nil || name == "" {
+	var err error
+	if s.name, err = r.clusterName(ctx, s); err != nil || s.name == "" {
 		return err
 	}
-	cluster, err := util.GetClusterByName(ctx, r.Client, s.template.GetNamespace(), name)
+	cluster, err := util.GetClusterByName(ctx, r.Client, s.template.GetNamespace(), s.name)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -41,7 +47,14 @@ func (r *Reconciler[T]) findCluster(ctx context.Context, s *scope[T]) error {
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	s.cluster = cluster
-	return nil
+	list, err := loop.ListFor(r.Client.Scheme(), r.InfraCluster)
+	if err != nil {
+		return err
+	}
+	found, err := loop.Select(ctx, r.Client, list, s.template.GetNamespace(),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.name}, client.UnsafeDisableDeepCopy)
+	s.ready = len(found) > 0
+	return err
 }
 
 // clusterName returns the name of the Cluster, or nothing. Of several

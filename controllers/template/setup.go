@@ -116,5 +116,6 @@ var infraClusterMended = predicate.Funcs{UpdateFunc: infraClusterChanged, Delete
 
 func infraClusterChanged(e event.UpdateEvent) bool {
 	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
-		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
+		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		e.ObjectOld.GetLabels()[clusterv1.ClusterNameLabel] != e.ObjectNew.GetLabels()[clusterv1.ClusterNameLabel]
 }

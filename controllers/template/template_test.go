@@ -55,8 +55,7 @@ var _ = Describe("A machine template", func() {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
 		Expect(rig.Client.Create(ctx, workers(rig, nil))).To(Succeed())
-		Eventually(templateOf(ctx, rig)).Should(have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring("No Cluster is known")))
-		Expect(rig.Hypervisor.Calls(fake.Size)).To(BeZero())
+		Eventually(templateOf(ctx, rig)).Should(have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring("no cluster uses the template yet")))
 		say(ctx, rig)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 		Expect(rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")).NotTo(ContainElement(HaveField("Type", "Warning")))
@@ -139,6 +138,28 @@ var _ = Describe("A machine template", func() {
 		cluster.Spec.Paused = ptr.To(false)
 		Expect(rig.Client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(beSized())
+	})
+
+	It("waits for a cluster that is named and not there, without asking the hypervisor", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
+		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		waits := have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring(`the Cluster "tenant"`))
+		Eventually(templateOf(ctx, rig)).Should(waits)
+		infra := rig.InfraCluster()
+		infra.Labels = nil
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), infra)).To(Succeed())
+		Consistently(templateOf(ctx, rig)).Should(waits)
+		Expect(rig.Hypervisor.Calls(fake.Size)).To(BeZero())
+		By("labelling its infrastructure, as Cluster API does")
+		Eventually(func() error {
+			if err := rig.Client.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil {
+				return err
+			}
+			infra.Labels = map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName}
+			return rig.Client.Update(ctx, infra)
+		}).Should(Succeed())
+		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 	})
 
 	It("is shown to the driver with its cluster, and is itself left as it is", func(ctx SpecContext) {

@@ -2,6 +2,9 @@ package fake
 
 import (
 	"context"
+	"errors"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -74,16 +77,29 @@ func (i Inspector[C]) Inspect(context.Context, C) (hypervisor.Site, error) {
 // SiteChanges delivers the keys of clusters whose endpoint came or went.
 func (i Inspector[C]) SiteChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
 
+// Labelled is what the fake needs of a template.
+type Labelled interface {
+	Object
+	GetLabels() map[string]string
+}
+
 // Sizer makes a hypervisor look like that of templates of type T.
-type Sizer[T Object] struct{ Hypervisor *Hypervisor }
+type Sizer[T Labelled] struct{ Hypervisor *Hypervisor }
 
-var _ hypervisor.Sizer[Object] = Sizer[Object]{}
+var _ hypervisor.Sizer[Labelled] = Sizer[Labelled]{}
 
-// Size reports what machines made from a template will have.
-func (s Sizer[T]) Size(context.Context, T) (hypervisor.Size, error) {
+// Size reports what machines made from a template will have, once it is known
+// for which cluster.
+func (s Sizer[T]) Size(_ context.Context, t T) (hypervisor.Size, error) {
 	s.Hypervisor.mu.Lock()
 	defer s.Hypervisor.mu.Unlock()
-	return s.Hypervisor.size, s.Hypervisor.enter(Size)
+	if err := s.Hypervisor.enter(Size); err != nil {
+		return hypervisor.Size{}, err
+	}
+	if t.GetLabels()[clusterv1.ClusterNameLabel] == "" {
+		return hypervisor.Size{}, &hypervisor.Error{Reason: "WaitingForCluster", Waiting: true, Err: errors.New("no cluster uses the template yet")}
+	}
+	return s.Hypervisor.size, nil
 }
 
 // KeyOf names an object.
