@@ -1,0 +1,347 @@
+package catalogue
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/fluxcd/pkg/envsubst"
+	"sigs.k8s.io/yaml"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+var update = flag.Bool("update", false, "write composed sets and what is rendered to the golden files")
+
+// settings are what a user fills in.
+var settings = map[string]string{"NOVA_CATALOGUE": "oci://hub.example/nova", "NOVA_RELEASE": "v1.0.0"}
+
+// site is a Cluster to render for.
+type site struct {
+	hypervisor    string
+	infra         int32
+	dns           map[string]any
+	labels        map[string]string
+	registry      string
+	ingress       int32
+	controlPlanes int32
+}
+
+func (s site) facts() *modules.Facts {
+	platform := map[string]any{}
+	if s.dns != nil {
+		platform["dns"] = s.dns
+	}
+	if s.registry != "" {
+		platform["imageRepository"] = s.registry
+	}
+	controlPlanes := max(s.controlPlanes, 1)
+	f := &modules.Facts{
+		Cluster:    modules.ClusterFacts{Name: "alpha", Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: s.labels},
+		Kubernetes: modules.KubernetesFacts{Version: "v1.36.3"},
+		Endpoint:   modules.EndpointFacts{Host: "192.0.2.10", Port: 6443},
+		Hypervisor: modules.HypervisorFacts{Kind: s.hypervisor, Spec: map[string]any{
+			"server": "hypervisor.example", "identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
+			"placement": map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
+			"tls":       map[string]any{"caBundle": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"},
+		}},
+		Network:      modules.NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: modules.DefaultDomain},
+		ControlPlane: modules.ControlPlaneFacts{Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
+		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.infra, Ingress: s.ingress, Worker: 2, Total: controlPlanes + s.infra + s.ingress + 2},
+		Platform:     platform,
+	}
+	for i := range s.infra {
+		f.Nodes.Addresses.Infra = append(f.Nodes.Addresses.Infra, fmt.Sprintf("192.0.2.%d", 20+i))
+	}
+	f.Nodes.Addresses.Worker = []string{"192.0.2.40", "192.0.2.41"}
+	f.Images = modules.ImagesOf(platform)
+	f.DNS = modules.DNSOf(platform, f.Network.Services)
+	return f
+}
+
+func hybrid() map[string]any { return map[string]any{"baseDomain": "apps.example"} }
+
+func internal() map[string]any {
+	return map[string]any{"baseDomain": "apps.example", "mode": "Internal", "servers": []any{"192.0.2.1"}}
+}
+
+func external() map[string]any {
+	return map[string]any{"baseDomain": "apps.example", "forwardZones": []any{
+		map[string]any{"name": "apps.example", "servers": []any{"192.0.2.53", "192.0.2.54"}},
+	}}
+}
+
+// allOn are the labels that switch all additional modules on.
+func allOn() map[string]string {
+	out := map[string]string{}
+	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler"} {
+		out["addons.cluster.x-k8s.io/"+name] = "true"
+	}
+	return out
+}
+
+func sites() map[string]site {
+	calico := allOn()
+	calico["addons.cluster.x-k8s.io/cni"] = "calico"
+	return map[string]site{
+		"vsphere-hybrid-3":   {hypervisor: "vsphere", infra: 3, ingress: 2, controlPlanes: 3, dns: hybrid(), labels: allOn(), registry: "hub.example/nova"},
+		"vsphere-internal-1": {hypervisor: "vsphere", infra: 1, dns: internal()},
+		"zvirt-external-3":   {hypervisor: "zvirt", infra: 3, dns: external(), labels: calico},
+		"zvirt-none-0":       {hypervisor: "zvirt"},
+		"other-hybrid-1":     {hypervisor: "docker", infra: 1, dns: hybrid(), labels: map[string]string{"addons.cluster.x-k8s.io/cni": "none"}},
+	}
+}
+
+// content is a set as its user has it.
+func content(t *testing.T, name string) modules.Content {
+	t.Helper()
+	manifest, err := Manifest(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := envsubst.Eval(string(manifest), func(name string) (string, bool) {
+		value, ok := settings[name]
+		return value, ok
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := &addonsv1.NovaModuleSet{}
+	if err := yaml.UnmarshalStrict([]byte(text), set); err != nil {
+		t.Fatal(err)
+	}
+	return modules.ContentOf(&set.Spec)
+}
+
+func render(t *testing.T, set string, s site) *modules.Rendering {
+	t.Helper()
+	out, err := modules.Render(content(t, set), modules.Target{
+		Namespace: "team", Name: "alpha", Set: set, Origin: "team", Revision: "0123456789", Facts: s.facts(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// The sets beside this file are what the groups compose to.
+func TestSetsAreComposed(t *testing.T) {
+	for _, name := range Names() {
+		manifest, err := Manifest(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head := "# Composed of the files in groups/" + name + " by \"go test ./modules/catalogue -update\".\n"
+		golden(t, filepath.Join("sets", name+".yaml"), append([]byte(head), manifest...))
+	}
+}
+
+func golden(t *testing.T, file string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, got, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s is not what is rendered: go test ./modules/catalogue -update", file)
+	}
+}
+
+// Every set is right whatever the Cluster, and says for each module what the
+// catalogue promises.
+func TestSetsAreValid(t *testing.T) {
+	for _, name := range Names() {
+		t.Run(name, func(t *testing.T) {
+			c := content(t, name)
+			if err := c.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			for i := range c.Modules {
+				m := &c.Modules[i]
+				if m.Source == "" {
+					t.Errorf("module %s names no source", m.Name)
+				}
+				if m.Chart != nil && m.Chart.Version == "" {
+					t.Errorf("module %s has no pinned version", m.Name)
+				}
+				if m.Chart != nil && m.InTenant() && m.TargetNamespace == "" {
+					t.Errorf("module %s has no namespace", m.Name)
+				}
+				if m.Kustomize != nil {
+					if _, err := os.Stat(filepath.Join(m.Kustomize.Path, "kustomization.yaml")); err != nil {
+						t.Errorf("module %s: %v", m.Name, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Nothing but the one setting says where anything comes from.
+func TestOneAddress(t *testing.T) {
+	for _, name := range Names() {
+		manifest, err := Manifest(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(manifest)) {
+			if strings.Contains(line, "url:") && !strings.Contains(line, "${NOVA_CATALOGUE}/") && !strings.Contains(line, ".svc") {
+				t.Errorf("%s has another address: %s", name, line)
+			}
+		}
+	}
+}
+
+// Every module of the catalogue, in the state that each Cluster has it.
+func TestWhichModulesAreOn(t *testing.T) {
+	on := map[string][]string{}
+	for name, s := range sites() {
+		for _, set := range []string{Base, Additional} {
+			for _, m := range render(t, set, s).Modules {
+				if !m.Off {
+					on[name] = append(on[name], m.Name)
+				}
+			}
+		}
+	}
+	for _, tc := range []struct {
+		site    string
+		has     []string
+		hasNone []string
+	}{
+		{
+			"vsphere-hybrid-3",
+			[]string{"cilium", "nova-dns", "nova-dns-published", "coredns", "thanos-query", "vsphere-cpi", "vsphere-csi-controller", "ingress-public", "opensearch", "velero", "starvault-csi", "oauth", "cluster-autoscaler"},
+			[]string{"calico", "ovirt-csi-node"},
+		},
+		{
+			"vsphere-internal-1",
+			[]string{"cilium", "nova-dns", "coredns", "console", "ingress-internal"},
+			[]string{"nova-dns-published", "thanos-query", "ingress-public", "opensearch", "starvault-csi", "cluster-autoscaler", "oauth"},
+		},
+		{
+			"zvirt-external-3",
+			[]string{"calico", "coredns", "ovirt-csi-node", "ovirt-csi-controller", "thanos-query"},
+			[]string{"cilium", "nova-dns", "nova-dns-published", "vsphere-cpi"},
+		},
+		{"zvirt-none-0", []string{"cilium", "prometheus"}, []string{"coredns", "nova-dns", "console"}},
+		{"other-hybrid-1", []string{"nova-dns", "nova-dns-published"}, []string{"cilium", "calico", "vsphere-cpi", "ovirt-csi-node"}},
+	} {
+		for _, name := range tc.has {
+			if !slices.Contains(on[tc.site], name) {
+				t.Errorf("%s lacks %s", tc.site, name)
+			}
+		}
+		for _, name := range tc.hasNone {
+			if slices.Contains(on[tc.site], name) {
+				t.Errorf("%s has %s", tc.site, name)
+			}
+		}
+	}
+}
+
+// What needs credentials of the hypervisor gets no tenant's kubeconfig to
+// deliver through, and the CNI is never uninstalled between attempts.
+func TestPlacementAndRetries(t *testing.T) {
+	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
+	for name, s := range sites() {
+		for _, m := range render(t, Base, s).Modules {
+			switch o := m.Object.(type) {
+			case *kustomizev1.Kustomization:
+				if (o.Spec.KubeConfig == nil) != slices.Contains(management, m.Name) {
+					t.Errorf("%s: %s is at the wrong place", name, m.Name)
+				}
+			case *helmv2.HelmRelease:
+				if (o.Spec.KubeConfig == nil) != slices.Contains(management, m.Name) {
+					t.Errorf("%s: %s is at the wrong place", name, m.Name)
+				}
+				if (m.Name == "cilium" || m.Name == "calico") && (o.Spec.Install.Strategy == nil || o.Spec.Install.Strategy.Name != "RetryOnFailure" || !m.Keep) {
+					t.Errorf("%s: %s may be uninstalled", name, m.Name)
+				}
+			}
+		}
+	}
+}
+
+// A closed network takes every image from the one registry.
+func TestImagesComeFromTheRegistry(t *testing.T) {
+	for _, set := range []string{Base, Additional} {
+		for _, m := range render(t, set, sites()["vsphere-hybrid-3"]).Modules {
+			data, err := yaml.Marshal(m.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, registry := range []string{"registry.k8s.io", "quay.io/", "docker.io", "ghcr.io"} {
+				if strings.Contains(string(data), registry) {
+					t.Errorf("module %s takes images from %s", m.Name, registry)
+				}
+			}
+			if release, ok := m.Object.(*helmv2.HelmRelease); ok && !strings.Contains(string(release.Spec.Values.Raw), "hub.example/nova") {
+				t.Errorf("module %s does not know the registry", m.Name)
+			}
+		}
+	}
+}
+
+func TestRenderGolden(t *testing.T) {
+	for _, name := range []string{"vsphere-hybrid-3", "zvirt-external-3"} {
+		var out bytes.Buffer
+		for _, set := range []string{Base, Additional} {
+			for _, m := range render(t, set, sites()[name]).Modules {
+				out.WriteString("--- # " + set + "/" + m.Name)
+				if m.Off {
+					out.WriteString(": off\n")
+					continue
+				}
+				if len(m.After) > 0 {
+					out.WriteString(", after " + strings.Join(m.After, ", "))
+				}
+				out.WriteString("\n")
+				data, err := yaml.Marshal(m.Object)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out.Write(data)
+			}
+		}
+		golden(t, filepath.Join("testdata", name+".golden.yaml"), out.Bytes())
+	}
+}
+
+// The charts of the sets and the table in the documentation are the same.
+func TestDocumentationNamesEveryModule(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "modules.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range Names() {
+		c := content(t, set)
+		charts := map[string]string{}
+		for i := range c.Modules {
+			what := "Kustomize"
+			if c.Modules[i].Chart != nil {
+				what = c.Modules[i].Chart.Name + " " + c.Modules[i].Chart.Version
+			}
+			charts[c.Modules[i].Name] = what
+		}
+		for _, name := range slices.Sorted(maps.Keys(charts)) {
+			if row := fmt.Sprintf("| %s | %s |", name, charts[name]); !strings.Contains(string(page), row) {
+				t.Errorf("docs/modules.md lacks the row %q", row)
+			}
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package catalogue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// log takes what a server says, for when a test fails.
+type log struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(p)
+}
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.String()
+}
+
+// port is one that nobody has.
+func port(t *testing.T) string {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close() //nolint:errcheck // it only finds a port
+	_, port, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// serve runs CoreDNS on loopback with the documents of a ConfigMap, and returns
+// a resolver that asks it. Only ports and paths are others than on a tenant.
+func serve(t *testing.T, documents map[string]string, at string, others ...string) *net.Resolver {
+	t.Helper()
+	g := NewWithT(t)
+	paths, err := tools.Paths(t.Context(), os.Stderr, "coredns")
+	g.Expect(err).NotTo(HaveOccurred())
+	dir := t.TempDir()
+	replacer := strings.NewReplacer(append([]string{
+		":53 {", ":" + at + " {", "/etc/coredns", dir, ":8053", ":" + port(t), ":8054", ":" + port(t), ":9253", ":" + port(t), ":9153", ":" + port(t),
+	}, others...)...)
+	for name, document := range documents {
+		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(replacer.Replace(document)), 0o600)).To(Succeed())
+	}
+	said := &log{}
+	ctx, cancel := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, paths["coredns"], "-conf", filepath.Join(dir, "Corefile"))
+	cmd.Env = append(os.Environ(), "POD_IP=127.0.0.1")
+	cmd.Stdout, cmd.Stderr = said, said
+	g.Expect(cmd.Start()).To(Succeed())
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(said.String())
+		}
+	})
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+at)
+	}}
+}
+
+// addresses asks for a name until the server is up.
+func addresses(g Gomega, ctx context.Context, r *net.Resolver, name string) []string {
+	found, err := r.LookupHost(ctx, name+".")
+	g.Expect(err).NotTo(HaveOccurred())
+	slices.Sort(found)
+	return found
+}
+
+// Real CoreDNS takes what is rendered and answers as Nova DNS should.
+func TestNovaDNSAnswers(t *testing.T) {
+	g := NewWithT(t)
+	s := sites()["vsphere-hybrid-3"]
+	r := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
+	g.Eventually(func(g Gomega) {
+		g.Expect(addresses(g, t.Context(), r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
+	}, "20s").Should(Succeed())
+	for _, name := range []string{"nova-oauth", "nova-grafana-main", "nova-prometheus-main", "nova-alertmanager-main", "nova-cilium-hubble", "nova-release-git-main", "anything", "deeper.down"} {
+		g.Expect(addresses(g, t.Context(), r, name+".apps.example")).To(HaveLen(3), name)
+	}
+	servers, err := r.LookupNS(t.Context(), "apps.example.")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(servers).To(HaveLen(1))
+	_, err = r.LookupHost(t.Context(), "example.org.")
+	g.Expect(err).To(HaveOccurred())
+}
+
+// A cluster without infra nodes answers with its workers.
+func TestNovaDNSWithoutInfraNodes(t *testing.T) {
+	s := sites()["zvirt-none-0"]
+	s.dns = internal()
+	zone := configMap(t, s, "nova-dns", "nova-dns").Data["zone"]
+	if !strings.Contains(zone, "nova-console.apps.example. 60 IN A 192.0.2.40\n") {
+		t.Errorf("the zone is\n%s", zone)
+	}
+}
+
+// The tenant's CoreDNS sends the base domain to Nova DNS, or to whom it is
+// forwarded, and the rest to the upstream servers.
+func TestCoreDNSForwards(t *testing.T) {
+	g := NewWithT(t)
+	behind := port(t)
+	serve(t, configMap(t, sites()["vsphere-hybrid-3"], "nova-dns", "nova-dns").Data, behind)
+	for name, s := range map[string]site{"internal": sites()["vsphere-internal-1"], "external": sites()["zvirt-external-3"]} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			data := configMap(t, s, "coredns", "coredns").Data
+			// There is no Kubernetes to ask here.
+			before, rest, found := strings.Cut(data["Corefile"], "    kubernetes ")
+			g.Expect(found).To(BeTrue())
+			_, after, _ := strings.Cut(rest, "\n    }\n")
+			data["Corefile"] = before + after
+			nova := fmt.Sprintf("127.0.0.1:%s", behind)
+			r := serve(t, data, port(t), "10.233.63.254", nova, "192.0.2.53 192.0.2.54", nova, "    health {\n        lameduck 5s\n    }\n    ready\n", "")
+			g.Eventually(func(g Gomega) {
+				g.Expect(addresses(g, t.Context(), r, "nova-console.apps.example")).To(HaveLen(3))
+			}, "20s").Should(Succeed())
+		})
+	}
+	internal := configMap(t, sites()["vsphere-internal-1"], "coredns", "coredns").Data["Corefile"]
+	g.Expect(internal).To(ContainSubstring("forward . 192.0.2.1 {"))
+	g.Expect(internal).To(ContainSubstring("apps.example:53 {\n    errors\n    cache 30\n    forward . 10.233.63.254\n}"))
+	external := configMap(t, sites()["zvirt-external-3"], "coredns", "coredns").Data["Corefile"]
+	g.Expect(external).To(ContainSubstring("forward . /etc/resolv.conf {"))
+	g.Expect(external).To(ContainSubstring("forward . 192.0.2.53 192.0.2.54\n"))
+	g.Expect(external).NotTo(ContainSubstring("10.233.63.254"))
+}

@@ -1,0 +1,124 @@
+package catalogue
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// services is the service range of the API server here.
+const services = "10.0.0.0/24"
+
+// A real API server takes the sets and everything that their trees make: names,
+// addresses, expressions and all.
+func TestAnAPIServerTakesEverything(t *testing.T) {
+	g := NewWithT(t)
+	dir, err := tools.ToolDir(t.Context(), "flux-kustomize", "github.com/fluxcd/kustomize-controller")
+	g.Expect(err).NotTo(HaveOccurred())
+	e, err := env.Start(t.Context(), filepath.Join(dir, "config", "crd", "bases"))
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if err := e.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, name := range []string{"team", "nova-dns", "nova-monitoring", "nova-csi-drivers", "team-a"} {
+		g.Expect(e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
+	}
+	for _, name := range Names() {
+		t.Run("Set/"+name, func(t *testing.T) {
+			g := NewWithT(t)
+			set, err := Set(name)
+			g.Expect(err).NotTo(HaveOccurred())
+			c := content(t, name)
+			set.Namespace, set.Spec.Sources, set.Spec.Release = "team", c.Sources, c.Release
+			g.Expect(e.Client.Create(t.Context(), set, client.DryRunAll, client.FieldValidation("Strict"))).To(Succeed())
+		})
+	}
+	for name, s := range sites() {
+		t.Run("Trees/"+name, func(t *testing.T) {
+			for _, set := range Names() {
+				for _, o := range trees(t, set, s) {
+					take(t, e.Client, o)
+				}
+			}
+		})
+	}
+	t.Run("Team", func(t *testing.T) { lockdown(t, e.Client) })
+}
+
+// trees are the objects of all trees of a set that the server has schemas for.
+func trees(t *testing.T, set string, s site) []*unstructured.Unstructured {
+	t.Helper()
+	facts := s.facts()
+	facts.Network.Services = []string{services}
+	facts.DNS = modules.DNSOf(facts.Platform, facts.Network.Services)
+	rendering, err := modules.Render(content(t, set), modules.Target{Namespace: "team", Name: "alpha", Set: set, Origin: "team", Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []*unstructured.Unstructured
+	for _, m := range rendering.Modules {
+		if m.Name == "logging" {
+			continue // its operator brings the definitions
+		}
+		out = append(out, delivered(t, m)...)
+	}
+	return out
+}
+
+func take(t *testing.T, c client.Client, o *unstructured.Unstructured) {
+	t.Helper()
+	o = o.DeepCopy()
+	err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership, client.FieldOwner("test"))
+	if err != nil {
+		t.Errorf("%s %s/%s: %v", o.GetKind(), o.GetNamespace(), o.GetName(), err)
+	}
+}
+
+// lockdown makes the place of a team and has it try what it may not do.
+func lockdown(t *testing.T, c client.Client) {
+	t.Helper()
+	g := NewWithT(t)
+	for _, o := range trees(t, Team, site{}) {
+		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
+	}
+	try := func(ctx context.Context, change func(*unstructured.Unstructured)) error {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"serviceAccountName": "team-a", "interval": "10m", "prune": true, "path": "./",
+			"sourceRef": map[string]any{"kind": "GitRepository", "name": "code"},
+		}}}
+		o.SetGroupVersionKind(kustomizev1.GroupVersion.WithKind(kustomizev1.KustomizationKind))
+		o.SetNamespace("team-a")
+		o.SetName("app")
+		change(o)
+		return c.Create(ctx, o, client.DryRunAll)
+	}
+	set := func(value any, path ...string) func(*unstructured.Unstructured) {
+		return func(o *unstructured.Unstructured) {
+			g.Expect(unstructured.SetNestedField(o.Object, value, path...)).To(Succeed())
+		}
+	}
+	// A policy that was just made is not asked at once.
+	g.Eventually(func() error { return try(t.Context(), set("kustomize-controller", "spec", "serviceAccountName")) }, "30s").
+		Should(MatchError(ContainSubstring("spec.serviceAccountName must be team-a")))
+	g.Expect(try(t.Context(), set("other", "spec", "sourceRef", "namespace"))).To(MatchError(ContainSubstring("must stay in the namespace team-a")))
+	g.Expect(try(t.Context(), set("other", "spec", "targetNamespace"))).To(MatchError(ContainSubstring("spec.targetNamespace must be team-a")))
+	g.Expect(try(t.Context(), set("x", "spec", "kubeConfig", "secretRef", "name"))).To(MatchError(ContainSubstring("spec.kubeConfig is not for teams")))
+	g.Expect(try(t.Context(), func(*unstructured.Unstructured) {})).To(Succeed())
+	g.Expect(try(t.Context(), func(o *unstructured.Unstructured) {
+		o.SetNamespace("team")
+		set("kustomize-controller", "spec", "serviceAccountName")(o)
+	})).To(Succeed(), "other namespaces are not its business")
+}

@@ -1,0 +1,191 @@
+package catalogue
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	"github.com/fluxcd/pkg/envsubst"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+var (
+	builtMu sync.Mutex
+	built   = map[string][]byte{}
+)
+
+// build runs Kustomize on a tree, once.
+func build(t *testing.T, path string) []byte {
+	t.Helper()
+	builtMu.Lock()
+	defer builtMu.Unlock()
+	if out, ok := built[path]; ok {
+		return out
+	}
+	paths, err := tools.Paths(t.Context(), os.Stderr, "kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var errs bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), paths["kubectl"], "kustomize", path)
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("building %s: %v: %s", path, err, errs.String())
+	}
+	built[path] = out
+	return out
+}
+
+// delivered are the objects that Flux would write for a module: the tree as
+// Kustomize builds it, with the variables filled in object by object and a name
+// that is missing an error. Values lose their line ends there, as they do in
+// Flux.
+func delivered(t *testing.T, m modules.Module) []*unstructured.Unstructured {
+	t.Helper()
+	k, ok := m.Object.(*kustomizev1.Kustomization)
+	if !ok {
+		return nil
+	}
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(build(t, k.Spec.Path))))
+	var out []*unstructured.Unstructured
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := envsubst.Eval(string(doc), func(name string) (string, bool) {
+			value, ok := k.Spec.PostBuild.Substitute[name]
+			return strings.ReplaceAll(value, "\n", ""), ok
+		})
+		if err != nil {
+			t.Fatalf("module %s: %v", m.Name, err)
+		}
+		o := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(text), &o.Object); err != nil {
+			t.Fatalf("module %s: %v in\n%s", m.Name, err, text)
+		}
+		if k.Spec.TargetNamespace != "" {
+			o.SetNamespace(k.Spec.TargetNamespace)
+		}
+		out = append(out, o)
+	}
+}
+
+// ofOperators are the groups whose definitions come with a chart, so that no
+// schema is here to check against.
+var ofOperators = []string{"logging.banzaicloud.io"}
+
+// Every object of our own trees is one that Kubernetes knows, with no field
+// that it does not.
+func TestTreesFollowTheSchemas(t *testing.T) {
+	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
+	seen := map[string]bool{}
+	for name, s := range sites() {
+		for _, set := range Names() {
+			for _, m := range render(t, set, s).Modules {
+				for _, o := range delivered(t, m) {
+					seen[m.Name] = true
+					if slices.Contains(ofOperators, o.GroupVersionKind().Group) {
+						continue
+					}
+					data, err := o.MarshalJSON()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, _, err := codecs.UniversalDeserializer().Decode(data, nil, nil); err != nil {
+						t.Errorf("%s: module %s: %s %s: %v", name, m.Name, o.GetKind(), o.GetName(), err)
+					}
+				}
+			}
+		}
+	}
+	for _, set := range Names() {
+		c := content(t, set)
+		for i := range c.Modules {
+			if c.Modules[i].Kustomize != nil && !seen[c.Modules[i].Name] {
+				t.Errorf("no site switches %s on", c.Modules[i].Name)
+			}
+		}
+	}
+}
+
+// What goes to the management cluster stays in the namespace of its Cluster and
+// has the Cluster's name, so that two of them do not meet.
+func TestManagementStaysInItsNamespace(t *testing.T) {
+	for name, s := range sites() {
+		for _, m := range render(t, Base, s).Modules {
+			if m.Tenant || m.Off {
+				continue
+			}
+			for _, o := range delivered(t, m) {
+				if !slices.Contains([]string{"Deployment", "ConfigMap"}, o.GetKind()) {
+					t.Errorf("%s: %s writes a %s to the management cluster", name, m.Name, o.GetKind())
+				}
+				if !strings.HasPrefix(o.GetName(), "alpha-") || o.GetNamespace() != "team" {
+					t.Errorf("%s: %s writes %s/%s", name, m.Name, o.GetNamespace(), o.GetName())
+				}
+			}
+		}
+	}
+}
+
+// configMap is a ConfigMap of a module's tree, as it comes to the tenant.
+func configMap(t *testing.T, s site, module, name string) *corev1.ConfigMap {
+	t.Helper()
+	for _, m := range render(t, Base, s).Modules {
+		if m.Name != module {
+			continue
+		}
+		for _, o := range delivered(t, m) {
+			if o.GetKind() == "ConfigMap" && o.GetName() == name {
+				c := &corev1.ConfigMap{}
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, c); err != nil {
+					t.Fatal(err)
+				}
+				return c
+			}
+		}
+	}
+	t.Fatalf("module %s has no ConfigMap %s", module, name)
+	return nil
+}
+
+// A change of the infra nodes changes the Corefile, which is what CoreDNS
+// watches.
+func TestNovaDNSReadsAChangedZone(t *testing.T) {
+	one, three := sites()["other-hybrid-1"], sites()["other-hybrid-1"]
+	three.infra = 3
+	before, after := configMap(t, one, "nova-dns", "nova-dns"), configMap(t, three, "nova-dns", "nova-dns")
+	if before.Data["zone"] == after.Data["zone"] || before.Data["Corefile"] == after.Data["Corefile"] {
+		t.Errorf("the Corefile stays %q", after.Data["Corefile"])
+	}
+}
+
+// Whoever takes the module away leaves CoreDNS its settings.
+func TestCoreDNSKeepsItsSettings(t *testing.T) {
+	c := configMap(t, sites()["zvirt-external-3"], "coredns", "coredns")
+	if c.Namespace != "kube-system" || c.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" {
+		t.Errorf("ConfigMap %s/%s has the annotations %v", c.Namespace, c.Name, c.Annotations)
+	}
+}
