@@ -187,7 +187,8 @@ func (c *Client) authenticate(ctx context.Context) (string, error) {
 		return "", &Error{Status: status, Detail: fmt.Sprintf("the token endpoint answered %d and no JSON", status), page: true}
 	}
 	if said.Token == "" {
-		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(strings.TrimRight(said.Error, ". "), said.Code, "the engine gave no token")}
+		detail := strings.ReplaceAll(strings.TrimRight(said.Error, ". "), c.endpoint.Username, "…")
+		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(detail, said.Code, "the engine gave no token")}
 	}
 	return said.Token, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -111,7 +112,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 	m, told := newMirror(c)
 	m.pace.Rest, m.pace.Groups = time.Nanosecond, time.Hour
 	for i := range count {
-		m.Look(fmt.Sprint(i), fmt.Sprintf("vm-%d", i), "")
+		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
 	}
 	poll := func() int {
 		engine.ResetRequests()
@@ -121,7 +122,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 		return engine.Requests()["GET /vms"]
 	}
 	for i := range count { // a VM that nobody asks about is read with the next list
-		m.Rest(fmt.Sprint(i), true)
+		m.Rest(strconv.Itoa(i), true)
 	}
 	if n := poll(); n != 1+(count+batch-1)/batch {
 		t.Errorf("%d requests to learn of %d VMs", n, count)

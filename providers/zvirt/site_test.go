@@ -111,6 +111,21 @@ func TestNamesThatStandForNothing(t *testing.T) {
 	}
 }
 
+// An object that is made anew under its old name has another ID.
+func TestIDsOfThePast(t *testing.T) {
+	b := newBed(t)
+	b.create("worker-1")
+	network := b.idOf(b.admin("GET", "/networks?search=name%3Dstorage", ""))
+	storage := func(m *infrav1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].VNICProfile = "storage/storage" }
+	m := b.create("worker-2", storage)
+	b.until(b.connector, going(m), false, "release")
+	profile := b.idOf(b.admin("GET", "/networks/"+network+"/vnicprofiles", ""))
+	b.admin("DELETE", "/vnicprofiles/"+profile, "")
+	b.admin("POST", "/vnicprofiles", fmt.Sprintf("<vnic_profile><name>storage</name><network id=%q/></vnic_profile>", network))
+	b.create("worker-3", storage)
+	b.Expect(b.named("worker-3")[0].NICs[0].Network).To(Equal("storage"))
+}
+
 func TestTemplateByID(t *testing.T) {
 	b := newBed(t)
 	id := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))

@@ -1,8 +1,8 @@
-// Package v1beta2 holds the infrastructure kinds: the vCenter cluster and
-// machine and their templates.
+// Package v1beta2 holds the infrastructure kinds: clusters, machines, their
+// templates and identities, for vCenter and for zVirt and oVirt engines.
 //
 // It states what the Cluster API infrastructure contract v1beta2 asks for and
-// what a vSphere VM needs; rules are CEL on the CRDs, defaults are getters
+// what a VM needs there; rules are CEL on the CRDs, defaults are getters
 // beside the types and are never written into an object. It refuses knowledge
 // of drivers, reconcilers and SDKs.
 //

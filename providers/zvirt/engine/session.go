@@ -147,10 +147,12 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	}
 	err := s.client.Do(ctx, r)
 	s.Mirror.End(id.String(), err, then)
-	if Gone(err) {
-		s.names.Forget()
+	err = Classify(s.server, err)
+	switch hypervisor.ReasonFor(err, "") {
+	case infrav1.PlacementNotFoundReason, infrav1.SourceNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
+		s.names.Forget() // an ID may be one of the past
 	}
-	return Classify(s.server, err)
+	return err
 }
 
 // Trouble returns what the engine last had to say about a VM, as an Error.
