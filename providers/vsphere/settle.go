@@ -58,7 +58,7 @@ func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, re
 	s := i.look(id, m)
 	vm := i.world.byID[id]
 	info := i.world.vms[vm]
-	if info == nil || s.lost != nil || s.vm.State != hypervisor.Running && s.vm.State != hypervisor.Stopped {
+	if info == nil || s.lost != nil || s.vm.State != hypervisor.Running {
 		return dueNothing, ref{}
 	}
 	at, _ := i.world.place(info)

@@ -125,6 +125,22 @@ func TestScrubFailure(t *testing.T) {
 	b.settled(m)
 }
 
+// What is around a VM holds up no boot: a VM that is off is started first, and
+// waits only for what is under way.
+func TestStartBeforeSettling(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}}
+	b.launched(m)
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).ShouldNot(BeEmpty())
+	b.wait(b.vm("m").PowerOff(b.ctx()))
+	vm := b.reaches(m, hypervisor.Stopped)
+	b.Expect(vm.Unsettled).To(BeEmpty())
+	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
 // A machine that is deleted while something around its VM changes waits for
 // that and goes on by itself.
 func TestDeleteWhileSettling(t *testing.T) {

@@ -38,7 +38,8 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		}
 	}
 	busy := m.act != nil && m.act.busy(i.world, id)
-	if busy && (m.act.verb != settling || m.going) {
+	running := known && info != nil && info.power == types.VirtualMachinePowerStatePoweredOn
+	if busy && (m.act.verb != settling || m.going || !running) {
 		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
 		return s
 	}
@@ -98,6 +99,9 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 		s.vm.State = hypervisor.Stopped
 	}
 	s.vm.UserData = info.holdsUserData()
+	if s.vm.State != hypervisor.Running {
+		return // what is around a VM holds up no boot
+	}
 	if s.vm.Unsettled = i.unsettled(vm, m, info); m.act != nil && m.act.verb == settling && m.act.busy(i.world, id) {
 		s.vm.Unsettled = m.act.message
 	}
