@@ -69,8 +69,14 @@ var networks = map[string]struct {
 				UseHostname: ptr.To(false), UseMTU: ptr.To(false), UseNTP: ptr.To(false), UseRoutes: ptr.To(true),
 			},
 			DHCP6Overrides:      infrav1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false)},
-			InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true), SearchDomains: []string{"example.com"}},
+			InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)},
 		}},
+		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition",
+	},
+	"search": {
+		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{
+			Addresses: []string{"192.0.2.10/24"}, Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com", "example.org"},
+		}}},
 		refused: "searchDomains, dhcp4Overrides and dhcp6Overrides cannot be told to a machine that is set up by Ignition",
 	},
 	"metric": {

@@ -114,6 +114,100 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// What vSphere VMs are told of their network is understood by the renderers of
+// cloud-init, and nothing of it is lost on the way. Netplan takes it as it is.
+func TestNetworkConfigs(t *testing.T) {
+	goldens, err := filepath.Glob(filepath.Join(tools.Root(), "providers", "vsphere", "testdata", "network-*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(goldens) == 0 {
+		t.Fatal("no golden files")
+	}
+	g := newGuest(t.Context(), t)
+	for _, golden := range goldens {
+		for _, renderer := range []string{"networkd", "eni"} {
+			t.Run(filepath.Base(golden)+" "+renderer, func(t *testing.T) {
+				content, err := os.ReadFile(golden)
+				if err != nil {
+					t.Fatal(err)
+				}
+				rendered, err := g.render(t, renderer, content)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, word := range words(t, content) {
+					if !strings.Contains(strings.ToLower(rendered), word) {
+						t.Errorf("%s is lost:\n%s", word, rendered)
+					}
+				}
+			})
+		}
+	}
+	if _, err := g.render(t, "networkd", []byte(`{"version": 3}`)); err == nil {
+		t.Error("cloud-init accepts a network that makes no sense")
+	}
+}
+
+// render has a network configuration turned into files, and returns them. JSON
+// is YAML, too.
+func (g *guest) render(t *testing.T, renderer string, config []byte) (string, error) {
+	t.Helper()
+	g.write(t, "mnt/network-config", config, 0o600)
+	out := filepath.Join(g.dir, "mnt", "out")
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(out, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	err := g.run(t.Context(), "cloud-init", "devel", "net-convert", "--network-data", "/mnt/network-config", "--kind", "yaml",
+		"--distro", "debian", "--output-kind", renderer, "--directory", "/mnt/out")
+	if err != nil {
+		return "", err
+	}
+	var all strings.Builder
+	err = filepath.WalkDir(out, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		all.Write(content)
+		return err
+	})
+	return all.String(), err
+}
+
+// words are the addresses in a network configuration and the names of its
+// interfaces, which each renderer has to write down in some form.
+func words(t *testing.T, config []byte) (out []string) {
+	t.Helper()
+	var document struct {
+		Ethernets map[string]struct {
+			Addresses []string `json:"addresses"`
+			Routes    []struct {
+				Via string `json:"via"`
+			} `json:"routes"`
+			Nameservers struct {
+				Addresses []string `json:"addresses"`
+				Search    []string `json:"search"`
+			} `json:"nameservers"`
+		} `json:"ethernets"`
+	}
+	if err := yaml.Unmarshal(config, &document); err != nil {
+		t.Fatal(err)
+	}
+	for name, e := range document.Ethernets {
+		out = append(out, name)
+		for _, address := range e.Addresses {
+			bare, _, _ := strings.Cut(address, "/")
+			out = append(out, bare)
+		}
+		for _, r := range e.Routes {
+			out = append(out, r.Via)
+		}
+		out = append(append(out, e.Nameservers.Addresses...), e.Nameservers.Search...)
+	}
+	return out
+}
+
 // The judges must be able to say no, or their yes means nothing.
 func TestJudges(t *testing.T) {
 	g := newGuest(t.Context(), t)
