@@ -50,14 +50,24 @@ const (
 
 func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 	var content []types.ObjectContent
-	collector := property.DefaultCollector(c)
-	if err := collector.Retrieve(ctx, []ref{vm}, layoutProperties, &content); err != nil {
+	if err := property.DefaultCollector(c).Retrieve(ctx, []ref{vm}, layoutProperties, &content); err != nil {
 		return nil, fmt.Errorf("reading the VM's disks: %w", err)
 	}
-	l := &layout{}
+	l, snapshots, seen := newLayout(content)
+	if !seen || l.home == "" {
+		return nil, failure(infrav1.VMUnreachableReason, "vCenter does not say which disks the VM has, so it is not destroyed")
+	}
+	return l, l.readSnapshots(ctx, c, snapshots)
+}
+
+// newLayout takes over what was read, and whether that was enough.
+func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen bool) {
+	l = &layout{}
 	tree := types.VirtualMachineSnapshotInfo{}
-	seen := false
 	for _, o := range content {
+		if hides(o.MissingSet) {
+			return l, nil, false
+		}
 		for _, p := range o.PropSet {
 			switch p.Name {
 			case "config.hardware.device":
@@ -75,10 +85,16 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 			}
 		}
 	}
-	if !seen || l.home == "" {
-		return nil, failure(infrav1.VMUnreachableReason, "vCenter cannot say which disks the VM has, so it is not destroyed")
-	}
-	return l, l.readSnapshots(ctx, c, snapshotsIn(tree.RootSnapshotList))
+	return l, snapshotsIn(tree.RootSnapshotList), seen
+}
+
+// hides reports whether the account may not read a part of what was asked for.
+// A setting that is not there is no such part.
+func hides(missing []types.MissingProperty) bool {
+	return slices.ContainsFunc(missing, func(m types.MissingProperty) bool {
+		_, refused := m.Fault.Fault.(*types.NoPermission)
+		return refused
+	})
 }
 
 func (l *layout) readSnapshots(ctx context.Context, c *vim25.Client, refs []ref) error {

@@ -128,3 +128,29 @@ func TestWhatStandsBeforeTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// What the account may not read could be a disk to keep.
+func TestLayoutThatIsHidden(t *testing.T) {
+	disks := types.DynamicProperty{Name: "config.hardware.device", Val: types.ArrayOfVirtualDevice{VirtualDevice: controllers()}}
+	home := types.DynamicProperty{Name: "config.files.vmPathName", Val: "[a] m/m.vmx"}
+	missing := func(fault types.BaseMethodFault) []types.MissingProperty {
+		return []types.MissingProperty{{Path: "snapshot", Fault: types.LocalizedMethodFault{Fault: fault}}}
+	}
+	tests := []struct {
+		name    string
+		content types.ObjectContent
+		want    bool
+	}{
+		{"all", types.ObjectContent{PropSet: []types.DynamicProperty{disks, home}}, true},
+		{"no disks", types.ObjectContent{PropSet: []types.DynamicProperty{home}}, false},
+		{"no right to see", types.ObjectContent{PropSet: []types.DynamicProperty{disks, home}, MissingSet: missing(&types.NoPermission{})}, false},
+		{"no such setting", types.ObjectContent{PropSet: []types.DynamicProperty{disks, home}, MissingSet: missing(&types.InvalidProperty{})}, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if _, _, seen := newLayout([]types.ObjectContent{tt.content}); seen != tt.want {
+				t.Errorf("enough is %v, want %v", seen, tt.want)
+			}
+		})
+	}
+}

@@ -77,7 +77,8 @@ func (v *vmInfo) apply(name string, value any) {
 			v.applyAttribute(key, value)
 			return
 		}
-		v.applySetting(name, setting(value))
+		// vCenter may name the part of a setting that changed.
+		v.applySetting(strings.TrimSuffix(name, ".value"), setting(value))
 	}
 }
 

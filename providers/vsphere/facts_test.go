@@ -34,6 +34,10 @@ func TestSettings(t *testing.T) {
 	g.Expect(v.zone).To(Equal("a"))
 	v.apply(userDataProperty, nil)
 	g.Expect(v.holdsUserData()).To(BeFalse())
+	v.apply(userDataProperty+".value", "gzip+base64")
+	g.Expect(v.holdsUserData()).To(BeTrue())
+	v.apply(userDataProperty+".value", nil)
+	g.Expect(v.holdsUserData()).To(BeFalse())
 	v.apply(ignitionProperty, types.OptionValue{Value: "gzip+base64"})
 	g.Expect(v.holdsUserData()).To(BeTrue())
 }

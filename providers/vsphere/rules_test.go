@@ -206,3 +206,24 @@ func TestPromisedRule(t *testing.T) {
 	c.settleCluster(clusterRef, taskRef)
 	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
 }
+
+// VMs in several compute clusters have a rule in each, and one that moved
+// leaves the rule it was in.
+func TestRulesOfSeveralClusters(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a", "b", "c", "d")
+	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
+	c.world.hosts[host] = &hostInfo{parent: far}
+	c.world.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
+	c.world.vms[vmNo("c")].host, c.world.vms[vmNo("d")].host = host, host
+	for n := range c.ids {
+		c.asks(n, infrav1.SpreadPreferred, false)
+	}
+	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")))
+	g.Expect(c.plan("r", far, nil).members).To(Equal(theVMs("c", "d")))
+	c.ruled("a", "b", "d")
+	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")), "d runs elsewhere")
+	c.world.vms[vmNo("d")].host = c.world.vms[vmNo("a")].host
+	g.Expect(c.plan("r", far, nil).change(nil)).To(BeNil(), "c is alone there")
+	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b", "d")))
+}
