@@ -16,7 +16,8 @@ type Object struct {
 	CPU         *CPU    `xml:"cpu"`
 	Memory      int64   `xml:"memory,omitempty"`
 	ProductInfo *struct {
-		Version struct {
+		InstanceID string `xml:"instance_id"`
+		Version    struct {
 			Full string `xml:"full_version"`
 		} `xml:"version"`
 	} `xml:"product_info"`

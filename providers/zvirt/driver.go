@@ -35,6 +35,13 @@ func (d *driver) look(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.View, pl
 	return v, said
 }
 
+// SiteID is the engine's own ID, so that another engine under the same name is
+// not taken for it.
+func (d *driver) SiteID() string {
+	id, _ := d.session.Site()
+	return id
+}
+
 // keyOf returns the name of m in the management cluster.
 func keyOf(m *infrav1.NovaZVirtMachine) hypervisor.Key {
 	return hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
@@ -46,4 +53,7 @@ func vmID(m *infrav1.NovaZVirtMachine) string {
 	return id
 }
 
-var _ hypervisor.Driver[*infrav1.NovaZVirtMachine] = &driver{}
+var (
+	_ hypervisor.Driver[*infrav1.NovaZVirtMachine] = &driver{}
+	_ hypervisor.Identified                        = &driver{}
+)

@@ -22,7 +22,8 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
 		return hypervisor.Site{}, err
 	}
-	out := hypervisor.Site{Version: s.Version()}
+	out := hypervisor.Site{}
+	out.ID, out.Version = s.Site()
 	if err := s.Check(ctx, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err
 	}

@@ -36,6 +36,8 @@ func TestInspect(t *testing.T) {
 	site, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Version).To(HavePrefix(ovirtsim.DefaultVersion))
+	b.Expect(site.ID).To(HaveLen(36))
+	b.Expect(b.connect(b.machine("m")).(hypervisor.Identified).SiteID()).To(Equal(site.ID))
 	b.Expect(site.FailureDomains).To(Equal([]clusterv1.FailureDomain{
 		{Name: "one", ControlPlane: ptr.To(true)}, {Name: "two", ControlPlane: ptr.To(false)},
 	}))

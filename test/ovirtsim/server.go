@@ -27,6 +27,9 @@ type Server struct {
 	// CABundle is the authority to trust, in PEM.
 	CABundle string
 
+	// instance is the engine's own ID.
+	instance string
+
 	opts   Options
 	clock  Clock
 	guests Guests
@@ -74,6 +77,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s := &Server{
 		URL:      "https://" + listener.Addr().String() + apiPath,
 		CABundle: string(shown.CA),
+		instance: newID(),
 		opts:     opts,
 		clock:    opts.Clock,
 		guests:   opts.Guests,

@@ -111,7 +111,7 @@ func (s *Server) root(*request) (*elem, error) {
 	up := len(s.vms.where(func(v *vm) bool { return running(v.status) }))
 	hosts := len(s.hosts.where(func(h *host) bool { return h.status == hostUp }))
 	return root.add(
-		el("product_info", leaf("name", "oVirt Engine"), leaf("vendor", "ovirt.org"), version),
+		el("product_info", leaf("instance_id", s.instance), leaf("name", "oVirt Engine"), leaf("vendor", "ovirt.org"), version),
 		el("special_objects", ref("blank_template", "templates", BlankTemplateID), ref("root_tag", "tags", BlankTemplateID)),
 		el("summary",
 			el("hosts", leaf("active", hosts), leaf("total", len(s.hosts.items))),

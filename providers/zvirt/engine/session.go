@@ -51,6 +51,7 @@ type Session struct {
 
 	mu      sync.Mutex
 	version string
+	site    string
 	keys    map[string]hypervisor.Key
 	// pending is what was asked for and may yet turn out to have failed.
 	pending map[string]string
@@ -95,7 +96,7 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 	}
 	s.mu.Lock()
 	if api.ProductInfo != nil {
-		s.version = api.ProductInfo.Version.Full
+		s.version, s.site = api.ProductInfo.Version.Full, api.ProductInfo.InstanceID
 	}
 	s.mu.Unlock()
 	if err := s.Mirror.Learn(ctx); err != nil {
@@ -127,11 +128,11 @@ func (s *Session) dissolve(ctx context.Context) {
 	}
 }
 
-// Version is the engine's, for people.
-func (s *Session) Version() string {
+// Site is the engine's own ID, empty for an old engine, and its version.
+func (s *Session) Site() (id, version string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.version
+	return s.site, s.version
 }
 
 // Do sends a request that changes no VM.
