@@ -74,6 +74,10 @@ bench-zvirt: ## Count what a machine costs an oVirt engine (root, Linux)
 bench-vsphere-compare: ## Measure this provider and CAPV against the same vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/vspherecompare $(ARGS)
 
+.PHONY: bench-modules
+bench-modules: ## Measure the add-on provider over a fleet
+	@$(GO_CHECK); go run ./test/cmd/modulesbench $(ARGS)
+
 .PHONY: ovirtsim-conformance
 ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite
 	@$(GO_CHECK); hack/ovirtsim-conformance.sh

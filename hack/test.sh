@@ -24,8 +24,8 @@ prepare() {
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
 			return 1
 		fi
-		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux || return
-		tools+=" kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core coredns kube-vip"
+		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
+		tools+=" source-controller kustomize-controller helm-controller kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core coredns kube-vip"
 	fi
 	# shellcheck disable=SC2086 # a list of words
 	hack/tools/build.sh $tools >/dev/null
