@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/cgi"
@@ -138,9 +139,7 @@ func (b *Bed) PublishChart(name, version string, files map[string]string) error 
 		return fmt.Errorf("packing chart %s: %w", name, err)
 	}
 	all := map[string]string{"Chart.yaml": string(meta)}
-	for path, content := range files {
-		all[path] = content
-	}
+	maps.Copy(all, files)
 	var packed bytes.Buffer
 	if err := packChart(&packed, name, all); err != nil {
 		return fmt.Errorf("packing chart %s: %w", name, err)
