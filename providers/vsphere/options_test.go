@@ -357,9 +357,16 @@ func TestNetworks(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	m := b.machine("m")
 	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: portgroup.Reference().String()}}
+	opaque := b.machine("opaque")
+	opaque.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "DC0_NSX0"}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vmNamed("m")[0].NICs).To(HaveLen(1))
 	b.Expect(b.vmNamed("m")[0].NICs[0].Network).To(Equal("DC0_DVPG0"))
 	b.Expect(b.vmNamed("m")[0].NICs[0].MAC).To(HavePrefix("00:50:56:"), "vCenter's own: nobody has to know it")
+
+	b.Expect(b.connect(opaque).Create(b.ctx(), opaque, launch)).To(Succeed())
+	b.reaches(opaque, hypervisor.Running)
+	b.Expect(b.vmNamed("opaque")[0].NICs).To(HaveLen(1))
+	b.Expect(b.vmNamed("opaque")[0].NICs[0].Network).To(Equal("DC0_NSXPG0"), "the port group of the same logical switch")
 }

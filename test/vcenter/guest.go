@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -233,6 +234,16 @@ func networkName(ctx *simulator.Context, card *types.VirtualEthernetCard) string
 		ref := types.ManagedObjectReference{Type: "DistributedVirtualPortgroup", Value: backing.Port.PortgroupKey}
 		if group, ok := ctx.Map.Get(ref).(*simulator.DistributedVirtualPortgroup); ok {
 			return group.Name
+		}
+	case *types.VirtualEthernetCardOpaqueNetworkBackingInfo:
+		for _, entity := range ctx.Map.All("OpaqueNetwork") {
+			network, ok := entity.(*mo.OpaqueNetwork)
+			if !ok {
+				continue
+			}
+			if summary, ok := network.Summary.(*types.OpaqueNetworkSummary); ok && summary.OpaqueNetworkId == backing.OpaqueNetworkId {
+				return network.Name
+			}
 		}
 	}
 	return ""

@@ -37,6 +37,7 @@ func (s *Server) buildInventory() error {
 	model.Host = 0
 	model.Machine = 0
 	model.Pool = 1
+	model.OpaqueNetwork = 1
 	model.ClusterHost = s.opts.Inventory.Hosts
 	model.Datastore = s.opts.Inventory.Datastores
 	about := &model.ServiceContent.About

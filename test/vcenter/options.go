@@ -48,8 +48,8 @@ const (
 
 // Inventory is what the server holds at the start: datacenter DC0 with cluster
 // DC0_C0, its root resource pool Resources and the pool DC0_C0_RP1, the
-// standard network "VM Network", the distributed port group DC0_DVPG0, and
-// what is named here.
+// standard network "VM Network", the distributed port group DC0_DVPG0, the
+// opaque network DC0_NSX0, and what is named here.
 type Inventory struct {
 	// Hosts in the cluster; 2, if zero.
 	Hosts int `json:"hosts,omitempty"`
