@@ -280,7 +280,7 @@ func (c *Client) exchange(ctx context.Context, method, path, pattern string, hea
 
 // masked is a part of a path with {} for an ID.
 func masked(part string) string {
-	if strings.ContainsAny(part, "0123456789") {
+	if strings.ContainsAny(part, "0123456789-") {
 		return "{}"
 	}
 	return part

@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// TestClassify has the engine's words, from its AppErrors.properties.
+func TestClassify(t *testing.T) {
+	said := func(status int, text string) error { return &ovirt.Error{Status: status, Detail: text} }
+	tests := map[string]struct {
+		err     error
+		reason  string
+		passing bool
+	}{
+		"name":       {said(409, "Cannot add VM. The VM name is already in use, please choose a unique name and try again"), infrav1.NameTakenReason, false},
+		"VM locked":  {said(409, "Cannot edit VM: VM is locked. Please try again in a few minutes"), infrav1.BusyReason, true},
+		"disks":      {said(409, "Cannot run VM: The following disks are locked: a. Please try again in a few minutes"), infrav1.BusyReason, true},
+		"name lock":  {said(409, "Cannot add VM. Related operation is currently in progress. Please try again later"), infrav1.BusyReason, true},
+		"template":   {said(409, "Template's Image is locked (temporarily)"), infrav1.BusyReason, true},
+		"protected":  {said(409, "Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first"), infrav1.DeleteProtectedReason, false},
+		"no host":    {said(409, "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"), infrav1.InsufficientResourcesReason, false},
+		"full":       {said(409, "Cannot add VM. Low disk space on Storage Domain data1"), infrav1.InsufficientResourcesReason, false},
+		"profile":    {said(409, "Cannot add Interface. The specified VM network interface profile doesn't exist"), infrav1.PlacementNotFoundReason, false},
+		"entity":     {said(404, "Entity not found: Cluster: id=x"), infrav1.PlacementNotFoundReason, false},
+		"invalid":    {said(400, "Minimum number of CPU per socket cannot be less than 1"), infrav1.InvalidSpecReason, false},
+		"forbidden":  {said(403, "User is not authorized to perform this action"), infrav1.HypervisorErrorReason, false},
+		"refused":    {said(401, "access_denied"), infrav1.CredentialsInvalidReason, false},
+		"out":        {&ovirt.UnreachableError{Server: "e", Err: errors.New("no answer in time")}, infrav1.EndpointUnreachableReason, false},
+		"other":      {said(500, "boom"), infrav1.HypervisorErrorReason, false},
+		"classified": {plan.Failure(infrav1.QueuedReason, "x"), infrav1.QueuedReason, false},
+		"no engine":  {errors.New("x"), "", false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := Classify("e", tt.err)
+			if hypervisor.ReasonFor(got, "") != tt.reason || hypervisor.IsPassing(got) != tt.passing {
+				t.Errorf("got %s, passing %t", hypervisor.ReasonFor(got, ""), hypervisor.IsPassing(got))
+			}
+			if !strings.Contains(got.Error(), tt.err.Error()) {
+				t.Errorf("%q is lost in %q", tt.err, got)
+			}
+		})
+	}
+	if Classify("e", nil) != nil {
+		t.Error("no error became one")
+	}
+	if !Gone(said(http.StatusNotFound, "")) || Gone(nil) || Gone(said(409, "")) {
+		t.Error("what is gone is told by its code")
+	}
+	if err := Unresolved(infrav1.SourceNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.SourceNotFoundReason ||
+		!strings.HasPrefix(err.Error(), `template "x" does not exist`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	const server = "metrics.example.test"
+	m, states := meter(server), moved(server)
+	m.Request(http.MethodGet, "/vms/{}", "200", time.Second)
+	m.Connections(1)
+	m.Connections(1)
+	m.Connections(-1)
+	states("", sessions.Connecting)
+	states(sessions.Connecting, sessions.Up)
+	for name, got := range map[string]float64{
+		"requests":    testutil.ToFloat64(requests.WithLabelValues(server, http.MethodGet, "/vms/{}", "200")),
+		"connections": testutil.ToFloat64(connections.WithLabelValues(server)),
+		"sessions":    testutil.ToFloat64(sessionStates.WithLabelValues(server, "Up")),
+	} {
+		if got != 1 {
+			t.Errorf("%s: %g", name, got)
+		}
+	}
+	states(sessions.Up, "")
+	if got := testutil.ToFloat64(sessionStates.WithLabelValues(server, "Up")) + testutil.ToFloat64(sessionStates.WithLabelValues(server, "Connecting")); got != 0 {
+		t.Errorf("%g sessions are left", got)
+	}
+}
