@@ -2,6 +2,8 @@ package modules
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -83,10 +85,18 @@ var functions = template.FuncMap{
 	},
 	"quote":    func(value any) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
 	"contains": func(part, text string) bool { return strings.Contains(text, part) },
+	"checksum": checksum,
 	"json": func(value any) (string, error) {
 		data, err := json.Marshal(value)
 		return string(data), err
 	},
+}
+
+// checksum is a number for a text, from 1 to 2³¹-1, for what wants to see whether
+// it changed: the serial number of a zone.
+func checksum(text string) uint32 {
+	sum := sha256.Sum256([]byte(text))
+	return binary.BigEndian.Uint32(sum[:])>>1 | 1
 }
 
 // maxIncludes bounds how deep templates include each other. One that includes

@@ -11,6 +11,7 @@ func TestFilled(t *testing.T) {
 		"Plain":    {"a ${b}", "a ${b}"},
 		"Include":  {`{{ define "x" }}one{{ "\n" }}two "{{ .facts.none }}"{{ end }}{{ include "x" . | quote }}`, `"one\ntwo \"\""`},
 		"JSON":     {`{{ json .facts.list }}`, `["a","b"]`},
+		"Checksum": {`{{ checksum "a" }} {{ checksum "b" }}`, "1699463305 521270283"},
 		"Contains": {`{{ if contains ":" .facts.text }}yes{{ end }}`, "yes"},
 		"Default":  {`{{ default "otherwise" .facts.none }}`, "otherwise"},
 		"Join":     {`{{ join "," .facts.list }}`, "a,b"},

@@ -39,32 +39,33 @@ func (l *log) String() string {
 // port is one that nobody has.
 func port(t *testing.T) string {
 	t.Helper()
+	g := NewWithT(t)
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close() //nolint:errcheck // it only finds a port
+	g.Expect(err).NotTo(HaveOccurred())
 	_, port, err := net.SplitHostPort(conn.LocalAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(conn.Close()).To(Succeed())
 	return port
 }
 
 // serve runs CoreDNS on loopback with the documents of a ConfigMap, and returns
-// a resolver that asks it. Only ports and paths are others than on a tenant.
-func serve(t *testing.T, documents map[string]string, at string, others ...string) *net.Resolver {
+// a resolver that asks it and what gives it other documents. Only ports, paths
+// and how often it looks are others than on a tenant.
+func serve(t *testing.T, documents map[string]string, at string, others ...string) (*net.Resolver, func(map[string]string)) {
 	t.Helper()
 	g := NewWithT(t)
 	paths, err := tools.Paths(t.Context(), os.Stderr, "coredns")
 	g.Expect(err).NotTo(HaveOccurred())
 	dir := t.TempDir()
 	replacer := strings.NewReplacer(append([]string{
-		":53 {", ":" + at + " {", "/etc/coredns", dir, ":8053", ":" + port(t), ":8054", ":" + port(t), ":9253", ":" + port(t), ":9153", ":" + port(t),
+		":53 {", ":" + at + " {", "/etc/coredns", dir, ":8053", ":" + port(t), ":8054", ":" + port(t), ":9253", ":" + port(t), ":9153", ":" + port(t), "reload 10s", "reload 2s",
 	}, others...)...)
-	for name, document := range documents {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(replacer.Replace(document)), 0o600)).To(Succeed())
+	write := func(documents map[string]string) {
+		for name, document := range documents {
+			g.Expect(os.WriteFile(filepath.Join(dir, name), []byte(replacer.Replace(document)), 0o600)).To(Succeed())
+		}
 	}
+	write(documents)
 	said := &log{}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, paths["coredns"], "-conf", filepath.Join(dir, "Corefile"))
@@ -80,11 +81,11 @@ func serve(t *testing.T, documents map[string]string, at string, others ...strin
 	})
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, network, "127.0.0.1:"+at)
-	}}
+	}}, write
 }
 
 // addresses asks for a name until the server is up.
-func addresses(g Gomega, ctx context.Context, r *net.Resolver, name string) []string {
+func addresses(ctx context.Context, g Gomega, r *net.Resolver, name string) []string {
 	found, err := r.LookupHost(ctx, name+".")
 	g.Expect(err).NotTo(HaveOccurred())
 	slices.Sort(found)
@@ -95,18 +96,24 @@ func addresses(g Gomega, ctx context.Context, r *net.Resolver, name string) []st
 func TestNovaDNSAnswers(t *testing.T) {
 	g := NewWithT(t)
 	s := sites()["vsphere-hybrid-3"]
-	r := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
+	r, write := serve(t, configMap(t, s, "nova-dns", "nova-dns").Data, port(t))
 	g.Eventually(func(g Gomega) {
-		g.Expect(addresses(g, t.Context(), r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
+		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20", "192.0.2.21", "192.0.2.22"}))
 	}, "20s").Should(Succeed())
 	for _, name := range []string{"nova-oauth", "nova-grafana-main", "nova-prometheus-main", "nova-alertmanager-main", "nova-cilium-hubble", "nova-release-git-main", "anything", "deeper.down"} {
-		g.Expect(addresses(g, t.Context(), r, name+".apps.example")).To(HaveLen(3), name)
+		g.Expect(addresses(t.Context(), g, r, name+".apps.example")).To(HaveLen(3), name)
 	}
 	servers, err := r.LookupNS(t.Context(), "apps.example.")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(servers).To(HaveLen(1))
 	_, err = r.LookupHost(t.Context(), "example.org.")
 	g.Expect(err).To(HaveOccurred())
+
+	s.infra = 1
+	write(configMap(t, s, "nova-dns", "nova-dns").Data)
+	g.Eventually(func(g Gomega) {
+		g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(Equal([]string{"192.0.2.20"}))
+	}, "30s").Should(Succeed())
 }
 
 // A cluster without infra nodes answers with its workers.
@@ -135,9 +142,9 @@ func TestCoreDNSForwards(t *testing.T) {
 			_, after, _ := strings.Cut(rest, "\n    }\n")
 			data["Corefile"] = before + after
 			nova := fmt.Sprintf("127.0.0.1:%s", behind)
-			r := serve(t, data, port(t), "10.233.63.254", nova, "192.0.2.53 192.0.2.54", nova, "    health {\n        lameduck 5s\n    }\n    ready\n", "")
+			r, _ := serve(t, data, port(t), "10.233.63.254", nova, "192.0.2.53 192.0.2.54", nova, "    health {\n        lameduck 5s\n    }\n    ready\n", "")
 			g.Eventually(func(g Gomega) {
-				g.Expect(addresses(g, t.Context(), r, "nova-console.apps.example")).To(HaveLen(3))
+				g.Expect(addresses(t.Context(), g, r, "nova-console.apps.example")).To(HaveLen(3))
 			}, "20s").Should(Succeed())
 		})
 	}

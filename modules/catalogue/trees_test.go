@@ -171,17 +171,6 @@ func configMap(t *testing.T, s site, module, name string) *corev1.ConfigMap {
 	return nil
 }
 
-// A change of the infra nodes changes the Corefile, which is what CoreDNS
-// watches.
-func TestNovaDNSReadsAChangedZone(t *testing.T) {
-	one, three := sites()["other-hybrid-1"], sites()["other-hybrid-1"]
-	three.infra = 3
-	before, after := configMap(t, one, "nova-dns", "nova-dns"), configMap(t, three, "nova-dns", "nova-dns")
-	if before.Data["zone"] == after.Data["zone"] || before.Data["Corefile"] == after.Data["Corefile"] {
-		t.Errorf("the Corefile stays %q", after.Data["Corefile"])
-	}
-}
-
 // Whoever takes the module away leaves CoreDNS its settings.
 func TestCoreDNSKeepsItsSettings(t *testing.T) {
 	c := configMap(t, sites()["zvirt-external-3"], "coredns", "coredns")

@@ -178,22 +178,13 @@ type DNSSpec struct {
 	Servers []string `json:"servers,omitempty"`
 }
 
-// GetMode returns the mode or its default. It says nothing where External.
+// GetMode returns the mode or its default. It means nothing for a base domain
+// that is one of the forward zones.
 func (d *DNSSpec) GetMode() DNSMode {
 	if d.Mode == "" {
 		return DefaultDNSMode
 	}
 	return d.Mode
-}
-
-// External reports whether the base domain is served from outside.
-func (d *DNSSpec) External() bool {
-	for i := range d.ForwardZones {
-		if d.BaseDomain != "" && d.ForwardZones[i].Name == d.BaseDomain {
-			return true
-		}
-	}
-	return false
 }
 
 // ForwardZone is a domain that other servers know.
