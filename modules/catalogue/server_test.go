@@ -7,6 +7,7 @@ import (
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	. "github.com/onsi/gomega"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -94,6 +95,17 @@ func lockdown(t *testing.T, c client.Client) {
 	for _, o := range trees(t, Team, site{}) {
 		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
+	may := func(namespace string) bool {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "somebody", Groups: []string{"team-a"}, ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Namespace: namespace, Verb: "create", Group: kustomizev1.GroupVersion.Group, Resource: "kustomizations",
+			},
+		}}
+		g.Expect(c.Create(t.Context(), review)).To(Succeed())
+		return review.Status.Allowed
+	}
+	g.Eventually(func() bool { return may("team-a") }, "10s").Should(BeTrue())
+	g.Expect(may("team")).To(BeFalse())
 	try := func(ctx context.Context, change func(*unstructured.Unstructured)) error {
 		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 			"serviceAccountName": "team-a", "interval": "10m", "prune": true, "path": "./",
