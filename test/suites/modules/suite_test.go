@@ -3,6 +3,7 @@ package modules
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -152,4 +153,13 @@ func change(ctx context.Context, s *addonsv1.NovaModuleSet, edit func(*addonsv1.
 	before := s.DeepCopy()
 	edit(&s.Spec)
 	Expect(b.Client.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
+}
+
+// resolve asks a server in the bed for a name, as a company's DNS would.
+func resolve(ctx context.Context, server, name string) ([]string, error) {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		// Over TCP, which is what the bed's dialer speaks.
+		return b.Dial(ctx, "tcp", net.JoinHostPort(server, "53"))
+	}}
+	return resolver.LookupHost(ctx, name)
 }
