@@ -41,14 +41,12 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err := d.turn(keyOf(m)); err != nil {
 		return err
 	}
-	if p.pod != (ref{}) {
-		datastore, err := d.recommended(ctx, p.pod, p.req)
-		if err != nil {
-			d.session.turns.Done(keyOf(m))
-			return err
-		}
-		stored(&p.req.Spec.Location, datastore)
+	datastore, err := d.datastore(ctx, p)
+	if err != nil {
+		d.session.turns.Done(keyOf(m))
+		return err
 	}
+	stored(&p.req.Spec.Location, datastore)
 	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
@@ -66,9 +64,22 @@ type plan struct {
 	req *types.CloneVM_Task
 	// source is what is cloned, for people.
 	source string
-	// pod is the cluster of datastores to choose from; none, if the datastore
-	// is settled.
-	pod ref
+	// on is where it is stored, and need how much room it takes at most.
+	on   storage
+	need int64
+}
+
+// datastore settles where a clone is stored. It is called once the clone is
+// about to be asked for: what is chosen is counted on.
+func (d *driver) datastore(ctx context.Context, p *plan) (ref, error) {
+	switch {
+	case p.on.pod != (ref{}):
+		return d.recommended(ctx, p.on.pod, p.req)
+	case p.on.choice != nil:
+		return p.on.choice.pick(p.need), nil
+	default:
+		return p.on.datastore, nil
+	}
 }
 
 // parts are what a machine names, once resolved.
@@ -98,6 +109,7 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 		return p, err
 	}
 	if p.origin, err = p.template.origin(m.Spec.Clone, &m.Spec.Disks); err != nil {
+		r.forget() // somebody may take the snapshot that is missing
 		return p, err
 	}
 	if p.origin.snapshot != nil {
@@ -154,7 +166,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	if err != nil {
 		return nil, err
 	}
-	out := &plan{source: p.sourceName(), pod: p.to.storage.pod}
+	out := &plan{source: p.sourceName(), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
 	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
 		Location: location(id, &p.to, p.template, p.origin),
 		Config:   spec,
@@ -165,12 +177,6 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	if p.template.tpm {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
-	}
-	switch {
-	case p.to.storage.choice != nil:
-		stored(&out.req.Spec.Location, p.to.storage.choice.pick(demand(p.template, &m.Spec.Disks)))
-	case out.pod == (ref{}):
-		stored(&out.req.Spec.Location, p.to.storage.datastore)
 	}
 	return out, nil
 }

@@ -46,23 +46,32 @@ const (
 type libraryItem struct {
 	id, name, version string
 	// vm is the VM template that the item is, if it is one.
-	vm ref
+	vm   ref
+	read time.Time
 }
 
-// item resolves a library item.
+// item resolves a library item. Its content may become another's at any time.
 func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
-	found, err := resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
+	found, err := r.libraryItem(ctx, of)
+	if err == nil && time.Since(found.read) > newsAge {
+		r.drop("library", of.Library, of.Item)
+		found, err = r.libraryItem(ctx, of)
+	}
+	if err == nil && of.Version != "" && of.Version != found.version {
+		r.drop("library", of.Library, of.Item)
+		return found, failure(infrav1.SourceNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
+	}
+	return found, err
+}
+
+func (r *resolver) libraryItem(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
+	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (found libraryItem, err error) {
 		err = r.session.callREST(ctx, func(ctx context.Context, c *rest.Client) error {
 			found, err = findItem(ctx, c, of)
 			return err
 		})
 		return found, inWords(err)
 	}, "library", of.Library, of.Item)
-	if err == nil && of.Version != "" && of.Version != found.version {
-		r.drop("library", of.Library, of.Item)
-		return found, failure(infrav1.SourceNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
-	}
-	return found, err
 }
 
 func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
@@ -85,7 +94,7 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 	if err != nil {
 		return libraryItem{}, err
 	}
-	found := libraryItem{id: item.ID, name: item.Name, version: cmp.Or(item.ContentVersion, item.Version)}
+	found := libraryItem{id: item.ID, name: item.Name, version: cmp.Or(item.ContentVersion, item.Version), read: time.Now()}
 	switch item.Type {
 	case library.ItemTypeOVF:
 	case templateItem:

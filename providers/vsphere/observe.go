@@ -99,6 +99,8 @@ func (d *driver) doubt(f *hypervisor.Error) {
 	switch f.Reason {
 	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
 		d.session.paths.forget()
+	case infrav1.InsufficientResourcesReason:
+		d.session.paths.forgetRoom()
 	}
 }
 

@@ -285,6 +285,19 @@ func TestCreateRefusals(t *testing.T) {
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("CloneVM_Task"), "all of it is known before vCenter is asked to do anything")
 }
 
+// A snapshot that was missing is seen once it is there.
+func TestSnapshotTakenLater(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Clone.Mode = infrav1.CloneLinked
+	err := b.connect(m).Create(b.ctx(), m, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
+	b.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "somebody can take one")
+	b.addSnapshot(vcenter.DefaultTemplate, "base")
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
 // VMs made together spread over the datastores that fit a policy.
 func TestCreateByPolicyAlone(t *testing.T) {
 	b := newBed(t)

@@ -16,6 +16,12 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
+const (
+	// roomKey and hostsKey begin the keys of answers about room.
+	roomKey  = "storagePolicy of"
+	hostsKey = "placement.hostGroup"
+)
+
 // resolver turns names and inventory paths into references, once each. It
 // forgets all of them when vCenter says that one is no more.
 type resolver struct {
@@ -128,6 +134,17 @@ func (r *resolver) drop(key ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, strings.Join(key, "\x00"))
+}
+
+// forgetRoom drops what was read about the room that hosts and datastores have.
+func (r *resolver) forgetRoom() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key := range r.known {
+		if strings.HasPrefix(key, roomKey+"\x00") || strings.HasPrefix(key, hostsKey+"\x00") {
+			delete(r.known, key)
+		}
+	}
 }
 
 // networkReference is how a network is written whose reference is given.

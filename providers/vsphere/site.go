@@ -194,7 +194,7 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 		}
 		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 		return usable, nil
-	}, "placement.hostGroup", cluster.Value, p.HostGroup)
+	}, hostsKey, cluster.Value, p.HostGroup)
 }
 
 // groupMembers are the hosts of a DRS group.

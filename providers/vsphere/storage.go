@@ -117,8 +117,8 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 	}, "storagePolicy", name)
 }
 
-// choiceAge is how long what was read about the room on datastores is used.
-const choiceAge = 5 * time.Minute
+// newsAge is how long something is used that changes without being told.
+const newsAge = 5 * time.Minute
 
 // choice is datastores to choose from by the room they have.
 type choice struct {
@@ -149,7 +149,7 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 	if err != nil {
 		return nil, err
 	}
-	key := []string{"storagePolicy of", cluster.Value, policy}
+	key := []string{roomKey, cluster.Value, policy}
 	find := func() (*choice, error) {
 		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*choice, error) {
 			free, err := usableDatastores(ctx, c, cluster)
@@ -184,7 +184,7 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 		}, key...)
 	}
 	found, err := find()
-	if err == nil && time.Since(found.read) > choiceAge {
+	if err == nil && time.Since(found.read) > newsAge {
 		r.drop(key...)
 		return find()
 	}
