@@ -279,6 +279,12 @@ func TestCrash(t *testing.T) {
 		b.Expect(points).To(ContainElement(HavePrefix(method)), "the life is a whole one")
 	}
 
+	for _, point := range points {
+		method, _, _ := strings.Cut(point, "#")
+		_, known := needs(method)
+		b.Expect(known).To(BeTrue(), "nobody said which privileges %s needs", method)
+	}
+
 	var mu sync.Mutex
 	var wrong []error
 	blown := 0
@@ -299,15 +305,19 @@ func TestCrash(t *testing.T) {
 		journeys.Go(func() error {
 			for i := lane; i < len(points); i += len(beds) {
 				crash(b, i, false)
-				crash(b, i, true)
+				// A read that was answered leaves what one that was not sent
+				// leaves.
+				if !strings.HasPrefix(points[i], "Retrieve") {
+					crash(b, i, true)
+				}
 			}
 			return nil
 		})
 	}
 	b.Expect(journeys.Wait()).To(Succeed())
 	b.Expect(errors.Join(wrong...)).NotTo(HaveOccurred())
-	t.Logf("%d crashes at %d points, both ways", blown, len(points))
-	b.Expect(blown).To(BeNumerically(">=", 2*len(points)*8/10), "what comes when differs a little from life to life")
+	t.Logf("%d crashes at %d points, before and after", blown, len(points))
+	b.Expect(blown).To(BeNumerically(">=", len(points)), "what comes when differs a little from life to life")
 }
 
 // A VM of the machine's name that is not ours is never read as ours and never

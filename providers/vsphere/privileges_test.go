@@ -1,0 +1,140 @@
+package vsphere
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
+)
+
+// anybody are requests that any role allows: it has System.Anonymous,
+// System.View and System.Read.
+var anybody = []string(nil)
+
+// privileges are what requests need, by method of the SOAP API, and by the end
+// of the path in the REST API.
+var privileges = map[string][]string{
+	"Login": anybody, "Logout": anybody, "RetrieveServiceContent": anybody, "RetrievePropertiesEx": anybody,
+	"CreateContainerView": anybody, "CreateListView": anybody, "ModifyListView": anybody, "CreatePropertyCollector": anybody,
+	"CreateFilter": anybody, "WaitForUpdatesEx": anybody, "FindAllByUuid": anybody, "FindChild": anybody, "RecommendDatastores": anybody,
+	"/cis/session": anybody, "?list-attached-tags-on-objects": anybody, "?list-tags-for-category": anybody, "GET /tagging/category": anybody, "GET /tagging/category/{id}": anybody, "GET /tagging/tag": anybody,
+
+	"CloneVM_Task": {
+		"VirtualMachine.Provisioning.DeployTemplate", "VirtualMachine.Provisioning.Clone", "VirtualMachine.Inventory.CreateFromExisting",
+		"VirtualMachine.Config.CPUCount", "VirtualMachine.Config.Memory", "VirtualMachine.Config.Resource", "VirtualMachine.Config.Settings",
+		"VirtualMachine.Config.AdvancedConfig", "VirtualMachine.Config.AddRemoveDevice", "VirtualMachine.Config.EditDevice",
+		"VirtualMachine.Config.AddNewDisk", "VirtualMachine.Config.DiskExtend", "VirtualMachine.Config.Annotation", "VirtualMachine.Interact.PowerOn",
+		"Resource.AssignVMToPool", "Datastore.AllocateSpace", "Network.Assign",
+	},
+	"PowerOnVM_Task":                  {"VirtualMachine.Interact.PowerOn"},
+	"PowerOffVM_Task":                 {"VirtualMachine.Interact.PowerOff"},
+	"ShutdownGuest":                   {"VirtualMachine.Interact.PowerOff"},
+	"Destroy_Task":                    {"VirtualMachine.Inventory.Delete"},
+	"ReconfigVM_Task":                 {"VirtualMachine.Config.AdvancedConfig", "VirtualMachine.Config.RemoveDisk"},
+	"ReconfigureComputeResource_Task": {"Host.Inventory.EditCluster"},
+	"UpgradeVM_Task":                  {"VirtualMachine.Config.UpgradeVirtualHardware"},
+	"CreateFolder":                    {"Folder.Create"},
+	"AddCustomFieldDef":               {"Global.ManageCustomFields"},
+	"SetField":                        {"Global.SetCustomField"},
+	"PbmRetrieveServiceContent":       {"StorageProfile.View"},
+	"ConsolidateVMDisks_Task":         {"VirtualMachine.State.RemoveSnapshot"},
+	"CreateSnapshot_Task":             {"VirtualMachine.State.CreateSnapshot"},
+	"RemoveAllSnapshots_Task":         {"VirtualMachine.State.RemoveSnapshot"},
+	"MarkAsTemplate":                  {"VirtualMachine.Provisioning.MarkAsTemplate"},
+
+	"?attach-tag-to-multiple-objects": {"InventoryService.Tagging.AttachTag", "InventoryService.Tagging.ObjectAttachable"},
+	"?attach-multiple-tags-to-object": {"InventoryService.Tagging.AttachTag", "InventoryService.Tagging.ObjectAttachable"},
+	"POST /tagging/tag":               {"InventoryService.Tagging.CreateTag"},
+	"POST /tagging/category":          {"InventoryService.Tagging.CreateCategory"},
+	"library":                         {"VApp.Import", "ContentLibrary.ReadStorage"},
+}
+
+// needs returns the entry for a request.
+func needs(method string) ([]string, bool) {
+	if list, ok := privileges[method]; ok {
+		return list, true
+	}
+	verb, path, ok := strings.Cut(method, " ")
+	if !ok {
+		return nil, false
+	}
+	for name, list := range privileges {
+		wanted, end, hasVerb := strings.Cut(name, " ")
+		if hasVerb && wanted == verb && strings.HasSuffix(path, end) || !hasVerb && strings.ContainsAny(name, "/?") && strings.HasSuffix(path, name) {
+			return list, true
+		}
+	}
+	return nil, false
+}
+
+// Every request that the package can make needs privileges that the guide
+// lists, and the guide lists no other.
+func TestGuideListsThePrivileges(t *testing.T) {
+	g := NewWithT(t)
+	files, err := filepath.Glob("*.go")
+	g.Expect(err).NotTo(HaveOccurred())
+	called := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		g.Expect(err).NotTo(HaveOccurred())
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if from, ok := s.X.(*ast.Ident); ok && strings.HasSuffix(from.Name, "methods") {
+					called[s.Sel.Name] = true
+				}
+			}
+			return true
+		})
+	}
+	g.Expect(len(called)).To(BeNumerically(">", 15), "the package calls vCenter by way of methods")
+	var needed []string
+	for method := range called {
+		list, known := needs(method)
+		g.Expect(known).To(BeTrue(), "nobody said which privileges %s needs", method)
+		needed = append(needed, list...)
+	}
+	for method, list := range privileges {
+		if strings.ContainsAny(method, "/?") || method == "library" {
+			needed = append(needed, list...)
+		}
+	}
+
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "vsphere.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, section, found := strings.Cut(string(text), "### Least privileges")
+	g.Expect(found).To(BeTrue())
+	section, _, _ = strings.Cut(section, "\n### ")
+	var listed []string
+	for _, match := range regexp.MustCompile("`([A-Z][A-Za-z]+(?:\\.[A-Z][A-Za-z]+)+)`").FindAllStringSubmatch(section, -1) {
+		listed = append(listed, match[1])
+	}
+	slices.Sort(needed)
+	slices.Sort(listed)
+	g.Expect(slices.Compact(listed)).To(Equal(slices.Compact(needed)))
+}
+
+// The privileges are such as vCenter has: its administrators have all.
+func TestPrivilegesExist(t *testing.T) {
+	b := newBed(t)
+	roles, err := object.NewAuthorizationManager(b.admin().Client).RoleList(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	admin := roles.ByName("Admin")
+	b.Expect(admin).NotTo(BeNil())
+	b.Expect(len(admin.Privilege)).To(BeNumerically(">", 200))
+	for method, list := range privileges {
+		for _, id := range list {
+			b.Expect(admin.Privilege).To(ContainElement(id), method)
+		}
+	}
+}
