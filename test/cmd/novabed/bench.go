@@ -6,27 +6,29 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // bench counts what machines cost a vCenter.
 type bench struct {
-	name     string
-	machines int
-	rest     time.Duration
-	out      io.Writer
-	bed      *bed.Bed
-	cluster  bed.Cluster
+	name           string
+	machines, idle int
+	pause, rest    time.Duration
+	out            io.Writer
+	bed            *bed.Bed
+	hypervisor     bed.Hypervisor
+	cluster        bed.Cluster
 }
 
 func benchCommand() *cobra.Command {
@@ -35,57 +37,108 @@ func benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Count the requests that machines cost a vCenter, and how soon a change outside is noticed",
 		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			n.out = cmd.OutOrStdout()
-			ctx := cmd.Context()
-			if n.bed, err = bed.Start(ctx, bed.Options{Name: n.name, Log: n.out}); err != nil {
-				return err
-			}
-			err = n.run(ctx)
-			return errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx)))
+			return n.run(cmd.Context())
 		},
 	}
 	cmd.Flags().StringVar(&n.name, "name", "bench", "name of the bed")
 	cmd.Flags().IntVar(&n.machines, "machines", 2, "number of machines to create and delete")
-	cmd.Flags().DurationVar(&n.rest, "rest", time.Minute, "how long to count at rest")
+	cmd.Flags().DurationVar(&n.pause, "pause", time.Minute, "how long to count those at rest")
+	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of machines to count at rest; none if 0")
+	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "how long to count the idle ones at rest")
 	return cmd
 }
 
-// run counts at the server. The cluster has come up before, so that what
-// machines share (login, the stream, finding template and placement) is paid.
 func (n *bench) run(ctx context.Context) error {
+	var figures string
+	hosts := bed.Options{Hypervisors: []string{bed.VSphere}}
+	if err := n.inBed(ctx, hosts, func() (err error) { figures, err = n.lives(ctx); return err }); err != nil {
+		return err
+	}
+	if n.idle > 0 {
+		states := bed.Options{Hypervisors: []string{bed.VSphere}, Providers: []string{"nova-vsphere"}, Bodiless: true}
+		if err := n.inBed(ctx, states, func() error { return n.idles(ctx) }); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(n.out, figures)
+	return nil
+}
+
+// inBed does something in a bed of its own.
+func (n *bench) inBed(ctx context.Context, options bed.Options, do func() error) (err error) {
+	options.Name, options.Log = n.name, n.out
+	if n.bed, err = bed.Start(ctx, options); err != nil {
+		return err
+	}
+	if n.hypervisor, err = n.bed.Hypervisor(bed.VSphere); err == nil {
+		err = do()
+	}
+	return errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx)))
+}
+
+// lives counts at the server, first plain machines and then ones with all
+// options. The cluster has come up before, so that what machines share (login,
+// the stream, finding template and placement) is paid. It returns the figures.
+func (n *bench) lives(ctx context.Context) (string, error) {
 	if err := n.bed.Create(ctx, n.cluster); err != nil {
-		return err
+		return "", err
 	}
-	if err := n.awaitReady(ctx, n.cluster.ControlPlanes+n.cluster.Workers); err != nil {
-		return err
+	if err := awaitNodes(ctx, n.bed, n.hypervisor, n.cluster); err != nil {
+		return "", err
 	}
-	create, err := n.count(ctx, "create to Ready", func() error { return n.scale(ctx, n.cluster.Workers+n.machines) })
+	create, remove, rest, err := n.life(ctx, "")
 	if err != nil {
-		return err
+		return "", err
 	}
-	rest, err := n.count(ctx, fmt.Sprintf("rest for %s", n.rest), func() error { return pause(ctx, n.rest) })
+	notice, err := noticePowerOff(ctx, n.bed, n.hypervisor, n.cluster.Namespace)
 	if err != nil {
-		return err
+		return "", err
 	}
-	remove, err := n.count(ctx, "delete", func() error { return n.scale(ctx, n.cluster.Workers) })
-	if err != nil {
-		return err
+	if err := awaitNodes(ctx, n.bed, n.hypervisor, n.cluster); err != nil {
+		return "", err
 	}
-	notice, err := n.notice(ctx)
+	if err := n.dressWorkers(ctx); err != nil {
+		return "", err
+	}
+	createAll, removeAll, restAll, err := n.life(ctx, " with all options")
 	if err != nil {
-		return err
+		return "", err
 	}
 	each := func(requests int) string {
 		return strconv.FormatFloat(float64(requests)/float64(n.machines), 'g', 3, 64)
 	}
-	fmt.Fprintf(n.out, "bench-vsphere: create=%s rest=%d delete=%s notice=%.1f\n", each(create), rest, each(remove), notice.Seconds())
-	return nil
+	return fmt.Sprintf("bench-vsphere with all options: create_all=%s rest_all=%d delete_all=%s\nbench-vsphere: create=%s rest=%d delete=%s notice=%.1f",
+		each(createAll), restAll, each(removeAll), each(create), rest, each(remove), notice.Seconds()), nil
+}
+
+// life counts what machines cost from nothing to Ready, at rest, and to the
+// end.
+func (n *bench) life(ctx context.Context, which string) (create, remove, rest int, err error) {
+	scale := func(workers int) func() error {
+		return func() error {
+			n.cluster.Workers = workers
+			return scaleWorkers(ctx, n.bed, n.hypervisor, n.cluster)
+		}
+	}
+	create, err = n.count(ctx, "create to Ready"+which, n.machines, func() error {
+		return errors.Join(scale(1+n.machines)(), n.awaitSettled(ctx))
+	})
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	rest, err = n.count(ctx, fmt.Sprintf("rest for %s%s", n.pause, which), n.machines, func() error { return pause(ctx, n.pause) })
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	remove, err = n.count(ctx, "delete"+which, n.machines, scale(1))
+	return create, remove, rest, err
 }
 
 // count returns how many requests vCenter was sent while do ran, long polls
 // apart.
-func (n *bench) count(ctx context.Context, what string, do func() error) (int, error) {
+func (n *bench) count(ctx context.Context, what string, machines int, do func() error) (int, error) {
 	if err := n.bed.Control().ResetRequests(ctx); err != nil {
 		return 0, err
 	}
@@ -97,7 +150,7 @@ func (n *bench) count(ctx context.Context, what string, do func() error) (int, e
 		return 0, err
 	}
 	total := 0
-	fmt.Fprintf(n.out, "%s, %d machines:", what, n.machines)
+	fmt.Fprintf(n.out, "%s, %d machines:", what, machines)
 	for _, method := range slices.Sorted(maps.Keys(counts.Methods)) {
 		total += counts.Methods[method]
 		fmt.Fprintf(n.out, " %s=%d", method, counts.Methods[method])
@@ -106,97 +159,134 @@ func (n *bench) count(ctx context.Context, what string, do func() error) (int, e
 	return total, nil
 }
 
-// scale sets the number of workers and waits until as many machines run and no
-// other is left.
-func (n *bench) scale(ctx context.Context, workers int) error {
-	md := &clusterv1.MachineDeployment{}
-	key := client.ObjectKey{Namespace: n.cluster.Namespace, Name: n.cluster.Name + "-worker"}
-	if err := n.bed.Client.Get(ctx, key, md); err != nil {
-		return fmt.Errorf("reading MachineDeployment: %w", err)
-	}
-	before := md.DeepCopy()
-	replicas := int32(workers)
-	md.Spec.Replicas = &replicas
-	if err := n.bed.Client.Patch(ctx, md, client.MergeFrom(before)); err != nil {
-		return fmt.Errorf("scaling MachineDeployment: %w", err)
-	}
-	return n.awaitReady(ctx, n.cluster.ControlPlanes+workers)
-}
-
-// awaitReady waits until exactly so many infrastructure machines exist and
-// their nodes are Ready.
-func (n *bench) awaitReady(ctx context.Context, want int) error {
+// awaitSettled waits until nothing is left to do around any VM: groups, tags,
+// and user data that leaves the settings once the node has joined.
+func (n *bench) awaitSettled(ctx context.Context) error {
 	return poll(ctx, func() (bool, error) {
-		infra := &infrav1.NovaVSphereMachineList{}
-		machines := &clusterv1.MachineList{}
-		if err := errors.Join(
-			n.bed.Client.List(ctx, infra, client.InNamespace(n.cluster.Namespace)),
-			n.bed.Client.List(ctx, machines, client.InNamespace(n.cluster.Namespace)),
-		); err != nil {
+		machines, err := n.bed.ListInfra(ctx, n.hypervisor, "Machine", n.cluster.Namespace)
+		if err != nil {
 			return false, err
 		}
-		ready := 0
-		for i := range machines.Items {
-			if conditions.IsTrue(&machines.Items[i], clusterv1.MachineNodeReadyCondition) {
-				ready++
+		vms, err := n.bed.Control().VMs(ctx)
+		if err != nil {
+			return false, err
+		}
+		settled := 0
+		for _, machine := range machines {
+			for i := range vms {
+				if vms[i].Name == machine.GetName() && vms[i].ExtraConfig["guestinfo.userdata"] == "" && isSettled(machine) {
+					settled++
+				}
 			}
 		}
-		return len(infra.Items) == want && ready == want, nil
+		return settled == len(machines), nil
 	})
 }
 
-// notice powers a worker off behind the provider's back and returns how long
-// it takes until the machine's status says so.
-func (n *bench) notice(ctx context.Context) (time.Duration, error) {
-	list := &infrav1.NovaVSphereMachineList{}
-	if err := n.bed.Client.List(ctx, list, client.InNamespace(n.cluster.Namespace)); err != nil {
-		return 0, fmt.Errorf("listing machines: %w", err)
+// dressWorkers gives the workers all options, by a template of its own as
+// people would, and waits until the one there is was replaced.
+func (n *bench) dressWorkers(ctx context.Context) error {
+	key := client.ObjectKey{Namespace: n.cluster.Namespace, Name: n.cluster.Name + "-worker"}
+	plain := &infrav1.NovaVSphereMachineTemplate{}
+	md := &clusterv1.MachineDeployment{}
+	if err := errors.Join(n.bed.Client.Get(ctx, key, plain), n.bed.Client.Get(ctx, key, md)); err != nil {
+		return fmt.Errorf("reading workers: %w", err)
 	}
-	changes, err := n.bed.Client.Watch(ctx, &infrav1.NovaVSphereMachineList{}, client.InNamespace(n.cluster.Namespace))
-	if err != nil {
-		return 0, fmt.Errorf("watching machines: %w", err)
+	all := &infrav1.NovaVSphereMachineTemplate{Spec: plain.Spec}
+	all.Namespace, all.Name, all.Labels = plain.Namespace, plain.Name+"-all", plain.Labels
+	dress(&all.Spec.Template.Spec)
+	if err := n.bed.Client.Create(ctx, all); err != nil {
+		return fmt.Errorf("making machine template: %w", err)
 	}
-	defer changes.Stop()
-	victim := list.Items[0].Name
-	// From the order on, so the time that vCenter itself takes counts too.
-	off := time.Now()
-	if err := n.powerOff(ctx, victim); err != nil {
-		return 0, err
+	before := md.DeepCopy()
+	md.Spec.Template.Spec.InfrastructureRef.Name = all.Name
+	if err := n.bed.Client.Patch(ctx, md, client.MergeFrom(before)); err != nil {
+		return fmt.Errorf("changing MachineDeployment: %w", err)
 	}
-	for {
-		select {
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		case <-time.After(time.Minute):
-			return 0, fmt.Errorf("nobody noticed in a minute that %s was powered off", victim)
-		case event, open := <-changes.ResultChan():
-			if !open {
-				return 0, errors.New("watching machines: the watch ended")
-			}
-			m, ok := event.Object.(*infrav1.NovaVSphereMachine)
-			if ok && m.Name == victim && conditions.IsFalse(m, infrav1.VirtualMachineProvisionedCondition) {
-				return time.Since(off), nil
+	return poll(ctx, func() (bool, error) {
+		list := &infrav1.NovaVSphereMachineList{}
+		if err := n.bed.Client.List(ctx, list, client.InNamespace(n.cluster.Namespace)); err != nil {
+			return false, fmt.Errorf("listing machines: %w", err)
+		}
+		dressed := 0
+		for i := range list.Items {
+			if len(list.Items[i].Spec.Marks.Tags) > 0 {
+				dressed++
 			}
 		}
+		if dressed != n.cluster.Workers || len(list.Items) != n.cluster.ControlPlanes+n.cluster.Workers {
+			return false, nil
+		}
+		return true, errors.Join(awaitNodes(ctx, n.bed, n.hypervisor, n.cluster), n.awaitSettled(ctx))
+	})
+}
+
+// dress switches every option on that costs a VM without special hardware
+// anything.
+func dress(spec *infrav1.NovaVSphereMachineSpec) {
+	yes, some := true, int64(100)
+	spec.PowerOff.Mode = infrav1.PowerOffSoftThenHard
+	spec.Placement.Folder, spec.Placement.CreateFolder = "nova/bench/workers", &yes
+	spec.Hardware.CPUAllocation.Reservation = &some
+	spec.Hardware.MemoryAllocation.Reservation = &some
+	spec.Hardware.NestedVirtualization = &yes
+	spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "bench.nova", Value: "all"}}
+	spec.Disks.BootGiB = 40
+	spec.Disks.Data = []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 5}}
+	spec.Spread = infrav1.SpreadPreferred
+	spec.Marks = infrav1.NovaVSphereMarks{
+		Tags:       []infrav1.NovaVSphereTag{{Category: "bench-team", Name: "blue"}, {Category: "bench-stage", Name: "test"}},
+		LabelTags:  []string{clusterv1.ClusterNameLabel},
+		Attributes: []infrav1.NovaVSphereAttribute{{Name: "bench-cost-centre", Value: "17"}},
+		Missing:    infrav1.MissingCreate,
 	}
 }
 
-func (n *bench) powerOff(ctx context.Context, name string) error {
-	vim, err := n.bed.Vim(ctx)
+// idles counts at rest, with all options.
+func (n *bench) idles(ctx context.Context) error {
+	began := time.Now()
+	idle := &crowd{bed: n.bed, hypervisor: n.hypervisor, number: n.idle, dress: dressIdle, report: n.reportAddresses}
+	total, err := n.count(ctx, "create with all options", n.idle, func() error { return idle.gather(ctx) })
 	if err != nil {
 		return err
 	}
-	defer func() { _ = vim.Logout(ctx) }()
-	vm, err := bed.FindVM(ctx, vim, name)
+	fmt.Fprintf(n.out, "%d machines came up in %s: %.2f requests each\n", n.idle, time.Since(began).Round(time.Second), float64(total)/float64(n.idle))
+	used, err := idle.during(func() (err error) {
+		total, err = n.count(ctx, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	task, err := vm.PowerOff(ctx)
+	fmt.Fprintf(n.out, "%d machines at rest for %s: %d requests; manager: %.1f s of processor time, %s of memory\n",
+		n.idle, n.rest, total, used.processor.Seconds(), used.memory)
+	return nil
+}
+
+// dressIdle is what idle machines have: a thousand boot disks of 40 GiB have no
+// room in the simulated datastore.
+func dressIdle(spec *infrav1.NovaVSphereMachineSpec) {
+	dress(spec)
+	spec.Disks = infrav1.NovaVSphereDisks{}
+}
+
+// reportAddresses gives each VM that is up an address, once.
+func (n *bench) reportAddresses(ctx context.Context, told map[string]bool) error {
+	vms, err := n.bed.Control().VMs(ctx)
 	if err != nil {
-		return fmt.Errorf("powering off VM %s: %w", name, err)
+		return err
 	}
-	if err := task.Wait(ctx); err != nil {
-		return fmt.Errorf("powering off VM %s: %w", name, err)
+	for i := range vms {
+		vm := &vms[i]
+		if !vm.PoweredOn || told[vm.Ref] || len(vm.NICs) == 0 {
+			continue
+		}
+		address := netip.AddrFrom4([4]byte{10, 99, byte(len(told) / 250), byte(1 + len(told)%250)})
+		nic := vcenter.GuestNIC{MAC: vm.NICs[0].MAC, Addresses: []netip.Prefix{netip.PrefixFrom(address, 16)}}
+		if err := n.bed.Control().SetGuestAddresses(ctx, vm.Ref, []vcenter.GuestNIC{nic}); err != nil {
+			return err
+		}
+		told[vm.Ref] = true
 	}
 	return nil
 }

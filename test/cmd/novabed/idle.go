@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -36,31 +37,60 @@ const (
 	ticks = 100
 )
 
-// idles counts at rest. The VMs are only states, since so many hosts have no
-// room on one machine.
-func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
-	began := time.Now()
-	if err := n.makeIdle(ctx, b, h); err != nil {
-		return err
-	}
-	fmt.Fprintf(n.out, "%d machines came up in %s\n", n.idle, time.Since(began).Round(time.Second))
-	pid, err := b.Pid(h.Facts().Provider)
+// crowd is a number of machines that only rest. Their VMs are only states,
+// since so many hosts have no room on one machine.
+type crowd struct {
+	bed        *bed.Bed
+	hypervisor bed.Hypervisor
+	number     int
+	// report gives each VM that is up an address, once: told has those that
+	// have one.
+	report func(ctx context.Context, told map[string]bool) error
+	// dress changes the spec of vSphere machines, if it is not nil.
+	dress func(spec *infrav1.NovaVSphereMachineSpec)
+}
+
+// use is what a manager used while somebody looked.
+type use struct {
+	processor time.Duration
+	memory    string
+}
+
+// during returns what the provider's manager used while do ran.
+func (c *crowd) during(do func() error) (use, error) {
+	pid, err := c.bed.Pid(c.hypervisor.Facts().Provider)
 	if err != nil {
-		return err
+		return use{}, err
 	}
 	before, err := processorTime(pid)
 	if err != nil {
-		return err
+		return use{}, err
 	}
-	c.rest, err = n.count(ctx, h, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
-	if err != nil {
-		return err
+	if err := do(); err != nil {
+		return use{}, err
 	}
 	after, err := processorTime(pid)
 	if err != nil {
-		return err
+		return use{}, err
 	}
 	memory, err := residentMemory(pid)
+	return use{processor: after - before, memory: memory}, err
+}
+
+// idles counts at rest.
+func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c *cost) error {
+	began := time.Now()
+	idle := &crowd{bed: b, hypervisor: h, number: n.idle, report: func(ctx context.Context, told map[string]bool) error {
+		return reportAddresses(ctx, b.Engine(), told)
+	}}
+	if err := idle.gather(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(n.out, "%d machines came up in %s\n", n.idle, time.Since(began).Round(time.Second))
+	used, err := idle.during(func() (err error) {
+		c.rest, err = n.count(ctx, h, fmt.Sprintf("rest for %s", n.rest), n.idle, func() error { return pause(ctx, n.rest) })
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -69,46 +99,62 @@ func (n *zvirtBench) idles(ctx context.Context, b *bed.Bed, h bed.Hypervisor, c 
 		return err
 	}
 	fmt.Fprintf(n.out, "  connections: %d open, %d made; manager: %.1f s of processor time, %s of memory\n",
-		connections.Open, connections.Made, (after - before).Seconds(), memory)
+		connections.Open, connections.Made, used.processor.Seconds(), used.memory)
 	return nil
 }
 
-// makeIdle makes a cluster of nothing but machines and waits until they are
+// gather makes a cluster of nothing but machines and waits until they are
 // ready.
-func (n *zvirtBench) makeIdle(ctx context.Context, b *bed.Bed, h bed.Hypervisor) error {
+func (c *crowd) gather(ctx context.Context) error {
 	tenant := bed.Cluster{Name: "idle", Namespace: "idle", ControlPlanes: 1, Endpoint: "10.77.0.10"}
-	if err := b.Credentials(ctx, tenant); err != nil {
+	if err := c.bed.Credentials(ctx, tenant); err != nil {
 		return err
 	}
-	spec, err := makeIdleCluster(ctx, b, h, tenant)
+	spec, err := makeIdleCluster(ctx, c.bed, c.hypervisor, tenant)
 	if err != nil {
 		return err
 	}
+	if c.dress != nil {
+		typed := &infrav1.NovaVSphereMachineSpec{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(spec, typed); err != nil {
+			return fmt.Errorf("reading machine spec: %w", err)
+		}
+		c.dress(typed)
+		if spec, err = runtime.DefaultUnstructuredConverter.ToUnstructured(typed); err != nil {
+			return fmt.Errorf("writing machine spec: %w", err)
+		}
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(idleParallel)
-	for i := range n.idle {
-		group.Go(func() error { return makeIdleMachine(groupCtx, b, h, tenant, spec, i) })
+	for i := range c.number {
+		group.Go(func() error { return makeIdleMachine(groupCtx, c.bed, c.hypervisor, tenant, spec, i) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	told := map[string]bool{}
 	return poll(ctx, func() (bool, error) {
-		if err := reportAddresses(ctx, b.Engine(), told); err != nil {
+		if err := c.report(ctx, told); err != nil {
 			return false, err
 		}
-		machines, err := b.ListInfra(ctx, h, "Machine", tenant.Namespace)
+		machines, err := c.bed.ListInfra(ctx, c.hypervisor, "Machine", tenant.Namespace)
 		if err != nil {
 			return false, err
 		}
 		ready := 0
 		for _, machine := range machines {
-			if conditions.IsTrue(machine, clusterv1.ReadyCondition) {
+			if isSettled(machine) {
 				ready++
 			}
 		}
-		return ready == n.idle, nil
+		return ready == c.number, nil
 	})
+}
+
+// isSettled reports that a machine is ready and nothing is left to do around
+// its VM.
+func isSettled(machine bed.Infra) bool {
+	return conditions.IsTrue(machine, clusterv1.ReadyCondition) && !conditions.IsFalse(machine, infrav1.VirtualMachineSettledCondition)
 }
 
 // makeIdleCluster makes a cluster without control plane, from the template that
