@@ -39,6 +39,19 @@ type vmInfo struct {
 // holdsUserData reports whether the VM's settings have the first-boot document.
 func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition }
 
+// running reports whether the VM is there and powered on.
+func (v *vmInfo) running() bool {
+	return v != nil && v.power == types.VirtualMachinePowerStatePoweredOn
+}
+
+// providerID is what the kubelet reports; empty while it is not known.
+func (v *vmInfo) providerID() string {
+	if v.biosUUID == "" {
+		return ""
+	}
+	return providerIDPrefix + v.biosUUID
+}
+
 // hostInfo is a host that VMs of ours run on.
 type hostInfo struct {
 	name string

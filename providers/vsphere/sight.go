@@ -32,14 +32,10 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		m.vm, m.buried = vm, false
 	}
 	if known && info != nil {
-		s.vm.Zone, s.vm.Host = info.zone, i.world.hostName(info)
-		if info.biosUUID != "" {
-			s.vm.ProviderID = providerIDPrefix + info.biosUUID
-		}
+		s.vm.ProviderID, s.vm.Zone, s.vm.Host = info.providerID(), info.zone, i.world.hostName(info)
 	}
 	busy := m.act != nil && m.act.busy(i.world, id)
-	running := known && info != nil && info.power == types.VirtualMachinePowerStatePoweredOn
-	if busy && (m.act.verb != settling || m.going || !running) {
+	if busy && (m.act.verb != settling || m.going || !info.running()) {
 		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
 		return s
 	}
@@ -91,7 +87,7 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 	case info.connection != "" && info.connection != types.VirtualMachineConnectionStateConnected:
 		s.lost = failure(infrav1.VMUnreachableReason, "%s", unreachable(info.connection, i.world.hostName(info)))
 		return
-	case info.power == types.VirtualMachinePowerStatePoweredOn:
+	case info.running():
 		s.vm.State = hypervisor.Running
 		s.vm.Addresses = addresses(m.key.Name, info.hostName, info.cards)
 	default:
