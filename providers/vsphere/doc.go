@@ -28,6 +28,10 @@
 // A VM that is not seen any more is gone only if vCenter says so. A disk that is
 // not in a slot the VM was made with is never destroyed.
 //
+// What is made from an OVF in a content library is cloned from a template of
+// ours, into which the OVF is deployed once; one goroutine an image does that
+// while machines wait. Such templates are never removed.
+//
 // The package refuses to decide, to wait for vCenter's work, and to read
 // Secrets anywhere but in connect.go.
 package vsphere
