@@ -55,6 +55,8 @@ type Options struct {
 	// Serve opens the session, calls up once it stands, and reads from it
 	// until that fails or ctx ends. Its errors are hypervisor.Errors.
 	Serve func(ctx context.Context, up func()) error
+	// Leave is called once, when the session has been stopped: it logs out.
+	Leave func()
 	// Wake is called with a machine that was sent away and can come back.
 	Wake func(hypervisor.Key)
 	// Turned is called when the endpoint came or went.
@@ -146,6 +148,7 @@ func (s *Session) run(ctx context.Context) {
 		began := time.Now()
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
+			s.Leave()
 			s.turn(Down, s.passing(errors.New("the session was closed")))
 			s.Moved(Down, "")
 			return

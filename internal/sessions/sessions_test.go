@@ -26,6 +26,7 @@ type peer struct {
 	opened int
 	woken  []hypervisor.Key
 	turns  int
+	left   int
 	phases map[Phase]int
 }
 
@@ -67,6 +68,11 @@ func (p *peer) open(t *testing.T, pace Pace) *Session {
 	p.broken, p.phases = make(chan struct{}), map[Phase]int{}
 	s := Open(Options{
 		Endpoint: "engine", Serve: p.serve, Pace: pace,
+		Leave: func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.left++
+		},
 		Wake: func(k hypervisor.Key) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -128,7 +134,7 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 	g, release := NewWithT(t), make(chan struct{})
 	var once sync.Once
 	s := Open(Options{
-		Endpoint: "engine", Pace: brisk(), Wake: func(hypervisor.Key) {}, Turned: func() {}, Moved: func(Phase, Phase) {},
+		Endpoint: "engine", Pace: brisk(), Leave: func() {}, Wake: func(hypervisor.Key) {}, Turned: func() {}, Moved: func(Phase, Phase) {},
 		Serve: func(ctx context.Context, up func()) error {
 			<-release
 			up()
@@ -152,8 +158,13 @@ func TestStoppedSessionSaysSo(t *testing.T) {
 	g, p := NewWithT(t), &peer{}
 	s := p.open(t, brisk())
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
+	s.Lost()
+	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
+	left := p.count(func(p *peer) int { return p.left })
+	g.Expect(left()).To(BeZero(), "a session that is opened anew stays logged in")
 	s.Stop()
 	<-s.Done()
+	g.Expect(left()).To(Equal(1))
 	g.Expect(hypervisor.IsPassing(s.Ready(t.Context(), machine))).To(BeTrue())
 	for _, phase := range []Phase{Connecting, Up, Down} {
 		g.Expect(p.count(func(p *peer) int { return p.phases[phase] })()).To(BeZero(), string(phase))

@@ -78,6 +78,21 @@ func TestRestartOfTheEngine(t *testing.T) {
 	b.Expect(b.named("worker-1")).To(HaveLen(1))
 }
 
+func TestEngineThatGivesNoAnswerHoldsNobodyUp(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.Session.Patience = 20 * time.Millisecond
+	b.options.pace.Watch.Rest = time.Hour
+	b.connector = b.newConnector()
+	m := b.machine("worker-1")
+	b.until(b.connector, m, true, "rest")
+	b.engine.SetDown(true)
+	d := b.connect(m) // the session does not know yet
+	b.Expect(hypervisor.ReasonFor(d.Delete(b.ctx(), m), "")).To(Equal(infrav1.EndpointUnreachableReason))
+	b.Eventually(func() error { _, err := b.connector.Connect(b.ctx(), m); return err }).Should(HaveOccurred())
+	b.engine.SetDown(false)
+	b.until(b.connector, m, true, "rest")
+}
+
 func TestCredentialsAreRotated(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")

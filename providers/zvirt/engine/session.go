@@ -74,7 +74,7 @@ func Open(e ovirt.Endpoint, pace Pace, t *turns.Turns[hypervisor.Key], wake func
 	})
 	s.Session = sessions.Open(sessions.Options{
 		Endpoint: "oVirt engine " + e.Server, Serve: s.serve, Pace: pace.Session,
-		Wake: func(key hypervisor.Key) { wake(key) }, Turned: turned, Moved: moved(e.Server),
+		Leave: s.leave, Wake: func(key hypervisor.Key) { wake(key) }, Turned: turned, Moved: moved(e.Server),
 	})
 	return s, nil
 }
@@ -82,14 +82,7 @@ func Open(e ovirt.Endpoint, pace Pace, t *turns.Turns[hypervisor.Key], wake func
 // serve logs in, learns what there is and keeps it up to date until that
 // fails. The token lasts from one try to the next.
 func (s *Session) serve(ctx context.Context, up func()) (err error) {
-	defer func() {
-		err = Classify(s.server, err)
-		if ctx.Err() != nil {
-			end, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-			defer cancel()
-			_ = s.client.Logout(end)
-		}
-	}()
+	defer func() { err = Classify(s.server, err) }()
 	var api ovirt.Object
 	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Into: &api}); err != nil {
 		return err
@@ -112,6 +105,13 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 		}
 		s.dissolve(ctx)
 	}
+}
+
+// leave gives the token back.
+func (s *Session) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), farewell)
+	defer cancel()
+	_ = s.client.Logout(ctx)
 }
 
 // dissolve removes affinity groups of ours whose last member has gone.
@@ -137,7 +137,18 @@ func (s *Session) Site() (id, version string) {
 
 // Do sends a request that changes no VM.
 func (s *Session) Do(ctx context.Context, r ovirt.Request) error {
-	return Classify(s.server, s.client.Do(ctx, r))
+	return Classify(s.server, s.send(ctx, r))
+}
+
+// send sends a request. An engine that gives no answer must not hold one
+// caller after the other: the session is opened anew, and until it stands
+// everybody is sent away.
+func (s *Session) send(ctx context.Context, r ovirt.Request) error {
+	err := s.client.Do(ctx, r)
+	if ovirt.IsDown(err) && ctx.Err() == nil {
+		s.Lost()
+	}
+	return err
 }
 
 // Ask sends the one request of an action on a VM and notes what came of it. On
@@ -146,7 +157,7 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	if !s.Mirror.Begin(id.String(), busy) {
 		return nil
 	}
-	err := s.client.Do(ctx, r)
+	err := s.send(ctx, r)
 	s.Mirror.End(id.String(), err, then)
 	err = Classify(s.server, err)
 	switch hypervisor.ReasonFor(err, "") {
