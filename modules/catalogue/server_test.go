@@ -3,6 +3,7 @@ package catalogue
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -11,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
@@ -25,9 +27,13 @@ const services = "10.0.0.0/24"
 // addresses, expressions and all.
 func TestAnAPIServerTakesEverything(t *testing.T) {
 	g := NewWithT(t)
-	dir, err := tools.ToolDir(t.Context(), "flux-kustomize", "github.com/fluxcd/kustomize-controller")
-	g.Expect(err).NotTo(HaveOccurred())
-	e, err := env.Start(t.Context(), filepath.Join(dir, "config", "crd", "bases"))
+	var bases []string
+	for _, name := range []string{"source", "kustomize", "helm"} {
+		dir, err := tools.ToolDir(t.Context(), "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		g.Expect(err).NotTo(HaveOccurred())
+		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
+	}
+	e, err := env.Start(t.Context(), bases...)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		if err := e.Stop(); err != nil {
@@ -48,9 +54,9 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 		})
 	}
 	for name, s := range sites() {
-		t.Run("Trees/"+name, func(t *testing.T) {
+		t.Run("Site/"+name, func(t *testing.T) {
 			for _, set := range Names() {
-				for _, o := range trees(t, set, s) {
+				for _, o := range written(t, set, s) {
 					take(t, e.Client, o)
 				}
 			}
@@ -59,8 +65,9 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 	t.Run("Team", func(t *testing.T) { lockdown(t, e.Client) })
 }
 
-// trees are the objects of all trees of a set that the server has schemas for.
-func trees(t *testing.T, set string, s site) []*unstructured.Unstructured {
+// written are the objects of Flux of a set, and those of its trees that the
+// server has schemas for.
+func written(t *testing.T, set string, s site) []*unstructured.Unstructured {
 	t.Helper()
 	facts := s.facts()
 	facts.Network.Services = []string{services}
@@ -69,12 +76,24 @@ func trees(t *testing.T, set string, s site) []*unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := slices.Clone(rendering.Sources)
 	var out []*unstructured.Unstructured
 	for _, m := range rendering.Modules {
-		if m.Name == "logging" {
-			continue // its operator brings the definitions
+		if m.Off {
+			continue
 		}
-		out = append(out, delivered(t, m)...)
+		all = append(all, m.Object)
+		if m.Name != "logging" { // its operator brings the definitions
+			out = append(out, delivered(t, m)...)
+		}
+	}
+	for _, o := range all {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		delete(content, "status")
+		out = append(out, &unstructured.Unstructured{Object: content})
 	}
 	return out
 }
@@ -92,7 +111,7 @@ func take(t *testing.T, c client.Client, o *unstructured.Unstructured) {
 func lockdown(t *testing.T, c client.Client) {
 	t.Helper()
 	g := NewWithT(t)
-	for _, o := range trees(t, Team, site{}) {
+	for _, o := range written(t, Team, site{}) {
 		g.Expect(c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
 	may := func(namespace string) bool {
