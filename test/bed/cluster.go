@@ -41,6 +41,8 @@ type Cluster struct {
 	Workers       int
 	// Endpoint is a free address, 10.77.0.10 to 10.77.0.99, for its API server.
 	Endpoint string
+	// BaseDomain is the domain that Nova DNS serves. Empty serves none.
+	BaseDomain string
 	// Variables replace those that the bed gives to the cluster template.
 	Variables map[string]string
 }
@@ -135,12 +137,12 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 	if err != nil {
 		return nil, err
 	}
-	return objects, suitHosts(objects)
+	return objects, suitHosts(objects, c)
 }
 
 // suitHosts merges what only the hosts of a bed need into the objects that
 // describe nodes.
-func suitHosts(objects []*unstructured.Unstructured) error {
+func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 	for _, object := range objects {
 		var err error
 		switch object.GetKind() {
@@ -149,6 +151,9 @@ func suitHosts(objects []*unstructured.Unstructured) error {
 				merge(object, "node.yaml", "spec", "config"),
 				merge(object, "control-plane.yaml", "spec"),
 			)
+			if c.BaseDomain != "" && err == nil {
+				err = unstructured.SetNestedField(object.Object, c.BaseDomain, "spec", "platform", "dns", "baseDomain")
+			}
 		case "NovaConfigTemplate":
 			err = merge(object, "node.yaml", "spec", "template", "spec")
 		}

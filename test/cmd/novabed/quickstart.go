@@ -12,7 +12,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/modules/catalogue"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -24,6 +27,10 @@ type quickstart struct {
 	options bed.Options
 	cluster bed.Cluster
 	timeout time.Duration
+	// modules brings modules to the tenant too.
+	modules bool
+	// nodesAt is when all nodes were Ready.
+	nodesAt time.Time
 }
 
 func quickstartCommand() *cobra.Command {
@@ -45,6 +52,7 @@ func quickstartCommand() *cobra.Command {
 	flags.StringVar(&q.cluster.Endpoint, "endpoint", "10.77.0.10", "address of the tenant's API server")
 	flags.IntVar(&q.cluster.ControlPlanes, "control-planes", 1, "number of control plane machines")
 	flags.IntVar(&q.cluster.Workers, "workers", 2, "number of workers")
+	flags.BoolVar(&q.modules, "modules", true, "run Flux and bring modules to the tenant")
 	flags.DurationVar(&q.timeout, "timeout", 15*time.Minute, "how long the tenant may take")
 	return cmd
 }
@@ -63,6 +71,9 @@ func (q *quickstart) run(ctx context.Context) error {
 	board := newBoard(os.Stdout)
 	q.options.Hypervisors = []string{facts.Name}
 	q.options.Log, q.options.Progress = board, board.step
+	if q.options.Flux = q.modules; q.modules {
+		q.cluster.BaseDomain = baseDomain
+	}
 	b, err := bed.Start(ctx, q.options)
 	if err != nil {
 		board.close()
@@ -80,7 +91,11 @@ func (q *quickstart) run(ctx context.Context) error {
 	out := os.Stdout
 	fmt.Fprintf(out, "\nNodes:\n%s\nTimes:\n%s\n", nodeTable(last), board.times())
 	reach(out, b, q.cluster, kubeconfig)
-	fmt.Fprintf(out, "quickstart: ready nodes=%d seconds=%.0f\n", readyNodes(last), time.Since(began).Seconds())
+	fmt.Fprintf(out, "quickstart: ready nodes=%d seconds=%.0f", readyNodes(last), q.nodesAt.Sub(began).Seconds())
+	if q.modules {
+		fmt.Fprintf(out, " with_modules=%.0f", time.Since(began).Seconds())
+	}
+	fmt.Fprintln(out)
 	return nil
 }
 
@@ -88,6 +103,9 @@ func (q *quickstart) run(ctx context.Context) error {
 func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hypervisor string) (snapshot, error) {
 	ended := board.step("Generating and applying the cluster")
 	err := b.Create(ctx, q.cluster)
+	if err == nil && q.modules {
+		err = q.addModules(ctx, b)
+	}
 	ended(err)
 	if err != nil {
 		return snapshot{}, err
@@ -98,7 +116,11 @@ func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hyper
 	ticker := time.NewTicker(glance)
 	defer ticker.Stop()
 	var last snapshot
-	for _, stone := range milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers) {
+	stones := milestones(hypervisor, q.cluster.ControlPlanes+q.cluster.Workers)
+	if q.modules {
+		stones = append(stones, milestone{name: "Waiting for the modules", reached: modulesReady})
+	}
+	for _, stone := range stones {
 		ended := board.step(stone.name)
 		for {
 			seen, err := w.look(ctx)
@@ -121,8 +143,36 @@ func (q *quickstart) tenant(ctx context.Context, b *bed.Bed, board *board, hyper
 			}
 		}
 		ended(nil)
+		if stone.nodes {
+			q.nodesAt = time.Now()
+		}
 	}
 	return last, nil
+}
+
+// baseDomain is what Nova DNS serves on the tenant.
+const baseDomain = "demo.nova.test"
+
+// addModules publishes the modules of the catalogue that run on hosts, and the
+// set that brings them to the tenant.
+func (q *quickstart) addModules(ctx context.Context, b *bed.Bed) error {
+	const tag = "v1"
+	if err := b.PublishCatalogue(ctx, tag); err != nil {
+		return err
+	}
+	set, err := b.CatalogueSet(q.cluster.Namespace, tag)
+	if err != nil {
+		return err
+	}
+	if err := b.Client.Create(ctx, set); err != nil {
+		return fmt.Errorf("creating NovaModuleSet: %w", err)
+	}
+	return nil
+}
+
+// modulesReady reports whether all modules of the tenant are ready.
+func modulesReady(s snapshot) bool {
+	return conditions.IsTrue(&s.cluster, addonsv1.ClusterCondition(catalogue.Base))
 }
 
 // explain says what the objects of the tenant wait for and where to look.

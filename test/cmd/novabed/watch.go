@@ -73,22 +73,24 @@ func (w *watcher) listNodes(ctx context.Context) ([]corev1.Node, error) {
 type milestone struct {
 	name    string
 	reached func(snapshot) bool
+	// nodes is set for the one at which all nodes are Ready.
+	nodes bool
 }
 
 // milestones are the points on the way to a cluster of so many nodes on a
 // hypervisor.
 func milestones(hypervisor string, nodes int) []milestone {
 	return []milestone{
-		{"Reaching " + hypervisor, func(s snapshot) bool {
+		{name: "Reaching " + hypervisor, reached: func(s snapshot) bool {
 			return ptrTrue(s.cluster.Status.Initialization.InfrastructureProvisioned)
 		}},
-		{"Booting the first control plane machine", func(s snapshot) bool {
+		{name: "Booting the first control plane machine", reached: func(s snapshot) bool {
 			return slices.ContainsFunc(s.machines, func(m clusterv1.Machine) bool {
 				return ptrTrue(m.Status.Initialization.InfrastructureProvisioned)
 			})
 		}},
-		{"Initialising the control plane", initialized},
-		{"Waiting for all nodes to be Ready", func(s snapshot) bool { return readyNodes(s) >= nodes }},
+		{name: "Initialising the control plane", reached: initialized},
+		{name: "Waiting for all nodes to be Ready", reached: func(s snapshot) bool { return readyNodes(s) >= nodes }, nodes: true},
 	}
 }
 
