@@ -43,6 +43,7 @@ type fuse struct {
 }
 
 func newFuse(t *testing.T, at string, after bool) *fuse {
+	t.Helper()
 	f := &fuse{at: at, after: after, count: map[string]int{}}
 	f.dead, f.die = context.WithCancel(t.Context())
 	return f
@@ -147,8 +148,8 @@ func (b *bed) newJourney(name string, f *fuse) *journey {
 
 // travel takes the machines up, or away if they are going.
 func (j *journey) travel(what string) error {
-	for processes := 0; processes < 3; processes++ {
-		if err := j.leg(); err != errCrashed {
+	for range 3 {
+		if err := j.leg(); !errors.Is(err, errCrashed) {
 			if err != nil {
 				return fmt.Errorf("%s of %s, crash at %s: %w", what, j.name, j.fuse.at, err)
 			}

@@ -173,7 +173,7 @@ func reasonOf(f types.BaseMethodFault) string {
 		return infrav1.NameTakenReason
 	case *types.NoDiskSpace, *types.NoCompatibleHost, *types.NoCompatibleDatastore, types.BaseInsufficientResourcesFault:
 		return infrav1.InsufficientResourcesReason
-	case *types.RestrictedVersion, types.BaseNotEnoughLicenses, *types.LicenseExpired, *types.InvalidLicense:
+	case *types.RestrictedVersion, *types.LicenseExpired, *types.InvalidLicense, types.BaseNotEnoughLicenses:
 		return infrav1.LicenseMissingReason
 	case *types.ManagedObjectNotFound:
 		if f.Obj.Type == "VirtualMachine" {

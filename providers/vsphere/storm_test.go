@@ -15,7 +15,7 @@ import (
 // bad chooses what becomes of requests: one in twenty fails, one in twenty
 // hangs past its deadline, each before or after it was carried out.
 func bad(seed uint64) func(string) vcenter.Disturbance {
-	random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same storm each time
+	random := rand.New(rand.NewPCG(seed, 1))
 	fails := []vcenter.Disturbance{vcenter.Refused, vcenter.Failed, vcenter.AnswerLost}
 	hangs := []vcenter.Disturbance{vcenter.Hanging, vcenter.AnswerStuck}
 	return func(string) vcenter.Disturbance {
@@ -42,7 +42,7 @@ func TestStorm(t *testing.T) {
 	b.options.MaxCreations = 16
 	b.connector = b.newConnector()
 	p := b.fly(b.connector)
-	drop := rand.New(rand.NewPCG(7, 2)) //nolint:gosec // the same storm each time
+	drop := rand.New(rand.NewPCG(7, 2))
 
 	// through takes all machines somewhere while the storm rages.
 	through := func(what string, crafts []*craft) {
