@@ -11,6 +11,7 @@ import (
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,6 +33,9 @@ type piece struct {
 	suspended  bool
 	conditions []metav1.Condition
 	observed   int64
+	// made tells that the last attempt that ended was a success and that
+	// nothing has changed since.
+	made bool
 }
 
 // ready tells whether Flux has made the module so, and if not why, in words
@@ -42,6 +46,11 @@ func (p *piece) ready() (bool, string) {
 	case p.observed != p.object.GetGeneration() || c == nil:
 		return false, "Waiting for Flux"
 	case c.Status == metav1.ConditionTrue:
+		return true, ""
+	case p.made && (c.Status == metav1.ConditionUnknown || c.Reason == fluxmeta.DependencyNotReadyReason):
+		// Flux looks again at each interval whether all is as it made it, and
+		// says until it knows that it is not ready. That is no news, neither
+		// of the module nor of those that depend on it.
 		return true, ""
 	default:
 		return false, steady(cmp.Or(c.Message, c.Reason))
@@ -85,11 +94,17 @@ func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece
 	out := map[key][]*piece{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+		add(out, &piece{
+			object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+			made: o.Status.LastAttemptedGeneration == o.Generation && meta.IsStatusConditionTrue(o.Status.Conditions, helmv2.ReleasedCondition),
+		})
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+		add(out, &piece{
+			object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+			made: o.Status.LastAppliedRevision != "" && o.Status.LastAppliedRevision == o.Status.LastAttemptedRevision,
+		})
 	}
 	return out, nil
 }

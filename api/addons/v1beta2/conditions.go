@@ -83,11 +83,6 @@ const (
 	// WaitingForWaveReason: the Cluster stays at an earlier revision until its
 	// wave comes.
 	WaitingForWaveReason = "WaitingForWave"
-	// NotAllowedReason: the Cluster's namespace does not allow the set.
-	NotAllowedReason = "NotAllowed"
-	// KubernetesVersionReason: a module does not fit the Cluster's Kubernetes
-	// version.
-	KubernetesVersionReason = "KubernetesVersion"
 	// SuspendedReason: the set is suspended.
 	SuspendedReason = "Suspended"
 	// DeletingReason: modules are being removed.

@@ -146,13 +146,6 @@ type Deletion struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
-
-	// beforeCluster removes the modules of a Cluster before its machines go,
-	// so that load balancers and volumes they made are cleaned up. It never
-	// takes longer than timeoutSeconds. Empty means false: the tenant goes as
-	// a whole.
-	// +optional
-	BeforeCluster *bool `json:"beforeCluster,omitempty"`
 }
 
 // NovaModuleSetStatus is what the set has come to.

@@ -1,0 +1,38 @@
+package modules
+
+import (
+	"testing"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	fluxmeta "github.com/fluxcd/pkg/apis/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestPieceReady(t *testing.T) {
+	condition := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, Message: message}}
+	}
+	cases := map[string]struct {
+		piece piece
+		ready bool
+		why   string
+	}{
+		"Unseen":           {piece{}, false, "Waiting for Flux"},
+		"OlderGeneration":  {piece{observed: 1, made: true, conditions: condition("True", "x", "")}, false, "Waiting for Flux"},
+		"Ready":            {piece{observed: 2, conditions: condition("True", "x", "")}, true, ""},
+		"First":            {piece{observed: 2, conditions: condition("Unknown", "Progressing", "Reconciliation in progress")}, false, "Reconciliation in progress"},
+		"LookingAgain":     {piece{observed: 2, made: true, conditions: condition("Unknown", "Progressing", "x")}, true, ""},
+		"DependencyLooked": {piece{observed: 2, made: true, conditions: condition("False", fluxmeta.DependencyNotReadyReason, "x")}, true, ""},
+		"DependencyFirst":  {piece{observed: 2, conditions: condition("False", fluxmeta.DependencyNotReadyReason, "dependency not ready.")}, false, "dependency not ready"},
+		"Broken":           {piece{observed: 2, made: true, conditions: condition("False", "HealthCheckFailed", "timeout after 31.5s waiting")}, false, "timeout after some time waiting"},
+		"NoMessage":        {piece{observed: 2, conditions: condition("False", "Broken", "")}, false, "Broken"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			tc.piece.object = &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Generation: 2}}
+			if ready, why := tc.piece.ready(); ready != tc.ready || why != tc.why {
+				t.Errorf("ready() = %t %q, want %t %q", ready, why, tc.ready, tc.why)
+			}
+		})
+	}
+}
