@@ -68,7 +68,7 @@ func TestStorm(t *testing.T) {
 				b.vc.Restart(100 * time.Millisecond)
 			}
 			g.Expect(left).To(BeZero())
-		}, 2*time.Minute, 50*time.Millisecond).Should(Succeed())
+		}, 4*time.Minute, 50*time.Millisecond).Should(Succeed())
 		b.Expect(restarted).To(BeTrue())
 		b.vc.SetDisturbance(nil)
 		failures := 0
