@@ -95,6 +95,10 @@ func (v vsphere) write(s simulated) error {
 		ControlSocket: controlSocket(v.Name, VSphere),
 		Delays:        texts(s.delays),
 	}
+	if s.runner == nil {
+		// VMs without hosts may be many, and a datastore holds no more than 2 TiB.
+		config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}
+	}
 	return writeSettings(v.file(), settings[vcenter.Config]{Server: config, Runner: settingsOf(s.runner)})
 }
 
