@@ -27,7 +27,7 @@ import (
 
 // maxCreations bounds the VMs that are being made at one vCenter. The manager
 // takes Go's flags over.
-var maxCreations = flag.Int("max-creations", 16, "Number of VMs being made at one vCenter at a time. 0 means any number.")
+var maxCreations = flag.Int("max-creations", 100, "Number of VMs being made at one vCenter at a time. 0 means any number.")
 
 func main() {
 	manager.Main("nova-vsphere", scheme(), setup)

@@ -154,12 +154,10 @@ func fill(name string, f facts) (*unstructured.Unstructured, error) {
 	return object, nil
 }
 
-// flags are those that make up for what a pod would have and is not here, and
-// those that make both providers do the same.
+// flags are those that make up for what a pod would have and is not here.
 func (p provider) flags(certs string) []string {
 	if p.name == theirs {
 		return []string{"--webhook-cert-dir=" + certs}
 	}
-	// CAPV bounds nothing.
-	return []string{"--max-creations=0"}
+	return nil
 }
