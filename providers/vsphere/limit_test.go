@@ -116,7 +116,7 @@ func TestScaleUpStarvesNoDelete(t *testing.T) {
 	}
 	t.Logf("each of %d deletions took at most %s while %d of %d machines were still to come", olds, slowest, left, n)
 	b.Expect(left).To(BeNumerically(">", n/2), "the deletions did not wait for the creations")
-	b.Expect(slowest).To(BeNumerically("<", 2*time.Second))
+	b.Expect(slowest).To(BeNumerically("<", 10*time.Second), "with room for a busy machine")
 
 	p.arrived(time.Minute, all...)
 	b.spent(t, "scale-up", n, began)
