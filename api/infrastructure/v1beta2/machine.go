@@ -142,7 +142,7 @@ type PowerOff struct {
 }
 
 // Timeout is how long SoftThenHard waits for the guest.
-func (p PowerOff) Timeout() time.Duration {
+func (p *PowerOff) Timeout() time.Duration {
 	if p.TimeoutSeconds == 0 {
 		return DefaultPowerOffTimeout
 	}
