@@ -211,7 +211,11 @@ func TestProvider(t *testing.T) {
 	m := s.createMachine("second")
 	vm := s.boot(m, "10.0.0.2/24")
 	s.becomes(m, infrav1.ProvisionedReason)
-	s.Expect(m.Spec.ProviderID).To(Equal("vsphere://" + vm.BIOSUUID))
+	s.Eventually(func() (string, error) {
+		// The condition and the spec are two writes.
+		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
+		return m.Spec.ProviderID, err
+	}).Should(Equal("vsphere://" + vm.BIOSUUID))
 	s.Expect(s.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
 	s.vc.ResetRequests()
 	s.Consistently(s.vc.Requests, 3*time.Second).Should(BeEmpty())
@@ -225,7 +229,8 @@ func TestProvider(t *testing.T) {
 
 	s.vc.ResetRequests()
 	s.delete(m)
-	s.Expect(s.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "Destroy_Task": 1}))
+	// The disks are read before they go, lest somebody else's goes too.
+	s.Expect(s.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "RetrievePropertiesEx": 1, "Destroy_Task": 1}))
 }
 
 func TestProviderRestart(t *testing.T) {
