@@ -41,6 +41,8 @@ type Input struct {
 	Spec bootstrapv1.NovaConfigSpec
 	// Platform are the cluster-wide settings.
 	Platform bootstrapv1.PlatformSpec
+	// Surroundings is what Platform names in Secrets and ConfigMaps.
+	Surroundings Surroundings
 	// KubeVIP, if set, makes control plane machines hold the endpoint.
 	KubeVIP *KubeVIP
 	// PKI are the files that a control plane machine needs before kubeadm runs.

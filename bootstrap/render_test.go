@@ -111,7 +111,9 @@ func shapes() map[string]Input {
 			in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"}
 			in.Spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane, bootstrapv1.NodeRoleInfra}
 		}),
-		"join-worker": facts(JoinWorker, nil),
+		"init-surroundings":        facts(Init, surrounded),
+		"join-worker-surroundings": facts(JoinWorker, surrounded),
+		"join-worker":              facts(JoinWorker, nil),
 		"join-worker-everything": facts(JoinWorker, func(in *Input) {
 			everything(in)
 			in.Spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleInfra, bootstrapv1.NodeRoleIngress}
@@ -159,6 +161,16 @@ func TestGoldenFilesHaveShapes(t *testing.T) {
 	}
 }
 
+// read reads a document back, with all that stands beside the content.
+func read(t *testing.T, out []byte) *cloudConfig {
+	t.Helper()
+	document := &cloudConfig{}
+	if err := yaml.UnmarshalStrict(out, document); err != nil {
+		t.Fatal(err)
+	}
+	return document
+}
+
 // filesOf reads a document back as cloud-init does.
 func filesOf(t *testing.T, out []byte) map[string]string {
 	t.Helper()
@@ -175,12 +187,8 @@ func filesOf(t *testing.T, out []byte) map[string]string {
 			t.Errorf("key %s would hide one of an oVirt engine's", key)
 		}
 	}
-	read := &cloudConfig{}
-	if err := yaml.UnmarshalStrict([]byte(body), read); err != nil {
-		t.Fatal(err)
-	}
 	files := map[string]string{}
-	for _, f := range read.WriteFiles {
+	for _, f := range read(t, out).WriteFiles {
 		content := f.Content
 		if f.Encoding == "b64" {
 			decoded, err := base64.StdEncoding.DecodeString(content)

@@ -4,18 +4,22 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 var _ = Describe("Bootstrap data", func() {
@@ -206,6 +210,39 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(files(data)).To(And(HaveKeyWithValue("/etc/a", "from a Secret\n"), HaveKeyWithValue("/etc/b", "\x00\x01")))
 	})
 
+	It("reads what the platform names, and gives the tenant its Proxy object", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		controlPlane := &controlplanev1.NovaControlPlane{}
+		Expect(b.Get(ctx, client.ObjectKeyFromObject(cluster), controlPlane)).To(Succeed())
+		controlPlane.Spec.Platform.Proxy = bootstrapv1.ProxySpec{
+			HTTPProxy: "http://proxy.corp:3128", Credentials: bootstrapv1.SecretReference{Name: "proxy"},
+			TrustedCA: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "corporate", Key: "ca"}},
+		}
+		Expect(b.Update(ctx, controlPlane)).To(Succeed())
+		b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{})
+		unavailable := func(words string) OmegaMatcher {
+			return haveState(metav1.ConditionFalse, bootstrapv1.ContentUnavailableReason, ContainSubstring(words))
+		}
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("ConfigMap corporate, which platform.proxy.trustedCA names, does not exist"))
+		ca, err := b.secret(ctx, "blue-ca")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Create(ctx, &corev1.ConfigMap{ObjectMeta: b.meta("corporate"), Data: map[string]string{"ca": string(ca.Data["tls.crt"])}})).To(Succeed())
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentials names, does not exist"))
+		login := &corev1.Secret{ObjectMeta: b.meta("proxy"), StringData: map[string]string{"username": "nova"}}
+		Expect(b.Create(ctx, login)).To(Succeed())
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentials names, lacks username and password"))
+		login.StringData = map[string]string{"password": "hunter2"}
+		Expect(b.Update(ctx, login)).To(Succeed())
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
+
+		data, err := b.secret(ctx, "cp-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files(data)).To(HaveKeyWithValue("/etc/nova/proxy.env", ContainSubstring("HTTP_PROXY='http://nova:hunter2@proxy.corp:3128'\n")))
+		b.expectProxy(ctx, files(data))
+	})
+
 	It("does nothing while paused", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)
@@ -253,6 +290,28 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(files(secret)).NotTo(HaveKey("/run/nova/kube-vip.template"))
 	})
 })
+
+// expectProxy has an API server take what a control plane machine applies.
+func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
+	GinkgoHelper()
+	object := func(text string) *unstructured.Unstructured {
+		GinkgoHelper()
+		o := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(text), &o.Object)).To(Succeed())
+		return o
+	}
+	Expect(b.Create(ctx, object(files["/run/nova/proxy-crd.yaml"]))).To(Succeed())
+	login, proxy, found := strings.Cut(files["/run/nova/proxy.yaml"], "---\n")
+	Expect(found).To(BeTrue())
+	Expect(login).To(ContainSubstring("hunter2"))
+	Expect(proxy).NotTo(ContainSubstring("hunter2"))
+	Eventually(func() error {
+		return b.Create(ctx, object(proxy), client.FieldValidation(metav1.FieldValidationStrict))
+	}).Should(Succeed())
+	other := object(proxy)
+	other.SetName("other")
+	Expect(b.Create(ctx, other)).To(MatchError(ContainSubstring("the only Proxy is named cluster")))
+}
 
 // expectOwnCertificate checks what the machine joins with.
 func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) {

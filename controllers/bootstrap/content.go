@@ -19,7 +19,7 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 		if isZero(file.ContentFrom) {
 			continue
 		}
-		content, err := r.read(ctx, s.config.Namespace, file.ContentFrom)
+		content, err := r.read(ctx, s.config.Namespace, file.ContentFrom, "a file")
 		if err != nil {
 			return err
 		}
@@ -29,8 +29,8 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// read returns what one file names.
-func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv1.FileSource) ([]byte, error) {
+// read returns what something, by, names.
+func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv1.FileSource, by string) ([]byte, error) {
 	ref, kind := from.Secret, "Secret"
 	var object client.Object = &corev1.Secret{}
 	if ref.Name == "" {
@@ -40,7 +40,7 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	if apierrors.IsNotFound(err) {
 		return nil, &obstacle{
 			reason:  bootstrapv1.ContentUnavailableReason,
-			message: fmt.Sprintf("%s %s, which a file names, does not exist", kind, ref.Name),
+			message: fmt.Sprintf("%s %s, which %s names, does not exist", kind, ref.Name, by),
 		}
 	}
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	if !found {
 		return nil, &obstacle{
 			reason:  bootstrapv1.ContentUnavailableReason,
-			message: fmt.Sprintf("%s %s has no key %s, which a file names", kind, ref.Name, ref.Key),
+			message: fmt.Sprintf("%s %s has no key %s, which %s names", kind, ref.Name, ref.Key, by),
 		}
 	}
 	return content, nil

@@ -109,7 +109,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 // write makes the data and stores it.
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
-		r.findControlPlane, r.decideMode, r.labelMachine, r.readContent, r.issueCredentials, r.render, r.store,
+		r.findControlPlane, r.decideMode, r.labelMachine, r.readContent, r.readSurroundings,
+		r.issueCredentials, r.render, r.store,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err

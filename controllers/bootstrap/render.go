@@ -47,9 +47,11 @@ func input(s *scope) bootstrap.Input {
 		},
 		Spec:     s.spec,
 		Platform: platform(s.config, s.controlPlane),
-		KubeVIP:  kubeVIP(s.controlPlane),
-		PKI:      s.pki,
-		Join:     s.join,
+
+		Surroundings: s.surroundings,
+		KubeVIP:      kubeVIP(s.controlPlane),
+		PKI:          s.pki,
+		Join:         s.join,
 	}
 }
 

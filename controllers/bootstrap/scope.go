@@ -28,6 +28,7 @@ type scope struct {
 	controlPlane *controlplanev1.NovaControlPlane
 	mode         bootstrap.Mode
 	spec         bootstrapv1.NovaConfigSpec
+	surroundings bootstrap.Surroundings
 	pki          []bootstrap.File
 	join         *bootstrap.Credentials
 	data         []byte

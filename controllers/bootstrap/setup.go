@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,10 +28,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// Indexes of NovaConfigs by what their files name.
+// Indexes of NovaConfigs by what their files and platform name.
 const (
-	secretIndex    = "spec.files.contentFrom.secret"
-	configMapIndex = "spec.files.contentFrom.configMap"
+	secretIndex    = "spec.secrets"
+	configMapIndex = "spec.configMaps"
 )
 
 // SetupWithManager starts reconciling with the manager.
@@ -99,20 +100,23 @@ func metadata(kind string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// indexContent makes NovaConfigs found by what their files name.
+// indexContent makes NovaConfigs found by what their files and platform name.
 func indexContent(ctx context.Context, mgr ctrl.Manager) error {
-	for index, name := range map[string]func(bootstrapv1.FileSource) string{
-		secretIndex:    func(from bootstrapv1.FileSource) string { return from.Secret.Name },
-		configMapIndex: func(from bootstrapv1.FileSource) string { return from.ConfigMap.Name },
+	for index, by := range map[string]struct {
+		file     func(bootstrapv1.FileSource) string
+		platform func(*bootstrapv1.PlatformSpec) []string
+	}{
+		secretIndex:    {func(from bootstrapv1.FileSource) string { return from.Secret.Name }, platformSecrets},
+		configMapIndex: {func(from bootstrapv1.FileSource) string { return from.ConfigMap.Name }, platformConfigMaps},
 	} {
 		err := mgr.GetFieldIndexer().IndexField(ctx, &bootstrapv1.NovaConfig{}, index, func(o client.Object) []string {
 			config, isConfig := o.(*bootstrapv1.NovaConfig)
 			if !isConfig {
 				return nil
 			}
-			var names []string
+			names := by.platform(&config.Spec.Platform)
 			for i := range config.Spec.Files {
-				if n := name(config.Spec.Files[i].ContentFrom); n != "" {
+				if n := by.file(config.Spec.Files[i].ContentFrom); n != "" {
 					names = append(names, n)
 				}
 			}
@@ -140,7 +144,7 @@ func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
 // fromSecret finds the NovaConfigs that name the Secret, own it, or wait for
 // the certificates in it.
 func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
-	requests := r.naming(ctx, secretIndex, o)
+	requests := append(r.naming(ctx, secretIndex, o), r.fromPlatform(ctx, o, platformSecrets)...)
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "NovaConfig" {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKey{Namespace: o.Namespace, Name: owner.Name}})
 	}
@@ -151,7 +155,25 @@ func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMeta
 }
 
 func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
-	return r.naming(ctx, configMapIndex, o)
+	return append(r.naming(ctx, configMapIndex, o), r.fromPlatform(ctx, o, platformConfigMaps)...)
+}
+
+// fromPlatform finds the NovaConfigs of the clusters whose NovaControlPlane
+// names the object in its platform's settings.
+func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMetadata, names func(*bootstrapv1.PlatformSpec) []string) []reconcile.Request {
+	controlPlanes := &controlplanev1.NovaControlPlaneList{}
+	if err := r.Client.List(ctx, controlPlanes, client.InNamespace(o.Namespace)); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing NovaControlPlanes")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range controlPlanes.Items {
+		c := &controlPlanes.Items[i]
+		if cluster := c.Labels[clusterv1.ClusterNameLabel]; cluster != "" && slices.Contains(names(&c.Spec.Platform), o.Name) {
+			requests = append(requests, r.list(ctx, o.Namespace, client.MatchingLabels{clusterv1.ClusterNameLabel: cluster})...)
+		}
+	}
+	return requests
 }
 
 func (r *Reconciler) naming(ctx context.Context, index string, o client.Object) []reconcile.Request {

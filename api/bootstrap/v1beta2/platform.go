@@ -1,5 +1,7 @@
 package v1beta2
 
+import "cmp"
+
 // Defaults of the platform settings.
 const (
 	// DefaultImageRepository is where Kubernetes' own images come from.
@@ -25,7 +27,8 @@ const (
 // +kubebuilder:validation:MinProperties=1
 type PlatformSpec struct {
 	// imageRepository is the registry and path that Kubernetes' images, etcd,
-	// CoreDNS and pause are pulled from. Empty means registry.k8s.io.
+	// CoreDNS and pause are pulled from. Empty means universe.imageRepository,
+	// or registry.k8s.io.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -57,14 +60,24 @@ type PlatformSpec struct {
 	// the resolvers of the nodes.
 	// +optional
 	DNS DNSSpec `json:"dns,omitempty,omitzero"`
+
+	// proxy is how nodes reach the outside. Empty means directly.
+	// +optional
+	Proxy ProxySpec `json:"proxy,omitempty,omitzero"`
+
+	// universe says where a closed network has its images and packages. Empty
+	// takes them from where they are published.
+	// +optional
+	Universe UniverseSpec `json:"universe,omitempty,omitzero"`
+
+	// ntp says which clocks the nodes follow. Empty leaves it to the image.
+	// +optional
+	NTP NTPSpec `json:"ntp,omitempty,omitzero"`
 }
 
 // GetImageRepository returns the image repository or its default.
 func (p *PlatformSpec) GetImageRepository() string {
-	if p.ImageRepository == "" {
-		return DefaultImageRepository
-	}
-	return p.ImageRepository
+	return cmp.Or(p.ImageRepository, p.Universe.ImageRepository, DefaultImageRepository)
 }
 
 // GetKubeProxyMode returns kube-proxy's mode or its default.

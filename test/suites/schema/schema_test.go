@@ -107,8 +107,13 @@ func TestGoldenFiles(t *testing.T) {
 			if err := g.run(t.Context(), "/mnt/kubeadm", "config", "validate", "--config", "/run/nova/kubeadm.template"); err != nil {
 				t.Error(err)
 			}
-			if err := g.run(t.Context(), "sh", "-n", "/run/nova/bootstrap.sh"); err != nil {
-				t.Error(err)
+			for _, f := range document.WriteFiles {
+				if !strings.HasPrefix(f.Path, "/run/nova/bootstrap.sh") && !strings.HasPrefix(f.Path, "/run/nova/preK") && !strings.HasPrefix(f.Path, "/run/nova/postK") {
+					continue
+				}
+				if err := g.run(t.Context(), "sh", "-n", f.Path); err != nil {
+					t.Error(err)
+				}
 			}
 		})
 	}

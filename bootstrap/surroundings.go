@@ -1,0 +1,403 @@
+package bootstrap
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// novaDir holds what lasts of the platform's settings.
+	novaDir = "/etc/nova"
+	// proxyEnv is read by systemd and by shells, so it has the syntax of both.
+	// Only root may read it: the proxy's password may be in it.
+	proxyEnv = novaDir + "/proxy.env"
+	// firstCommand sorts before the user's commands, in any locale.
+	firstCommand = "000"
+
+	defaultDNSDomain = "cluster.local"
+	defaultServices  = "10.96.0.0/12"
+)
+
+// prepareScript makes the surroundings' files count.
+//
+//go:embed prepare.sh
+var prepareScript []byte
+
+// proxyCRD defines the object that tells modules of the proxy.
+//
+//go:embed proxy-crd.yaml
+var proxyCRD []byte
+
+// Login is what a user proves himself with: a token, or name and password.
+type Login struct {
+	Username, Password, Token string
+}
+
+// Surroundings are what the platform's settings name in Secrets and ConfigMaps.
+type Surroundings struct {
+	// ProxyLogin is for the proxies, UniverseLogin for registries and packages.
+	ProxyLogin, UniverseLogin Login
+	// ProxyCA and UniverseCA are certificates in PEM.
+	ProxyCA, UniverseCA []byte
+}
+
+// surroundingFiles carry out what the platform says of proxy, Universe and
+// clocks. A platform that says nothing has none of them.
+func surroundingFiles(in *Input) ([]writeFile, error) {
+	p := &in.Platform
+	authorities, err := authorityFiles(in)
+	if err != nil {
+		return nil, err
+	}
+	mirrors, err := mirrorFiles(in)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := packageFiles(in)
+	if err != nil {
+		return nil, err
+	}
+	files := slices.Concat(authorities, proxyFiles(in), mirrors, packages)
+	if len(p.NTP.Servers) > 0 {
+		files = append(files, newFile(novaDir+"/ntp", "0644", []byte(strings.Join(p.NTP.Servers, "\n")+"\n")))
+	}
+	object, err := proxyObject(in)
+	if err != nil {
+		return nil, err
+	}
+	return append(files, object...), nil
+}
+
+// prepares reports whether the machine has to be prepared before the user's
+// commands run.
+func prepares(in *Input) bool {
+	p := &in.Platform
+	return p.Proxy.Used() || len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.UniverseCA) > 0 ||
+		len(registryHosts(in)) > 0 || len(p.NTP.Servers) > 0
+}
+
+// prepareFiles is what makes the machine's surroundings count, if it has any.
+func prepareFiles(in *Input) ([]writeFile, error) {
+	if !prepares(in) {
+		return nil, nil
+	}
+	return []writeFile{newFile(path.Join(runDir, "preKubeadmCommands", firstCommand), "0600", prepareScript)}, nil
+}
+
+// authorityFiles are the certificates to trust, one a file: stores skip a
+// second one in the same.
+func authorityFiles(in *Input) ([]writeFile, error) {
+	var files []writeFile
+	for _, bundle := range []struct {
+		field, name string
+		content     []byte
+	}{
+		{"platform.proxy.trustedCA", "proxy", in.Surroundings.ProxyCA},
+		{"platform.universe.trustedCA", "universe", in.Surroundings.UniverseCA},
+	} {
+		rest := bytes.TrimSpace(bundle.content)
+		for i := 0; len(rest) > 0; i++ {
+			var block *pem.Block
+			block, rest = pem.Decode(rest)
+			if block == nil && i > 0 {
+				break // words after the last certificate
+			}
+			if block == nil || block.Type != "CERTIFICATE" {
+				return nil, renderErrorf(bundle.field, "holds something that is no certificate in PEM")
+			}
+			name := fmt.Sprintf("%s/ca/nova-%s-%02d.crt", novaDir, bundle.name, i)
+			files = append(files, newFile(name, "0644", pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})))
+			rest = bytes.TrimSpace(rest)
+		}
+	}
+	return files, nil
+}
+
+// noProxy is what is reached directly, each once. The node adds its own
+// addresses when it knows them: a kubelet talks to the API server beside it.
+func noProxy(in *Input) []string {
+	services := in.Network.Services
+	if len(services) == 0 {
+		services = []string{defaultServices}
+	}
+	domain := in.Network.DNSDomain
+	if domain == "" {
+		domain = defaultDNSDomain
+	}
+	all := slices.Concat(
+		[]string{"localhost", "127.0.0.1", "::1", "__NOVA_NODE_IP__", in.Endpoint.Host},
+		in.Network.Pods, services, []string{".svc", "." + domain}, in.Platform.Proxy.NoProxy)
+	var once []string
+	for _, entry := range all {
+		if !slices.Contains(once, entry) {
+			once = append(once, entry)
+		}
+	}
+	return once
+}
+
+// proxyURL is a proxy's address with the login in it.
+func proxyURL(address string, login Login) string {
+	if address == "" || login.Username == "" {
+		return address
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	u.User = url.UserPassword(login.Username, login.Password)
+	// A quote would end the words of systemd, apt and the shell.
+	return strings.ReplaceAll(u.String(), "'", "%27")
+}
+
+// proxyFiles tell containerd, the kubelet, apt and root's shells of the proxy.
+func proxyFiles(in *Input) []writeFile {
+	p := &in.Platform.Proxy
+	if !p.Used() {
+		return nil
+	}
+	login := in.Surroundings.ProxyLogin
+	env, apt := &bytes.Buffer{}, &bytes.Buffer{}
+	for _, proxy := range []struct{ scheme, address string }{{"http", p.HTTPProxy}, {"https", p.HTTPSProxy}} {
+		if proxy.address == "" {
+			continue
+		}
+		address := proxyURL(proxy.address, login)
+		name := proxy.scheme + "_proxy"
+		fmt.Fprintf(env, "%s='%s'\n%s='%s'\n", strings.ToUpper(name), address, name, address)
+		fmt.Fprintf(apt, "Acquire::%s::Proxy \"%s\";\n", proxy.scheme, address)
+	}
+	list := noProxy(in)
+	fmt.Fprintf(env, "NO_PROXY='%[1]s'\nno_proxy='%[1]s'\n", strings.Join(list, ","))
+	for _, host := range list {
+		// apt knows hosts only, no ranges and no domains.
+		if strings.HasPrefix(host, ".") || strings.ContainsAny(host, "*/:") || host == "__NOVA_NODE_IP__" {
+			continue
+		}
+		fmt.Fprintf(apt, "Acquire::http::Proxy::%[1]s \"DIRECT\";\nAcquire::https::Proxy::%[1]s \"DIRECT\";\n", host)
+	}
+	unit := []byte("[Service]\nEnvironmentFile=-" + proxyEnv + "\n")
+	permissions := "0644"
+	if login.Username != "" {
+		permissions = "0600"
+	}
+	return []writeFile{
+		newFile(proxyEnv, "0600", env.Bytes()),
+		newFile("/etc/systemd/system/containerd.service.d/90-nova-proxy.conf", "0644", unit),
+		newFile("/etc/systemd/system/kubelet.service.d/90-nova-proxy.conf", "0644", unit),
+		newFile("/etc/apt/apt.conf.d/90nova-proxy", permissions, apt.Bytes()),
+		newFile("/etc/profile.d/nova-proxy.sh", "0644", []byte("if [ -r "+proxyEnv+" ]; then\n  set -a\n  . "+proxyEnv+"\n  set +a\nfi\n")),
+	}
+}
+
+// registryHost is a registry and where its images are had.
+type registryHost struct {
+	registry  string
+	endpoints []string
+}
+
+// registryHosts are the registries that containerd is told of: those with
+// mirrors, and the one of the image repository if it wants a login or has an
+// authority of its own.
+func registryHosts(in *Input) []registryHost {
+	u := &in.Platform.Universe
+	var hosts []registryHost
+	for _, m := range u.RegistryMirrors {
+		hosts = append(hosts, registryHost{registry: m.Registry, endpoints: m.Endpoints})
+	}
+	own, _, _ := strings.Cut(u.ImageRepository, "/")
+	named := func(h registryHost) bool { return h.registry == own }
+	if own != "" && (in.Surroundings.UniverseLogin != Login{} || len(in.Surroundings.UniverseCA) > 0) && !slices.ContainsFunc(hosts, named) {
+		hosts = append(hosts, registryHost{registry: own, endpoints: []string{"https://" + own}})
+	}
+	return hosts
+}
+
+// mirrorFiles are containerd's hosts.toml files.
+func mirrorFiles(in *Input) ([]writeFile, error) {
+	authorization, err := authorization(in.Surroundings.UniverseLogin)
+	if err != nil {
+		return nil, err
+	}
+	bundle := novaDir + "/universe-ca.crt"
+	var files []writeFile
+	hosts := registryHosts(in)
+	if len(hosts) > 0 {
+		files = append(files, newFile(novaDir+"/mirrors", "0644", []byte("The mirrors are in /etc/containerd/certs.d.\n")))
+	}
+	if len(hosts) > 0 && len(in.Surroundings.UniverseCA) > 0 {
+		files = append(files, newFile(bundle, "0644", in.Surroundings.UniverseCA))
+	}
+	for _, h := range hosts {
+		folder, out := h.registry, &bytes.Buffer{}
+		switch h.registry {
+		case "*":
+			folder = "_default"
+		case "docker.io":
+			fmt.Fprintf(out, "server = %q\n", "https://registry-1.docker.io")
+		default:
+			fmt.Fprintf(out, "server = %q\n", "https://"+h.registry)
+		}
+		for _, endpoint := range h.endpoints {
+			writeHost(out, endpoint, authorization, len(in.Surroundings.UniverseCA) > 0, bundle)
+		}
+		permissions := "0644"
+		if authorization != "" {
+			permissions = "0600"
+		}
+		files = append(files, newFile(path.Join("/etc/containerd/certs.d", folder, "hosts.toml"), permissions, out.Bytes()))
+	}
+	return files, nil
+}
+
+// writeHost adds an endpoint to a hosts.toml.
+func writeHost(out *bytes.Buffer, endpoint, authorization string, ca bool, bundle string) {
+	address, below := strings.TrimSuffix(endpoint, "/"), false
+	if u, err := url.Parse(address); err == nil && u.Path != "" {
+		address, below = u.Scheme+"://"+u.Host+"/v2"+u.Path, true
+	}
+	fmt.Fprintf(out, "\n[host.%q]\n  capabilities = [\"pull\", \"resolve\"]\n", address)
+	if below {
+		out.WriteString("  override_path = true\n")
+	}
+	if ca {
+		fmt.Fprintf(out, "  ca = %q\n", bundle)
+	}
+	if authorization != "" {
+		fmt.Fprintf(out, "  [host.%q.header]\n    authorization = %q\n", address, authorization)
+	}
+}
+
+// authorization is the header of a login, or nothing.
+func authorization(login Login) (string, error) {
+	if strings.ContainsAny(login.Token+login.Username+login.Password, "\r\n\x00") {
+		return "", renderErrorf("platform.universe.credentials", "holds a line break")
+	}
+	switch {
+	case login.Token != "":
+		return "Bearer " + login.Token, nil
+	case login.Username != "":
+		return "Basic " + base64.StdEncoding.EncodeToString([]byte(login.Username+":"+login.Password)), nil
+	}
+	return "", nil
+}
+
+// packageFiles are apt's repositories and the login for them.
+func packageFiles(in *Input) ([]writeFile, error) {
+	var files []writeFile
+	logins := &bytes.Buffer{}
+	login := in.Surroundings.UniverseLogin
+	for _, r := range in.Platform.Universe.PackageRepositories {
+		source := &bytes.Buffer{}
+		fmt.Fprintf(source, "Types: deb\nURIs: %s\nSuites: %s\n", r.URI, r.Suite)
+		if len(r.Components) > 0 {
+			fmt.Fprintf(source, "Components: %s\n", strings.Join(r.Components, " "))
+		}
+		if r.Key != "" {
+			key := path.Join("/etc/apt/keyrings", "nova-"+r.Name+".asc")
+			fmt.Fprintf(source, "Signed-By: %s\n", key)
+			files = append(files, newFile(key, "0644", []byte(strings.TrimSpace(r.Key)+"\n")))
+		}
+		files = append(files, newFile(path.Join("/etc/apt/sources.list.d", "nova-"+r.Name+".sources"), "0644", source.Bytes()))
+		if login == (Login{}) {
+			continue
+		}
+		user, password := login.Username, login.Password
+		if login.Token != "" {
+			user, password = "token", login.Token
+		}
+		if strings.ContainsAny(user+password, " \t\r\n") {
+			return nil, renderErrorf("platform.universe.credentials", "holds a space, which apt cannot read")
+		}
+		fmt.Fprintf(logins, "machine %s\nlogin %s\npassword %s\n", r.URI, user, password)
+	}
+	if logins.Len() > 0 {
+		files = append(files, newFile("/etc/apt/auth.conf.d/90nova.conf", "0600", logins.Bytes()))
+	}
+	return files, nil
+}
+
+// proxyObject is the tenant's Proxy object with its definition. Every control
+// plane machine applies it, so a rollout brings changes. The login goes to a
+// Secret, because everybody may read the object.
+func proxyObject(in *Input) ([]writeFile, error) {
+	p := &in.Platform.Proxy
+	if !in.Mode.controlPlane() || !p.Used() {
+		return nil, nil
+	}
+	spec := map[string]any{"noProxy": strings.Join(slices.DeleteFunc(noProxy(in), func(e string) bool { return e == "__NOVA_NODE_IP__" }), ",")}
+	for field, address := range map[string]string{"httpProxy": p.HTTPProxy, "httpsProxy": p.HTTPSProxy} {
+		server, err := proxyServer(address)
+		if err != nil {
+			return nil, renderErrorf("platform.proxy."+field, "no URL")
+		}
+		if server != nil {
+			spec[field] = server
+		}
+	}
+	if len(in.Surroundings.ProxyCA) > 0 {
+		spec["trustedCA"] = base64.StdEncoding.EncodeToString(in.Surroundings.ProxyCA)
+	}
+	var documents [][]byte
+	if login := in.Surroundings.ProxyLogin; login.Username != "" {
+		spec["credentials"] = map[string]any{"namespace": "kube-system", "name": "nova-proxy"}
+		secret, err := yaml.Marshal(map[string]any{
+			"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
+			"metadata":   map[string]any{"namespace": "kube-system", "name": "nova-proxy"},
+			"stringData": map[string]any{"username": login.Username, "password": login.Password},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("writing proxy login: %w", err)
+		}
+		documents = append(documents, secret)
+	}
+	object, err := yaml.Marshal(map[string]any{
+		"apiVersion": "config.nova-platform.io/v1alpha1", "kind": "Proxy",
+		"metadata": map[string]any{"name": "cluster"}, "spec": spec,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing proxy object: %w", err)
+	}
+	return []writeFile{
+		newFile(path.Join(runDir, "proxy-crd.yaml"), "0600", proxyCRD),
+		newFile(path.Join(runDir, "proxy.yaml"), "0600", bytes.Join(append(documents, object), []byte("---\n"))),
+		newFile(path.Join(runDir, "postKubeadmCommands", firstCommand), "0600", []byte(applyProxy)),
+	}, nil
+}
+
+// applyProxy runs once the machine's API server is there. A new kind takes a
+// moment to be known, and other machines may be joining.
+const applyProxy = `export KUBECONFIG=/etc/kubernetes/admin.conf
+left=60
+until kubectl apply -f /run/nova/proxy-crd.yaml && kubectl apply -f /run/nova/proxy.yaml; do
+  left=$((left - 1))
+  [ "$left" -gt 0 ] || exit 1
+  sleep 5
+done
+rm -f /run/nova/proxy.yaml
+`
+
+// proxyServer splits a proxy's address into what the Proxy object holds.
+func proxyServer(address string) (map[string]any, error) {
+	if address == "" {
+		return nil, nil //nolint:nilnil // No address is no server, and nothing wrong.
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("reading proxy's address: %w", err)
+	}
+	server := map[string]any{"server": u.Scheme + "://" + strings.TrimSuffix(u.Host, ":"+u.Port())}
+	if u.Port() != "" {
+		server["port"] = u.Port()
+	}
+	return server, nil
+}

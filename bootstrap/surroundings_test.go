@@ -1,0 +1,201 @@
+package bootstrap
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+const (
+	certificateA = "-----BEGIN CERTIFICATE-----\nYQ==\n-----END CERTIFICATE-----\n"
+	certificateB = "-----BEGIN CERTIFICATE-----\nYg==\n-----END CERTIFICATE-----\n"
+)
+
+// surrounded sets everything that a platform says of its surroundings.
+func surrounded(in *Input) {
+	in.Platform = bootstrapv1.PlatformSpec{
+		Proxy: bootstrapv1.ProxySpec{
+			HTTPProxy: "http://proxy.corp:3128", HTTPSProxy: "https://[fd00::1]:3129/",
+			NoProxy:     []string{"10.0.0.0/8", "git.corp", ".internal"},
+			Credentials: bootstrapv1.SecretReference{Name: "proxy"},
+		},
+		Universe: bootstrapv1.UniverseSpec{
+			ImageRepository: "hub.universe.corp/nova-universe",
+			RegistryMirrors: []bootstrapv1.RegistryMirror{
+				{Registry: "docker.io", Endpoints: []string{"https://hub.universe.corp/docker", "https://mirror.corp"}},
+				{Registry: "*", Endpoints: []string{"https://hub.universe.corp/all/"}},
+			},
+			PackageRepositories: []bootstrapv1.PackageRepository{
+				{Name: "nova", URI: "https://packages.universe.corp/apt", Suite: "stable", Components: []string{"main", "extra"}, Key: "the key"},
+				{Name: "flat", URI: "https://packages.universe.corp/flat", Suite: "/"},
+			},
+		},
+		NTP: bootstrapv1.NTPSpec{Servers: []string{"ntp1.corp", "10.0.0.1"}},
+	}
+	in.Surroundings = Surroundings{
+		ProxyLogin:    Login{Username: "nova", Password: "p'a:s@s/1"},
+		UniverseLogin: Login{Token: "t0ken"},
+		ProxyCA:       []byte("# root\n" + certificateA + "# next\n" + certificateB + "# end\n"),
+		UniverseCA:    []byte(certificateB),
+	}
+}
+
+// Every file that holds a login is for root alone, and no other holds one.
+func TestLoginsAreForRootAlone(t *testing.T) {
+	for _, mode := range []Mode{Init, JoinControlPlane, JoinWorker} {
+		found := 0
+		for _, f := range read(t, render(t, facts(mode, surrounded))).WriteFiles {
+			secret := false
+			for _, word := range []string{"p%27a", "p'a:s", "p''a:s", "t0ken"} {
+				secret = secret || strings.Contains(f.Content, word)
+			}
+			if !secret {
+				continue
+			}
+			found++
+			if f.Permissions != "0600" {
+				t.Errorf("%s: %s holds a login and is %s", mode, f.Path, f.Permissions)
+			}
+		}
+		if found < 6 {
+			t.Errorf("%s: only %d files hold a login", mode, found)
+		}
+	}
+}
+
+func TestClusterIsReachedDirectly(t *testing.T) {
+	env := filesOf(t, render(t, facts(JoinWorker, surrounded)))["/etc/nova/proxy.env"]
+	const want = "NO_PROXY='localhost,127.0.0.1,::1,__NOVA_NODE_IP__,10.77.0.10,10.244.0.0/16,10.96.0.0/16,.svc,.cluster.local,10.0.0.0/8,git.corp,.internal'\n"
+	if !strings.Contains(env, want) {
+		t.Errorf("%s\nlacks %s", env, want)
+	}
+	env = filesOf(t, render(t, facts(JoinWorker, func(in *Input) {
+		surrounded(in)
+		in.Network, in.Platform.Proxy.NoProxy = Network{}, nil
+	})))["/etc/nova/proxy.env"]
+	if !strings.Contains(env, "10.77.0.10,10.96.0.0/12,.svc,.cluster.local'") {
+		t.Errorf("kubeadm's own ranges are missing:\n%s", env)
+	}
+}
+
+func TestSurroundingErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Surroundings)
+		field  string
+	}{
+		"NoPEM":        {func(s *Surroundings) { s.ProxyCA = []byte("hunter2") }, "platform.proxy.trustedCA"},
+		"PrivateKey":   {func(s *Surroundings) { s.UniverseCA = []byte("-----BEGIN hunter2-----\nYQ==\n-----END hunter2-----\n") }, "platform.universe.trustedCA"},
+		"TokenBreaks":  {func(s *Surroundings) { s.UniverseLogin = Login{Token: "hunter2\n"} }, "platform.universe.credentials"},
+		"SpaceInLogin": {func(s *Surroundings) { s.UniverseLogin = Login{Username: "a", Password: "hunter2 b"} }, "platform.universe.credentials"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(facts(JoinWorker, func(in *Input) {
+				surrounded(in)
+				tc.change(&in.Surroundings)
+			}))
+			var malformed *RenderError
+			if !errors.As(err, &malformed) || malformed.Field != tc.field {
+				t.Fatalf("err = %v, want one of %s", err, tc.field)
+			}
+			if strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%v quotes what it must not", err)
+			}
+		})
+	}
+}
+
+// prepare boots a node that has chronyd or not, with a configuration of
+// containerd.
+func prepare(t *testing.T, containerd string, programs ...string) *node {
+	t.Helper()
+	n := newNode(t, facts(Init, surrounded))
+	for _, name := range append(programs, "update-ca-certificates", "containerd") {
+		body := "echo \"" + name + " $*\" >>\"$T/calls\"\n"
+		if name == "containerd" {
+			body = "echo containerd github.com/containerd/containerd 1.7.24\n"
+		}
+		n.write("bin/"+name, "#!/bin/sh\n"+body)
+		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if containerd != "" {
+		n.write("etc/containerd/config.toml", containerd)
+	}
+	n.write("etc/chrony.conf", "pool old iburst\nmakestep 1 3\n")
+	n.write("usr/local/share/.keep", "")
+	for _, script := range []string{"run/nova/preKubeadmCommands/000", "run/nova/postKubeadmCommands/000"} {
+		text := n.read(script)
+		for _, folder := range []string{"/etc/nova", "/etc/containerd\n", "/etc/chrony.conf", "/etc/systemd", "/usr/local/share", "/etc/pki", "/run/nova", "/etc/kubernetes"} {
+			text = strings.ReplaceAll(text, folder, n.dir+folder)
+		}
+		n.write(script, text)
+	}
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	return n
+}
+
+func TestNodeIsPrepared(t *testing.T) {
+	n := prepare(t, "", "chronyd")
+	if env := n.read("etc/nova/proxy.env"); !strings.Contains(env, "::1,10.77.0.105,10.77.0.10,") {
+		t.Errorf("the node does not reach itself directly:\n%s", env)
+	}
+	if got := n.read("usr/local/share/ca-certificates/nova-proxy-01.crt"); got != certificateB {
+		t.Errorf("the system's store has %q", got)
+	}
+	if got, want := n.read("etc/chrony.conf"), "makestep 1 3\nserver ntp1.corp iburst\nserver 10.0.0.1 iburst\n"; got != want {
+		t.Errorf("chrony.conf is %q, want %q", got, want)
+	}
+	calls := n.read("calls")
+	at := -1
+	for _, call := range []string{
+		"systemctl daemon-reload", "update-ca-certificates", "systemctl restart chronyd", "systemctl restart containerd",
+		"kubeadm init", "kubectl apply -f " + n.dir + "/run/nova/proxy-crd.yaml", "kubectl apply -f " + n.dir + "/run/nova/proxy.yaml",
+	} {
+		next := strings.Index(calls, call)
+		if next <= at {
+			t.Errorf("%s is missing or early in\n%s", call, calls)
+		}
+		at = next
+	}
+	if n.read("run/nova/proxy.yaml") != "" {
+		t.Error("the proxy's login stays behind")
+	}
+}
+
+func TestNodeWithoutChrony(t *testing.T) {
+	n := prepare(t, "")
+	if got, want := n.read("etc/systemd/timesyncd.conf.d/90-nova.conf"), "[Time]\nNTP=ntp1.corp 10.0.0.1 \n"; got != want {
+		t.Errorf("timesyncd is told %q, want %q", got, want)
+	}
+}
+
+// containerd looks for mirrors, and nothing else of its configuration changes.
+func TestContainerdLooksForMirrors(t *testing.T) {
+	const path = `  config_path = "/etc/containerd/certs.d"` + "\n"
+	for name, tc := range map[string]struct{ config, want string }{
+		"Absent":  {"", "version = 2\n\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n" + path},
+		"Version": {"version = 3\n", "version = 3\n\n[plugins.\"io.containerd.cri.v1.images\".registry]\n" + path},
+		"Empty": {
+			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"\"\n[plugins.x]\n  config_path = \"mine\"\n",
+			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n" + path + "[plugins.x]\n  config_path = \"mine\"\n",
+		},
+		"Lacking": {
+			"version = 3\n  [plugins.'io.containerd.cri.v1.images'.registry]\n    [plugins.y]\n",
+			"version = 3\n  [plugins.'io.containerd.cri.v1.images'.registry]\n" + path + "    [plugins.y]\n",
+		},
+		"There": {"config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n", "config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := prepare(t, tc.config).read("etc/containerd/config.toml"); got != tc.want {
+				t.Errorf("config.toml is\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
