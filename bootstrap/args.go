@@ -52,6 +52,9 @@ func kubeletArgs(spec *bootstrapv1.NovaConfigSpec) ([]any, error) {
 		labels = append(labels, value(a))
 	}
 	ours := []arg{{"node-ip", "__NOVA_NODE_IP__"}, {"provider-id", "__NOVA_PROVIDER_ID__"}}
+	if spec.Swap.SizeMiB > 0 {
+		ours = append(ours, arg{"fail-swap-on", "false"})
+	}
 	if len(labels) > 0 {
 		ours = append(ours, arg{nodeLabels, strings.Join(labels, ",")})
 	}

@@ -2,7 +2,10 @@ package bootstrap
 
 import (
 	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"fmt"
+	"io"
 	"strings"
 	"text/template"
 
@@ -11,6 +14,9 @@ import (
 
 // defaultPermissions are those of a file that names none.
 const defaultPermissions = "0640"
+
+// maxUnpacked is how much of a compressed file is checked.
+const maxUnpacked = 64 << 20
 
 // userFiles are the files of the spec. They come last, so that they win over
 // a file of ours at the same path.
@@ -25,7 +31,10 @@ func userFiles(in *Input) ([]writeFile, error) {
 				return nil, err
 			}
 		}
-		file := newFile(f.Path, permissions(f.Permissions), content)
+		file, err := encodedFile(f, content)
+		if err != nil {
+			return nil, err
+		}
 		if f.Owner != "" {
 			file.Owner = f.Owner
 		}
@@ -33,6 +42,32 @@ func userFiles(in *Input) ([]writeFile, error) {
 		files = append(files, file)
 	}
 	return files, nil
+}
+
+// encodedFile takes base64 off, and hands what is compressed on as it is: that
+// is what people compress it for.
+func encodedFile(f *bootstrapv1.File, content []byte) (writeFile, error) {
+	field := fmt.Sprintf("spec.files[%s]", f.Path)
+	if f.Encoding == bootstrapv1.ContentEncodingBase64 || f.Encoding == bootstrapv1.ContentEncodingGzipBase64 {
+		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(content)), ""))
+		if err != nil {
+			return writeFile{}, renderErrorf(field, "is not base64")
+		}
+		content = decoded
+	}
+	if f.Encoding != bootstrapv1.ContentEncodingGzip && f.Encoding != bootstrapv1.ContentEncodingGzipBase64 {
+		return newFile(f.Path, permissions(f.Permissions), content), nil
+	}
+	reader, err := gzip.NewReader(bytes.NewReader(content))
+	if err == nil {
+		_, err = io.Copy(io.Discard, io.LimitReader(reader, maxUnpacked))
+	}
+	if err != nil {
+		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
+	}
+	file := newFile(f.Path, permissions(f.Permissions), nil)
+	file.Encoding, file.Content = "gz+b64", base64.StdEncoding.EncodeToString(content)
+	return file, nil
 }
 
 func permissions(octal string) string {

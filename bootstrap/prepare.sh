@@ -1,9 +1,12 @@
-# Makes the files that the platform's settings left on this machine count. Runs
-# before the commands of the NovaConfig.
+# Prepares this machine for kubeadm, before the commands of the NovaConfig run.
+# The calls of the functions stand at the end.
 set -eu
 
 nova=/etc/nova
-containerd=/etc/containerd
+config=/etc/containerd/config.toml
+snippets=/etc/containerd/conf.d
+fstab=/etc/fstab
+swap=/var/lib/nova.swap
 
 # trust puts the authorities into the system's store.
 trust() {
@@ -22,11 +25,8 @@ trust() {
 # look_into_certs_d has containerd look into the folder with the mirrors. Newer
 # ones do by themselves, unless their configuration says otherwise.
 look_into_certs_d() {
-  config=$containerd/config.toml
-  if [ ! -e "$config" ]; then
-    ! containerd --version | grep -q ' v*2\.' || return 0
-    printf 'version = 2\n' >"$config"
-  fi
+  [ -e "$config" ] || ! containerd --version | grep -q ' v*2\.' || return 0
+  make_config
   ! grep -q '^ *config_path *= *.*certs\.d' "$config" || return 0
   plugin=io.containerd.grpc.v1.cri
   ! grep -q '^ *version *= *3' "$config" || plugin=io.containerd.cri.v1.images
@@ -39,34 +39,109 @@ look_into_certs_d() {
   rm -f "$config.new"
 }
 
+# make_config makes sure that containerd has a configuration.
+make_config() {
+  [ ! -e "$config" ] || return 0
+  version=2
+  ! containerd --version | grep -q ' v*2\.' || version=3
+  printf 'version = %s\n' "$version" >"$config"
+}
+
+# import_snippets has containerd's configuration import the snippets.
+import_snippets() {
+  make_config
+  ! grep -q '^ *imports *=.*/etc/containerd/conf\.d/' "$config" || return 0
+  if grep -q '^ *imports *= *\[' "$config"; then
+    sed -i "s|^ *imports *= *\[|&\"$snippets/*.toml\", |" "$config"
+  else
+    sed -i "1i imports = [\"$snippets/*.toml\"]" "$config"
+  fi
+}
+
+restart_containerd() {
+  systemctl restart containerd
+}
+
+# use_disk mounts a disk. It makes a file system on an empty one only.
+use_disk() {
+  left=60
+  until [ -e "$1" ] || [ "$left" -eq 0 ]; do
+    left=$((left - 1))
+    sleep 1
+  done
+  if ! blkid -p "$1" >/dev/null; then
+    "mkfs.$2" "$1"
+  fi
+  if [ "$(blkid -p -o value -s TYPE "$1")" != "$2" ]; then
+    echo "$1 holds something that is no $2" >&2
+    return 1
+  fi
+  mkdir -p "$3"
+  uuid=$(blkid -p -o value -s UUID "$1")
+  grep -q "^UUID=$uuid " $fstab || printf 'UUID=%s %s %s %s 0 2\n' "$uuid" "$3" "$2" "$4" >>$fstab
+  mountpoint -q "$3" || mount "$3"
+  # kubeadm wants etcd's folder empty, and etcd wants it for itself.
+  rmdir "$3/lost+found" 2>/dev/null || true
+  [ "$3" != /var/lib/etcd ] || chmod 0700 "$3"
+}
+
+# add_swap makes a swap file of so many MiB.
+add_swap() {
+  [ ! -e $swap ] || return 0
+  (umask 077 && dd if=/dev/zero of=$swap bs=1M count="$1" 2>/dev/null)
+  mkswap $swap
+  swapon $swap
+  printf '%s none swap sw 0 0\n' $swap >>$fstab
+}
+
+load_modules() {
+  for module; do
+    modprobe "$module"
+  done
+}
+
+apply_sysctls() {
+  sysctl -p /etc/sysctl.d/90-nova.conf
+}
+
+# add_user makes sure that there is a user, with groups and keys.
+add_user() {
+  user=$1 shell=$2
+  shift 2
+  id "$user" >/dev/null 2>&1 || useradd -m -s "$shell" "$user"
+  for group; do
+    groupadd -f "$group"
+    usermod -a -G "$group" "$user"
+  done
+  [ -e "/run/nova/users/$user" ] || return 0
+  home=$(getent passwd "$user" | cut -d: -f6)
+  mkdir -p "$home/.ssh"
+  cat "/run/nova/users/$user" >>"$home/.ssh/authorized_keys"
+  chmod 0700 "$home/.ssh"
+  chmod 0600 "$home/.ssh/authorized_keys"
+  chown -R "$user:$(id -gn "$user")" "$home/.ssh"
+}
+
+use_proxy() {
+  sed -i "s|__NOVA_NODE_IP__|$NODE_IP|g" $nova/proxy.env
+  systemctl daemon-reload
+}
+
 # follow_clocks tells whichever program sets the clock.
 follow_clocks() {
   if command -v chronyd >/dev/null; then
     file=/etc/chrony.conf
     [ -e "$file" ] || file=/etc/chrony/chrony.conf
     sed -i '/^ *\(pool\|server\|sourcedir\) /d' "$file"
-    sed 's/.*/server & iburst/' $nova/ntp >>"$file"
-    systemctl restart chronyd || systemctl restart chrony
+    printf 'server %s iburst\n' "$@" >>"$file"
+    systemctl restart chronyd || systemctl restart chrony || no_clock
   else
     mkdir -p /etc/systemd/timesyncd.conf.d
-    printf '[Time]\nNTP=%s\n' "$(tr '\n' ' ' <$nova/ntp)" >/etc/systemd/timesyncd.conf.d/90-nova.conf
-    systemctl restart systemd-timesyncd
+    printf '[Time]\nNTP=%s\n' "$*" >/etc/systemd/timesyncd.conf.d/90-nova.conf
+    systemctl restart systemd-timesyncd || no_clock
   fi
 }
 
-if [ -e $nova/proxy.env ]; then
-  sed -i "s|__NOVA_NODE_IP__|$NODE_IP|g" $nova/proxy.env
-  systemctl daemon-reload
-fi
-if [ -e $nova/ca ]; then
-  trust || exit 1
-fi
-if [ -e $nova/mirrors ]; then
-  look_into_certs_d
-fi
-if [ -e $nova/ntp ]; then
-  follow_clocks || echo "no program that sets the clock is known on this system" >&2
-fi
-if [ -e $nova/proxy.env ] || [ -e $nova/ca ] || [ -e $nova/mirrors ]; then
-  systemctl restart containerd
-fi
+no_clock() {
+  echo "no program that sets the clock could be started" >&2
+}

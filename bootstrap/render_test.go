@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"flag"
@@ -111,6 +112,7 @@ func shapes() map[string]Input {
 			in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"}
 			in.Spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane, bootstrapv1.NodeRoleInfra}
 		}),
+		"join-worker-equipped":     facts(JoinWorker, equipped),
 		"init-surroundings":        facts(Init, surrounded),
 		"join-worker-surroundings": facts(JoinWorker, surrounded),
 		"join-worker":              facts(JoinWorker, nil),
@@ -171,6 +173,19 @@ func read(t *testing.T, out []byte) *cloudConfig {
 	return document
 }
 
+func unpacked(t *testing.T, content string) string {
+	t.Helper()
+	reader, err := gzip.NewReader(strings.NewReader(content))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
 // filesOf reads a document back as cloud-init does.
 func filesOf(t *testing.T, out []byte) map[string]string {
 	t.Helper()
@@ -190,12 +205,15 @@ func filesOf(t *testing.T, out []byte) map[string]string {
 	files := map[string]string{}
 	for _, f := range read(t, out).WriteFiles {
 		content := f.Content
-		if f.Encoding == "b64" {
+		if f.Encoding != "" {
 			decoded, err := base64.StdEncoding.DecodeString(content)
 			if err != nil {
 				t.Fatal(err)
 			}
 			content = string(decoded)
+		}
+		if f.Encoding == "gz+b64" {
+			content = unpacked(t, content)
 		}
 		if _, double := files[f.Path]; double {
 			t.Errorf("%s is written twice", f.Path)

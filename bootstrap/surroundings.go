@@ -20,17 +20,10 @@ const (
 	// proxyEnv is read by systemd and by shells, so it has the syntax of both.
 	// Only root may read it: the proxy's password may be in it.
 	proxyEnv = novaDir + "/proxy.env"
-	// firstCommand sorts before the user's commands, in any locale.
-	firstCommand = "000"
 
 	defaultDNSDomain = "cluster.local"
 	defaultServices  = "10.96.0.0/12"
 )
-
-// prepareScript makes the surroundings' files count.
-//
-//go:embed prepare.sh
-var prepareScript []byte
 
 // proxyCRD defines the object that tells modules of the proxy.
 //
@@ -53,7 +46,6 @@ type Surroundings struct {
 // surroundingFiles carry out what the platform says of proxy, Universe and
 // clocks. A platform that says nothing has none of them.
 func surroundingFiles(in *Input) ([]writeFile, error) {
-	p := &in.Platform
 	authorities, err := authorityFiles(in)
 	if err != nil {
 		return nil, err
@@ -66,31 +58,11 @@ func surroundingFiles(in *Input) ([]writeFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := slices.Concat(authorities, proxyFiles(in), mirrors, packages)
-	if len(p.NTP.Servers) > 0 {
-		files = append(files, newFile(novaDir+"/ntp", "0644", []byte(strings.Join(p.NTP.Servers, "\n")+"\n")))
-	}
 	object, err := proxyObject(in)
 	if err != nil {
 		return nil, err
 	}
-	return append(files, object...), nil
-}
-
-// prepares reports whether the machine has to be prepared before the user's
-// commands run.
-func prepares(in *Input) bool {
-	p := &in.Platform
-	return p.Proxy.Used() || len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.UniverseCA) > 0 ||
-		len(registryHosts(in)) > 0 || len(p.NTP.Servers) > 0
-}
-
-// prepareFiles is what makes the machine's surroundings count, if it has any.
-func prepareFiles(in *Input) ([]writeFile, error) {
-	if !prepares(in) {
-		return nil, nil
-	}
-	return []writeFile{newFile(path.Join(runDir, "preKubeadmCommands", firstCommand), "0600", prepareScript)}, nil
+	return slices.Concat(authorities, proxyFiles(in), mirrors, packages, object), nil
 }
 
 // authorityFiles are the certificates to trust, one a file: stores skip a
@@ -231,9 +203,6 @@ func mirrorFiles(in *Input) ([]writeFile, error) {
 	bundle := novaDir + "/universe-ca.crt"
 	var files []writeFile
 	hosts := registryHosts(in)
-	if len(hosts) > 0 {
-		files = append(files, newFile(novaDir+"/mirrors", "0644", []byte("The mirrors are in /etc/containerd/certs.d.\n")))
-	}
 	if len(hosts) > 0 && len(in.Surroundings.UniverseCA) > 0 {
 		files = append(files, newFile(bundle, "0644", in.Surroundings.UniverseCA))
 	}

@@ -130,7 +130,7 @@ func prepare(t *testing.T, containerd string, programs ...string) *node {
 	n.write("usr/local/share/.keep", "")
 	for _, script := range []string{"run/nova/preKubeadmCommands/000", "run/nova/postKubeadmCommands/000"} {
 		text := n.read(script)
-		for _, folder := range []string{"/etc/nova", "/etc/containerd\n", "/etc/chrony.conf", "/etc/systemd", "/usr/local/share", "/etc/pki", "/run/nova", "/etc/kubernetes"} {
+		for _, folder := range []string{"/etc/nova", "/etc/containerd/config", "/etc/fstab", "/var/lib/nova", "/etc/sysctl.d", "/home/", "/etc/chrony.conf", "/etc/systemd", "/usr/local/share", "/etc/pki", "/run/nova", "/etc/kubernetes"} {
 			text = strings.ReplaceAll(text, folder, n.dir+folder)
 		}
 		n.write(script, text)
@@ -155,7 +155,7 @@ func TestNodeIsPrepared(t *testing.T) {
 	calls := n.read("calls")
 	at := -1
 	for _, call := range []string{
-		"systemctl daemon-reload", "update-ca-certificates", "systemctl restart chronyd", "systemctl restart containerd",
+		"systemctl daemon-reload", "update-ca-certificates", "systemctl restart containerd", "systemctl restart chronyd",
 		"kubeadm init", "kubectl apply -f " + n.dir + "/run/nova/proxy-crd.yaml", "kubectl apply -f " + n.dir + "/run/nova/proxy.yaml",
 	} {
 		next := strings.Index(calls, call)
@@ -171,7 +171,7 @@ func TestNodeIsPrepared(t *testing.T) {
 
 func TestNodeWithoutChrony(t *testing.T) {
 	n := prepare(t, "")
-	if got, want := n.read("etc/systemd/timesyncd.conf.d/90-nova.conf"), "[Time]\nNTP=ntp1.corp 10.0.0.1 \n"; got != want {
+	if got, want := n.read("etc/systemd/timesyncd.conf.d/90-nova.conf"), "[Time]\nNTP=ntp1.corp 10.0.0.1\n"; got != want {
 		t.Errorf("timesyncd is told %q, want %q", got, want)
 	}
 }

@@ -71,6 +71,36 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=200
 	Files []File `json:"files,omitempty"`
 
+	// users can log in to the node. Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	Users []User `json:"users,omitempty"`
+
+	// disks are whole disks that the node uses, for instance one for etcd.
+	// Empty uses none but the image's.
+	// +optional
+	// +listType=map
+	// +listMapKey=device
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	Disks []Disk `json:"disks,omitempty"`
+
+	// swap makes a swap file, and has the kubelet start with it. Empty makes
+	// none.
+	// +optional
+	Swap SwapSpec `json:"swap,omitempty,omitzero"`
+
+	// kernel sets the kernel up. Empty leaves it as the image has it.
+	// +optional
+	Kernel KernelSpec `json:"kernel,omitempty,omitzero"`
+
+	// containerd adds to containerd's configuration. Empty adds nothing.
+	// +optional
+	Containerd ContainerdSpec `json:"containerd,omitempty,omitzero"`
+
 	// preKubeadmCommands are shell commands that run before kubeadm; if one
 	// fails the node does not join. Empty runs none.
 	// +optional
@@ -193,7 +223,23 @@ const (
 	ContentFormatTemplate ContentFormat = "Template"
 )
 
+// ContentEncoding is how a file's content is written down.
+// +kubebuilder:validation:Enum=Base64;Gzip;GzipBase64
+type ContentEncoding string
+
+// Encodings of a file's content.
+const (
+	// ContentEncodingBase64 is base64.
+	ContentEncodingBase64 ContentEncoding = "Base64"
+	// ContentEncodingGzip is compressed content, which only a Secret or a
+	// ConfigMap can hold.
+	ContentEncodingGzip ContentEncoding = "Gzip"
+	// ContentEncodingGzipBase64 is compressed content in base64.
+	ContentEncodingGzipBase64 ContentEncoding = "GzipBase64"
+)
+
 // File is a file on the node.
+// +kubebuilder:validation:XValidation:rule="!has(self.encoding) || !has(self.contentFormat) || self.contentFormat == 'Plain'",message="a template cannot be encoded"
 // +kubebuilder:validation:XValidation:rule="has(self.content) != has(self.contentFrom)",message="exactly one of content and contentFrom must be set"
 type File struct {
 	// path is the absolute path.
@@ -236,6 +282,11 @@ type File struct {
 	// .Endpoint.Port and .Roles. Empty means Plain.
 	// +optional
 	ContentFormat ContentFormat `json:"contentFormat,omitempty"`
+
+	// encoding is how the content is written down: Base64, Gzip or
+	// GzipBase64. The node unpacks it. Empty means as it is.
+	// +optional
+	Encoding ContentEncoding `json:"encoding,omitempty"`
 }
 
 // FileSource is where a file's content comes from.

@@ -1,0 +1,138 @@
+package bootstrap
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+const (
+	// firstCommand sorts before the user's commands, in any locale.
+	firstCommand = "000"
+	// snippetsDir holds what containerd's configuration imports.
+	snippetsDir = "/etc/containerd/conf.d"
+
+	defaultFilesystem = "ext4"
+	defaultShell      = "/bin/bash"
+)
+
+// prepareScript holds the functions that prepare a machine.
+//
+//go:embed prepare.sh
+var prepareScript []byte
+
+// prepareFiles are what prepares the machine before the user's commands run:
+// the functions, and a call for each thing to do. A machine that is to be as
+// its image has none of them.
+func prepareFiles(in *Input) ([]writeFile, error) {
+	files := nodeFiles(&in.Spec)
+	calls := prepareCalls(in)
+	if len(calls) == 0 {
+		return files, nil
+	}
+	script := bytes.NewBuffer(bytes.Clone(prepareScript))
+	script.WriteByte('\n')
+	for _, call := range calls {
+		for i, word := range call {
+			if i > 0 {
+				script.WriteByte(' ')
+				word = quote(word)
+			}
+			script.WriteString(word)
+		}
+		script.WriteByte('\n')
+	}
+	return append(files, newFile(path.Join(runDir, "preKubeadmCommands", firstCommand), "0600", script.Bytes())), nil
+}
+
+// nodeFiles are the files that the NovaConfig's settings make.
+func nodeFiles(spec *bootstrapv1.NovaConfigSpec) []writeFile {
+	var files []writeFile
+	for i := range spec.Users {
+		u := &spec.Users[i]
+		if len(u.SSHAuthorizedKeys) > 0 {
+			keys := strings.Join(u.SSHAuthorizedKeys, "\n") + "\n"
+			files = append(files, newFile(path.Join(runDir, "users", u.Name), "0600", []byte(keys)))
+		}
+		if u.Sudo != "" {
+			files = append(files, newFile("/etc/sudoers.d/90-nova-"+u.Name, "0440", []byte(u.Name+" "+u.Sudo+"\n")))
+		}
+	}
+	if modules := spec.Kernel.Modules; len(modules) > 0 {
+		files = append(files, newFile("/etc/modules-load.d/90-nova.conf", "0644", []byte(strings.Join(modules, "\n")+"\n")))
+	}
+	if len(spec.Kernel.Sysctls) > 0 {
+		settings := &bytes.Buffer{}
+		for _, s := range spec.Kernel.Sysctls {
+			fmt.Fprintf(settings, "%s = %s\n", s.Name, s.Value)
+		}
+		files = append(files, newFile("/etc/sysctl.d/90-nova.conf", "0644", settings.Bytes()))
+	}
+	for _, s := range spec.Containerd.Snippets {
+		files = append(files, newFile(path.Join(snippetsDir, "nova-"+s.Name+".toml"), "0600", []byte(s.Content)))
+	}
+	return files
+}
+
+// prepareCalls are the calls of the script's functions. Disks come first:
+// what follows may want to write to them.
+func prepareCalls(in *Input) [][]string {
+	return append(machineCalls(&in.Spec), surroundingCalls(in)...)
+}
+
+// machineCalls are for what the NovaConfig says of the machine.
+func machineCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
+	var calls [][]string
+	for i := range spec.Disks {
+		d := &spec.Disks[i]
+		calls = append(calls, []string{
+			"use_disk", d.Device, cmp.Or(d.Filesystem, defaultFilesystem), d.MountPath, cmp.Or(strings.Join(d.MountOptions, ","), "defaults"),
+		})
+	}
+	if spec.Swap.SizeMiB > 0 {
+		calls = append(calls, []string{"add_swap", strconv.Itoa(int(spec.Swap.SizeMiB))})
+	}
+	if len(spec.Kernel.Modules) > 0 {
+		calls = append(calls, append([]string{"load_modules"}, spec.Kernel.Modules...))
+	}
+	if len(spec.Kernel.Sysctls) > 0 {
+		calls = append(calls, []string{"apply_sysctls"})
+	}
+	for i := range spec.Users {
+		u := &spec.Users[i]
+		calls = append(calls, append([]string{"add_user", u.Name, cmp.Or(u.Shell, defaultShell)}, u.Groups...))
+	}
+	return calls
+}
+
+// surroundingCalls are for what the platform says, and for containerd.
+func surroundingCalls(in *Input) [][]string {
+	var calls [][]string
+	p := &in.Platform
+	if p.Proxy.Used() {
+		calls = append(calls, []string{"use_proxy"})
+	}
+	if len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.UniverseCA) > 0 {
+		calls = append(calls, []string{"trust"})
+	}
+	if len(registryHosts(in)) > 0 {
+		calls = append(calls, []string{"look_into_certs_d"})
+	}
+	if len(in.Spec.Containerd.Snippets) > 0 {
+		calls = append(calls, []string{"import_snippets"})
+	}
+	// Each of these counts for containerd, the clock does not.
+	if len(calls) > 0 {
+		calls = append(calls, []string{"restart_containerd"})
+	}
+	if len(p.NTP.Servers) > 0 {
+		calls = append(calls, append([]string{"follow_clocks"}, p.NTP.Servers...))
+	}
+	return calls
+}

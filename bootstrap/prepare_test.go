@@ -1,0 +1,177 @@
+package bootstrap
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// equipped sets everything that a NovaConfig says of the machine itself.
+func equipped(in *Input) {
+	in.Spec.Users = []bootstrapv1.User{
+		{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA it's ops", "ssh-ed25519 BBBB"}, Groups: []string{"wheel", "adm"}, Sudo: "ALL=(ALL) NOPASSWD:ALL"},
+		{Name: "backup", Shell: "/bin/sh"},
+	}
+	in.Spec.Disks = []bootstrapv1.Disk{
+		{Device: "/dev/sdb", MountPath: "/var/lib/etcd"},
+		{Device: "/dev/sdc", Filesystem: "xfs", MountPath: "/var/lib/containerd", MountOptions: []string{"noatime", "nofail"}},
+	}
+	in.Spec.Swap = bootstrapv1.SwapSpec{SizeMiB: 1}
+	in.Spec.Kernel = bootstrapv1.KernelSpec{
+		Modules: []string{"ip_vs", "ip_vs_rr"},
+		Sysctls: []bootstrapv1.Sysctl{{Name: "vm.nr_hugepages", Value: "64"}},
+	}
+	in.Spec.Containerd.Snippets = []bootstrapv1.ContainerdSnippet{{Name: "limits", Content: "version = 2\n[debug]\n  level = \"info\"\n"}}
+	in.Spec.Files = []bootstrapv1.File{
+		{Path: "/etc/encoded", Encoding: bootstrapv1.ContentEncodingBase64, Content: "aGVs\nbG8K\n"},
+		{Path: "/etc/packed", Encoding: bootstrapv1.ContentEncodingGzipBase64, Content: packed("hello\n")},
+	}
+}
+
+// packed compresses, always to the same bytes.
+func packed(content string) string {
+	out := &bytes.Buffer{}
+	w := gzip.NewWriter(out)
+	_, _ = w.Write([]byte(content))
+	_ = w.Close()
+	return base64.StdEncoding.EncodeToString(out.Bytes())
+}
+
+// equipment are the programs that prepare an equipped machine. A disk is a
+// file that holds the name of its file system.
+var equipment = map[string]string{
+	"blkid":      `for disk; do :; done; [ -s "$disk" ] || exit 2; case "$*" in *TYPE*) cat "$disk" ;; *UUID*) echo "uuid-$(cat "$disk")" ;; esac`,
+	"mkfs.ext4":  `echo "mkfs.ext4 $(basename "$1")" >>"$T/calls"; echo ext4 >"$1"`,
+	"mkfs.xfs":   `echo "mkfs.xfs $(basename "$1")" >>"$T/calls"; echo xfs >"$1"`,
+	"mountpoint": `exit 1`,
+	"mount":      `echo "mount $1" >>"$T/calls"; mkdir -p "$T$1/lost+found"`,
+	"mkswap":     `echo "mkswap" >>"$T/calls"`,
+	"swapon":     `echo "swapon" >>"$T/calls"`,
+	"modprobe":   `echo "modprobe $*" >>"$T/calls"`,
+	"sysctl":     `echo "sysctl" >>"$T/calls"`,
+	"id":         `[ "$1" = -gn ] && { echo "$2"; exit; }; [ "$1" = backup ]`,
+	"useradd":    `echo "useradd $*" >>"$T/calls"`,
+	"groupadd":   `echo "groupadd $*" >>"$T/calls"`,
+	"usermod":    `echo "usermod $*" >>"$T/calls"`,
+	"getent":     `echo "$2:x:1000:1000::$T/home/$2:/bin/sh"`,
+	"chown":      `echo "chown $2" >>"$T/calls"`,
+	"containerd": `echo containerd github.com/containerd/containerd/v2 2.1.4`,
+}
+
+// equip boots an equipped node whose two disks hold what is said.
+func equip(t *testing.T, etcd, images, config string) (*node, error) {
+	t.Helper()
+	n := newNode(t, facts(JoinWorker, equipped))
+	for name, body := range equipment {
+		n.write("bin/"+name, "#!/bin/sh\n"+body+"\n")
+		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.write("dev/sdb", etcd)
+	n.write("dev/sdc", images)
+	n.write("etc/fstab", "")
+	if config != "" {
+		n.write("etc/containerd/config.toml", config)
+	}
+	n.write("etc/containerd/.keep", "")
+	n.write("var/lib/.keep", "")
+	const script = "run/nova/preKubeadmCommands/000"
+	text := n.read(script)
+	for _, folder := range []string{"/dev/sd", "/etc/containerd/config", "/etc/fstab", "/var/lib/nova", "/run/nova"} {
+		text = strings.ReplaceAll(text, folder, n.dir+folder)
+	}
+	text = strings.ReplaceAll(text, `mkdir -p "$3"`, `mkdir -p "$T$3"`)
+	text = strings.ReplaceAll(text, `rmdir "$3/`, `rmdir "$T$3/`)
+	text = strings.ReplaceAll(text, `chmod 0700 "$3"`, `chmod 0700 "$T$3"`)
+	n.write(script, text)
+	return n, n.boot()
+}
+
+func TestNodeIsEquipped(t *testing.T) {
+	n, err := equip(t, "", "xfs\n", "version = 3\nimports = [\"/etc/other.toml\"]\n")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	calls, at := n.read("calls"), -1
+	for _, call := range []string{
+		"mkfs.ext4 sdb", "mount /var/lib/etcd", "mount /var/lib/containerd", "mkswap", "swapon", "modprobe ip_vs\n", "modprobe ip_vs_rr\n", "sysctl",
+		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown ops:ops", "systemctl restart containerd", "kubeadm join",
+	} {
+		next := strings.Index(calls, call)
+		if next <= at {
+			t.Errorf("%s is missing or early in\n%s", call, calls)
+		}
+		at = next
+	}
+	for _, call := range []string{"mkfs.xfs", "useradd -m -s /bin/sh backup"} {
+		if strings.Contains(calls, call) {
+			t.Errorf("%s: what is there must be kept", call)
+		}
+	}
+	for path, want := range map[string]string{
+		"etc/fstab":                     "UUID=uuid-ext4 /var/lib/etcd ext4 defaults 0 2\nUUID=uuid-xfs /var/lib/containerd xfs noatime,nofail 0 2\n" + n.dir + "/var/lib/nova.swap none swap sw 0 0\n",
+		"home/ops/.ssh/authorized_keys": "ssh-ed25519 AAAA it's ops\nssh-ed25519 BBBB\n",
+		"etc/containerd/config.toml":    "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"/etc/other.toml\"]\n",
+	} {
+		if got := n.read(path); got != want {
+			t.Errorf("%s is %q, want %q", path, got, want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(n.dir, "var/lib/etcd/lost+found")); !os.IsNotExist(err) {
+		t.Error("kubeadm would take etcd's folder for used")
+	}
+	if !strings.Contains(n.read("kubeadm.yaml"), "fail-swap-on") {
+		t.Error("the kubelet would refuse to start with swap")
+	}
+}
+
+// A disk with something else on it is nobody's to wipe.
+func TestDiskWithDataIsKept(t *testing.T) {
+	n, err := equip(t, "ntfs\n", "", "")
+	if err == nil || !strings.Contains(n.read("var/log/nova-bootstrap.log"), "dev/sdb holds something that is no ext4") {
+		t.Errorf("err = %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	if n.read("dev/sdb") != "ntfs\n" || strings.Contains(n.read("calls"), "kubeadm") {
+		t.Error("the node went on")
+	}
+}
+
+func TestContainerdImportsSnippets(t *testing.T) {
+	const imports = "imports = [\"/etc/containerd/conf.d/*.toml\"]\n"
+	for name, tc := range map[string]struct{ config, want string }{
+		"Absent":  {"", imports + "version = 3\n"},
+		"Lacking": {"version = 2\n[debug]\n", imports + "version = 2\n[debug]\n"},
+		"Empty":   {"imports = []\n", "imports = [\"/etc/containerd/conf.d/*.toml\", ]\n"},
+		"There":   {"imports = ['/etc/containerd/conf.d/*.toml']\n", "imports = ['/etc/containerd/conf.d/*.toml']\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := equip(t, "", "", tc.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := n.read("etc/containerd/config.toml"); got != tc.want {
+				t.Errorf("config.toml is %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMalformedEncodings(t *testing.T) {
+	for name, file := range map[string]bootstrapv1.File{
+		"is not base64":               {Encoding: bootstrapv1.ContentEncodingBase64, Content: "hunter2!"},
+		"is not compressed with gzip": {Encoding: bootstrapv1.ContentEncodingGzipBase64, Content: "aHVudGVyMg=="},
+	} {
+		file.Path = "/etc/x"
+		_, err := Render(facts(JoinWorker, func(in *Input) { in.Spec.Files = []bootstrapv1.File{file} }))
+		if err == nil || err.Error() != "spec.files[/etc/x]: "+name {
+			t.Errorf("err = %v, want %s", err, name)
+		}
+	}
+}
