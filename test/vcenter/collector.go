@@ -30,6 +30,21 @@ type watch struct {
 	mu         sync.Mutex
 	next       int
 	collectors map[string]*collector // by session and reference
+
+	inbox
+}
+
+// inbox is what the inventory told and nobody has passed on to the filters
+// yet. Whoever tells holds locks of objects, and whoever compares takes those
+// locks while holding watch.mu, so the inbox has a lock of its own, under which
+// no other is taken.
+type inbox struct {
+	mu sync.Mutex
+	// objects have changed; everything means that any may have.
+	objects    map[ref]bool
+	everything bool
+	// wakes are those of the collectors.
+	wakes map[chan struct{}]bool
 }
 
 // collector is one client's property collector.
@@ -66,6 +81,7 @@ type filter struct {
 
 func newWatch(s *Server) *watch {
 	w := &watch{s: s, collectors: map[string]*collector{}}
+	w.objects, w.wakes = map[ref]bool{}, map[chan struct{}]bool{}
 	w.Self = ref{Type: "NovaWatch", Value: "NovaWatch"}
 	return w
 }
@@ -91,40 +107,77 @@ func (w *watch) RemoveObject(_ *simulator.Context, obj ref) {
 
 // touch has an object looked at again.
 func (w *watch) touch(obj ref) {
-	leaf := obj.Type == "Task" || obj.Type == "VirtualMachine"
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.collectors {
-		for _, f := range c.filters {
-			_, known := f.sent[obj]
-			switch {
-			case f.roots[obj] || !known && !leaf:
-				f.all = true
-			case known:
-				f.dirty[obj] = true
-			default:
-				continue
-			}
-			c.signal()
-		}
-	}
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	w.objects[obj] = true
+	w.wake()
 }
 
 // touchAll has everything looked at again.
 func (w *watch) touchAll() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range w.collectors {
-		for _, f := range c.filters {
-			f.all = true
-		}
-		c.signal()
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	w.everything = true
+	w.wake()
+}
+
+// wake has every collector look. The caller holds the inbox's lock.
+func (i *inbox) wake() {
+	for wake := range i.wakes {
+		signal(wake)
 	}
 }
 
-func (c *collector) signal() {
+// empty takes what was told.
+func (i *inbox) empty() (objects map[ref]bool, everything bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	objects, everything = i.objects, i.everything
+	i.objects, i.everything = map[ref]bool{}, false
+	return objects, everything
+}
+
+// enlist has a collector woken from now on, or no more.
+func (i *inbox) enlist(wake chan struct{}, on bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if on {
+		i.wakes[wake] = true
+	} else {
+		delete(i.wakes, wake)
+	}
+}
+
+// passOn tells the filters what the inventory told. The caller holds mu.
+func (w *watch) passOn() {
+	objects, everything := w.empty()
+	for _, c := range w.collectors {
+		for _, f := range c.filters {
+			if f.note(objects, everything) {
+				signal(c.wake)
+			}
+		}
+	}
+}
+
+// note notes which objects to look at again. It reports whether there are any.
+func (f *filter) note(objects map[ref]bool, everything bool) bool {
+	f.all = f.all || everything
+	for obj := range objects {
+		leaf := obj.Type == "Task" || obj.Type == "VirtualMachine"
+		switch _, known := f.sent[obj]; {
+		case f.roots[obj] || !known && !leaf:
+			f.all = true
+		case known:
+			f.dirty[obj] = true
+		}
+	}
+	return f.all || len(f.dirty) > 0
+}
+
+func signal(wake chan struct{}) {
 	select {
-	case c.wake <- struct{}{}:
+	case wake <- struct{}{}:
 	default:
 	}
 }
@@ -136,6 +189,7 @@ func (w *watch) endSession(session string) {
 	for key, c := range w.collectors {
 		if c.session == session {
 			c.close(&types.NotAuthenticated{NoPermission: types.NoPermission{Object: &c.self, PrivilegeId: "System.View"}})
+			w.enlist(c.wake, false)
 			delete(w.collectors, key)
 		}
 	}
@@ -170,6 +224,7 @@ func (w *watch) collectorOf(ctx *simulator.Context, self ref) *collector {
 func (w *watch) add(ctx *simulator.Context, self ref) *collector {
 	c := &collector{session: ctx.Session.Key, self: self, wake: make(chan struct{}, 1)}
 	w.collectors[ctx.Session.Key+"/"+self.Value] = c
+	w.enlist(c.wake, true)
 	return c
 }
 
@@ -192,6 +247,7 @@ func (o *operations) DestroyPropertyCollector(ctx *simulator.Context, req *types
 		return &methods.DestroyPropertyCollectorBody{Fault_: soapFault(notFound(req.This))}
 	}
 	c.close(&types.RequestCanceled{})
+	w.enlist(c.wake, false)
 	delete(w.collectors, c.session+"/"+c.self.Value)
 	return &methods.DestroyPropertyCollectorBody{Res: &types.DestroyPropertyCollectorResponse{}}
 }
@@ -220,7 +276,7 @@ func (o *operations) CreateFilter(ctx *simulator.Context, req *types.CreateFilte
 	}
 	f.self = w.name("PropertyFilter", ctx.Session.Key)
 	c.filters = append(c.filters, f)
-	c.signal()
+	signal(c.wake)
 	body.Res = &types.CreateFilterResponse{Returnval: f.self}
 	return body
 }
@@ -357,6 +413,7 @@ func (w *watch) look(
 	defer w.s.world.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.passOn()
 	if c.closed != nil {
 		return nil, c.closed
 	}

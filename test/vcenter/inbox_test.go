@@ -1,0 +1,27 @@
+package vcenter
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// Whoever changes an object holds its lock, which the one who compares may be
+// waiting for: to tell of the change must wait for nobody.
+func TestTellingWaitsForNobody(t *testing.T) {
+	g := NewWithT(t)
+	w := newWatch(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		w.UpdateObject(nil, ref{Type: "Task", Value: "task-1"}, nil)
+		w.RemoveObject(nil, ref{Type: "VirtualMachine", Value: "vm-1"})
+	}()
+	g.Eventually(told, 10*time.Second).Should(BeClosed())
+	objects, everything := w.empty()
+	g.Expect(objects).To(HaveKey(ref{Type: "Task", Value: "task-1"}))
+	g.Expect(everything).To(BeTrue())
+}
