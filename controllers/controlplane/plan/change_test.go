@@ -1,0 +1,208 @@
+package plan
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRemediation(t *testing.T) {
+	sick := func(i int) func(in *Input) { return func(in *Input) { in.Machines[i].Remediate = "no heartbeat" } }
+	check(t, map[string]step{
+		"One": {
+			reason: "it is replaced", in: running(3), change: sick(1), want: Remediate, on: "b", about: "no heartbeat",
+			also: func(d Decision) bool { return d.Remediation != nil && d.Remediation.Retries == 0 },
+		},
+		"DeadMemberFirst": {
+			reason: "nobody can join beside a dead member", in: running(5), change: func(in *Input) {
+				sick(1)(in)
+				sick(2)(in)
+				in.Etcd.Members[2].Healthy = false
+			}, want: Remediate, on: "c",
+		},
+		"OneAtATime": {
+			reason: "the next waits until it is gone", in: running(5), change: func(in *Input) {
+				sick(1)(in)
+				in.Machines[2].Deleting = true
+			}, want: Wait, about: "waits for another machine",
+		},
+		"NotSafe": {
+			reason: "etcd would lose its quorum", in: running(3), change: func(in *Input) {
+				sick(1)(in)
+				in.Etcd.Members[2].Healthy = false
+			}, want: Wait, about: "blocked",
+		},
+		"OnlyVoter": {
+			reason: "another joins first", in: running(1), change: sick(0), want: CreateMachine, about: "only voting member",
+		},
+		"Replacement": {
+			reason: "the new machine says whom it replaces", in: running(3), change: func(in *Input) {
+				in.LastRemediation = &Remediation{Machine: "x", At: now}
+				in.Replicas = 4
+			}, want: CreateMachine, also: func(d Decision) bool { return d.Replaces == "x" },
+		},
+		"Retry": {
+			reason: "a replacement that fails too counts", in: running(3), change: func(in *Input) {
+				sick(1)(in)
+				in.Machines[1].Replaces = "x"
+				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-10 * time.Minute), Retries: 1}
+			}, want: Remediate, on: "b", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
+		},
+		"Period": {
+			reason: "not sooner than the period allows", in: running(3), change: func(in *Input) {
+				sick(1)(in)
+				in.Machines[1].Replaces = "x"
+				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-time.Minute)}
+			}, want: Wait, about: "retry period", also: func(d Decision) bool { return d.Again == 4*time.Minute },
+		},
+		"Limit": {
+			reason: "and not for ever", in: running(3), change: func(in *Input) {
+				sick(1)(in)
+				in.Machines[1].Replaces = "x"
+				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-10 * time.Minute), Retries: 2}
+			}, want: Wait, about: "3 replacements failed", also: func(d Decision) bool { return d.LimitReached },
+		},
+		"HealthyFirst": {
+			reason: "a failure long after is a new one", in: running(3), change: func(in *Input) {
+				sick(1)(in)
+				in.Machines[1].Replaces = "x"
+				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-2 * time.Hour), Retries: 2}
+			}, want: Remediate, on: "b", also: func(d Decision) bool { return d.Remediation.Retries == 0 },
+		},
+		"NeverJoined": {
+			reason: "a machine that did not join etcd in time is replaced unasked", in: running(3), change: func(in *Input) {
+				in.Etcd.Members = in.Etcd.Members[:2]
+			}, want: Remediate, on: "c", about: "did not join etcd",
+		},
+	})
+}
+
+func TestScale(t *testing.T) {
+	check(t, map[string]step{
+		"Up":   {reason: "machines are created", in: running(1), change: func(in *Input) { in.Replicas = 3 }, want: CreateMachine, about: "1 of 3"},
+		"Down": {reason: "not the leader", in: running(3), change: func(in *Input) { in.Replicas = 1 }, want: DeleteMachine, on: "b"},
+		"UpMore": {reason: "all at once, they join one after another", in: running(1), change: func(in *Input) {
+			in.Replicas = 3
+			in.Machines = append(in.Machines, newcomer("x"))
+		}, want: CreateMachine, about: "2 of 3"},
+		"UpBesideDead": {
+			reason: "nobody can join beside a dead member", in: running(3), change: func(in *Input) {
+				in.Replicas, in.Etcd.Members[2].Healthy = 5, false
+			}, want: Wait, about: "etcd member c (3) does not answer",
+		},
+		"UpWithAlarm": {
+			reason: "nor with an alarm", in: running(1), change: func(in *Input) { in.Replicas, in.Etcd.Alarms = 3, []string{"NOSPACE"} }, want: Wait, about: "NOSPACE",
+		},
+		"DownOne": {
+			reason: "one at a time", in: running(5), change: func(in *Input) { in.Replicas, in.Machines[1].Deleting = 1, true }, want: Wait, about: "machine b to be gone",
+		},
+		"DownBesideDead": {
+			reason: "the one that is not ready goes", in: running(5), change: func(in *Input) {
+				in.Replicas, in.Etcd.Members[3].Healthy, in.Machines[3].Ready = 3, false, false
+			}, want: DeleteMachine, on: "d",
+		},
+		"DownBesideJoiner": {
+			reason: "the one that has not joined goes", in: running(3), change: func(in *Input) {
+				in.Machines = append(in.Machines, newcomer("x"))
+			}, want: DeleteMachine, on: "x",
+		},
+		"DownAsked": {
+			reason: "who is asked for goes", in: running(3), change: func(in *Input) { in.Replicas, in.Machines[2].DeleteFirst = 1, true }, want: DeleteMachine, on: "c",
+		},
+		"DownDomain": {
+			reason: "from the fullest failure domain", in: running(3), change: func(in *Input) {
+				in.Replicas = 1
+				in.Machines[0].Domain, in.Machines[1].Domain, in.Machines[2].Domain = "x", "y", "x"
+			}, want: DeleteMachine, on: "c",
+		},
+	})
+}
+
+func TestRollout(t *testing.T) {
+	old := func(in *Input) {
+		for i := range in.Machines {
+			in.Machines[i].Differs = []string{"config.files"}
+		}
+	}
+	check(t, map[string]step{
+		"Surge":   {reason: "one more is made first", in: running(3), change: old, want: CreateMachine, about: "config.files"},
+		"NoSurge": {reason: "one goes first", in: running(3), change: func(in *Input) { old(in); in.MaxSurge = 0 }, want: DeleteMachine, on: "b", about: "config.files"},
+		"OnlyOne": {reason: "the only one cannot go first", in: running(1), change: func(in *Input) { old(in); in.MaxSurge = 0 }, want: CreateMachine},
+		"Then": {
+			reason: "then an old one goes", in: running(4), change: func(in *Input) {
+				old(in)
+				in.Replicas, in.Machines[3].Differs = 3, nil
+			}, want: DeleteMachine, on: "b",
+		},
+		"NotYet": {
+			reason: "not before the new one is well", in: running(4), change: func(in *Input) {
+				old(in)
+				in.Replicas, in.Machines[3].Differs, in.Machines[3].Ready = 3, nil, false
+			}, want: Wait, about: "machine d to be ready",
+		},
+		"OnDelete":      {reason: "nobody asked for it", in: running(3), change: func(in *Input) { old(in); in.Strategy = OnDelete }, want: Nothing},
+		"After":         {reason: "rollout.after passed", in: running(3), change: func(in *Input) { in.RolloutAfter = now.Add(-time.Minute) }, want: CreateMachine, about: "rollout.after"},
+		"AfterToCome":   {reason: "not before", in: running(3), change: func(in *Input) { in.RolloutAfter = now.Add(time.Minute) }, want: Nothing, also: func(d Decision) bool { return d.Again == time.Minute+time.Second }},
+		"AfterWasBegun": {reason: "machines made since are kept", in: running(1), change: func(in *Input) { in.RolloutAfter = now.Add(-200 * time.Hour) }, want: Nothing},
+		"Expiry": {
+			reason: "certificates that expire soon", in: running(3), change: func(in *Input) {
+				in.ExpiryWindow, in.Machines[2].CertificatesExpire = 720*time.Hour, now.Add(700*time.Hour)
+			}, want: CreateMachine, about: "replace c: its certificates expire",
+		},
+		"ExpiryToCome": {
+			reason: "those that do not", in: running(3), change: func(in *Input) {
+				in.ExpiryWindow, in.Machines[2].CertificatesExpire = 720*time.Hour, now.Add(721*time.Hour)
+			}, want: Nothing, also: func(d Decision) bool { return d.Again == time.Hour+time.Second },
+		},
+		"NeverWell": {
+			reason: "a wrong template that was mended needs no room", in: running(3), change: func(in *Input) {
+				x := newcomer("x")
+				x.Differs = []string{"config.files"}
+				in.Machines, in.Replicas = append(in.Machines, x), 4
+			}, want: DeleteMachine, on: "x",
+		},
+		"Stored": {
+			reason: "kubeadm's configuration is moved first", in: running(3), change: func(in *Input) { old(in); in.KubeadmVersion = "v1.35.4" }, want: SetVersion,
+		},
+	})
+}
+
+func TestVersions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason           string
+		want, is, oldest string
+		action           Action
+		about            string
+	}{
+		"NextMinor":  {reason: "one minor version up", want: "v1.36.3", is: "v1.35.4", action: CreateMachine},
+		"SkipsMinor": {reason: "two are too many", want: "v1.37.0", is: "v1.35.4", action: Wait, about: "go through the one between"},
+		"Back":       {reason: "never back", want: "v1.35.4", is: "v1.36.3", action: Wait, about: "does not go back"},
+		"Skew":       {reason: "kubelets may be three behind", want: "v1.36.3", is: "v1.35.4", oldest: "v1.33.0", action: CreateMachine},
+		"TooFar":     {reason: "and not four", want: "v1.36.3", is: "v1.35.4", oldest: "v1.32.9", action: Wait, about: "update the workers first"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := running(3)
+			in.Version, in.KubeadmVersion, in.OldestKubelet = tc.want, tc.want, tc.oldest
+			for i := range in.Machines {
+				in.Machines[i].Version, in.Machines[i].Differs = tc.is, []string{"version"}
+			}
+			if got := Decide(in); got.Action != tc.action || !strings.Contains(got.Reason, tc.about) {
+				t.Errorf("%s: want %s, got %+v", tc.reason, tc.action, got)
+			}
+		})
+	}
+}
+
+func TestExternalEtcd(t *testing.T) {
+	external := func(in *Input) {
+		in.ExternalEtcd, in.Etcd = true, &Etcd{}
+	}
+	check(t, map[string]step{
+		"Whole": {reason: "machines need no members", in: running(3), change: external, want: Nothing},
+		"Hook": {reason: "nothing holds a machine", in: running(3), change: func(in *Input) {
+			external(in)
+			in.Machines[0].Deleting, in.Machines[0].AtHook = true, true
+		}, want: ReleaseHook, on: "a"},
+		"Down": {reason: "one goes", in: running(3), change: func(in *Input) { external(in); in.Replicas = 2 }, want: DeleteMachine, on: "a"},
+	})
+}

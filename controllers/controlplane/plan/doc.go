@@ -1,0 +1,20 @@
+// Package plan decides what a control plane needs next.
+//
+// Decide takes what was observed and returns exactly one action with its
+// reason. It is pure: the time is part of what was observed, and whoever asks
+// carries the action out, observes again and asks again. A crash between the
+// decision and its effect therefore loses nothing.
+//
+// What it guards: one kubeadm init, ever; a majority of etcd in the worst
+// case (learners promoted and machines still to come joined, and none of them
+// answering); one remediation at a time and not for ever; one machine replaced
+// at a time. Its simulation (simulation_test.go) plays thousands of histories
+// against these rules.
+//
+// It refuses to guess: it changes nothing while etcd cannot be asked, nothing
+// without a quorum, and it knows nothing of how a control plane as a whole is
+// deleted, which asks nothing of etcd.
+//
+// The reconciler beside it does not ask this package yet: it starts control
+// planes and creates machines by rules of its own.
+package plan

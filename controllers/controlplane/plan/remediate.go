@@ -1,0 +1,103 @@
+package plan
+
+import (
+	"slices"
+)
+
+// remediation replaces machines that are given up, one at a
+// time: first those whose member does not answer, because nobody can join
+// beside it, then those that never became nodes, then the others.
+func remediation(p *problem) *Decision {
+	var sick []Machine
+	for _, m := range p.staying {
+		if p.sickness(m) != "" {
+			sick = append(sick, m)
+		}
+	}
+	if len(sick) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(sick, func(a, b Machine) int { return p.urgency(a) - p.urgency(b) })
+	m := sick[0]
+	if !p.rules.oneRemediation(p) {
+		return wait("Remediation of machine %s waits for another machine to be gone", m.Name)
+	}
+	member, has := p.member(m.Name)
+	if has && !member.Learner && !p.rules.survives(p, member) {
+		return p.makeRoom(m)
+	}
+	retries, d := p.mayRetry(m)
+	if d != nil {
+		return d
+	}
+	d = onMachine(Remediate, m, "Replacing machine %s: %s", m.Name, p.sickness(m))
+	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Retries: retries}
+	return d
+}
+
+// urgency sorts machines for remediation.
+func (p *problem) urgency(m Machine) int {
+	member, has := p.member(m.Name)
+	switch {
+	case has && !member.Learner && !member.Healthy:
+		return 0
+	case !m.Node:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// makeRoom lets another machine join first when the one to go holds etcd's
+// quorum alone.
+func (p *problem) makeRoom(m Machine) *Decision {
+	if len(p.voters) == 1 && len(p.staying) <= p.Replicas && len(p.Etcd.Alarms) == 0 {
+		if _, going := p.draining(); !going {
+			return p.createOrSetVersion("Creating a machine: %s is to be replaced and is etcd's only voting member", m.Name)
+		}
+	}
+	return wait("Remediation of machine %s is blocked: etcd could lose its quorum without it", m.Name)
+}
+
+// noRemediation reports whether no machine is on its way out, remediated or
+// not. One that etcd still needs is no reason to wait: only another remediation
+// may let it go.
+func noRemediation(p *problem) bool {
+	_, going := p.draining()
+	return !going
+}
+
+// sickness is why a machine is to be replaced: a MachineHealthCheck asks for
+// it, or it never joined etcd and will not any more.
+func (p *problem) sickness(m Machine) string {
+	if m.Remediate != "" || p.ExternalEtcd || !p.Initialized {
+		return m.Remediate
+	}
+	if _, has := p.member(m.Name); !has && m.Created.Add(p.Limits.JoinBound).Before(p.Now) {
+		return "it did not join etcd in time"
+	}
+	return ""
+}
+
+// mayRetry counts how often the machine's place was remediated in a row, and
+// returns what to wait for if that was too often or not long enough ago.
+func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
+	last := p.LastRemediation
+	if last == nil || m.Replaces == "" || m.Replaces != last.Machine ||
+		p.Now.Sub(last.At) >= p.Limits.MinHealthyPeriod {
+		return 0, nil
+	}
+	retries = last.Retries + 1
+	if p.Limits.MaxRetry >= 0 && retries > p.Limits.MaxRetry {
+		d = wait("Remediation of machine %s is stopped: %d replacements failed, which is the limit", m.Name, last.Retries+1)
+		d.LimitReached = true
+		d.Again = p.Limits.MinHealthyPeriod - p.Now.Sub(last.At)
+		return 0, d
+	}
+	if left := p.Limits.RetryPeriod - p.Now.Sub(last.At); left > 0 {
+		d = wait("Waiting for the retry period before machine %s is replaced", m.Name)
+		d.Again = left
+		return 0, d
+	}
+	return retries, nil
+}

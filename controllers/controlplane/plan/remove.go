@@ -1,0 +1,52 @@
+package plan
+
+// orphanMembers takes members away that belong to no machine. One that has not
+// started may belong to a machine whose address is not known yet.
+func orphanMembers(p *problem) *Decision {
+	for _, m := range p.Etcd.Members {
+		if _, ok := p.machine(m.Machine); ok {
+			continue
+		}
+		if m.Name == "" {
+			if left := p.Limits.LearnerGrace - p.Now.Sub(m.Since); left > 0 {
+				continue
+			}
+		}
+		if d := p.remove(m, "it belongs to no machine"); d != nil {
+			return d
+		}
+	}
+	return nil
+}
+
+// releaseHooks lets machines go that wait for us, once etcd does not need
+// them. Those whose member does not answer come first: it is in the way of
+// whoever joins.
+func releaseHooks(p *problem) *Decision {
+	var first *Decision
+	for _, m := range p.going {
+		if !m.AtHook {
+			continue
+		}
+		member, has := p.member(m.Name)
+		var d *Decision
+		switch {
+		case has:
+			d = p.remove(member, "its machine is being deleted")
+		case p.rules.mayVanish(p, m):
+			d = onMachine(ReleaseHook, m, "Releasing machine %s: etcd does not know it", m.Name)
+		}
+		if d != nil && (first == nil || has && !member.Healthy) {
+			first = d
+		}
+	}
+	return first
+}
+
+// held says what keeps a machine that goes.
+func (p *problem) held(m Machine) string {
+	if _, has := p.member(m.Name); has {
+		return "etcd could lose its quorum without it"
+	}
+	return "it may be about to join etcd, which could lose its quorum then"
+}

@@ -1,0 +1,101 @@
+package plan
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxKubeletSkew is how many minor versions a kubelet may be behind.
+const maxKubeletSkew = 3
+
+// rollout replaces machines that differ from the spec, one at a time.
+func rollout(p *problem) *Decision {
+	var old []Machine
+	for _, m := range p.staying {
+		if len(p.outdated(m)) > 0 {
+			old = append(old, m)
+		}
+	}
+	if len(old) == 0 || p.Strategy == OnDelete {
+		return settle(p)
+	}
+	victim := p.victim(old)
+	why := strings.Join(p.outdated(victim), ", ")
+	if _, has := p.member(victim.Name); !has && !victim.Node {
+		// It serves nobody, and may never do: no need to make room for it.
+		return onMachine(DeleteMachine, victim, "Replacing machine %s, which is no node yet: %s", victim.Name, why)
+	}
+	if refused := p.versionRefused(); refused != "" {
+		return wait("%s", refused)
+	}
+	if p.surge() == 0 {
+		if d := p.unsettled(victim); d != nil {
+			return d
+		}
+		return onMachine(DeleteMachine, victim, "Replacing machine %s: %s", victim.Name, why)
+	}
+	if d := p.unsettled(Machine{}); d != nil {
+		return d
+	}
+	return p.createOrSetVersion("Creating a machine to replace %s: %s", victim.Name, why)
+}
+
+// settle waits for what still goes on when nothing is to be begun.
+func settle(p *problem) *Decision {
+	return p.unsettled(Machine{})
+}
+
+// surge is how many machines more a rollout makes. The only machine cannot go
+// before another is there.
+func (p *problem) surge() int {
+	if p.Replicas == 1 {
+		return 1
+	}
+	return p.MaxSurge
+}
+
+// outdated says why a machine is to be replaced.
+func (p *problem) outdated(m Machine) []string {
+	why := append([]string(nil), m.Differs...)
+	if !p.RolloutAfter.IsZero() && !p.RolloutAfter.After(p.Now) && m.Created.Before(p.RolloutAfter) {
+		why = append(why, "it was created before rollout.after")
+	}
+	if p.ExpiryWindow > 0 && !m.CertificatesExpire.IsZero() && m.CertificatesExpire.Before(p.Now.Add(p.ExpiryWindow)) {
+		why = append(why, "its certificates expire soon")
+	}
+	return why
+}
+
+// versionRefused says why no machine of the wanted version may join: a control
+// plane moves up one minor version at a time, and kubelets may be three behind.
+func (p *problem) versionRefused() string {
+	want, ok := minor(p.Version)
+	if !ok {
+		return ""
+	}
+	for _, m := range p.staying {
+		is, ok := minor(m.Version)
+		switch {
+		case !ok:
+		case want > is+1:
+			return fmt.Sprintf("Version %s is more than one minor version above %s of machine %s: go through the one between", p.Version, m.Version, m.Name)
+		case want < is && m.Node:
+			return fmt.Sprintf("Version %s is below %s of machine %s: a control plane does not go back", p.Version, m.Version, m.Name)
+		}
+	}
+	if oldest, ok := minor(p.OldestKubelet); ok && want > oldest+maxKubeletSkew {
+		return fmt.Sprintf("Version %s is too new for kubelets of %s: update the workers first", p.Version, p.OldestKubelet)
+	}
+	return ""
+}
+
+// minor returns the minor version.
+func minor(version string) (int, bool) {
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	if len(parts) < 2 {
+		return 0, false
+	}
+	n, err := strconv.Atoi(parts[1])
+	return n, err == nil
+}
