@@ -16,6 +16,8 @@ type Member struct {
 	Learner bool
 	// Answers is true if the member itself answered and sees a leader.
 	Answers bool
+	// Leader is true for the leader, as far as those that answered know.
+	Leader bool
 }
 
 // Health is what etcd said of itself.

@@ -49,12 +49,17 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	var errs []error
 	var alarms []string
 	answering := map[uint64]bool{}
+	var leader, term uint64
 	for _, a := range answers {
 		if a.err != nil {
 			errs = append(errs, a.err)
 			continue
 		}
 		answering[a.member] = a.leader != 0
+		// A former leader does not know that it is one; the newest term does.
+		if a.leader != 0 && a.term >= term {
+			leader, term = a.leader, a.term
+		}
 		alarms = append(alarms, a.alarms...)
 		// A list with more members is the newer one while someone joins.
 		if list == nil || len(a.members.Members) > len(list.Members) {
@@ -71,6 +76,7 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	for _, m := range list.Members {
 		health.Members = append(health.Members, Member{
 			ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner(), Answers: answering[m.GetID()],
+			Leader: m.GetID() == leader,
 		})
 	}
 	slices.SortFunc(health.Members, byName)
@@ -81,43 +87,25 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 type answer struct {
 	member  uint64
 	leader  uint64
+	term    uint64
 	members *clientv3.MemberListResponse
 	alarms  []string
 	err     error
 }
 
-// ask asks the member on one node. The name in the endpoint is the node's,
-// because kubeadm puts it into the member's certificate.
+// ask asks the member on one node.
 func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a answer) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	ctx, fail := context.WithCancelCause(ctx)
-	defer fail(nil)
-	endpoint := "https://" + net.JoinHostPort(node, strconv.Itoa(port))
-	client, err := clientv3.New(clientv3.Config{
-		Context:   ctx,
-		Endpoints: []string{endpoint},
-		TLS:       config,
-		Logger:    zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := dial(ctx, node)
-			if err != nil {
-				// gRPC would try again until the time is up.
-				fail(err)
-			}
-			return conn, err
-		})},
-	})
+	ctx, client, stop, err := connect(ctx, dial, config, node)
 	if err != nil {
 		return answer{err: err}
 	}
-	defer func() { a.err = errors.Join(a.err, closed(client.Close())) }()
+	defer func() { a.err = errors.Join(a.err, stop()) }()
 
-	status, err := client.Status(ctx, endpoint)
+	status, err := client.Status(ctx, client.Endpoints()[0])
 	if err != nil {
 		return answer{err: fmt.Errorf("reading status: %w", cause(ctx, err))}
 	}
-	a.member, a.leader = status.Header.GetMemberId(), status.Leader
+	a.member, a.leader, a.term = status.Header.GetMemberId(), status.Leader, status.RaftTerm
 	for _, e := range status.Errors {
 		if _, alarm, ok := strings.Cut(e, "alarm:"); ok {
 			a.alarms = append(a.alarms, "Alarm "+strings.TrimSpace(alarm)+" is raised")
@@ -134,6 +122,40 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 		return answer{err: fmt.Errorf("listing members: %w", cause(ctx, err))}
 	}
 	return a
+}
+
+// connect connects to the member on one node, for callTimeout. The name in the
+// endpoint is the node's, because kubeadm puts it into the member's
+// certificate.
+func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
+	_ context.Context, _ *clientv3.Client, stop func() error, _ error,
+) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, fail := context.WithCancelCause(ctx)
+	client, err := clientv3.New(clientv3.Config{
+		Context:   ctx,
+		Endpoints: []string{"https://" + net.JoinHostPort(node, strconv.Itoa(port))},
+		TLS:       config,
+		Logger:    zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			conn, err := dial(ctx, node)
+			if err != nil {
+				// gRPC would try again until the time is up.
+				fail(err)
+			}
+			return conn, err
+		})},
+	})
+	if err != nil {
+		fail(nil)
+		cancel()
+		return nil, nil, nil, err
+	}
+	return ctx, client, func() error {
+		defer cancel()
+		defer fail(nil)
+		return closed(client.Close())
+	}, nil
 }
 
 // cause returns why ctx was cancelled, or else err.

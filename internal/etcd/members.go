@@ -1,0 +1,61 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// RemoveMember removes a member by its ID, through the first of the nodes that
+// does it. A member that is not there counts as removed: the answer to an
+// earlier call may have been lost. etcd itself refuses what would cost it the
+// members that a majority needs.
+func RemoveMember(ctx context.Context, dial Dial, config *tls.Config, nodes []string, id uint64) error {
+	if len(nodes) == 0 {
+		return errors.New("no node to ask")
+	}
+	var errs []error
+	for _, node := range nodes {
+		err := on(ctx, dial, config, node, func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.MemberRemove(ctx, id)
+			return err
+		})
+		if err == nil || errors.Is(err, rpctypes.ErrMemberNotFound) {
+			return nil
+		}
+		errs = append(errs, fmt.Errorf("removing member %x through etcd on %s: %w", id, node, err))
+	}
+	return errors.Join(errs...)
+}
+
+// MoveLeader makes another voting member the leader. Only the leader can do
+// that, so node must be the leader's.
+func MoveLeader(ctx context.Context, dial Dial, config *tls.Config, node string, to uint64) error {
+	err := on(ctx, dial, config, node, func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.MoveLeader(ctx, to)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("moving leadership from etcd on %s to member %x: %w", node, to, err)
+	}
+	return nil
+}
+
+// on does something with the member on one node.
+func on(ctx context.Context, dial Dial, config *tls.Config, node string,
+	do func(context.Context, *clientv3.Client) error,
+) (reterr error) {
+	ctx, client, stop, err := connect(ctx, dial, config, node)
+	if err != nil {
+		return err
+	}
+	defer func() { reterr = errors.Join(reterr, stop()) }()
+	if err := do(ctx, client); err != nil {
+		return cause(ctx, err)
+	}
+	return nil
+}

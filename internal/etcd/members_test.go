@@ -1,0 +1,67 @@
+package etcd
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestMembers(t *testing.T) {
+	nodes := []string{"cp-a", "cp-b", "cp-c"}
+	c := startCluster(t, nodes...)
+	g := c.g
+	whole := func() ([]string, error) {
+		health, err := Observe(t.Context(), c.dial, c.config, nodes)
+		if err != nil {
+			return nil, err
+		}
+		return health.Problems(nodes), nil
+	}
+	g.Eventually(whole, "30s", "100ms").Should(BeEmpty())
+	find := func(is func(Member) bool) func() (Member, error) {
+		return func() (Member, error) {
+			health, err := Observe(t.Context(), c.dial, c.config, nodes)
+			if err != nil {
+				return Member{}, err
+			}
+			at := slices.IndexFunc(health.Members, is)
+			if at < 0 {
+				return Member{}, errors.New("no such member")
+			}
+			return health.Members[at], nil
+		}
+	}
+	leader, err := find(func(m Member) bool { return m.Leader })()
+	g.Expect(err).NotTo(HaveOccurred())
+	other, err := find(func(m Member) bool { return !m.Leader })()
+	g.Expect(err).NotTo(HaveOccurred())
+
+	err = MoveLeader(t.Context(), c.dial, c.config, other.Name, other.ID)
+	g.Expect(err).To(MatchError(rpctypes.ErrNotLeader), "only the leader hands over")
+	g.Expect(MoveLeader(t.Context(), c.dial, c.config, leader.Name, other.ID)).To(Succeed())
+	g.Eventually(find(func(m Member) bool { return m.Leader }), "10s", "100ms").Should(HaveField("ID", other.ID))
+
+	// The node is gone before its member; others remove it. etcd refuses
+	// changes while it is young.
+	c.members[leader.Name].kill()
+	rest := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == leader.Name })
+	through := append([]string{leader.Name}, rest...)
+	g.Eventually(func() error {
+		return RemoveMember(t.Context(), c.dial, c.config, through, leader.ID)
+	}, "30s", "500ms").Should(Succeed())
+	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, leader.ID)).To(Succeed(), "an answer may have been lost")
+	health, err := Observe(t.Context(), c.dial, c.config, rest)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(health.Problems(rest)).To(BeEmpty())
+
+	// Two are left, and one dies: etcd does not change its members without a
+	// quorum.
+	last := slices.DeleteFunc(slices.Clone(rest), func(n string) bool { return n == other.Name })
+	c.members[last[0]].kill()
+	err = RemoveMember(t.Context(), c.dial, c.config, []string{other.Name}, other.ID)
+	g.Expect(err).To(HaveOccurred())
+	g.Expect(RemoveMember(t.Context(), c.dial, c.config, nil, other.ID)).To(MatchError("no node to ask"))
+}
