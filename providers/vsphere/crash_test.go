@@ -263,11 +263,10 @@ func (j *journey) rules() (found []vcenter.Rule) {
 // all settled, and then with none. The requests are those that a life without
 // a crash makes.
 func TestCrash(t *testing.T) {
-	// Several at a time, each in a vCenter of its own.
-	beds := make([]*bed, 3)
+	// Several at a time, each in a vCenter of its own: most of a life is waiting.
+	beds := make([]*bed, 8)
 	for i := range beds {
 		beds[i] = newBed(t)
-		beds[i].options.pace = usually
 		beds[i].options.pace.firstRetry = 20 * time.Millisecond
 		beds[i].options.pace.settle = 2 * time.Second
 	}

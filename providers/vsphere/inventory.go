@@ -136,6 +136,7 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 		m.going = going
 		i.regroup(id, m)
 	}
+	i.freshen(id, m)
 	s := i.look(id, m)
 	if going && m.act != nil && (m.act.verb == creating || m.act.verb == starting) {
 		s.failure = nil

@@ -29,6 +29,8 @@ type chores struct {
 	left bool
 	// tags is how its tags are; nil while nobody has looked.
 	tags *tagState
+	// fresh is the VM that this process has made for it and given no tags yet.
+	fresh ref
 	// asked is when the guest was asked to power itself off.
 	asked time.Time
 	// buried means that vCenter has said that its VM is no more.
@@ -89,6 +91,21 @@ func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSph
 	return wrong
 }
 
+// freshen notes that a machine's VM was made just now: until it is given tags
+// it has none, so nobody has to look. The caller holds the lock.
+func (i *inventory) freshen(id uuid.UUID, m *machine) {
+	vm := i.world.byID[id]
+	if m.act != nil && m.act.verb == creating && m.act.task != (ref{}) {
+		task := i.world.tasks[m.act.task]
+		if task != nil && task.done() && task.failure == nil && task.result == vm {
+			m.fresh = vm
+		}
+	}
+	if m.tags == nil && m.fresh == vm && vm != (ref{}) {
+		m.tags = &tagState{missing: m.wants.tags}
+	}
+}
+
 // unlooked reports whether somebody has to look at a machine's marks.
 func (i *inventory) unlooked(id uuid.UUID) bool {
 	i.mu.Lock()
@@ -144,7 +161,7 @@ func (k *marker) join(id uuid.UUID, set bool) {
 
 func (k *marker) work() {
 	for {
-		open := k.session.pause(gather)
+		open := k.session.pause(k.session.line.pace.gather)
 		looks, sets, more := k.next()
 		switch {
 		case !more:
@@ -200,6 +217,8 @@ type tagged struct {
 	tags        []tagName
 	makeMissing bool
 	state       tagState
+	// known means that somebody has looked, or need not.
+	known bool
 }
 
 // tagged returns those of machines that ask for tags, and whether any asks for
@@ -216,7 +235,7 @@ func (i *inventory) tagged(ids []uuid.UUID) (out []*tagged, attributes bool) {
 		if len(m.wants.tags) > 0 {
 			t := &tagged{id: id, vm: vm, tags: m.wants.tags, makeMissing: m.wants.makeMissing}
 			if m.tags != nil {
-				t.state = *m.tags
+				t.state, t.known = *m.tags, m.tags.err == nil
 			}
 			out = append(out, t)
 		}
@@ -231,6 +250,7 @@ func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 	if attributes {
 		k.learnFields(ctx)
 	}
+	vms = slices.DeleteFunc(vms, func(t *tagged) bool { return t.known })
 	if len(vms) == 0 {
 		return
 	}
@@ -264,7 +284,7 @@ func (i *inventory) noteTags(t *tagged) {
 		return
 	}
 	state := t.state
-	m.tags = &state
+	m.tags, m.fresh = &state, ref{}
 	i.tell([]uuid.UUID{t.id})
 }
 

@@ -19,6 +19,8 @@ type pace struct {
 	firstLogin, lastLogin time.Duration
 	// settle is how long the inventory may lag behind what an answer said.
 	settle time.Duration
+	// gather is how long what can be asked for together is collected.
+	gather time.Duration
 }
 
 // usually is the pace for a real vCenter.
@@ -26,5 +28,5 @@ var usually = pace{
 	request: 20 * time.Second, poll: 50 * time.Second, patience: 2 * time.Second,
 	firstRetry: time.Second, lastRetry: 30 * time.Second,
 	firstLogin: time.Minute, lastLogin: 5 * time.Minute,
-	settle: 30 * time.Second,
+	settle: 30 * time.Second, gather: 300 * time.Millisecond,
 }

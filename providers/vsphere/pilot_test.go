@@ -20,7 +20,7 @@ var hasty = pace{
 	request: 400 * time.Millisecond, poll: time.Second, patience: 500 * time.Millisecond,
 	firstRetry: 20 * time.Millisecond, lastRetry: 200 * time.Millisecond,
 	firstLogin: 20 * time.Millisecond, lastLogin: 200 * time.Millisecond,
-	settle: time.Second,
+	settle: time.Second, gather: 50 * time.Millisecond,
 }
 
 // craft is a machine that a pilot takes somewhere.

@@ -20,10 +20,6 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// gather is how long changes of one compute cluster are collected before they
-// are asked for together.
-const gather = 300 * time.Millisecond
-
 // clusterInfo is a compute cluster that VMs of ours run in.
 type clusterInfo struct {
 	// rules are its anti-affinity rules by name.
@@ -258,7 +254,7 @@ func (r *ruler) next(at ref) []uuid.UUID {
 
 func (r *ruler) work(at ref) {
 	for {
-		if !r.session.pause(gather) {
+		if !r.session.pause(r.session.line.pace.gather) {
 			r.stop(at)
 			return
 		}

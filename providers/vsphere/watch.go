@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,16 +42,22 @@ type stream struct {
 	// pollTime is how long a poll waits for news, and heard is called after each.
 	pollTime time.Duration
 	heard    func()
+	// gather is how long VMs that turn up are collected before they are put
+	// into the second filter together.
+	gather time.Duration
 
+	mu sync.Mutex
 	// listed are the VMs in the second filter, and unlisted those that are
 	// about to be; left are destroyed ones, dropped from it at the next chance.
 	listed, unlisted map[ref]bool
 	left             []ref
+	// gathering is set while somebody collects.
+	gathering bool
 }
 
 // openStream sets the collector up. vCenter forgets it with the session.
 func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*stream, error) {
-	s := &stream{client: c, pollTime: p.poll, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
+	s := &stream{client: c, pollTime: p.poll, gather: p.gather, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
 		This: *c.ServiceContent.ViewManager, Container: c.ServiceContent.RootFolder,
 		Type: []string{"VirtualMachine"}, Recursive: true,
@@ -148,10 +155,17 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 		if err := s.enlist(ctx); err != nil {
 			return nil, err
 		}
-		if !more && (len(updates) == 0 || len(w.vms) >= len(s.listed)) {
+		if !more && (len(updates) == 0 || len(w.vms) >= s.enlisted()) {
 			return w, nil
 		}
 	}
+}
+
+// enlisted is how many VMs are in the second filter.
+func (s *stream) enlisted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.listed)
 }
 
 // follow keeps the inventory up to date until it fails.
@@ -159,12 +173,19 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 // Polls end with following, what they lead to with ctx. A poll whose answer is
 // lost is repeated once: vCenter gives the same answer again.
 func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
+	polling, stop := context.WithCancelCause(following)
+	var gathering sync.WaitGroup
+	defer gathering.Wait()
+	defer stop(nil)
 	lost := false
 	for {
-		updates, _, err := s.poll(following, s.pollTime)
-		if err != nil && isAmbiguous(err) && following.Err() == nil && !lost {
+		updates, _, err := s.poll(polling, s.pollTime)
+		if err != nil && isAmbiguous(err) && polling.Err() == nil && !lost {
 			lost = true
 			continue
+		}
+		if cause := context.Cause(polling); cause != nil && following.Err() == nil {
+			return cause
 		}
 		if err != nil {
 			return err
@@ -185,40 +206,93 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 		if err := s.complete(ctx, inv); err != nil {
 			return err
 		}
-		if err := s.enlist(ctx); err != nil {
-			return err
+		if s.begins() {
+			gathering.Go(func() {
+				if err := s.collect(ctx, polling); err != nil {
+					stop(err)
+				}
+			})
 		}
 	}
+}
+
+// begins reports whether there are VMs to collect and nobody does so yet.
+func (s *stream) begins() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.unlisted) == 0 || s.gathering {
+		return false
+	}
+	s.gathering = true
+	return true
+}
+
+// collect puts the VMs that turn up within a while into the second filter. It
+// is left at once if the polls end; those VMs are enlisted when the world is
+// learnt next.
+func (s *stream) collect(ctx, polling context.Context) error {
+	timer := time.NewTimer(s.gather)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-polling.Done():
+	}
+	s.mu.Lock()
+	s.gathering = false
+	s.mu.Unlock()
+	if polling.Err() != nil {
+		return nil
+	}
+	return s.enlist(ctx)
 }
 
 // enlist puts VMs that turned up with a derived UUID into the second filter:
 // one request for all that turned up together.
 func (s *stream) enlist(ctx context.Context) error {
-	if len(s.unlisted) == 0 {
+	req := s.enlistment()
+	if len(req.Add) == 0 {
 		return nil
-	}
-	req := &types.ModifyListView{This: s.list, Remove: s.left}
-	for vm := range s.unlisted {
-		req.Add = append(req.Add, vm)
-		s.listed[vm] = true
 	}
 	res, err := methods.ModifyListView(ctx, s.client, req)
 	if isAmbiguous(err) && ctx.Err() == nil {
 		res, err = methods.ModifyListView(ctx, s.client, req) // to add twice is to add once
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err != nil {
+		for _, vm := range req.Add {
+			delete(s.listed, vm)
+			s.unlisted[vm] = true
+		}
 		return fmt.Errorf("adding VMs to the view: %w", err)
 	}
 	for _, vm := range res.Returnval {
 		delete(s.listed, vm) // gone meanwhile
 	}
-	clear(s.unlisted)
-	s.left = nil
 	return nil
+}
+
+// enlistment takes what is to be put into the second filter by now.
+func (s *stream) enlistment() *types.ModifyListView {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	req := &types.ModifyListView{This: s.list}
+	if len(s.unlisted) == 0 {
+		return req
+	}
+	req.Remove, s.left = s.left, nil
+	for vm := range s.unlisted {
+		req.Add = append(req.Add, vm)
+		s.listed[vm] = true
+	}
+	clear(s.unlisted)
+	return req
 }
 
 // apply puts updates into w and returns the UUIDs of the VMs they touch.
 func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var touched []uuid.UUID
 	for _, u := range updates {
 		switch {
