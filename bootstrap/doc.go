@@ -1,11 +1,14 @@
 // Package bootstrap renders what a machine is told on its first boot: facts
-// in, one #cloud-config document out.
+// in, one document out, for cloud-init or for Ignition.
 //
-// The document is plain: no jinja, no MIME parts, no compression, so that the
-// same bytes work as VMware's guestinfo and behind the document that an oVirt
-// engine puts in front. It has only the keys write_files and runcmd. What a
-// machine can only know at boot, its address and its provider ID, the script
-// in node.sh finds out.
+// The #cloud-config document is plain: no jinja, no MIME parts, no compression,
+// so that the same bytes work as VMware's guestinfo and behind the document
+// that an oVirt engine puts in front. It has only the keys write_files and
+// runcmd. Ignition's document has the same files, and a unit in place of
+// runcmd. What a machine can only know at boot, its address and its provider
+// ID, the script in node.sh finds out. What is to be there before kubeadm runs,
+// disks, users, proxy, mirrors, the script in prepare.sh does: so it is the
+// same in both formats, and no key hides one of an oVirt engine's.
 //
 // A join that failed is repeated, at most ten times, without "kubeadm reset":
 // that would stop a kubelet which may have joined, and cannot take an announced

@@ -6,14 +6,20 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 // maxNodeName is what fits the label kubernetes.io/hostname, without which a
 // kubelet does not start.
 const maxNodeName = 63
 
-// Render returns the machine's #cloud-config. A *RenderError says that the
-// spec cannot be rendered as it is.
+// maxDocument is how long a document may be. It travels in a Secret, which
+// cannot hold more; what a hypervisor takes less of, its driver refuses.
+const maxDocument = 1<<20 - 1<<10
+
+// Render returns the machine's document in the format of its spec. A
+// *RenderError says that the spec cannot be rendered as it is.
 func Render(in Input) ([]byte, error) {
 	if err := check(&in); err != nil {
 		return nil, err
@@ -28,12 +34,28 @@ func Render(in Input) ([]byte, error) {
 		}
 		files = append(files, more...)
 	}
-	document := &cloudConfig{
+	out, err := writeDown(&in, files)
+	if err != nil {
+		return nil, err
+	}
+	if len(out) > maxDocument {
+		return nil, renderErrorf("spec.files", "the machine's %s document has %d KiB, and at most %d KiB fit; compress large files (encoding Gzip), or have a command fetch them",
+			in.Spec.GetFormat(), len(out)>>10, maxDocument>>10)
+	}
+	return out, nil
+}
+
+// writeDown writes the files in the format of the spec.
+func writeDown(in *Input, files []writeFile) ([]byte, error) {
+	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
+		return ignitionDocument(in, files)
+	}
+	cloudInit := &cloudConfig{
 		WriteFiles: files,
 		// Through sh, because /run may be mounted noexec.
 		RunCmd: [][]string{{"sh", path.Join(runDir, "bootstrap.sh")}},
 	}
-	return document.marshal()
+	return cloudInit.marshal()
 }
 
 // check refuses facts that no node can be made from.

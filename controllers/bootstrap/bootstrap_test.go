@@ -243,6 +243,18 @@ var _ = Describe("Bootstrap data", func() {
 		b.expectProxy(ctx, files(data))
 	})
 
+	It("says in which format the data is", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Format: bootstrapv1.FormatIgnition})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		data, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(data.Data).To(HaveKeyWithValue("format", []byte("ignition")))
+		Expect(string(data.Data["value"])).To(HavePrefix(`{"ignition":{`))
+	})
+
 	It("does nothing while paused", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)

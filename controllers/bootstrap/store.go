@@ -26,7 +26,6 @@ const (
 
 	dataKey   = "value"
 	formatKey = "format"
-	format    = "cloud-config"
 )
 
 // findSecret reads the bootstrap data as it is. The Secret is named like the
@@ -78,7 +77,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))},
 		},
 		Type: clusterv1.ClusterSecretType,
-		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(format)},
+		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},
 	}
 	if s.join != nil {
 		secret.Annotations[refreshAnnotation] = now.Add(r.ttl() / 2).UTC().Format(time.RFC3339)

@@ -39,8 +39,25 @@ const (
 	NodeRoleWorker       NodeRole = "worker"
 )
 
+// Format is the language of the first-boot document.
+// +kubebuilder:validation:Enum=cloud-config;ignition
+type Format string
+
+// Formats of the first-boot document, as Cluster API names them.
+const (
+	// FormatCloudConfig is for images with cloud-init.
+	FormatCloudConfig Format = "cloud-config"
+	// FormatIgnition is for images with Ignition, specification 3.3 or newer.
+	FormatIgnition Format = "ignition"
+)
+
 // NovaConfigSpec is what a node is told on its first boot.
 type NovaConfigSpec struct {
+	// format is the language of the document: cloud-config or ignition,
+	// whichever the image understands. Empty means cloud-config.
+	// +optional
+	Format Format `json:"format,omitempty"`
+
 	// roles are what the node is for. Empty means control-plane on a control
 	// plane machine and worker elsewhere.
 	// +optional
@@ -120,6 +137,14 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=10240
 	PostKubeadmCommands []string `json:"postKubeadmCommands,omitempty"`
+}
+
+// GetFormat returns the format or its default.
+func (s *NovaConfigSpec) GetFormat() Format {
+	if s.Format == "" {
+		return FormatCloudConfig
+	}
+	return s.Format
 }
 
 // KubeletSpec adds to the kubelet's settings.

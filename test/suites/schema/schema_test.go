@@ -119,6 +119,25 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// systemd takes the unit that stands in Ignition's documents.
+func TestUnit(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "nova-bootstrap.service"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuest(t.Context(), t)
+	verify := func(content string) error {
+		g.write(t, "mnt/nova-bootstrap.service", []byte(content), 0o600)
+		return g.run(t.Context(), "systemd-analyze", "verify", "--man=no", "/mnt/nova-bootstrap.service")
+	}
+	if err := verify(string(content)); err != nil {
+		t.Error(err)
+	}
+	if verify(strings.Replace(string(content), "/bin/sh", "/bin/no-shell", 1)) == nil {
+		t.Error("systemd takes a program that does not exist")
+	}
+}
+
 // What vSphere VMs are told of their network is understood by the renderers of
 // cloud-init, and nothing of it is lost on the way. Netplan takes it as it is.
 func TestNetworkConfigs(t *testing.T) {

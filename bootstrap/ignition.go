@@ -1,0 +1,104 @@
+package bootstrap
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+
+	ignition "github.com/coreos/ignition/v2/config/v3_3/types"
+)
+
+// firstBootDir stands in for runDir: Ignition runs before /run is the
+// system's. The unit moves it there, so that no credentials stay on the disk.
+const firstBootDir = "/var/lib/nova/first-boot"
+
+// unit runs the script once.
+//
+//go:embed nova-bootstrap.service
+var unit string
+
+// ignitionDocument writes the files of a cloud-config in Ignition's way. It
+// names the host, too, which cloud-init has from the hypervisor.
+func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
+	config := ignition.Config{Ignition: ignition.Ignition{Version: ignition.MaxVersion.String()}}
+	yes := true
+	config.Systemd.Units = []ignition.Unit{{Name: "nova-bootstrap.service", Enabled: &yes, Contents: &unit}}
+	all := append([]writeFile{newFile("/etc/hostname", "0644", []byte(in.Machine+"\n"))}, files...)
+	// Ignition refuses a path that is said twice. As with cloud-init the later
+	// one counts, and what is appended comes behind it.
+	at := map[string]int{}
+	for i := range all {
+		f, err := ignitionFile(&all[i])
+		if err != nil {
+			return nil, err
+		}
+		known, double := at[f.Path]
+		switch {
+		case !double:
+			at[f.Path] = len(config.Storage.Files)
+			config.Storage.Files = append(config.Storage.Files, *f)
+		case len(f.Append) > 0:
+			config.Storage.Files[known].Append = append(config.Storage.Files[known].Append, f.Append...)
+		default:
+			config.Storage.Files[known] = *f
+		}
+	}
+	out, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("writing Ignition's configuration: %w", err)
+	}
+	return out, nil
+}
+
+// ignitionFile translates one file.
+func ignitionFile(f *writeFile) (*ignition.File, error) {
+	field := fmt.Sprintf("spec.files[%s]", f.Path)
+	where := f.Path
+	if below, found := strings.CutPrefix(where, runDir+"/"); found {
+		where = path.Join(firstBootDir, below)
+	} else if strings.HasPrefix(path.Clean(where), "/run/") {
+		return nil, renderErrorf(field, "Ignition cannot write to /run, which is made anew on each boot; write it with a command")
+	}
+	mode, err := strconv.ParseInt(f.Permissions, 8, 32)
+	if err != nil {
+		return nil, renderErrorf(field, "permissions %q are no octal number", f.Permissions)
+	}
+	permissions, overwrite := int(mode), true
+	out := &ignition.File{Node: ignition.Node{Path: where}}
+	out.Mode = &permissions
+	out.User.Name, out.Group.Name = ignitionOwner(f.Owner)
+	content := f.Content
+	if f.Encoding == "" {
+		content = base64.StdEncoding.EncodeToString([]byte(content))
+	}
+	resource := ignition.Resource{Source: new("data:;base64," + content)}
+	if f.Encoding == "gz+b64" {
+		resource.Compression = new("gzip")
+	}
+	if f.Append {
+		out.Append = []ignition.Resource{resource}
+		return out, nil
+	}
+	out.Overwrite = &overwrite
+	out.Contents = resource
+	return out, nil
+}
+
+// ignitionOwner splits user:group. Root is what Ignition takes by itself.
+func ignitionOwner(owner string) (user, group *string) {
+	if owner == "" || owner == "root:root" {
+		return nil, nil
+	}
+	first, second, found := strings.Cut(owner, ":")
+	if first != "" {
+		user = &first
+	}
+	if found && second != "" {
+		group = &second
+	}
+	return user, group
+}
