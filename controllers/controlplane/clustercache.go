@@ -240,38 +240,63 @@ func (t *tenants) forget(cluster client.ObjectKey) {
 }
 
 func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, nodes []Node) (*etcd.Health, error) {
+	dial, config, err := t.reachEtcd(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return etcd.Observe(ctx, dial, config, askable(nodes))
+}
+
+// RemoveMember implements Tenants.
+func (t *tenants) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
+	dial, config, err := t.reachEtcd(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	// What was said before is no longer true, also if the answer gets lost.
+	defer t.forget(cluster)
+	return etcd.RemoveMember(ctx, dial, config, askable(nodes), id)
+}
+
+// askable are the nodes whose members can be asked: one that is not ready has
+// nobody to forward to.
+func askable(nodes []Node) []string {
+	var names []string
+	for _, node := range nodes {
+		if node.ControlPlane && node.Ready {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// reachEtcd returns what a tenant's etcd is reached with.
+func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
 	config, err := t.clusters.GetRESTConfig(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("reaching API server: %w", err)
+		return nil, nil, fmt.Errorf("reaching API server: %w", err)
 	}
 	dial, err := etcd.PortForward(config)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
 		CommonName: "nova-control-plane", Organizations: []string{adminsGroup}, TTL: etcdTTL,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("issuing etcd certificate: %w", err)
+		return nil, nil, fmt.Errorf("issuing etcd certificate: %w", err)
 	}
 	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
-		return nil, fmt.Errorf("loading etcd certificate: %w", err)
+		return nil, nil, fmt.Errorf("loading etcd certificate: %w", err)
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("etcd's CA holds no certificate")
+		return nil, nil, errors.New("etcd's CA holds no certificate")
 	}
-	// A node that is not ready has nobody to forward to.
-	var ask []string
-	for _, node := range nodes {
-		if node.ControlPlane && node.Ready {
-			ask = append(ask, node.Name)
-		}
-	}
-	return etcd.Observe(ctx, dial, &tls.Config{
+	return dial, &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
-	}, ask)
+	}, nil
 }
 
 // CoreDNS implements Tenants.

@@ -174,6 +174,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.endpoint,
 		r.kubeconfig,
 		r.sync,
+		r.lostMembers,
 		r.scale,
 		// Last: a tenant that refuses an eviction must keep nothing else.
 		r.spreadCoreDNS,

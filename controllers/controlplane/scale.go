@@ -104,7 +104,7 @@ func hold(s *scope) string {
 		return "etcd could not be asked"
 	}
 	if foreign := s.tenant.Etcd.Foreign(memberNames(s)); len(foreign) > 0 {
-		return fmt.Sprintf("etcd still lists %s, which belongs to no machine and has to be removed with etcdctl first",
+		return fmt.Sprintf("etcd still lists %s, which belongs to no machine and still runs, or which etcd cannot spare: remove it with etcdctl first",
 			strings.Join(foreign, ", "))
 	}
 	for _, member := range s.tenant.Etcd.Members {

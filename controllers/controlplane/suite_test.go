@@ -290,10 +290,20 @@ type facts struct {
 	Facts
 	coreDNS []corev1.Pod
 	evicted []string
+	removed []uint64
+	// refusal is what etcd says to a removal.
+	refusal error
 }
 
 func (f *facts) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
 	return f.Facts
+}
+
+func (f *facts) RemoveMember(_ context.Context, _ client.ObjectKey, _ []Node, id uint64) error {
+	if f.refusal == nil {
+		f.removed = append(f.removed, id)
+	}
+	return f.refusal
 }
 
 func (f *facts) CoreDNS(context.Context, client.ObjectKey) ([]corev1.Pod, error) {

@@ -22,6 +22,9 @@ type Tenants interface {
 	// Observe reports what the tenant says of itself. It waits for no tenant
 	// that does not answer.
 	Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
+	// RemoveMember removes a member of the tenant's etcd, through those on the
+	// nodes.
+	RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error
 	// CoreDNS lists the tenant's CoreDNS pods.
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
 	// Evict takes a pod from its node as a drain does.

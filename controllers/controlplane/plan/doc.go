@@ -15,6 +15,7 @@
 // without a quorum, and it knows nothing of how a control plane as a whole is
 // deleted, which asks nothing of etcd.
 //
-// The reconciler beside it does not ask this package yet: it starts control
-// planes and creates machines by rules of its own.
+// The reconciler above it carries out its word on members of etcd that belong
+// to no machine, and nothing else yet: it starts control planes and creates
+// machines by rules of its own.
 package plan

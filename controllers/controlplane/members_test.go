@@ -1,0 +1,118 @@
+package controlplane
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+func TestLostMember(t *testing.T) {
+	up := func(id uint64, name string) etcd.Member {
+		return etcd.Member{ID: id, Name: name, Answers: true, Leader: id == 1}
+	}
+	down := func(id uint64, name string) etcd.Member { return etcd.Member{ID: id, Name: name} }
+	for name, tc := range map[string]struct {
+		reason string
+		change func(s *scope)
+		// The machines are m0 and m1.
+		members []etcd.Member
+		nodes   []Node
+		want    uint64
+	}{
+		"Whole": {reason: "nobody is lost", members: []etcd.Member{up(1, "m0"), up(2, "m1")}},
+		"Lost":  {reason: "machine and node are gone", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")}, want: 3},
+		"Learner": {
+			reason: "it never got to vote", members: []etcd.Member{up(1, "m0"), up(2, "m1"), {ID: 3, Name: "gone", Learner: true}}, want: 3,
+		},
+		"BesideAnother": {
+			reason: "one that runs and is nobody's is not in the way", want: 4,
+			members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "stranger"), down(4, "gone")},
+		},
+		"Machine": {reason: "its machine is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(5, "m2"), down(2, "m1")}},
+		"Node": {
+			reason: "its node is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
+			nodes: []Node{{Name: "left", ControlPlane: true}},
+		},
+		"Running": {reason: "what runs is somebody's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "stranger")}},
+		"Starting": {
+			reason: "a member that has not started may be anybody's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), {ID: 3, Learner: true}},
+		},
+		"NoQuorum": {reason: "nothing is changed without a quorum", members: []etcd.Member{up(1, "m0"), down(3, "gone"), down(4, "gone2")}},
+		"Election": {
+			reason: "nobody carries it out without a leader", members: []etcd.Member{up(5, "m0"), up(6, "m1"), down(3, "gone")},
+		},
+		"BeforeInit": {
+			reason: "nothing depends on etcd yet", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
+			change: func(s *scope) { s.initialized = false },
+		},
+		"Silent": {
+			reason: "what was said before no longer counts", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
+			change: func(s *scope) { s.tenant.Answers = false },
+		},
+		"NotAsked": {reason: "nobody knows", change: func(s *scope) { s.tenant.Etcd = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{
+				initialized: true, machines: machinesIn("", ""),
+				tenant: Facts{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
+			}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			got, found := lostMember(s, time.Now())
+			if got.ID != tc.want || found != (tc.want != 0) {
+				t.Errorf("%s: want %d, got %+v", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+var _ = Describe("Members of etcd", func() {
+	It("loses the member of a machine that is gone before another machine joins", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
+		for i := range machines {
+			tenant.Nodes = append(tenant.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true})
+			tenant.Etcd.Members = append(tenant.Etcd.Members, etcd.Member{
+				ID: uint64(i) + 1, Name: machines[i].Name, Answers: true, Leader: i == 0,
+			})
+		}
+		r.settle(ctx, reconciler)
+		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
+		Expect(tenant.removed).To(BeEmpty())
+
+		// Its host, its node and its Machine go; its member stays listed.
+		Expect(testEnv.Client.Delete(ctx, &machines[2])).To(Succeed())
+		tenant.Nodes = tenant.Nodes[:2]
+		tenant.Etcd.Members[2].Answers = false
+		tenant.refusal = errors.New("etcd says no")
+		Eventually(func() error {
+			_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+			return err
+		}).Should(MatchError(ContainSubstring("etcd says no")))
+		list, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveLen(2), "nobody can join before that")
+
+		tenant.refusal = nil
+		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(tenant.removed).To(ConsistOf(uint64(3)))
+		list, err = r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(list).To(HaveLen(3), "and another one comes at once")
+		Expect(tenant.Etcd.Members).To(HaveLen(3), "what others were told is theirs")
+	})
+})
