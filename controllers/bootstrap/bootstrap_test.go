@@ -255,6 +255,22 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(string(data.Data["value"])).To(HavePrefix(`{"ignition":{`))
 	})
 
+	It("refuses MachinePools, and says what to use", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		config := &bootstrapv1.NovaConfig{ObjectMeta: b.meta("pool")}
+		config.Labels = map[string]string{clusterv1.ClusterNameLabel: "blue"}
+		config.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "MachinePool", Name: "many", UID: "1",
+		}}
+		Expect(b.Create(ctx, config)).To(Succeed())
+		Eventually(b.config(ctx, "pool")).Should(haveState(metav1.ConditionFalse, bootstrapv1.MachinePoolNotSupportedReason,
+			And(HavePrefix("MachinePool many cannot use a NovaConfig"), HaveSuffix("use a MachineDeployment"))))
+		Eventually(b.events(ctx, "pool")).Should(ContainElement("Warning MachinePoolNotSupported"))
+		Expect(b.absent(ctx, "pool")()).To(BeTrue())
+	})
+
 	It("does nothing while paused", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)

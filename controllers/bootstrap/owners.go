@@ -5,8 +5,47 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
+
+// poolOf is the name of the MachinePool among the owners, if there is one.
+func poolOf(owners []metav1.OwnerReference) string {
+	for _, owner := range owners {
+		group, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err == nil && owner.Kind == "MachinePool" && group.Group == clusterv1.GroupVersion.Group {
+			return owner.Name
+		}
+	}
+	return ""
+}
+
+// refusePool says why a MachinePool gets no data. All its machines would boot
+// with the same, and what a machine joins with is that machine's alone.
+func (r *Reconciler) refusePool(ctx context.Context, s *scope, pool string) error {
+	helper, err := patch.NewHelper(s.config, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing patch: %w", err)
+	}
+	before := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
+	s.obstacle = &obstacle{
+		reason: bootstrapv1.MachinePoolNotSupportedReason,
+		message: fmt.Sprintf("MachinePool %s cannot use a NovaConfig, because each machine joins with a certificate of its own and the machines of a pool share one document; "+
+			"use a MachineDeployment", pool),
+	}
+	s.report(nil)
+	if err := helper.Patch(ctx, s.config, owned); err != nil {
+		return fmt.Errorf("patching NovaConfig: %w", err)
+	}
+	r.announce(s, before)
+	return nil
+}
 
 // findOwners finds the Machine and the Cluster that the NovaConfig belongs to,
 // if they are there yet.

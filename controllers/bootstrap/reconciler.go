@@ -52,6 +52,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if !loop.Watched(s.config, r.WatchFilterValue) || !s.config.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	if pool := poolOf(s.config.OwnerReferences); pool != "" {
+		return ctrl.Result{}, r.refusePool(ctx, s, pool)
+	}
 	if err := r.findOwners(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}

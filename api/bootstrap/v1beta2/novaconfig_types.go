@@ -22,6 +22,8 @@ const (
 	ContentUnavailableReason = "ContentUnavailable"
 	// RenderingFailedReason: the user data cannot be rendered from the spec.
 	RenderingFailedReason = "RenderingFailed"
+	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.
+	MachinePoolNotSupportedReason = "MachinePoolNotSupported"
 	// InternalErrorReason: something else failed.
 	InternalErrorReason = clusterv1.InternalErrorReason
 )
