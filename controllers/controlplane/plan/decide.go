@@ -189,15 +189,13 @@ func newProblem(in Input, r rules) *problem {
 	p := &problem{Input: in, rules: r}
 	machines := slices.Clone(in.Machines)
 	slices.SortFunc(machines, func(a, b Machine) int {
-		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+		return cmp.Or(order(a.Deleting)-order(b.Deleting), a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
-	for _, m := range machines {
-		if m.Deleting {
-			p.going = append(p.going, m)
-		} else {
-			p.staying = append(p.staying, m)
-		}
+	at := slices.IndexFunc(machines, func(m Machine) bool { return m.Deleting })
+	if at < 0 {
+		at = len(machines)
 	}
+	p.staying, p.going = machines[:at:at], machines[at:]
 	if in.Etcd == nil || in.ExternalEtcd {
 		return p
 	}
@@ -211,4 +209,12 @@ func newProblem(in Input, r rules) *problem {
 		}
 	}
 	return p
+}
+
+// order puts what is true last.
+func order(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -56,23 +56,11 @@ func (p *problem) victim(of []Machine) Machine {
 		domains[m.Domain]++
 	}
 	rank := func(m Machine) int {
-		score := 0
-		if m.DeleteFirst {
-			score += 4
-		}
-		if len(p.outdated(m)) > 0 {
-			score += 2
-		}
-		if !m.Ready {
-			score++
-		}
-		return score
+		return 4*order(m.DeleteFirst) + 2*order(len(p.outdated(m)) > 0) + order(!m.Ready)
 	}
 	leads := func(m Machine) int {
-		if member, ok := p.member(m.Name); ok && member.Leader {
-			return 1
-		}
-		return 0
+		member, ok := p.member(m.Name)
+		return order(ok && member.Leader)
 	}
 	return slices.MinFunc(of, func(a, b Machine) int {
 		return cmp.Or(rank(b)-rank(a), domains[b.Domain]-domains[a.Domain], leads(a)-leads(b), a.Created.Compare(b.Created))

@@ -351,6 +351,7 @@ func (w *world) observe() Input {
 	in := w.in
 	in.Now, in.LockHolder, in.LastRemediation = w.now, w.lock, w.last
 	staying := 0
+	in.Machines = make([]Machine, 0, len(w.hosts))
 	for _, h := range w.hosts {
 		m := h.Machine
 		if h.template != w.template {
@@ -371,7 +372,7 @@ func (w *world) observe() Input {
 		}
 		if w.calm || !w.chance(150) {
 			in.Etcd = w.seen[at].etcd
-			w.seen = w.seen[at:]
+			w.seen = slices.Delete(w.seen, 0, at)
 			w.initialized = w.initialized || ok && staying > 0
 		}
 	}
