@@ -150,7 +150,7 @@ func nodeRegistration(in *Input) (map[string]any, error) {
 		"imagePullPolicy":  pullPolicy(in),
 		"kubeletExtraArgs": args,
 		// Written even when empty: absent would mean kubeadm's own choice.
-		"taints": taints(Roles(&in.Spec, controlPlane), controlPlane),
+		"taints": append(taints(Roles(&in.Spec, controlPlane), controlPlane), ownTaints(&in.Spec)...),
 	}
 	if ignored := in.Spec.Kubeadm.IgnorePreflightErrors; len(ignored) > 0 {
 		registration["ignorePreflightErrors"] = ignored

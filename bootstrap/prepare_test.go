@@ -14,6 +14,9 @@ import (
 
 // equipped sets everything that a NovaConfig says of the machine itself.
 func equipped(in *Input) {
+	in.Spec.Taints = []bootstrapv1.Taint{
+		{Key: "example.com/dedicated", Value: "gpu", Effect: "NoExecute"}, {Key: "slow", Effect: "PreferNoSchedule"},
+	}
 	in.Spec.Users = []bootstrapv1.User{
 		{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA it's ops", "ssh-ed25519 BBBB"}, Groups: []string{"wheel", "adm"}, Sudo: "ALL=(ALL) NOPASSWD:ALL"},
 		{Name: "backup", Shell: "/bin/sh"},

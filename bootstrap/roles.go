@@ -62,6 +62,19 @@ func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
 	return list
 }
 
+// ownTaints returns what the user adds to the taints of the roles.
+func ownTaints(spec *bootstrapv1.NovaConfigSpec) []any {
+	list := make([]any, 0, len(spec.Taints))
+	for _, t := range spec.Taints {
+		own := map[string]any{"key": t.Key, "effect": t.Effect}
+		if t.Value != "" {
+			own["value"] = t.Value
+		}
+		list = append(list, own)
+	}
+	return list
+}
+
 func taint(key string) map[string]any {
 	return map[string]any{"key": key, "effect": effect}
 }

@@ -271,6 +271,24 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(b.absent(ctx, "pool")()).To(BeTrue())
 	})
 
+	DescribeTable("refuses what makes no sense", func(ctx SpecContext, spec bootstrapv1.NovaConfigSpec, words string) {
+		b := newBed(ctx)
+		Expect(b.Create(ctx, &bootstrapv1.NovaConfig{ObjectMeta: b.meta("w-1"), Spec: spec})).To(MatchError(ContainSubstring(words)))
+	},
+		Entry("taints of roles", bootstrapv1.NovaConfigSpec{Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}}},
+			"name the role in spec.roles"),
+		Entry("templates that are encoded", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{{
+			Path: "/etc/x", Content: "x", ContentFormat: bootstrapv1.ContentFormatTemplate, Encoding: bootstrapv1.ContentEncodingBase64}}},
+			"a template cannot be encoded"),
+		Entry("a login in a proxy's address", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
+			Proxy: bootstrapv1.ProxySpec{HTTPProxy: "http://me:secret@proxy:3128"}}},
+			"spec.platform.proxy.httpProxy in body should match"),
+		Entry("a login for no proxy", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
+			Proxy: bootstrapv1.ProxySpec{Credentials: bootstrapv1.SecretReference{Name: "x"}}}},
+			"credentials and noProxy need httpProxy or httpsProxy"),
+		Entry("a format that nobody knows", bootstrapv1.NovaConfigSpec{Format: "talos"}, "supported values"),
+	)
+
 	It("does nothing while paused", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)

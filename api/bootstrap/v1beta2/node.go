@@ -1,5 +1,30 @@
 package v1beta2
 
+// Taint keeps pods off a node that do not tolerate it.
+type Taint struct {
+	// key is the taint's key, for instance example.com/dedicated. Those of
+	// node-role.kubernetes.io, node.kubernetes.io and node.cluster.x-k8s.io
+	// are set by roles and controllers.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node-role.kubernetes.io/') && !self.startsWith('node.kubernetes.io/') && !self.startsWith('node.cluster.x-k8s.io/')",message="this taint is set by roles or controllers: name the role in spec.roles"
+	Key string `json:"key,omitempty"`
+
+	// value is the taint's value. Empty means none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`
+	Value string `json:"value,omitempty"`
+
+	// effect is NoSchedule, PreferNoSchedule or NoExecute.
+	// +required
+	// +kubebuilder:validation:Enum=NoSchedule;PreferNoSchedule;NoExecute
+	Effect string `json:"effect,omitempty"`
+}
+
 // User can log in to a node. Passwords are not set: they are for keys.
 type User struct {
 	// name is the user's name. One that the image has is kept as it is, and

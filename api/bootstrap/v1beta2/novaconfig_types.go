@@ -68,6 +68,16 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=4
 	Roles []NodeRole `json:"roles,omitempty"`
 
+	// taints are what the node registers with beside the taints of its roles.
+	// Empty adds none. Later changes are for the Machine.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	Taints []Taint `json:"taints,omitempty"`
+
 	// platform holds cluster-wide settings. Empty takes those of the
 	// cluster's NovaControlPlane; say it only with another control-plane
 	// provider.
