@@ -7,6 +7,7 @@ config=/etc/containerd/config.toml
 snippets=/etc/containerd/conf.d
 fstab=/etc/fstab
 swap=/var/lib/nova.swap
+mirrored=
 
 # trust puts the authorities into the system's store.
 trust() {
@@ -25,6 +26,7 @@ trust() {
 # look_into_certs_d has containerd look into the folder with the mirrors. Newer
 # ones do by themselves, unless their configuration says otherwise.
 look_into_certs_d() {
+  mirrored=yes
   [ -e "$config" ] || ! containerd --version | grep -q ' v*2\.' || return 0
   make_config
   ! grep -q '^ *config_path *= *.*certs\.d' "$config" || return 0
@@ -50,11 +52,17 @@ make_config() {
 # import_snippets has containerd's configuration import the snippets.
 import_snippets() {
   make_config
-  ! grep -q '^ *imports *=.*/etc/containerd/conf\.d/' "$config" || return 0
-  if grep -q '^ *imports *= *\[' "$config"; then
+  if grep -q "^ *imports *=.*$snippets/" "$config"; then
+    :
+  elif grep -q '^ *imports *= *\[' "$config"; then
     sed -i "s|^ *imports *= *\[|&\"$snippets/*.toml\", |" "$config"
   else
     sed -i "1i imports = [\"$snippets/*.toml\"]" "$config"
+  fi
+  # An older containerd lets a snippet replace all that is set of a plugin.
+  if [ -n "$mirrored" ] && ! containerd --config "$config" config dump | grep -q 'certs\.d'; then
+    echo "a snippet takes the mirrors away: say config_path = \"/etc/containerd/certs.d\" for the registry in it, too" >&2
+    return 1
   fi
 }
 

@@ -119,6 +119,77 @@ func TestGoldenFiles(t *testing.T) {
 	}
 }
 
+// containerd and apt take what the preparing script and its files make of their
+// configuration.
+func TestPreparedPrograms(t *testing.T) {
+	files := filesOf(t, "join-worker-surroundings.yaml")
+	script, _, found := strings.Cut(files["/run/nova/preKubeadmCommands/000"], "\nuse_proxy\n")
+	if !found {
+		t.Fatal("the script does not call use_proxy")
+	}
+	script = strings.NewReplacer("/etc/containerd/config.toml", "/mnt/config.toml", "snippets=/etc/containerd/conf.d", "snippets=/mnt/conf.d").Replace(script)
+	for name, config := range map[string]string{
+		"Absent":   "",
+		"Version2": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"\"\n",
+		"Imports":  "version = 2\nimports = []\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"x\"\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuest(t.Context(), t)
+			if config != "" {
+				g.write(t, "mnt/config.toml", []byte(config), 0o600)
+			}
+			g.write(t, "mnt/conf.d/nova-limits.toml", []byte("version = 2\n[debug]\n  level = \"trace\"\n"), 0o600)
+			calls := "\nmake_config\nlook_into_certs_d\nimport_snippets\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
+			g.write(t, "mnt/prepare.sh", []byte(script+calls), 0o600)
+			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err != nil {
+				t.Fatal(err)
+			}
+			dump, err := os.ReadFile(filepath.Join(g.dir, "mnt", "dump"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, words := range []string{"/etc/containerd/certs.d", "trace"} {
+				if !strings.Contains(string(dump), words) {
+					t.Errorf("%s is lost:\n%s", words, dump)
+				}
+			}
+			// This containerd lets a snippet replace a plugin's table.
+			g.write(t, "mnt/conf.d/nova-own.toml", []byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  max_container_log_line_size = 4711\n"), 0o600)
+			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err == nil || !strings.Contains(err.Error(), "takes the mirrors away") {
+				t.Errorf("err = %v, want word of the mirrors", err)
+			}
+		})
+	}
+	g := newGuest(t.Context(), t)
+	g.write(t, "mnt/apt.conf", []byte(files["/etc/apt/apt.conf.d/90nova-proxy"]), 0o600)
+	if err := g.run(t.Context(), "sh", "-ec", `apt-config -c /mnt/apt.conf dump | grep -q 'Acquire::http::Proxy "http://nova:.*@proxy.corp:3128"'`); err != nil {
+		t.Error(err)
+	}
+}
+
+// filesOf are the files of a golden document, by path.
+func filesOf(t *testing.T, golden string) map[string]string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "testdata", golden))
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := struct {
+		WriteFiles []struct {
+			Path    string `json:"path"`
+			Content string `json:"content"`
+		} `json:"write_files"`
+	}{}
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for _, f := range document.WriteFiles {
+		files[f.Path] = f.Content
+	}
+	return files
+}
+
 // systemd takes the unit that stands in Ignition's documents.
 func TestUnit(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "nova-bootstrap.service"))
