@@ -39,8 +39,9 @@ type problem struct {
 	// others.
 	staying, going []Machine
 	voters         []Member
-	// healthy is how many of the voters are.
-	healthy int
+	// healthy is how many of the voters are, and lasting how many of those are
+	// on machines that nobody let go.
+	healthy, lasting int
 }
 
 func decide(in Input, r rules) Decision {
@@ -115,6 +116,9 @@ func (p *problem) rolloutTimes() []time.Time {
 
 // joinTimes are when machines and learners have had their time to join.
 func (p *problem) joinTimes() []time.Time {
+	if holder, ok := p.machine(p.LockHolder); ok && !p.Initialized {
+		return []time.Time{p.initBound(holder)}
+	}
 	if !p.Initialized || p.ExternalEtcd || p.Etcd == nil {
 		return nil
 	}
@@ -196,6 +200,9 @@ func newProblem(in Input, r rules) *problem {
 		at = len(machines)
 	}
 	p.staying, p.going = machines[:at:at], machines[at:]
+	// A node that joined tells that there was something to join, also if
+	// nobody saw it: it must not be taken away as if nothing were in use.
+	p.Initialized = in.Initialized || slices.ContainsFunc(p.staying, func(m Machine) bool { return m.Role == Join && m.Node })
 	if in.Etcd == nil || in.ExternalEtcd {
 		return p
 	}
@@ -206,6 +213,7 @@ func newProblem(in Input, r rules) *problem {
 		p.voters = append(p.voters, m)
 		if m.Healthy {
 			p.healthy++
+			p.lasting += order(!p.released(m))
 		}
 	}
 	return p

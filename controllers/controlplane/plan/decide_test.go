@@ -32,7 +32,7 @@ func running(replicas int) Input {
 
 // fresh returns a control plane of three that nobody initialised yet.
 func fresh() Input {
-	in := Input{Now: now, Replicas: 3, Version: "v1.36.3", Limits: Limits{MaxRetry: -1, MinHealthyPeriod: time.Hour}, Silence: "no answer"}
+	in := Input{Now: now, Replicas: 3, Version: "v1.36.3", Limits: Limits{MaxRetry: -1, MinHealthyPeriod: time.Hour, JoinBound: 35 * time.Minute}, Silence: "no answer"}
 	for _, name := range []string{"a", "b", "c"} {
 		in.Machines = append(in.Machines, Machine{Name: name, Created: now.Add(-time.Minute), Version: "v1.36.3"})
 	}
@@ -90,6 +90,20 @@ func TestStart(t *testing.T) {
 			}, want: ReplaceInit, on: "a", about: "no node in time",
 			also: func(d Decision) bool { return d.Remediation != nil && d.Remediation.Machine == "a" },
 		},
+		"LateHolder": {
+			reason: "a holder that never gets through is replaced unasked",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role = "a", Init
+				in.LockSince, in.Now = now, now.Add(36*time.Minute)
+			}, want: ReplaceInit, on: "a", about: "in time",
+		},
+		"SlowHolder": {
+			reason: "its time begins with the lock",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role = "a", Init
+				in.LockSince, in.Now = now, now.Add(35*time.Minute-time.Second)
+			}, want: Wait, about: "to initialise", also: func(d Decision) bool { return d.Again == 2*time.Second },
+		},
 		"GoingHolder": {
 			reason: "a holder keeps the lock until its host is gone",
 			in:     fresh(), change: func(in *Input) {
@@ -105,6 +119,13 @@ func TestStart(t *testing.T) {
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[1].Role, in.Machines[1].Booted = "gone", Join, true
 			}, want: DeleteMachine, on: "b",
+		},
+		"JoinedNode": {
+			reason: "a node that joined tells of an init that nobody saw",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[1].Role, in.Machines[1].Booted, in.Machines[1].Node = "gone", Join, true, true
+				in.Machines[1].Remediate = "dead"
+			}, want: Wait, about: "no answer",
 		},
 		"NobodyLeft": {
 			reason: "a machine that was told to join cannot initialise",
@@ -196,6 +217,22 @@ func TestSurvives(t *testing.T) {
 			reason: "two of three are a majority", in: running(3),
 			change: func(in *Input) { in.Machines = append(in.Machines, newcomer("x")) }, want: true,
 		},
+		"BesideOneLetGo": {
+			reason: "its host may be gone at any moment", in: running(3),
+			change: func(in *Input) { in.Machines[1].Deleting, in.Machines[1].Released = true, true },
+		},
+		"OneLetGo": {
+			reason: "two of two are left, and it is going anyway", in: running(3), remove: 1, want: true,
+			change: func(in *Input) { in.Machines[1].Deleting, in.Machines[1].Released = true, true },
+		},
+		"BesideOneThatGoes": {
+			reason: "it may get through before its host is gone", in: running(2),
+			change: func(in *Input) {
+				x := newcomer("x")
+				x.Deleting = true
+				in.Machines = append(in.Machines, x)
+			},
+		},
 		"Learner": {
 			reason: "a learner does not vote", in: running(1),
 			change: func(in *Input) { in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Learner: true}) }, remove: 1, want: true,
@@ -268,6 +305,13 @@ func TestRemoval(t *testing.T) {
 			reason: "when that time is over it goes", in: running(1), change: func(in *Input) {
 				x := newcomer("x")
 				x.Deleting, x.AtHook, x.Created = true, true, now.Add(-time.Hour)
+				in.Machines = append(in.Machines, x)
+			}, want: ReleaseHook, on: "x",
+		},
+		"WasMember": {
+			reason: "one whose member was removed does not join again", in: running(1), change: func(in *Input) {
+				x := newcomer("x")
+				x.Deleting, x.AtHook, x.Joined = true, true, true
 				in.Machines = append(in.Machines, x)
 			}, want: ReleaseHook, on: "x",
 		},

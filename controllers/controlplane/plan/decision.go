@@ -27,7 +27,8 @@ const (
 	Remediate Action = "Remediate"
 	// MoveLeader makes Target the leader instead of Member.
 	MoveLeader Action = "MoveLeader"
-	// RemoveMember removes Member from etcd, by its ID.
+	// RemoveMember removes Member from etcd, by its ID, after it stored that
+	// Machine was a member.
 	RemoveMember Action = "RemoveMember"
 	// ReleaseHook takes our pre-terminate hook off Machine.
 	ReleaseHook Action = "ReleaseHook"

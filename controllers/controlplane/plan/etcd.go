@@ -20,15 +20,24 @@ func survives(p *problem, remove Member) bool {
 	if remove.Learner {
 		return true
 	}
-	voters, healthy := len(p.voters)-1, p.healthy
-	if !remove.Healthy {
-		return healthy >= majority(voters)
+	voters := len(p.voters) - 1
+	switch {
+	case !remove.Healthy:
+		return p.healthy >= majority(voters)
+	case p.released(remove):
+		return p.lasting >= majority(voters)
 	}
-	healthy--
-	return healthy >= majority(voters+p.toCome())
+	return p.lasting-1 >= majority(voters+p.toCome())
+}
+
+// released reports whether a member's host may be gone at any moment.
+func (p *problem) released(m Member) bool {
+	on, ok := p.machine(m.Machine)
+	return ok && on.Released
 }
 
 // toCome counts the learners and the machines that may still become members.
+// One that is going away may: until its host is gone, kubeadm may get through.
 func (p *problem) toCome() int {
 	count := 0
 	for _, m := range p.Etcd.Members {
@@ -36,21 +45,27 @@ func (p *problem) toCome() int {
 			count++
 		}
 	}
-	for _, m := range p.staying {
-		if _, ok := p.member(m.Name); !ok {
+	for _, m := range p.Machines {
+		if p.mayJoin(m) {
 			count++
 		}
 	}
 	return count
 }
 
+// mayJoin reports whether a machine may still become a member.
+func (p *problem) mayJoin(m Machine) bool {
+	if p.ExternalEtcd || m.Joined || m.Role == Init || m.Deleting && !m.Booted {
+		return false
+	}
+	_, has := p.member(m.Name)
+	return !has && !m.Created.Add(p.Limits.JoinBound).Before(p.Now)
+}
+
 // mayVanish reports whether the host of a machine without a member may go. It
 // may be about to join: etcd then counts on a voter that is no more.
 func mayVanish(p *problem, m Machine) bool {
-	if p.ExternalEtcd || !m.Booted || m.Created.Add(p.Limits.JoinBound).Before(p.Now) {
-		return true
-	}
-	return p.healthy >= majority(len(p.voters)+1)
+	return !p.mayJoin(m) || p.lasting >= majority(len(p.voters)+p.toCome())
 }
 
 // etcdKnown waits as long as etcd cannot be asked or has no quorum: whatever
@@ -103,13 +118,15 @@ func (p *problem) remove(m Member, why string) *Decision {
 
 // heir is the best next leader: on a machine that stays and is up to date.
 func (p *problem) heir(of Member) (best Member, found bool) {
-	rank := -1
+	rank := -2
 	for _, m := range p.voters {
 		if m.ID == of.ID || !m.Healthy {
 			continue
 		}
 		score := 0
-		if on, ok := p.machine(m.Machine); ok && !on.Deleting {
+		if p.released(m) {
+			score = -1
+		} else if on, ok := p.machine(m.Machine); ok && !on.Deleting {
 			score = 1
 			if len(p.outdated(on)) == 0 {
 				score = 2

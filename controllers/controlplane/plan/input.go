@@ -50,11 +50,13 @@ type Input struct {
 	Limits Limits
 
 	// Initialized is true once kubeadm init is known to be through. It never
-	// becomes false again.
+	// becomes false again. A node that joined says the same.
 	Initialized bool
 	// LockHolder is the machine that the init lock names; empty if nobody took
 	// it yet. Its Machine may be gone.
 	LockHolder string
+	// LockSince is when it took the lock; zero if that is not known.
+	LockSince time.Time
 	// Machines are all machines of the control plane, also those that go.
 	Machines []Machine
 	// ExternalEtcd is true if etcd runs elsewhere. Machines have no members
@@ -83,7 +85,8 @@ type Limits struct {
 	RetryPeriod time.Duration
 	// MinHealthyPeriod is after which time a failure is a new one and no retry.
 	MinHealthyPeriod time.Duration
-	// JoinBound is how long after its creation a machine may still join.
+	// JoinBound is how long after its creation a machine may still join, and
+	// how long a machine may take to initialise.
 	JoinBound time.Duration
 	// LearnerGrace is how long a member that has not started and belongs to
 	// nobody is left alone.
@@ -102,6 +105,10 @@ type Machine struct {
 	Role Role
 	// Booted is true once its host may have started with bootstrap data.
 	Booted bool
+	// Joined is true if it was a member of etcd. Whoever removes its member
+	// stores that first: a member that was removed does not join again, so
+	// nobody has to wait whether it does.
+	Joined bool
 	// Node is true if its node exists.
 	Node bool
 	// Ready is true if the node is ready and the control plane's components
@@ -123,6 +130,9 @@ type Machine struct {
 	Deleting bool
 	// AtHook is true while the deletion waits for our pre-terminate hook.
 	AtHook bool
+	// Released is true once a deleted machine bears no such hook any more: its
+	// host may be gone at any moment.
+	Released bool
 }
 
 // Etcd is what etcd said of itself.

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"time"
 )
 
 // remediation replaces machines that are given up, one at a
@@ -68,15 +69,29 @@ func noRemediation(p *problem) bool {
 }
 
 // sickness is why a machine is to be replaced: a MachineHealthCheck asks for
-// it, or it never joined etcd and will not any more.
+// it, or it did not initialise the control plane or join etcd in time.
 func (p *problem) sickness(m Machine) string {
-	if m.Remediate != "" || p.ExternalEtcd || !p.Initialized {
+	_, has := p.member(m.Name)
+	switch {
+	case m.Remediate != "":
 		return m.Remediate
-	}
-	if _, has := p.member(m.Name); !has && m.Created.Add(p.Limits.JoinBound).Before(p.Now) {
+	case !p.Initialized:
+		if m.Name == p.LockHolder && p.initBound(m).Before(p.Now) {
+			return "it did not initialise the control plane in time"
+		}
+	case !p.ExternalEtcd && !has && m.Created.Add(p.Limits.JoinBound).Before(p.Now):
 		return "it did not join etcd in time"
 	}
 	return ""
+}
+
+// initBound is when a machine that holds the lock has had its time.
+func (p *problem) initBound(holder Machine) time.Time {
+	since := holder.Created
+	if p.LockSince.After(since) {
+		since = p.LockSince
+	}
+	return since.Add(p.Limits.JoinBound)
 }
 
 // mayRetry counts how often the machine's place was remediated in a row, and

@@ -20,20 +20,18 @@ func orphanMembers(p *problem) *Decision {
 }
 
 // releaseHooks lets machines go that wait for us, once etcd does not need
-// them. Those whose member does not answer come first: it is in the way of
+// them. One that was let go and joined nevertheless loses its member too. Those whose member does not answer come first: it is in the way of
 // whoever joins.
 func releaseHooks(p *problem) *Decision {
 	var first *Decision
 	for _, m := range p.going {
-		if !m.AtHook {
-			continue
-		}
 		member, has := p.member(m.Name)
 		var d *Decision
 		switch {
+		case !m.AtHook && !m.Released:
 		case has:
 			d = p.remove(member, "its machine is being deleted")
-		case p.rules.mayVanish(p, m):
+		case m.AtHook && p.rules.mayVanish(p, m):
 			d = onMachine(ReleaseHook, m, "Releasing machine %s: etcd does not know it", m.Name)
 		}
 		if d != nil && (first == nil || has && !member.Healthy) {

@@ -145,7 +145,7 @@ func (w *world) state() string {
 	}
 	for _, h := range w.hosts {
 		fmt.Fprintf(&b, "\n  %s role=%s booted=%t node=%t running=%t kubelet=%t deleting=%t hook=%t released=%t sick=%q",
-			h.Name, h.Role, h.Booted, h.Node, h.running, h.kubelet, h.Deleting, h.AtHook, h.released, h.Remediate)
+			h.Name, h.Role, h.Booted, h.Node, h.running, h.kubelet, h.Deleting, h.AtHook, h.Released, h.Remediate)
 	}
 	return b.String()
 }

@@ -14,7 +14,7 @@ func start(p *problem) *Decision {
 	}
 	var limited *Decision
 	for _, m := range p.staying {
-		if m.Remediate == "" {
+		if p.sickness(m) == "" {
 			continue
 		}
 		d := p.replaceEarly(m)
@@ -85,8 +85,8 @@ func (p *problem) startInit() *Decision {
 // gone had initialised: beside a new init they would be a second cluster.
 func (p *problem) clearJoiners() *Decision {
 	for _, m := range p.staying {
-		if m.Role == Init || m.Node {
-			return wait("Waiting for the tenant to answer: machine %s was its node", m.Name)
+		if m.Role == Init {
+			return wait("Waiting for the tenant to answer: machine %s may have initialised it", m.Name)
 		}
 		if m.Role == Join && m.Booted {
 			return onMachine(DeleteMachine, m, "Deleting machine %s: it may have joined what failed to initialise", m.Name)
@@ -108,7 +108,7 @@ func (p *problem) replaceEarly(m Machine) *Decision {
 	if m.Name == p.LockHolder {
 		action = ReplaceInit
 	}
-	d = onMachine(action, m, "Replacing machine %s: %s", m.Name, m.Remediate)
+	d = onMachine(action, m, "Replacing machine %s: %s", m.Name, p.sickness(m))
 	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Retries: retries}
 	return d
 }

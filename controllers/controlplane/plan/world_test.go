@@ -32,7 +32,6 @@ type host struct {
 	member, of uint64
 	sickSince  time.Time
 	drainedAt  time.Time
-	released   bool
 	// releasedInUse is true if the hook was released when the control plane
 	// was known to be initialised, after so many failures.
 	releasedInUse bool
@@ -49,6 +48,7 @@ type world struct {
 	hosts  []*host
 	count  int
 	lock   string
+	since  time.Time
 	inits  uint64
 	nextID uint64
 	etcd   []Member
@@ -232,8 +232,8 @@ func (w *world) live(h *host) {
 	if h.Role == Init && h.running && h.of == 0 && w.chance(400) {
 		w.init(h)
 	}
-	h.AtHook = h.Deleting && !h.released && !w.now.Before(h.drainedAt)
-	if h.released && !w.now.Before(h.destroyAt) {
+	h.AtHook = h.Deleting && !h.Released && !w.now.Before(h.drainedAt)
+	if h.Released && !w.now.Before(h.destroyAt) {
 		w.destroy(h)
 	}
 }
@@ -349,7 +349,7 @@ func (w *world) healthCheck() {
 // observe looks at the world. Answers of the tenant get lost or are old.
 func (w *world) observe() Input {
 	in := w.in
-	in.Now, in.LockHolder, in.LastRemediation = w.now, w.lock, w.last
+	in.Now, in.LockHolder, in.LockSince, in.LastRemediation = w.now, w.lock, w.since, w.last
 	staying := 0
 	in.Machines = make([]Machine, 0, len(w.hosts))
 	for _, h := range w.hosts {
@@ -359,6 +359,7 @@ func (w *world) observe() Input {
 		}
 		if !m.Deleting {
 			staying++
+			w.initialized = w.initialized || m.Role == Join && m.Node
 		}
 		in.Machines = append(in.Machines, m)
 	}
@@ -427,14 +428,19 @@ func (w *world) act(d Decision) {
 		w.remediate(h, d)
 	case ReleaseHook:
 		if h != nil {
-			h.released, h.releasedInUse = true, w.initialized
+			h.Released, h.releasedInUse = true, w.initialized
 			h.failuresSeen = w.latest().failures
 			h.destroyAt = w.now.Add(time.Duration(w.r.IntN(3)) * tick)
 		}
 	case MoveLeader:
 		w.moveLeader(d)
 	case RemoveMember:
-		w.remove(d.Member)
+		if h != nil {
+			h.Joined = true
+		}
+		if w.calm || !w.chance(100) {
+			w.remove(d.Member)
+		}
 	case Nothing, Wait, SetVersion:
 	}
 }
@@ -466,7 +472,7 @@ func (w *world) create(d Decision) {
 
 func (w *world) startInit(h *host) {
 	if h != nil && h.Role == Undecided && !h.Deleting {
-		w.lock, h.Role = h.Name, Init
+		w.lock, w.since, h.Role = h.Name, w.now, Init
 	}
 }
 
