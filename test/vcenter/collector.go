@@ -352,11 +352,26 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 		}
 		select {
 		case <-c.wake:
+			// What changes together is told together, and compared once.
+			settle(wait, together)
 		case <-timeout:
 			return body
 		case <-wait.Done():
 			return &methods.WaitForUpdatesExBody{Fault_: soapFault(cancelFault(wait))}
 		}
+	}
+}
+
+// together is how long changes are collected for one answer.
+const together = 10 * time.Millisecond
+
+// settle lets time pass unless ctx ends.
+func settle(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }
 

@@ -146,7 +146,7 @@ func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectRe
 	before := refSet(manager.RecentTask)
 
 	outer := ctx.Map.Get(call()).(*simulator.Task)
-	outer.Wait()
+	await(ctx, outer)
 
 	inside := map[types.ManagedObjectReference]bool{}
 	for _, ref := range manager.RecentTask {
@@ -155,7 +155,7 @@ func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectRe
 		}
 		inside[ref] = true
 		if task, ok := ctx.Map.Get(ref).(*simulator.Task); ok {
-			task.Wait()
+			await(ctx, task)
 			hideFrom(ctx, task.Info.Entity, inside)
 			ctx.Map.Remove(ctx, ref)
 		}
@@ -165,6 +165,23 @@ func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectRe
 		return nil, fail(outer.Info.Error.Fault)
 	}
 	return outer.Info.Result, nil
+}
+
+// await waits until a task of the simulator's own has ended. The simulator's
+// way of waiting takes ten milliseconds at least, and the whole inventory with
+// it.
+func await(ctx *simulator.Context, task *simulator.Task) {
+	often := time.NewTicker(100 * time.Microsecond)
+	defer often.Stop()
+	for done := false; ; <-often.C {
+		apart := &simulator.Context{} // whoever carries the task out locks it too
+		ctx.Map.WithLock(apart, task, func() {
+			done = task.Info.State == types.TaskInfoStateSuccess || task.Info.State == types.TaskInfoStateError
+		})
+		if done {
+			return
+		}
+	}
 }
 
 func hideFrom(ctx *simulator.Context, entity *types.ManagedObjectReference, tasks map[types.ManagedObjectReference]bool) {
