@@ -125,7 +125,7 @@ func (p *problem) joinTimes() []time.Time {
 	var times []time.Time
 	for _, m := range p.Machines {
 		if _, has := p.member(m.Name); !has {
-			times = append(times, m.Created.Add(p.Limits.JoinBound))
+			times = append(times, p.joinBound(m))
 		}
 	}
 	for _, m := range p.Etcd.Members {

@@ -299,7 +299,7 @@ func TestRemoval(t *testing.T) {
 				x := newcomer("x")
 				x.Deleting, x.AtHook = true, true
 				in.Machines = append(in.Machines, x)
-			}, want: Wait, about: "about to join", also: func(d Decision) bool { return d.Again == 34*time.Minute+time.Second },
+			}, want: Wait, about: "about to join", also: func(d Decision) bool { return d.Again == 36*time.Minute+time.Second },
 		},
 		"NeverJoined": {
 			reason: "when that time is over it goes", in: running(1), change: func(in *Input) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // majority is how many of so many voters must answer.
@@ -59,7 +60,13 @@ func (p *problem) mayJoin(m Machine) bool {
 		return false
 	}
 	_, has := p.member(m.Name)
-	return !has && !m.Created.Add(p.Limits.JoinBound).Before(p.Now)
+	return !has && !p.joinBound(m).Before(p.Now)
+}
+
+// joinBound is when a machine has had its time to join. A join that was begun
+// at the last moment takes a little longer.
+func (p *problem) joinBound(m Machine) time.Time {
+	return m.Created.Add(p.Limits.JoinBound + p.Limits.LearnerGrace)
 }
 
 // mayVanish reports whether the host of a machine without a member may go. It

@@ -85,11 +85,11 @@ type Limits struct {
 	RetryPeriod time.Duration
 	// MinHealthyPeriod is after which time a failure is a new one and no retry.
 	MinHealthyPeriod time.Duration
-	// JoinBound is how long after its creation a machine may still join, and
-	// how long a machine may take to initialise.
+	// JoinBound is how long after its creation a machine may still begin to
+	// join, and how long a machine may take to initialise.
 	JoinBound time.Duration
-	// LearnerGrace is how long a member that has not started and belongs to
-	// nobody is left alone.
+	// LearnerGrace is how long a join takes at most once it was begun: so long
+	// a member that has not started and belongs to nobody is left alone.
 	LearnerGrace time.Duration
 }
 

@@ -79,7 +79,7 @@ func (p *problem) sickness(m Machine) string {
 		if m.Name == p.LockHolder && p.initBound(m).Before(p.Now) {
 			return "it did not initialise the control plane in time"
 		}
-	case !p.ExternalEtcd && !has && m.Created.Add(p.Limits.JoinBound).Before(p.Now):
+	case !p.ExternalEtcd && !has && p.joinBound(m).Before(p.Now):
 		return "it did not join etcd in time"
 	}
 	return ""
