@@ -263,6 +263,7 @@ func (j *journey) rules() (found []vcenter.Rule) {
 // all settled, and then with none. The requests are those that a life without
 // a crash makes.
 func TestCrash(t *testing.T) {
+	t.Parallel()
 	// Several at a time, each in a vCenter of its own: most of a life is waiting.
 	beds := make([]*bed, 8)
 	for i := range beds {

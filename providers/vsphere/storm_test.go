@@ -30,71 +30,102 @@ func bad(seed uint64) func(string) vcenter.Disturbance {
 	}
 }
 
-// Two hundred machines in a storm: requests fail and hang, sessions are
-// dropped at random, and vCenter restarts in the middle. All come up, and go
-// again; none is lost, none doubled.
-func TestStorm(t *testing.T) {
-	const n = 200
+// stormy is how many machines a storm hits.
+const stormy = 200
+
+// storm is a vCenter with a pilot, who takes machines through storms.
+type storm struct {
+	*bed
+	pilot *pilot
+	drop  *rand.Rand
+}
+
+func newStorm(t *testing.T) *storm {
+	t.Helper()
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
 		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}},
 	}})
 	b.options.pace = hasty
 	b.options.MaxCreations = 16
 	b.connector = b.newConnector()
-	p := b.fly(b.connector)
-	drop := rand.New(rand.NewPCG(7, 2))
+	return &storm{bed: b, pilot: b.fly(b.connector), drop: rand.New(rand.NewPCG(7, 2))}
+}
 
-	// through takes all machines somewhere while the storm rages.
-	through := func(what string, crafts []*craft) {
-		t.Helper()
-		began := time.Now()
-		b.vc.ResetRequests()
-		b.vc.SetDisturbance(bad(42))
-		restarted := false
-		b.Eventually(func(g Gomega) {
-			left := 0
-			for _, c := range crafts {
-				select {
-				case <-c.done:
-				default:
-					left++
-				}
-			}
-			if drop.IntN(100) == 0 {
-				b.vc.ExpireSessions()
-			}
-			if !restarted && left < n/2 {
-				restarted = true
-				b.vc.Restart(100 * time.Millisecond)
-			}
-			g.Expect(left).To(BeZero())
-		}, 4*time.Minute, 50*time.Millisecond).Should(Succeed())
-		b.Expect(restarted).To(BeTrue())
-		b.vc.SetDisturbance(nil)
-		failures := 0
+// take takes machines somewhere, together.
+func (s *storm) take(machines []*infrav1.NovaVSphereMachine) (crafts []*craft) {
+	for _, m := range machines {
+		crafts = append(crafts, s.pilot.take(m))
+	}
+	return crafts
+}
+
+// rage has requests fail and hang until all machines are where they were taken.
+// Meanwhile sessions are dropped at random, and vCenter restarts in the middle.
+func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
+	s.t.Helper()
+	began := time.Now()
+	s.vc.ResetRequests()
+	s.vc.SetDisturbance(bad(42))
+	crafts := s.take(machines)
+	restarted := false
+	s.Eventually(func(g Gomega) {
+		left := 0
 		for _, c := range crafts {
-			failures += c.failures
-			b.Expect(c.lost).To(BeFalse(), c.machine.Name)
+			select {
+			case <-c.done:
+			default:
+				left++
+			}
 		}
-		b.spent(t, what, n, began)
-		t.Logf("%s: %d failures were tried again", what, failures)
+		if s.drop.IntN(100) == 0 {
+			s.vc.ExpireSessions()
+		}
+		if !restarted && left < len(crafts)/2 {
+			restarted = true
+			s.vc.Restart(100 * time.Millisecond)
+		}
+		g.Expect(left).To(BeZero())
+	}, 4*time.Minute, 50*time.Millisecond).Should(Succeed())
+	s.Expect(restarted).To(BeTrue())
+	s.vc.SetDisturbance(nil)
+	failures := 0
+	for _, c := range crafts {
+		failures += c.failures
+		s.Expect(c.lost).To(BeFalse(), c.machine.Name)
 	}
+	s.spent(s.t, what, len(crafts), began)
+	s.t.Logf("%s: %d failures were tried again", what, failures)
+}
 
-	machines := b.machines("m", n)
-	var up []*craft
+// leaving is machines on their way out.
+func leaving(machines []*infrav1.NovaVSphereMachine) (away []*infrav1.NovaVSphereMachine) {
 	for _, m := range machines {
-		up = append(up, p.take(m))
+		away = append(away, going(m))
 	}
-	through("creation", up)
-	b.once(machines)
-	for _, m := range machines {
-		b.reaches(m, hypervisor.Running)
-	}
+	return away
+}
 
-	var away []*craft
+// Two hundred machines come up in a storm; none is lost, none doubled, and all
+// can go.
+func TestStormOfCreations(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	machines := s.machines("m", stormy)
+	s.rage("creation", machines)
+	s.once(machines)
 	for _, m := range machines {
-		away = append(away, p.take(going(m)))
+		s.reaches(m, hypervisor.Running)
 	}
-	through("deletion", away)
-	b.once([]*infrav1.NovaVSphereMachine{})
+	s.pilot.arrived(time.Minute, s.take(leaving(machines))...)
+	s.once(nil)
+}
+
+// Two hundred machines go in a storm; none is left.
+func TestStormOfDeletions(t *testing.T) {
+	t.Parallel()
+	s := newStorm(t)
+	machines := s.machines("m", stormy)
+	s.pilot.arrived(time.Minute, s.take(machines)...)
+	s.rage("deletion", leaving(machines))
+	s.once(nil)
 }

@@ -194,15 +194,7 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 		if len(updates) == 0 {
 			continue
 		}
-		inv.update(func(w *world) []uuid.UUID {
-			touched := s.apply(w, updates)
-			for _, u := range updates {
-				if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
-					inv.doubt(u.Obj)
-				}
-			}
-			return touched
-		})
+		s.pass(inv, updates)
 		if err := s.complete(ctx, inv); err != nil {
 			return err
 		}
@@ -214,6 +206,19 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 			})
 		}
 	}
+}
+
+// pass brings what was told to the inventory.
+func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) {
+	inv.update(func(w *world) []uuid.UUID {
+		touched := s.apply(w, updates)
+		for _, u := range updates {
+			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
+				inv.doubt(u.Obj)
+			}
+		}
+		return touched
+	})
 }
 
 // begins reports whether there are VMs to collect and nobody does so yet.
