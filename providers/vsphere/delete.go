@@ -56,6 +56,8 @@ func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	if at, leave := d.session.inv.ruleToLeave(id); leave {
 		if d.session.inv.begin(id, keyOf(m), settling, "Removing the anti-affinity rule of the machine's group") {
 			d.session.rules.join(at, id)
+		} else {
+			d.session.inv.stayed(id)
 		}
 		return nil
 	}

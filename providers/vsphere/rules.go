@@ -274,6 +274,7 @@ func (r *ruler) stop(at ref) {
 			return
 		}
 		for _, id := range ids {
+			r.session.inv.stayed(id)
 			r.session.inv.end(id, ref{}, nil)
 		}
 	}
@@ -487,4 +488,14 @@ func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
 	}
 	m.left = rest < 2
 	return at, m.left
+}
+
+// stayed notes that nobody has seen to a machine's rule after all: its VM must
+// not go before somebody has.
+func (i *inventory) stayed(id uuid.UUID) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m := i.machines[id]; m != nil {
+		m.left = false
+	}
 }
