@@ -70,6 +70,7 @@ type Reconciler[M Object] struct {
 	retries retries
 	guests  guests
 	census  census
+	written written
 }
 
 // Reconcile brings the VM behind one machine a step closer to its spec.
@@ -255,4 +256,5 @@ func (r *Reconciler[M]) forget(key types.NamespacedName) {
 	r.retries.forget(key)
 	r.guests.forget(key)
 	r.census.forget(key)
+	r.written.forget(key)
 }

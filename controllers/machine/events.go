@@ -37,6 +37,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 		return
 	}
 	now := snapshot(s.infra)
+	before = r.written.swap(s.key(), before, now)
 	r.census.count(s.key(), r.kind(s), now.provisioned.Reason)
 	if hypervisor.IsWaiting(s.failure) {
 		return

@@ -1,0 +1,24 @@
+package machine
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestWritten(t *testing.T) {
+	as := func(reason string) told { return told{provisioned: metav1.Condition{Reason: reason}} }
+	var w written
+	key := types.NamespacedName{Namespace: "ns", Name: "m"}
+	if got := w.swap(key, as("Cached"), as("Full")); got != as("Cached") {
+		t.Errorf("at first swap() = %v, want what the cache has", got)
+	}
+	if got := w.swap(key, as("Stale"), as("Full")); got != as("Full") {
+		t.Errorf("then swap() = %v, want what was written", got)
+	}
+	w.forget(key)
+	if got := w.swap(key, as("Cached"), as("Full")); got != as("Cached") {
+		t.Errorf("once forgotten swap() = %v, want what the cache has", got)
+	}
+}
