@@ -46,6 +46,7 @@ type ClusterReconciler struct {
 
 	ledger  *ledger
 	applied apply.Memory
+	seen    sightings
 	// sets is told of sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
@@ -121,6 +122,7 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	if s.pieces, err = pieces(ctx, r.Client, s.key); err != nil {
 		return err
 	}
+	r.seen.update(s.key, s.pieces)
 	list := &addonsv1.NovaModuleSetList{}
 	if err := r.Client.List(ctx, list); err != nil {
 		return fmt.Errorf("listing NovaModuleSets: %w", err)

@@ -33,8 +33,7 @@ type piece struct {
 	suspended  bool
 	conditions []metav1.Condition
 	observed   int64
-	// made tells that the last attempt that ended was a success and that
-	// nothing has changed since.
+	// made tells that it was seen ready as it is now asked for.
 	made bool
 }
 
@@ -94,17 +93,11 @@ func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece
 	out := map[key][]*piece{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		add(out, &piece{
-			object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
-			made: o.Status.LastAttemptedGeneration == o.Generation && meta.IsStatusConditionTrue(o.Status.Conditions, helmv2.ReleasedCondition),
-		})
+		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		add(out, &piece{
-			object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
-			made: o.Status.LastAppliedRevision != "" && o.Status.LastAppliedRevision == o.Status.LastAttemptedRevision,
-		})
+		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
 	}
 	return out, nil
 }

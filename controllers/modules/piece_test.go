@@ -36,3 +36,41 @@ func TestPieceReady(t *testing.T) {
 		})
 	}
 }
+
+// A module that Flux looks at again stays ready; one that it looks at for the
+// first time as it is now asked for does not become ready by what was before.
+func TestSightings(t *testing.T) {
+	cluster := key{Namespace: "ns", Name: "c"}
+	var s sightings
+	look := func(generation int64, status metav1.ConditionStatus) bool {
+		p := &piece{
+			object:     &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{UID: "u", Generation: generation}},
+			observed:   generation,
+			conditions: []metav1.Condition{{Type: "Ready", Status: status, Reason: "Progressing"}},
+		}
+		s.update(cluster, map[key][]*piece{{}: {p}})
+		ready, _ := p.ready()
+		return ready
+	}
+	for i, step := range []struct {
+		generation int64
+		status     metav1.ConditionStatus
+		want       bool
+	}{
+		{1, metav1.ConditionUnknown, false},
+		{1, metav1.ConditionTrue, true},
+		{1, metav1.ConditionUnknown, true},
+		{2, metav1.ConditionUnknown, false},
+		{2, metav1.ConditionTrue, true},
+		{2, metav1.ConditionFalse, false},
+		{2, metav1.ConditionUnknown, false},
+	} {
+		if got := look(step.generation, step.status); got != step.want {
+			t.Errorf("step %d: ready = %t, want %t", i, got, step.want)
+		}
+	}
+	s.update(cluster, nil)
+	if len(s.ready) != 0 {
+		t.Errorf("what is gone is remembered: %v", s.ready)
+	}
+}
