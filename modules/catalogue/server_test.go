@@ -44,7 +44,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 		g.Expect(e.Client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 	}
 	for _, name := range Names() {
-		t.Run("Set/"+name, func(t *testing.T) {
+		t.Run("Set "+name, func(t *testing.T) {
 			g := NewWithT(t)
 			set, err := Set(name)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -54,7 +54,7 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 		})
 	}
 	for name, s := range sites() {
-		t.Run("Site/"+name, func(t *testing.T) {
+		t.Run("Site "+name, func(t *testing.T) {
 			for _, set := range Names() {
 				for _, o := range written(t, set, s) {
 					take(t, e.Client, o)
