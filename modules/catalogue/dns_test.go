@@ -3,12 +3,15 @@ package catalogue
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,16 +39,28 @@ func (l *log) String() string {
 	return l.out.String()
 }
 
-// port is one that nobody has.
+// port is one that nobody has, for UDP and TCP. It lies below those that the
+// system gives to connections, which others make all the time.
 func port(t *testing.T) string {
 	t.Helper()
-	g := NewWithT(t)
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	_, port, err := net.SplitHostPort(conn.LocalAddr().String())
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(conn.Close()).To(Succeed())
-	return port
+	for range 1000 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.IntN(10000)))
+		udp, err := net.ListenPacket("udp", address)
+		if err != nil {
+			continue
+		}
+		tcp, err := net.Listen("tcp", address)
+		if err := errors.Join(udp.Close(), err); err != nil {
+			continue
+		}
+		if err := tcp.Close(); err != nil {
+			continue
+		}
+		_, port, _ := net.SplitHostPort(address)
+		return port
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // serve runs CoreDNS on loopback with the documents of a ConfigMap, and returns
