@@ -77,7 +77,7 @@ func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 				left++
 			}
 		}
-		if s.drop.IntN(100) == 0 {
+		if s.drop.IntN(300) == 0 { // every quarter of a minute
 			s.vc.ExpireSessions()
 		}
 		if !restarted && left < len(crafts)/2 {
@@ -85,7 +85,7 @@ func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 			s.vc.Restart(100 * time.Millisecond)
 		}
 		g.Expect(left).To(BeZero())
-	}, 4*time.Minute, 50*time.Millisecond).Should(Succeed())
+	}, 8*time.Minute, 50*time.Millisecond).Should(Succeed())
 	s.Expect(restarted).To(BeTrue())
 	s.vc.SetDisturbance(nil)
 	failures := 0
