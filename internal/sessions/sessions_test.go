@@ -228,6 +228,7 @@ func TestFeed(t *testing.T) {
 	for i := range 3 {
 		f.Add(key(i), key(0))
 	}
+	g.Expect(f.Keys()).To(Equal(f.Keys()), "the channel is always the same")
 	for i := range 3 {
 		g.Eventually(f.Keys(), soon).Should(Receive(Equal(key(i))))
 	}

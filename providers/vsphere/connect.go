@@ -14,6 +14,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	feeds "github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -40,8 +41,8 @@ type Connector struct {
 	reader   client.Reader
 	options  Options
 	accounts *credentials.Resolver
-	machines *feed
-	clusters *feed
+	machines *feeds.Feed
+	clusters *feeds.Feed
 
 	mu sync.Mutex
 	// turns bounds what is being made, by vCenter.
@@ -72,8 +73,8 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 		},
 		turns:    map[string]*turns.Turns[hypervisor.Key]{},
-		machines: newFeed(),
-		clusters: newFeed(),
+		machines: feeds.NewFeed(),
+		clusters: feeds.NewFeed(),
 		sessions: map[string]*session{},
 		asked:    map[string]time.Time{},
 		users:    map[hypervisor.Key]string{},
@@ -153,10 +154,10 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 }
 
 // Changes delivers the machines whose VM changed.
-func (c *Connector) Changes() <-chan hypervisor.Key { return c.machines.keys() }
+func (c *Connector) Changes() <-chan hypervisor.Key { return c.machines.Keys() }
 
 // SiteChanges delivers the clusters whose vCenter came or went.
-func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.clusters.keys() }
+func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.clusters.Keys() }
 
 // clusterOf finds the infrastructure cluster of m. It does not ask the
 // Cluster, which may be gone.
@@ -199,7 +200,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	}
 	s, ok := c.sessions[id]
 	if !ok {
-		s = newSession(e, &c.options, c.turnsAt(e.server), func(k hypervisor.Key) { c.machines.add(k) }, func() { c.tell(id) })
+		s = newSession(e, &c.options, c.turnsAt(e.server), func(k hypervisor.Key) { c.machines.Add(k) }, func() { c.tell(id) })
 		c.sessions[id] = s
 	}
 	return s, nil
@@ -210,7 +211,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 func (c *Connector) turnsAt(server string) *turns.Turns[hypervisor.Key] {
 	t, ok := c.turns[server]
 	if !ok {
-		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.machines.add(k) })
+		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.machines.Add(k) })
 		c.turns[server] = t
 	}
 	return t
@@ -226,7 +227,7 @@ func (c *Connector) evict(id, server string) {
 	for user, used := range c.users {
 		if used == id {
 			delete(c.users, user)
-			c.clusters.add(user)
+			c.clusters.Add(user)
 		}
 	}
 	if ok {
@@ -237,7 +238,7 @@ func (c *Connector) evict(id, server string) {
 				s.turns.Release(key)
 			}
 		}
-		c.machines.add(keys...)
+		c.machines.Add(keys...)
 	}
 }
 
@@ -247,7 +248,7 @@ func (c *Connector) tell(id string) {
 	defer c.mu.Unlock()
 	for user, used := range c.users {
 		if used == id {
-			c.clusters.add(user)
+			c.clusters.Add(user)
 		}
 	}
 }
