@@ -3,6 +3,10 @@
 # script and prints one path a line, in the order asked for.
 #
 #   hack/tools/build.sh kubelet kubeadm
+#   hack/tools/build.sh kubelet@v1.35.4
+#
+# A program of Kubernetes is that of the version tenants run unless another is
+# named behind it.
 #
 # A binary lands in $NOVA_CACHE/tools/<module>-<hash of go.mod, go.sum and
 # sources>/, so a second call builds nothing and a changed pin builds anew.
@@ -11,9 +15,15 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cache=${NOVA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/cluster-api-provider-nova}/tools
-kubernetes_version=v1.36.3
-# Kubernetes refuses to start components that do not know their own version.
-kubernetes_flags="-X k8s.io/component-base/version.gitVersion=$kubernetes_version -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36 -X k8s.io/component-base/version.gitTreeState=clean -X k8s.io/client-go/pkg/version.gitVersion=$kubernetes_version -X k8s.io/client-go/pkg/version.gitMajor=1 -X k8s.io/client-go/pkg/version.gitMinor=36"
+# kubernetes_flags sets the linker's flags for a version of Kubernetes, which
+# refuses to start components that do not know their own.
+kubernetes_flags() {
+	local package minor=${1#v1.}
+	flags="-X k8s.io/component-base/version.gitTreeState=clean"
+	for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+		flags+=" -X $package.gitVersion=$1 -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*}"
+	done
+}
 capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
 capv_flags="-X sigs.k8s.io/cluster-api-provider-vsphere/pkg/version.gitVersion=v1.16.1"
 
@@ -22,9 +32,15 @@ locate() {
 	flags=
 	case $1 in
 	kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubeadm | kubectl)
-		module=kubernetes package=k8s.io/kubernetes/cmd/$1 flags=$kubernetes_flags ;;
+		module=kubernetes package=k8s.io/kubernetes/cmd/$1
+		kubernetes_flags v1.36.3 ;;
+	kube*@v1.35.4)
+		module=kubernetes-1.35 package=k8s.io/kubernetes/cmd/${1%@*}
+		kubernetes_flags "${1#*@}" ;;
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
+	capi-kubeadm-bootstrap) module=capi package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
+	capi-kubeadm-control-plane) module=capi package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
@@ -45,7 +61,7 @@ build() {
 	local tool=$1 key out started
 	locate "$tool"
 	key=$(cd "$here/$module" && find . -type f | sort | xargs sha256sum | sha256sum | cut -c1-12)
-	out=$cache/$module-$key/$tool
+	out=$cache/$module-$key/${tool%@*}
 	mkdir -p "$(dirname "$out")"
 	if [[ ! -x $out ]]; then
 		# One builder at a time: two would only share the processors and the work.

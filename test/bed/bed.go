@@ -25,9 +25,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// CoreManager is the name of Cluster API's core manager in a bed.
-const CoreManager = "capi-core"
-
 // Providers are the names of this project's managers in a bed with these
 // hypervisors.
 func Providers(hypervisors ...string) []string {
@@ -53,8 +50,8 @@ type Options struct {
 	Progress func(step string) (ended func(error))
 	// Hypervisors are those to simulate. Nil means vSphere.
 	Hypervisors []string
-	// Providers are the managers to run. Nil means all that these hypervisors
-	// have a use for.
+	// Providers are the managers to run beside Cluster API's core manager. Nil
+	// means all of this project that these hypervisors have a use for.
 	Providers []string
 	// Flux runs Flux, the add-on provider and the server that Flux takes
 	// modules from.
@@ -62,6 +59,8 @@ type Options struct {
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
+	// Older says that hypervisors have a template with OlderVersion too.
+	Older bool
 	// Delays are how long things take in the hypervisors, beside their
 	// defaults: tasks of vCenter by method, and what an engine calls timings.
 	Delays map[string]time.Duration
@@ -82,6 +81,14 @@ type Bed struct {
 	layout      layout
 	log         io.Writer
 	progress    func(step string) func(error)
+}
+
+// older are the versions beside KubernetesVersion that there are templates for.
+func (o Options) older() []string {
+	if o.Older {
+		return []string{OlderVersion}
+	}
+	return nil
 }
 
 // Start starts a bed. On failure it takes away what it had started; only logs
@@ -173,7 +180,7 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if !options.Bodiless {
 		group.Go(func() error {
 			return b.step("Preparing what hosts boot from", func() error {
-				assets, err := host.Prepare(groupCtx, options.Log)
+				assets, err := host.Prepare(groupCtx, options.Log, options.older()...)
 				p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
 				return err
 			})
@@ -212,7 +219,7 @@ func (b *Bed) awaitPrograms(ctx context.Context, p *parts) error {
 
 // build builds every program that the bed runs.
 func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) {
-	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl", CoreManager}
+	names := append([]string{"etcd", "kube-apiserver", "kube-controller-manager", "kubectl", "clusterctl"}, capiAmong(options.Providers)...)
 	if options.Flux {
 		names = append(names, fluxControllers...)
 	}
@@ -222,7 +229,9 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 	}
 	packages := []string{"./test/cmd/" + supervisorProgram}
 	for _, provider := range options.Providers {
-		packages = append(packages, "./cmd/"+provider)
+		if !isCAPI(provider) {
+			packages = append(packages, "./cmd/"+provider)
+		}
 	}
 	own, err := buildPrograms(ctx, b.layout.path("bin"), packages...)
 	if err != nil {
@@ -253,7 +262,9 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.network().Up(ctx) })
 	for _, h := range simulations {
-		group.Go(func() error { return h.write(simulated{runner: p.runner, delays: options.Delays}) })
+		group.Go(func() error {
+			return h.write(simulated{runner: p.runner, delays: options.Delays, older: options.older()})
+		})
 	}
 	group.Go(func() (err error) {
 		p.ca, err = writeManagementPKI(b.layout)
@@ -297,11 +308,10 @@ func (b *Bed) componentsDir(ctx context.Context, name string) (string, error) {
 	if isFlux(name) {
 		return b.fluxOverlay(ctx, name)
 	}
-	if name != CoreManager {
-		return filepath.Join(tools.Root(), "config", name, "default"), nil
+	if m, is := capiManagers()[name]; is {
+		return m.components(ctx)
 	}
-	dir, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
-	return filepath.Join(dir, "core", "config", "default"), err
+	return filepath.Join(tools.Root(), "config", name, "default"), nil
 }
 
 // launch starts the supervisor and waits for the API server.
@@ -309,8 +319,8 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids(), Processes: managementProcesses(b.layout, p.programs)}
 	for _, m := range p.managers {
 		var extra []string
-		if m.name == CoreManager {
-			extra = append(extra, "--webhook-cert-dir="+b.layout.path("pki", "webhook"))
+		if capi, is := capiManagers()[m.name]; is {
+			extra = capi.flags(b.layout)
 		}
 		plan.Processes = append(plan.Processes, m.process(b.layout, p.programs[m.name], extra...))
 	}
@@ -406,13 +416,14 @@ func (b *Bed) healthy(ctx context.Context) error {
 // managers in.
 func (b *Bed) install(ctx context.Context, p *parts) error {
 	var all []*unstructured.Unstructured
-	for _, objects := range p.objects {
-		all = append(all, objects...)
-	}
-	for _, object := range all {
-		if err := pointWebhooks(object, p.ca.bundle()); err != nil {
-			return err
+	for i, objects := range p.objects {
+		server := capiManagers()[p.managers[i].name].server()
+		for _, object := range objects {
+			if err := pointWebhooks(object, server, p.ca.bundle()); err != nil {
+				return err
+			}
 		}
+		all = append(all, objects...)
 	}
 	if err := Apply(ctx, b.Client, all...); err != nil {
 		return err

@@ -2,6 +2,7 @@ package bed
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -41,8 +43,15 @@ type Cluster struct {
 	Workers       int
 	// Endpoint is a free address, 10.77.0.10 to 10.77.0.99, for its API server.
 	Endpoint string
+	// KubeadmControlPlane and KubeadmWorkers put Cluster API's own
+	// KubeadmControlPlane in the place of the NovaControlPlane, and
+	// KubeadmConfigs in that of the workers' NovaConfigs. The bed must run
+	// KubeadmProviders.
+	KubeadmControlPlane, KubeadmWorkers bool
 	// BaseDomain is the domain that Nova DNS serves. Empty serves none.
 	BaseDomain string
+	// Version is its version of Kubernetes. Empty means KubernetesVersion.
+	Version string
 	// Variables replace those that the bed gives to the cluster template.
 	Variables map[string]string
 }
@@ -52,8 +61,15 @@ func (c Cluster) Key() client.ObjectKey {
 	return client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
 }
 
-// KubernetesVersion is what tenants in a bed run.
-const KubernetesVersion = "v1.36.3"
+// Versions of Kubernetes for tenants. OlderVersion is there in beds that were
+// started with it.
+const (
+	KubernetesVersion = host.KubernetesVersion
+	OlderVersion      = host.OlderVersion
+)
+
+// templatePrefix is how the name of a template begins, before its version.
+const templatePrefix = "nova-node-"
 
 // Create makes a tenant cluster the way a person does: credentials first, then
 // what clusterctl generates. It does not wait.
@@ -107,6 +123,9 @@ func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
+	if c.Version == OlderVersion {
+		variables[h.Facts().TemplateVariable] = h.Facts().OlderTemplate
+	}
 	return generate(ctx, programs["clusterctl"], b.layout.path("repository"), h.Facts().Provider, variables, c)
 }
 
@@ -117,7 +136,7 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 		"--config", filepath.Join(repository, "clusterctl.yaml"),
 		"--infrastructure", provider+":"+providerVersion,
 		"--target-namespace", c.Namespace,
-		"--kubernetes-version", KubernetesVersion,
+		"--kubernetes-version", cmp.Or(c.Version, KubernetesVersion),
 		"--control-plane-machine-count", strconv.Itoa(c.ControlPlanes),
 		"--worker-machine-count", strconv.Itoa(c.Workers),
 	)
@@ -137,7 +156,10 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 	if err != nil {
 		return nil, err
 	}
-	return objects, suitHosts(objects, c)
+	if err := suitHosts(objects, c); err != nil {
+		return nil, err
+	}
+	return objects, withKubeadm(objects, c)
 }
 
 // suitHosts merges what only the hosts of a bed need into the objects that

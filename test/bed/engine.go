@@ -23,7 +23,7 @@ const (
 	engineCluster  = "Default"
 	engineDomain   = "data1"
 	engineProfile  = "ovirtmgmt/ovirtmgmt"
-	engineTemplate = "nova-node-v1.36.3"
+	engineTemplate = templatePrefix + KubernetesVersion
 	// engineDomainGiB is the size of a storage domain.
 	engineDomainGiB = 10000
 )
@@ -35,6 +35,7 @@ var zvirtFacts = Facts{
 	Kinds:             "NovaZVirt",
 	CredentialsSecret: "zvirt-credentials",
 	Template:          engineTemplate,
+	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "ZVIRT_TEMPLATE",
 	Storage:           engineDomain,
 }
@@ -72,14 +73,15 @@ func (z zvirt) write(s simulated) error {
 		Password:      rand.Text(),
 		ControlSocket: controlSocket(z.Name, ZVirt),
 		Timings:       texts(s.delays),
-		Inventory:     engineInventory(),
+		Inventory:     engineInventory(s.older),
 	}
 	return writeSettings(z.file(), settings[ovirtsim.Config]{Server: config, Runner: settingsOf(s.runner)})
 }
 
 // engineInventory has room for a thousand machines, and for three control
-// planes on hosts of their own.
-func engineInventory() ovirtsim.Inventory {
+// planes on hosts of their own. Each older version of Kubernetes has a template
+// too.
+func engineInventory(older []string) ovirtsim.Inventory {
 	var inventory ovirtsim.Inventory
 	for i := range 4 {
 		inventory.Hosts = append(inventory.Hosts, ovirtsim.HostSpec{Name: fmt.Sprintf("host%d", i+1), Cores: 1024, MemoryMiB: 4 << 20})
@@ -88,6 +90,9 @@ func engineInventory() ovirtsim.Inventory {
 		inventory.Domains = append(inventory.Domains, ovirtsim.DomainSpec{Name: fmt.Sprintf("data%d", i+1), Type: "nfs", SizeGiB: engineDomainGiB})
 	}
 	inventory.Templates = []ovirtsim.TemplateSpec{{Name: engineTemplate, DiskGiB: 20}}
+	for _, version := range older {
+		inventory.Templates = append(inventory.Templates, ovirtsim.TemplateSpec{Name: templatePrefix + version, DiskGiB: 20, Kubernetes: version})
+	}
 	return inventory
 }
 

@@ -35,6 +35,8 @@ type Facts struct {
 	// Template is the template of VMs that a bed has, and TemplateVariable the
 	// variable of the cluster template that names one.
 	Template, TemplateVariable string
+	// OlderTemplate is the template of a bed with OlderVersion.
+	OlderTemplate string
 	// Storage is where disks of VMs lie in a bed.
 	Storage string
 }
@@ -113,6 +115,9 @@ type simulated struct {
 	runner *host.Runner
 	// delays are how long things take, beside the defaults.
 	delays map[string]time.Duration
+	// older are the versions of Kubernetes with a template of their own, beside
+	// the usual one.
+	older []string
 }
 
 // Hypervisor returns a hypervisor of the bed by its name: the first one, if it

@@ -29,6 +29,9 @@ type Pod struct {
 	layout  layout
 }
 
+// podWebhooks is where the API server calls a pod's webhooks.
+const podWebhooks = "127.0.0.1:9443"
+
 // NewPod renders a kustomization of components. The files of the pod go below
 // dir; bundle is the authority of the manager's webhooks, if it has any.
 func NewPod(ctx context.Context, kubectl, kustomization, name, dir string, bundle []byte) (*Pod, error) {
@@ -46,7 +49,7 @@ func NewPod(ctx context.Context, kubectl, kustomization, name, dir string, bundl
 	}
 	p.Health = p.manager.health
 	for _, object := range p.Objects {
-		if err := pointWebhooks(object, bundle); err != nil {
+		if err := pointWebhooks(object, "https://"+podWebhooks, bundle); err != nil {
 			return nil, err
 		}
 	}

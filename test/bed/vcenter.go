@@ -31,6 +31,7 @@ var vsphereFacts = Facts{
 	Kinds:             "NovaVSphere",
 	CredentialsSecret: "vsphere-credentials",
 	Template:          vcenter.DefaultTemplate,
+	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,
 }
@@ -98,6 +99,14 @@ func (v vsphere) write(s simulated) error {
 	if s.runner == nil {
 		// VMs without hosts may be many, and a datastore holds no more than 2 TiB.
 		config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}
+	}
+	for _, version := range s.older {
+		if config.Inventory.Templates == nil {
+			config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate}}
+		}
+		config.Inventory.Templates = append(config.Inventory.Templates, vcenter.Template{
+			Name: templatePrefix + version, ExtraConfig: map[string]string{vcenter.KubernetesKey: version},
+		})
 	}
 	return writeSettings(v.file(), settings[vcenter.Config]{Server: config, Runner: settingsOf(s.runner)})
 }

@@ -7,30 +7,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// webhookServer is where the core manager serves its webhooks. There is no
-// pod network in the management cluster, so the API server is given an
-// address where the manifests name a Service.
-const webhookServer = "https://127.0.0.1:9443"
-
 // injection is cert-manager's request to fill in a CA bundle.
 const injection = "cert-manager.io/inject-ca-from"
 
-// pointWebhooks lets every webhook of an object be called at its address, with
+// pointWebhooks lets every webhook of an object be called at a server, with
 // the bed's authority.
-func pointWebhooks(object *unstructured.Unstructured, bundle []byte) error {
+func pointWebhooks(object *unstructured.Unstructured, server string, bundle []byte) error {
 	annotations := object.GetAnnotations()
 	delete(annotations, injection)
 	object.SetAnnotations(annotations)
 	switch object.GetKind() {
 	case "CustomResourceDefinition":
-		return pointClient(object.Object, bundle, "spec", "conversion", "webhook", "clientConfig")
+		return pointClient(object.Object, server, bundle, "spec", "conversion", "webhook", "clientConfig")
 	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 		hooks, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", object.GetName(), err)
 		}
 		for _, hook := range hooks {
-			if err := pointClient(hook.(map[string]any), bundle, "clientConfig"); err != nil {
+			if err := pointClient(hook.(map[string]any), server, bundle, "clientConfig"); err != nil {
 				return err
 			}
 		}
@@ -40,7 +35,7 @@ func pointWebhooks(object *unstructured.Unstructured, bundle []byte) error {
 }
 
 // pointClient replaces the Service of one client configuration by a URL.
-func pointClient(object map[string]any, bundle []byte, fields ...string) error {
+func pointClient(object map[string]any, server string, bundle []byte, fields ...string) error {
 	config, found, err := unstructured.NestedMap(object, fields...)
 	if err != nil {
 		return fmt.Errorf("reading webhook: %w", err)
@@ -53,7 +48,7 @@ func pointClient(object map[string]any, bundle []byte, fields ...string) error {
 		return fmt.Errorf("reading webhook: %w", err)
 	}
 	return unstructured.SetNestedMap(object, map[string]any{
-		"url":      webhookServer + path,
+		"url":      server + path,
 		"caBundle": base64.StdEncoding.EncodeToString(bundle),
 	}, fields...)
 }

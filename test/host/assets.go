@@ -14,13 +14,18 @@ type Assets struct {
 	Debian string
 	// Node lies over Debian: settings, Kubernetes programs, guest tools.
 	Node string
+	// Older are layers that take the place of Node, by the version of
+	// Kubernetes that they have.
+	Older map[string]string `json:",omitempty"`
 	// Containerd is a data directory of containerd that holds every image.
 	Containerd string
 }
 
 // Prepare makes what hosts boot from, or finds it in the cache. It writes a
-// line to log for each thing it has to build.
-func Prepare(ctx context.Context, log io.Writer) (Assets, error) {
+// line to log for each thing it has to build. Hosts run KubernetesVersion, and
+// those whose Spec says so one of the older versions, which hack/tools has to
+// know; every host has the images of all.
+func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error) {
 	if err := requireRoot(); err != nil {
 		return Assets{}, err
 	}
@@ -33,25 +38,46 @@ func Prepare(ctx context.Context, log io.Writer) (Assets, error) {
 	}
 	// The network is the limit of one and the processor of the other.
 	type result struct {
-		programs map[string]string
-		err      error
+		distributions []distribution
+		err           error
 	}
 	compiled := make(chan result, 1)
 	go func() {
-		programs, err := compilePrograms(ctx, c)
-		compiled <- result{programs, err}
+		all, err := compile(ctx, c, append([]string{KubernetesVersion}, older...))
+		compiled <- result{all, err}
 	}()
 	debian, err := c.get(ctx, "debian", debianKey(), buildDebian)
-	programs := <-compiled
-	if err := errors.Join(err, programs.err); err != nil {
+	ready := <-compiled
+	if err := errors.Join(err, ready.err); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
-	assets := Assets{Debian: debian}
-	if assets.Node, err = buildNode(ctx, c, debian, programs.programs); err != nil {
-		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
+	assets := Assets{Debian: debian, Older: map[string]string{}}
+	for _, d := range ready.distributions {
+		layer, err := buildNode(ctx, c, debian, d)
+		if err != nil {
+			return Assets{}, fmt.Errorf("preparing hosts: %w", err)
+		}
+		if d.version == KubernetesVersion {
+			assets.Node = layer
+		} else {
+			assets.Older[d.version] = layer
+		}
 	}
-	if assets.Containerd, err = buildContainerd(ctx, c, debian, programs.programs); err != nil {
+	if assets.Containerd, err = buildContainerd(ctx, c, debian, ready.distributions); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	return assets, nil
+}
+
+// lower are the read-only layers of a host that runs a version of Kubernetes,
+// the upper one first.
+func (a Assets) lower(version string) (string, error) {
+	node := a.Node
+	if version != "" && version != KubernetesVersion {
+		var ok bool
+		if node, ok = a.Older[version]; !ok {
+			return "", fmt.Errorf("hosts were not prepared for Kubernetes %s", version)
+		}
+	}
+	return node + ":" + a.Debian, nil
 }

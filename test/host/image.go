@@ -38,13 +38,15 @@ var imageEntrypoints = map[string]string{
 	"pause":    "/pause",
 }
 
-// buildContainerd makes a data directory of containerd with all images in it.
-func buildContainerd(ctx context.Context, c cache, debian string, programs map[string]string) (string, error) {
-	refs, err := kubernetesImages(ctx, programs["kubeadm"])
-	if err != nil {
-		return "", err
+// buildContainerd makes a data directory of containerd with the images of all
+// versions in it: while a cluster moves from one to another, hosts of both run
+// pods of either.
+func buildContainerd(ctx context.Context, c cache, debian string, all []distribution) (string, error) {
+	var key []string
+	for _, d := range all {
+		key = append(append(key, programsKey(d.programs, imagePrograms)...), fmt.Sprint(d.images))
 	}
-	key := append(programsKey(programs, imagePrograms), filepath.Base(debian), importScript, kubeProxyScript, pauseSource, fmt.Sprint(refs))
+	key = append(key, filepath.Base(debian), importScript, kubeProxyScript, pauseSource)
 	return c.get(ctx, "containerd", key, func(ctx context.Context, dir string) error {
 		work, err := os.MkdirTemp(c.dir, ".images-")
 		if err != nil {
@@ -55,23 +57,39 @@ func buildContainerd(ctx context.Context, c cache, debian string, programs map[s
 		if err := os.MkdirAll(archives, 0o755); err != nil {
 			return err
 		}
-		for _, name := range append([]string{"pause"}, imagePrograms...) {
-			if refs[name] == "" {
-				return fmt.Errorf("kubeadm names no image for %s", name)
-			}
-			root := filepath.Join(work, name)
-			if err := fillImage(ctx, name, root, debian, programs[name]); err != nil {
-				return fmt.Errorf("filling image %s: %w", name, err)
-			}
-			if err := writeImage(filepath.Join(archives, name+".tar"), refs[name], imageEntrypoints[name], root); err != nil {
-				return fmt.Errorf("writing image %s: %w", name, err)
-			}
-			if err := os.RemoveAll(root); err != nil {
-				return err
+		for _, d := range all {
+			if err := writeImages(ctx, d, debian, work, archives); err != nil {
+				return fmt.Errorf("images of Kubernetes %s: %w", d.version, err)
 			}
 		}
 		return importImages(ctx, debian, archives, dir)
 	})
+}
+
+// writeImages writes an archive for each image of a version. Those that another
+// version has too are there already.
+func writeImages(ctx context.Context, d distribution, debian, work, archives string) error {
+	for _, name := range append([]string{"pause"}, imagePrograms...) {
+		ref := d.images[name]
+		if ref == "" {
+			return fmt.Errorf("kubeadm names no image for %s", name)
+		}
+		archive := filepath.Join(archives, digest([]byte(ref))+".tar")
+		if exists(archive) {
+			continue
+		}
+		root := filepath.Join(work, name)
+		if err := fillImage(ctx, name, root, debian, d.programs[name]); err != nil {
+			return fmt.Errorf("filling image %s: %w", name, err)
+		}
+		if err := writeImage(archive, ref, imageEntrypoints[name], root); err != nil {
+			return fmt.Errorf("writing image %s: %w", name, err)
+		}
+		if err := os.RemoveAll(root); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // importImages lets Debian's containerd unpack archives into data.

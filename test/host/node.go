@@ -9,16 +9,23 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// kubernetesVersion is the version that hack/tools pins.
-const kubernetesVersion = "v1.36.3"
+// Versions of Kubernetes that hack/tools pins: hosts run the first one unless
+// they are told to run the other, the minor version before it.
+const (
+	KubernetesVersion = "v1.36.3"
+	OlderVersion      = "v1.35.4"
+)
 
 // nodePrograms are installed on the host, imagePrograms go into images.
+// versionless are those of them that do not come with Kubernetes.
 var (
+	versionless   = []string{"etcd", "coredns", "kube-vip"}
 	nodePrograms  = []string{"kubelet", "kubeadm", "kubectl"}
 	imagePrograms = []string{
 		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
@@ -62,10 +69,42 @@ var nodeLinks = func() map[string]string {
 	return links
 }()
 
-// compilePrograms returns the paths of all programs that hosts run.
-func compilePrograms(ctx context.Context, c cache) (map[string]string, error) {
+// distribution is a version of Kubernetes: its programs by name, and its images
+// by the last word of their names.
+type distribution struct {
+	version  string
+	programs map[string]string
+	images   map[string]string
+}
+
+// compile returns versions of Kubernetes with all programs that hosts run. Its
+// companions etcd and CoreDNS are the same in all, under the names that each
+// version's kubeadm gives them.
+func compile(ctx context.Context, c cache, versions []string) ([]distribution, error) {
 	names := append(append([]string{}, nodePrograms...), imagePrograms...)
-	return tools.Paths(ctx, c.log, names...)
+	var all []distribution
+	for _, version := range versions {
+		asked := make([]string, len(names))
+		for i, name := range names {
+			asked[i] = name
+			if version != KubernetesVersion && !slices.Contains(versionless, name) {
+				asked[i] = name + "@" + version
+			}
+		}
+		paths, err := tools.Paths(ctx, c.log, asked...)
+		if err != nil {
+			return nil, err
+		}
+		d := distribution{version: version, programs: map[string]string{}}
+		for i, name := range names {
+			d.programs[name] = paths[asked[i]]
+		}
+		if d.images, err = kubernetesImages(ctx, d.programs["kubeadm"], version); err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
 }
 
 func debianKey() []string {
@@ -84,16 +123,12 @@ func programsKey(programs map[string]string, names []string) []string {
 }
 
 // buildNode makes the layer that turns Debian into a node image.
-func buildNode(ctx context.Context, c cache, debian string, programs map[string]string) (string, error) {
-	images, err := kubernetesImages(ctx, programs["kubeadm"])
+func buildNode(ctx context.Context, c cache, debian string, d distribution) (string, error) {
+	files, err := nodeTree(d.images["pause"])
 	if err != nil {
 		return "", err
 	}
-	files, err := nodeTree(images["pause"])
-	if err != nil {
-		return "", err
-	}
-	key := append(programsKey(programs, nodePrograms), filepath.Base(debian))
+	key := append(programsKey(d.programs, nodePrograms), filepath.Base(debian))
 	for _, file := range files {
 		key = append(key, file.path, string(file.data))
 	}
@@ -105,7 +140,7 @@ func buildNode(ctx context.Context, c cache, debian string, programs map[string]
 			}
 		}
 		for _, name := range nodePrograms {
-			if err := copyFile(programs[name], filepath.Join(dir, "usr/bin", name), 0o755); err != nil {
+			if err := copyFile(d.programs[name], filepath.Join(dir, "usr/bin", name), 0o755); err != nil {
 				return err
 			}
 		}
@@ -179,8 +214,8 @@ func nodeTree(pause string) ([]treeFile, error) {
 
 // kubernetesImages returns the images that kubeadm wants, keyed by the last
 // word of their name.
-func kubernetesImages(ctx context.Context, kubeadm string) (map[string]string, error) {
-	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version", kubernetesVersion).Output()
+func kubernetesImages(ctx context.Context, kubeadm, version string) (map[string]string, error) {
+	out, err := exec.CommandContext(ctx, kubeadm, "config", "images", "list", "--kubernetes-version", version).Output()
 	if err != nil {
 		return nil, fmt.Errorf("asking kubeadm for its images: %w", err)
 	}

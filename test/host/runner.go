@@ -41,6 +41,9 @@ type Spec struct {
 	// label, config-2 or cidata, each with its files by path. They are there
 	// for as long as the host is on.
 	Seeds map[string]map[string][]byte `json:",omitempty"`
+	// Kubernetes is the version that the disk has: one that the runner's
+	// Assets were prepared for, KubernetesVersion when empty.
+	Kubernetes string `json:",omitempty"`
 	// Disk identifies the disk, which keeps its contents when the host is off.
 	Disk string
 }
@@ -236,11 +239,15 @@ func (r *Runner) host(spec Spec) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	lower, err := r.Assets.lower(spec.Kubernetes)
+	if err != nil {
+		return nil, err
+	}
 	h := &Host{
 		spec:    spec,
 		dir:     dir,
 		group:   bed.child(spec.Disk),
-		lower:   r.Assets.Node + ":" + r.Assets.Debian,
+		lower:   lower,
 		netns:   r.Netns,
 		bridge:  r.Bridge,
 		pidfd:   -1,

@@ -38,6 +38,8 @@ type VM struct {
 	NICs      []NIC  `json:"nics"`
 	CPUs      int64  `json:"cpus"`
 	MemoryMiB int64  `json:"memoryMiB"`
+	// Kubernetes is the version on its disk, if its template says so.
+	Kubernetes string `json:"kubernetes,omitempty"`
 	// Drive are the files of the configuration drive by their path, such as
 	// openstack/latest/user_data. There is none, if empty.
 	Drive map[string][]byte `json:"drive,omitempty"`
@@ -105,7 +107,7 @@ func (s *Server) describe(v *vm) VM {
 	c := v.current()
 	out := VM{
 		ID: v.id, Name: v.name, Template: v.original, Host: first(s.hostNames(v)), Status: v.status,
-		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive,
+		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive, Kubernetes: v.kubernetes,
 	}
 	for _, n := range v.nics {
 		card := NIC{Name: n.name, MAC: n.mac}

@@ -85,6 +85,8 @@ type TemplateSpec struct {
 	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
 	// NICs are the profiles of its network cards, of its data center.
 	NICs []string `json:"nics,omitempty"`
+	// Kubernetes is the version on its disk, and on those of VMs made from it.
+	Kubernetes string `json:"kubernetes,omitempty"`
 }
 
 // VMSpec is a VM of a template.
@@ -238,6 +240,7 @@ func (s *Server) fillTemplate(spec TemplateSpec) error {
 		return err
 	}
 	t := &template{meta: newMeta(spec.Name), cluster: cl.id, status: "ok", config: defaultConfig(), created: s.clock.Now()}
+	t.kubernetes = spec.Kubernetes
 	t.os = spec.OS
 	orDefault(&t.os, "other_linux")
 	for _, other := range s.templates.items {

@@ -18,6 +18,8 @@ type template struct {
 	created         time.Time
 	attachments     []*attachment
 	nics            []*nic
+	// kubernetes is the version on its disk.
+	kubernetes string
 }
 
 func (t *template) elems() []*elem { return t.meta.elems() }

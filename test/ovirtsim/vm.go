@@ -33,6 +33,8 @@ type vm struct {
 	// agent is what the guest reports about itself.
 	agent []GuestNIC
 	fqdn  string
+	// kubernetes is the version on the disk that the template had.
+	kubernetes string
 	// run counts starts and stops, so that a timer of an old run does nothing.
 	run int
 	// calls is closed when the last call of Guests has ended.

@@ -25,7 +25,7 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	}
 	clone := q.param("clone") == "true" || body.str("clone") == "true"
 	v := &vm{
-		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id,
+		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id, kubernetes: t.kubernetes,
 		status: vmDown, created: s.clock.Now(),
 		consoles: []*console{{id: "7370696365", protocol: "spice"}, {id: "766e63", protocol: "vnc"}},
 	}

@@ -11,6 +11,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
+// KubernetesKey is the setting by which a template says what version of
+// Kubernetes is on its disk, and hence on those of its clones. Guests do not see
+// it.
+const KubernetesKey = "disk.kubernetes"
+
 const (
 	guestInfoPrefix = "guestinfo."
 	// guestInfoInterval is how often a guest's settings are read back.
@@ -227,7 +232,8 @@ func hostSpec(vm VM) host.Spec {
 			"product_uuid":   vm.BIOSUUID,
 			"product_serial": DMISerial(vm.BIOSUUID),
 		},
-		GuestInfo: guestInfo(vm),
+		GuestInfo:  guestInfo(vm),
+		Kubernetes: vm.ExtraConfig[KubernetesKey],
 	}
 	for _, nic := range vm.NICs {
 		spec.MACs = append(spec.MACs, nic.MAC)
