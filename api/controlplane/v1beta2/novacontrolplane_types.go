@@ -109,6 +109,8 @@ const (
 
 // NovaControlPlaneSpec is the control plane of a tenant cluster.
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.dns) && has(oldSelf.platform.dns.baseDomain) && (!has(oldSelf.platform.dns.forwardZones) || !oldSelf.platform.dns.forwardZones.exists(z, z.name == oldSelf.platform.dns.baseDomain))) || (has(self.platform) && has(self.platform.dns) && has(self.platform.dns.baseDomain) && (!has(self.platform.dns.forwardZones) || !self.platform.dns.forwardZones.exists(z, z.name == self.platform.dns.baseDomain)))",message="Nova DNS serves the base domain of this cluster, and a cluster cannot move away from it to external DNS: keep platform.dns.baseDomain, and keep it out of platform.dns.forwardZones"
+// +kubebuilder:validation:XValidation:rule="self.version.split('.')[0] == oldSelf.version.split('.')[0] && int(self.version.split('.')[1]) <= int(oldSelf.version.split('.')[1]) + 1",message="a control plane moves up one minor version at a time: go through the one between"
+// +kubebuilder:validation:XValidation:rule="!(has(self.rollout) && has(self.rollout.strategy) && has(self.rollout.strategy.rollingUpdate) && has(self.rollout.strategy.rollingUpdate.maxSurge) && self.rollout.strategy.rollingUpdate.maxSurge == 0) || (has(self.replicas) && self.replicas >= 3)",message="rollout.strategy.rollingUpdate.maxSurge 0 needs 3 replicas at least"
 type NovaControlPlaneSpec struct {
 	// replicas is the number of control plane machines: an odd number, since
 	// each holds a member of etcd. Empty means 1.
@@ -145,6 +147,16 @@ type NovaControlPlaneSpec struct {
 	// endpoint says what holds the API server's address. Empty means kube-vip.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+
+	// rollout says when and how machines are replaced that differ from this
+	// spec. Empty replaces one after another, the new one first.
+	// +optional
+	Rollout NovaControlPlaneRolloutSpec `json:"rollout,omitempty,omitzero"`
+
+	// remediation bounds the replacement of machines that a MachineHealthCheck
+	// gave up. Empty takes the defaults.
+	// +optional
+	Remediation NovaControlPlaneRemediationSpec `json:"remediation,omitempty,omitzero"`
 }
 
 // EndpointSpec says what holds the API server's address.
@@ -244,7 +256,7 @@ type NovaControlPlaneMachineDeletionSpec struct {
 type NovaControlPlaneStatus struct {
 	// conditions are Available, Initialized, CertificatesAvailable,
 	// EtcdClusterHealthy, MachinesReady, MachinesUpToDate, RollingOut,
-	// ScalingUp, ScalingDown, Deleting and Paused. Empty until the first
+	// ScalingUp, ScalingDown, Remediating, Deleting and Paused. Empty until the first
 	// reconcile.
 	// +optional
 	// +listType=map
@@ -293,6 +305,11 @@ type NovaControlPlaneStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
+
+	// lastRemediation is the remediation that was begun last. Empty if there
+	// was none.
+	// +optional
+	LastRemediation LastRemediationStatus `json:"lastRemediation,omitempty,omitzero"`
 
 	// observedGeneration is the generation that was last reconciled.
 	// +optional
@@ -429,6 +446,16 @@ type NovaControlPlaneTemplateResourceSpec struct {
 	// endpoint says what holds the API server's address. Empty means kube-vip.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+
+	// rollout says when and how machines are replaced that differ from the
+	// spec. Empty replaces one after another, the new one first.
+	// +optional
+	Rollout NovaControlPlaneRolloutSpec `json:"rollout,omitempty,omitzero"`
+
+	// remediation bounds the replacement of machines that a MachineHealthCheck
+	// gave up. Empty takes the defaults.
+	// +optional
+	Remediation NovaControlPlaneRemediationSpec `json:"remediation,omitempty,omitzero"`
 }
 
 // NovaControlPlaneTemplateMachineTemplate is what the machines are made from.

@@ -1,0 +1,35 @@
+package v1beta2
+
+import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// MachineHookAnnotation stands on every control plane Machine. Cluster API's
+// deletion of it stops there after drain and volumes, until the machine's
+// member of etcd is removed.
+const MachineHookAnnotation = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/nova-control-plane"
+
+const (
+	// JoinedAnnotation stands on a control plane Machine once it was a member
+	// of etcd, which is stored before its member is removed: it never joins
+	// again.
+	JoinedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-joined"
+	// RemediationAnnotation stands on a NovaControlPlane and holds the
+	// remediation that was begun last. It is stored before the machine is
+	// deleted, so that a retry is counted once whatever happens.
+	RemediationAnnotation = "controlplane.cluster.x-k8s.io/nova-remediation"
+	// ReplacesAnnotation stands on a control plane Machine that was made for a
+	// remediated one, and names that.
+	ReplacesAnnotation = "controlplane.cluster.x-k8s.io/nova-replaces"
+)
+
+// MachineReleasedCondition stands on a control plane Machine that is being
+// deleted: it is true once etcd does not need the machine's host any more.
+const MachineReleasedCondition = "NovaControlPlaneReleased"
+
+const (
+	// MachineReleasedReason: the host may go.
+	MachineReleasedReason = "Released"
+	// MachineHeldReason: it has to stay, the message says why.
+	MachineHeldReason = "Held"
+)
