@@ -20,6 +20,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&NovaControlPlane{}, &NovaControlPlaneList{},
 		&NovaControlPlaneTemplate{}, &NovaControlPlaneTemplateList{},
+		&NovaEtcdRestore{}, &NovaEtcdRestoreList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

@@ -111,6 +111,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.dns) && has(oldSelf.platform.dns.baseDomain) && (!has(oldSelf.platform.dns.forwardZones) || !oldSelf.platform.dns.forwardZones.exists(z, z.name == oldSelf.platform.dns.baseDomain))) || (has(self.platform) && has(self.platform.dns) && has(self.platform.dns.baseDomain) && (!has(self.platform.dns.forwardZones) || !self.platform.dns.forwardZones.exists(z, z.name == self.platform.dns.baseDomain)))",message="Nova DNS serves the base domain of this cluster, and a cluster cannot move away from it to external DNS: keep platform.dns.baseDomain, and keep it out of platform.dns.forwardZones"
 // +kubebuilder:validation:XValidation:rule="self.version.split('.')[0] == oldSelf.version.split('.')[0] && int(self.version.split('.')[1]) <= int(oldSelf.version.split('.')[1]) + 1",message="a control plane moves up one minor version at a time: go through the one between"
 // +kubebuilder:validation:XValidation:rule="!(has(self.rollout) && has(self.rollout.strategy) && has(self.rollout.strategy.rollingUpdate) && has(self.rollout.strategy.rollingUpdate.maxSurge) && self.rollout.strategy.rollingUpdate.maxSurge == 0) || (has(self.replicas) && self.replicas >= 3)",message="rollout.strategy.rollingUpdate.maxSurge 0 needs 3 replicas at least"
+// +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.external)) == (has(oldSelf.etcd) && has(oldSelf.etcd.external))",message="a control plane cannot move between external etcd and its own: etcd.external is settled when it is made"
 type NovaControlPlaneSpec struct {
 	// replicas is the number of control plane machines: an odd number, since
 	// each holds a member of etcd. Empty means 1.
@@ -147,6 +148,11 @@ type NovaControlPlaneSpec struct {
 	// endpoint says what holds the API server's address. Empty means kube-vip.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+
+	// etcd says where etcd runs and when snapshots of it are taken. Empty runs
+	// it on the control plane machines and takes none.
+	// +optional
+	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
 	// rollout says when and how machines are replaced that differ from this
 	// spec. Empty replaces one after another, the new one first.
@@ -311,6 +317,11 @@ type NovaControlPlaneStatus struct {
 	// +optional
 	LastRemediation LastRemediationStatus `json:"lastRemediation,omitempty,omitzero"`
 
+	// etcd is what is known of etcd's snapshots. Empty where none are asked
+	// for.
+	// +optional
+	Etcd EtcdStatus `json:"etcd,omitempty,omitzero"`
+
 	// observedGeneration is the generation that was last reconciled.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -446,6 +457,11 @@ type NovaControlPlaneTemplateResourceSpec struct {
 	// endpoint says what holds the API server's address. Empty means kube-vip.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
+
+	// etcd says where etcd runs and when snapshots of it are taken. Empty runs
+	// it on the control plane machines and takes none.
+	// +optional
+	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
 	// rollout says when and how machines are replaced that differ from the
 	// spec. Empty replaces one after another, the new one first.

@@ -1,0 +1,207 @@
+package v1beta2
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// EtcdRestoreFinishedAnnotation stands on a NovaEtcdRestore that is over
+	// and holds its last phase. It lies there because a status does not
+	// survive a move, and a restore must never be carried out twice.
+	EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-finished"
+	// EtcdRestoreAnnotation stands on the control plane Machine that restores
+	// a snapshot, and names the NovaEtcdRestore.
+	EtcdRestoreAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore"
+)
+
+// EtcdRestorePhase is how far a restore is.
+// +kubebuilder:validation:Enum=Pending;Preparing;Removing;Restoring;Joining;Succeeded;Failed
+type EtcdRestorePhase string
+
+// Phases of a restore.
+const (
+	// EtcdRestorePending: it waits for another one, or for its control plane.
+	EtcdRestorePending EtcdRestorePhase = "Pending"
+	// EtcdRestorePreparing: the snapshot is looked for in the bucket and
+	// verified, or taken from the surviving member. Nothing is lost yet:
+	// deleting the object ends it.
+	EtcdRestorePreparing EtcdRestorePhase = "Preparing"
+	// EtcdRestoreRemoving: all control plane machines are taken away.
+	EtcdRestoreRemoving EtcdRestorePhase = "Removing"
+	// EtcdRestoreRestoring: a new machine restores the snapshot and initialises
+	// the control plane with it.
+	EtcdRestoreRestoring EtcdRestorePhase = "Restoring"
+	// EtcdRestoreJoining: what is gone is cleaned up, and further control
+	// plane machines join until all are there.
+	EtcdRestoreJoining EtcdRestorePhase = "Joining"
+	// EtcdRestoreSucceeded: the control plane is whole.
+	EtcdRestoreSucceeded EtcdRestorePhase = "Succeeded"
+	// EtcdRestoreFailed: it cannot be carried out, and nothing was changed.
+	EtcdRestoreFailed EtcdRestorePhase = "Failed"
+)
+
+// EtcdRestoreReadyCondition is true once a restore is through.
+const EtcdRestoreReadyCondition = clusterv1.ReadyCondition
+
+const (
+	// EtcdRestoreSucceededReason: the control plane is whole.
+	EtcdRestoreSucceededReason = "Succeeded"
+	// EtcdRestoreProgressingReason: it goes on, the message says what it waits for.
+	EtcdRestoreProgressingReason = "Progressing"
+	// EtcdRestoreSourceReason: what is to be restored cannot be had, the
+	// message says why. It is tried again.
+	EtcdRestoreSourceReason = "SourceUnavailable"
+	// EtcdRestoreRefusedReason: it cannot be carried out, the message says
+	// why. Make another one.
+	EtcdRestoreRefusedReason = "Refused"
+)
+
+// NovaEtcdRestoreSpec says which control plane gets back what.
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a restore cannot be changed: delete it and make another one"
+type NovaEtcdRestoreSpec struct {
+	// controlPlaneRef is the NovaControlPlane in the same namespace whose etcd
+	// is restored. All its machines are replaced.
+	// +required
+	ControlPlaneRef NovaEtcdRestoreControlPlaneReference `json:"controlPlaneRef,omitempty,omitzero"`
+
+	// source is what is restored.
+	// +required
+	Source NovaEtcdRestoreSource `json:"source,omitempty,omitzero"`
+
+	// s3 is the bucket. Empty takes that of the control plane's snapshots.
+	// +optional
+	S3 S3Spec `json:"s3,omitempty,omitzero"`
+}
+
+// NovaEtcdRestoreControlPlaneReference names a NovaControlPlane.
+type NovaEtcdRestoreControlPlaneReference struct {
+	// name is its name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// NovaEtcdRestoreSource is what is restored.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.machine)",message="exactly one of snapshot and machine must be set"
+type NovaEtcdRestoreSource struct {
+	// snapshot is a snapshot in the bucket.
+	// +optional
+	Snapshot NovaEtcdRestoreSnapshot `json:"snapshot,omitempty,omitzero"`
+
+	// machine is a control plane Machine whose member of etcd still runs. A
+	// snapshot is taken of it first and put into the bucket. The manager must
+	// reach its address at port 2379.
+	// +optional
+	Machine NovaEtcdRestoreMachine `json:"machine,omitempty,omitzero"`
+}
+
+// NovaEtcdRestoreSnapshot is a snapshot in the bucket.
+type NovaEtcdRestoreSnapshot struct {
+	// name is its name as status.etcd.lastSnapshot of the NovaControlPlane
+	// says it, or Latest.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9-]+$')",message="name must be the name of a snapshot, such as 20260102t150405z, or Latest"
+	Name string `json:"name,omitempty"`
+}
+
+// LatestEtcdSnapshot stands for the newest snapshot in the bucket.
+const LatestEtcdSnapshot = "Latest"
+
+// NovaEtcdRestoreMachine is a surviving control plane Machine.
+type NovaEtcdRestoreMachine struct {
+	// name is its name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+}
+
+// NovaEtcdRestoreStatus is how far a restore is.
+type NovaEtcdRestoreStatus struct {
+	// conditions are Ready. Empty until the first reconcile.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=32
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// phase is how far it is. Empty until the first reconcile.
+	// +optional
+	Phase EtcdRestorePhase `json:"phase,omitempty"`
+
+	// snapshot is what is restored. Empty until it is known.
+	// +optional
+	Snapshot EtcdSnapshotStatus `json:"snapshot,omitempty,omitzero"`
+
+	// machine is the machine that restores it. Empty until it is made.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Machine string `json:"machine,omitempty"`
+
+	// completionTime is when it was over. Empty until then.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+
+	// observedGeneration is the generation that was last reconciled.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:storageversion
+// +kubebuilder:resource:path=novaetcdrestores,scope=Namespaced,categories=cluster-api,shortName=nver
+// +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Control plane",type="string",JSONPath=".spec.controlPlaneRef.name",description="Control plane whose etcd is restored"
+// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="How far it is"
+// +kubebuilder:printcolumn:name="Snapshot",type="string",JSONPath=".status.snapshot.name",description="What is restored"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".status.machine",description="Machine that restores it"
+// +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+
+// NovaEtcdRestore brings a control plane back from a snapshot of etcd, or from
+// one surviving member. All control plane machines are replaced.
+type NovaEtcdRestore struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata is the standard object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is the desired state.
+	// +required
+	Spec NovaEtcdRestoreSpec `json:"spec,omitempty,omitzero"`
+
+	// status is the observed state. Empty until the first reconcile.
+	// +optional
+	Status NovaEtcdRestoreStatus `json:"status,omitempty,omitzero"`
+}
+
+// GetConditions returns the conditions.
+func (r *NovaEtcdRestore) GetConditions() []metav1.Condition { return r.Status.Conditions }
+
+// SetConditions replaces the conditions.
+func (r *NovaEtcdRestore) SetConditions(conditions []metav1.Condition) {
+	r.Status.Conditions = conditions
+}
+
+// Finished returns the last phase of a restore that is over, or nothing.
+func (r *NovaEtcdRestore) Finished() EtcdRestorePhase {
+	return EtcdRestorePhase(r.Annotations[EtcdRestoreFinishedAnnotation])
+}
+
+// +kubebuilder:object:root=true
+
+// NovaEtcdRestoreList is a list of NovaEtcdRestores.
+type NovaEtcdRestoreList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []NovaEtcdRestore `json:"items"`
+}
