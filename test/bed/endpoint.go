@@ -1,0 +1,129 @@
+package bed
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+// EndpointCheck returns a check that asks a tenant's API server, at its
+// endpoint and over a new connection, whether it is ready.
+func (b *Bed) EndpointCheck(ctx context.Context, c Cluster) (func(context.Context) error, error) {
+	config, err := b.TenantConfig(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig of tenant %s: %w", c.Name, err)
+	}
+	return func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/readyz", http.NoBody)
+		if err != nil {
+			return err
+		}
+		once := &http.Client{Transport: &http.Transport{DialContext: b.Dial, TLSClientConfig: settings, DisableKeepAlives: true}}
+		response, err := once.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = response.Body.Close() }()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("%s answers %s", request.URL, response.Status)
+		}
+		return nil
+	}, nil
+}
+
+// EndpointHolder is the node that has a tenant's address now.
+func (b *Bed) EndpointHolder(ctx context.Context, c Cluster) (string, error) {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return "", err
+	}
+	lease := &coordinationv1.Lease{}
+	if err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "plndr-cp-lock"}, lease); err != nil {
+		return "", fmt.Errorf("finding holder of the endpoint of %s: %w", c.Name, err)
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return "", fmt.Errorf("nobody holds the endpoint of %s", c.Name)
+	}
+	return *lease.Spec.HolderIdentity, nil
+}
+
+// Etcd asks the etcd members of a tenant themselves, past API servers and
+// providers, also while the management cluster does not answer.
+type Etcd struct {
+	bed     *Bed
+	cluster Cluster
+	tls     *tls.Config
+
+	mu        sync.Mutex
+	addresses map[string]string
+}
+
+// Etcd returns how to ask a tenant's etcd. Its authority is there already.
+func (b *Bed) Etcd(ctx context.Context, c Cluster) (*Etcd, error) {
+	pair, ca, err := pki.NewManaged(b.Client).EtcdClient(ctx, c.Key(), pki.ClientRequest{CommonName: "bed", TTL: 12 * time.Hour})
+	if err != nil {
+		return nil, fmt.Errorf("making client of etcd of %s: %w", c.Name, err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("making client of etcd of %s: %w", c.Name, err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	return &Etcd{bed: b, cluster: c, tls: &tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate},
+	}}, nil
+}
+
+// Health asks all members that have a machine.
+func (e *Etcd) Health(ctx context.Context) (*etcd.Health, error) {
+	addresses := e.nodes(ctx)
+	nodes := make([]string, 0, len(addresses))
+	for node := range addresses {
+		nodes = append(nodes, node)
+	}
+	return etcd.Observe(ctx, func(ctx context.Context, node string) (net.Conn, error) {
+		if addresses[node] == "" {
+			return nil, errors.New("the machine has no address")
+		}
+		return e.bed.Dial(ctx, "tcp", net.JoinHostPort(addresses[node], "2379"))
+	}, e.tls, nodes)
+}
+
+// nodes are the addresses of the control plane's machines, whose nodes have
+// their names. While the management cluster does not answer they are those
+// from before.
+func (e *Etcd) nodes(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	machines := &clusterv1.MachineList{}
+	err := e.bed.Client.List(ctx, machines, client.InNamespace(e.cluster.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err == nil {
+		e.addresses = map[string]string{}
+		for i := range machines.Items {
+			e.addresses[machines.Items[i].Name] = InternalIP(&machines.Items[i])
+		}
+	}
+	return e.addresses
+}
