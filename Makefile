@@ -74,6 +74,10 @@ bench-zvirt: ## Count what a machine costs an oVirt engine (root, Linux)
 bench-vsphere-compare: ## Measure this provider and CAPV against the same vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/vspherecompare $(ARGS)
 
+.PHONY: bench-controlplane
+bench-controlplane: ## Measure clusters of this control plane and of KubeadmControlPlane (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-controlplane $(ARGS)
+
 .PHONY: bench-modules
 bench-modules: ## Measure the add-on provider over a fleet
 	@$(GO_CHECK); go run ./test/cmd/modulesbench $(ARGS)

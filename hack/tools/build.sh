@@ -41,6 +41,7 @@ locate() {
 	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
 	capi-kubeadm-bootstrap) module=capi package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
 	capi-kubeadm-control-plane) module=capi package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
+	capd) module=capd package=sigs.k8s.io/cluster-api/test/infrastructure/docker flags=$capi_flags ;;
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;

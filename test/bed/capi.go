@@ -17,6 +17,10 @@ const (
 	KubeadmBootstrap = "capi-kubeadm-bootstrap"
 	// KubeadmControlPlane is the manager of KubeadmControlPlanes.
 	KubeadmControlPlane = "capi-kubeadm-control-plane"
+	// InMemory is the manager of DevClusters and DevMachines, whose API
+	// servers, etcd members and nodes are only pretended, all in this one
+	// process. It pretends any number of control planes.
+	InMemory = "capd"
 )
 
 // KubeadmProviders are Cluster API's own bootstrap and control plane managers,
@@ -26,6 +30,9 @@ func KubeadmProviders() []string { return []string{KubeadmBootstrap, KubeadmCont
 
 // capiManager is what differs between Cluster API's managers.
 type capiManager struct {
+	// tool is the folder of hack/tools that pins its module, where that is not
+	// the one of this project.
+	tool string
 	// dir is where its components are in the module.
 	dir string
 	// webhooks is the port of its webhooks: where each pod would have an
@@ -38,6 +45,7 @@ func capiManagers() map[string]capiManager {
 		CoreManager:         {dir: "core", webhooks: 9443},
 		KubeadmBootstrap:    {dir: "bootstrap/kubeadm", webhooks: 9444},
 		KubeadmControlPlane: {dir: "controlplane/kubeadm", webhooks: 9445},
+		InMemory:            {tool: "capd", dir: "infrastructure/docker", webhooks: 9446},
 	}
 }
 
@@ -60,7 +68,11 @@ func capiAmong(names []string) []string {
 
 // components is the kustomization of the manager's components.
 func (m capiManager) components(ctx context.Context) (string, error) {
-	dir, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
+	find := func() (string, error) { return tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api") }
+	if m.tool != "" {
+		find = func() (string, error) { return tools.ToolDir(ctx, m.tool, "sigs.k8s.io/cluster-api/test") }
+	}
+	dir, err := find()
 	return filepath.Join(dir, filepath.FromSlash(m.dir), "config", "default"), err
 }
 

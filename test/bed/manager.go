@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
 // The first ports of managers. All share one network namespace, where each
@@ -130,6 +131,7 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 			"POD_NAMESPACE=" + m.namespace,
 			"POD_NAME=" + m.name,
 			"POD_UID=" + m.name,
+			"POD_IP=" + host.Gateway,
 		}, m.env...),
 		After: []string{filepath.Join(account, "token")},
 	}
