@@ -86,5 +86,6 @@ func Ignition(document []byte) (string, error) {
 }
 
 func tooLong(document []byte) error {
-	return fmt.Errorf("it has %d bytes, and an engine can pass on %d", len(document), MaxScript)
+	return fmt.Errorf("it has %d KiB, and an engine can pass on %d KiB at most; compress large files of the NovaConfig (encoding Gzip), or have a command fetch them",
+		(len(document)+1023)>>10, MaxScript>>10)
 }

@@ -46,7 +46,7 @@ func TestCloudConfig(t *testing.T) {
 		"MIME":     {in: "Content-Type: multipart/mixed\n", refused: "first line"},
 		"no YAML":  {in: "#cloud-config\na: [\n", refused: "not YAML"},
 		"list":     {in: "#cloud-config\n- a\n", refused: "not YAML"},
-		"too long": {in: "#cloud-config\n" + strings.Repeat("#", MaxScript), refused: "bytes"},
+		"too long": {in: "#cloud-config\n" + strings.Repeat("#", MaxScript), refused: "it has 513 KiB, and an engine can pass on 512 KiB at most; compress"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

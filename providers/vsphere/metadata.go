@@ -14,9 +14,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// maxPlain is how much is handed over uncompressed: the channel between a
-// guest and its host carries 64 KiB in one piece.
-const maxPlain = 48 << 10
+const (
+	// maxValue is how long the value of one setting may be. A guest's tools
+	// exchange no more in one message (GUESTMSG_MAX_IN_SIZE of open-vm-tools).
+	maxValue = 64 << 10
+	// maxPlain is how much is handed over uncompressed, so that the value in
+	// base64 is no longer than that.
+	maxPlain = 48 << 10
+)
 
 // networkKey is where Afterburn finds the network for the initial RAM disk.
 const networkKey = "guestinfo.afterburn.initrd.network-kargs"
@@ -80,8 +85,20 @@ func encoded(key, encodingKey string, data []byte) ([]types.BaseOptionValue, err
 		}
 		data, encoding = packed.Bytes(), "gzip+base64"
 	}
+	value := base64.StdEncoding.EncodeToString(data)
+	if len(value) > maxValue {
+		return nil, tooLong(key, value)
+	}
 	return []types.BaseOptionValue{
-		&types.OptionValue{Key: key, Value: base64.StdEncoding.EncodeToString(data)},
+		&types.OptionValue{Key: key, Value: value},
 		&types.OptionValue{Key: encodingKey, Value: encoding},
 	}, nil
+}
+
+// tooLong refuses what a guest could not read, before there is a VM.
+func tooLong(key, value string) error {
+	e := failure(infrav1.InvalidSpecReason, "%s is %d KiB, compressed and in base64, and a guest can read %d KiB at most; "+
+		"leave out files that cannot be compressed, and have a command of the NovaConfig fetch them", key, (len(value)+1023)>>10, maxValue>>10)
+	e.Terminal = true
+	return e
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"io"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -55,6 +56,28 @@ func TestLargeUserData(t *testing.T) {
 	r, err := gzip.NewReader(bytes.NewReader(packed))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(io.ReadAll(r)).To(Equal(data))
+}
+
+// What cannot be compressed is refused from the first byte that does not fit,
+// before there is a VM.
+func TestTooLongUserData(t *testing.T) {
+	cards, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 2*maxPlain)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, format := range []string{"cloud-config", "ignition"} {
+		for size, want := range map[int]bool{maxPlain: true, maxPlain + 1: false, 2 * maxPlain: false} {
+			_, err := guestinfo("m", vmID, cards, hypervisor.Launch{UserData: noise[:size], Format: format})
+			if want != (err == nil) {
+				t.Errorf("%d bytes of %s: %v", size, format, err)
+			}
+			if err != nil && (!hypervisor.IsTerminal(err) || !strings.Contains(err.Error(), "KiB, compressed and in base64, and a guest can read 64 KiB at most")) {
+				t.Errorf("%d bytes of %s: %v", size, format, err)
+			}
+		}
+	}
 }
 
 func TestIgnition(t *testing.T) {
