@@ -1,0 +1,62 @@
+package controlplane
+
+import (
+	"context"
+	"os"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+func read(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return string(data)
+}
+
+var _ = describe("A control plane of three", func() {
+	c := cluster("three", 11, 3, 0)
+
+	It("comes up with three voters in etcd", func(ctx context.Context) {
+		create(ctx, c)
+	})
+
+	It("answers soon after the host with its address is lost, and takes the host back", func(ctx context.Context) {
+		victim := holder(ctx, c)
+		seen := probing(ctx, c, func() {
+			Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+			Eventually(func(ctx context.Context) (string, error) { return b.EndpointHolder(ctx, *c) }).
+				WithContext(ctx).WithTimeout(reportTimeout).ShouldNot(Equal(victim), "the address moved")
+			awaitSettled(ctx, c, changeTimeout)
+		})
+		figure("API after a hard loss of the address's holder: %s", seen)
+		Expect(seen.Failures).NotTo(BeZero(), "the holder was lost")
+		Expect(seen.Longest().Length).To(BeNumerically("<=", hardLoss), seen.String())
+	})
+
+	It("scales down to one and takes its members with it", func(ctx context.Context) {
+		seen := probing(ctx, c, func() { scale(ctx, c, 1) })
+		figure("API during the removal of two: %s", seen)
+		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
+	})
+
+	It("replaces its machine when rollout.after passes", func(ctx context.Context) {
+		before := names(ctx, c)
+		started := time.Now()
+		seen := probing(ctx, c, func() {
+			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = metav1.Now() })
+			replaced(ctx, c, before...)
+		})
+		figure("rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
+	})
+
+	It("leaves nothing when it is deleted", func(ctx context.Context) {
+		deleteCluster(ctx, c)
+	})
+})

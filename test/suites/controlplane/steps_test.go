@@ -1,0 +1,202 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+)
+
+// hypervisor is the first one of the bed.
+func hypervisor() bed.Hypervisor {
+	GinkgoHelper()
+	h, err := b.Hypervisor("")
+	Expect(err).NotTo(HaveOccurred())
+	return h
+}
+
+// create makes a cluster and waits until it is up.
+func create(ctx context.Context, c *bed.Cluster) {
+	GinkgoHelper()
+	started := time.Now()
+	Expect(b.Create(ctx, *c)).To(Succeed())
+	awaitSettled(ctx, c, bootTimeout)
+	figure("%d control planes and %d workers from apply to settled: %.0f s", c.ControlPlanes, c.Workers, time.Since(started).Seconds())
+}
+
+// figure puts a measure into the report.
+func figure(format string, args ...any) {
+	GinkgoHelper()
+	AddReportEntry("figure", fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(GinkgoWriter, "figure: "+format+"\n", args...)
+}
+
+// awaitSettled waits until the cluster is healthy and as it was asked for.
+func awaitSettled(ctx context.Context, c *bed.Cluster, timeout time.Duration) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) error { return b.Settled(ctx, *c) }).
+		WithContext(ctx).WithTimeout(timeout).Should(Succeed(), func() string { return story(ctx, c) })
+}
+
+// change changes the control plane.
+func change(ctx context.Context, c *bed.Cluster, how func(*controlplanev1.NovaControlPlane)) {
+	GinkgoHelper()
+	cp, err := b.ControlPlane(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	before := cp.DeepCopy()
+	how(cp)
+	Expect(b.Client.Patch(ctx, cp, client.MergeFrom(before))).To(Succeed())
+}
+
+// scale sets the number of control planes and waits for it, with quorum
+// watched.
+func scale(ctx context.Context, c *bed.Cluster, replicas int) {
+	GinkgoHelper()
+	By(fmt.Sprintf("scaling from %d to %d", c.ControlPlanes, replicas))
+	started, from := time.Now(), c.ControlPlanes
+	keepingQuorum(ctx, c, func() {
+		c.ControlPlanes = replicas
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(replicas)) })
+		awaitSettled(ctx, c, changeTimeout)
+	})
+	figure("%d to %d control planes: %.0f s", from, replicas, time.Since(started).Seconds())
+}
+
+// keepingQuorum does something and fails if etcd lost its quorum meanwhile.
+func keepingQuorum(ctx context.Context, c *bed.Cluster, do func()) {
+	GinkgoHelper()
+	members, err := b.Etcd(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	watch := bed.WatchQuorum(ctx, members)
+	do()
+	Expect(watch.Stop()).To(BeEmpty(), "quorum was lost")
+}
+
+// probing asks the endpoint while something is done, and returns what was
+// seen.
+func probing(ctx context.Context, c *bed.Cluster, do func()) prober.Report {
+	GinkgoHelper()
+	check, err := b.EndpointCheck(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	p := prober.Start(ctx, 200*time.Millisecond, time.Second, check)
+	do()
+	return p.Stop()
+}
+
+// machines returns the control plane machines.
+func machines(ctx context.Context, c *bed.Cluster) []clusterv1.Machine {
+	GinkgoHelper()
+	found, _, err := b.Machines(ctx, *c)
+	Expect(err).NotTo(HaveOccurred())
+	return found
+}
+
+// names returns the names of the control plane machines.
+func names(ctx context.Context, c *bed.Cluster) []string {
+	GinkgoHelper()
+	var all []string
+	for _, machine := range machines(ctx, c) {
+		all = append(all, machine.Name)
+	}
+	return all
+}
+
+// holder returns the machine that has the endpoint.
+func holder(ctx context.Context, c *bed.Cluster) string {
+	GinkgoHelper()
+	var name string
+	Eventually(func(ctx context.Context) (err error) {
+		name, err = b.EndpointHolder(ctx, *c)
+		return err
+	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+	return name
+}
+
+// remove deletes a control plane machine, and does not wait.
+func remove(ctx context.Context, c *bed.Cluster, name string) {
+	GinkgoHelper()
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: name}}
+	Expect(b.Client.Delete(ctx, machine)).To(Succeed())
+}
+
+// replaced waits until a machine is gone and the cluster is whole again.
+func replaced(ctx context.Context, c *bed.Cluster, gone ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		for _, name := range gone {
+			err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, &clusterv1.Machine{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "machine "+name+" is there")
+		}
+	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+	awaitSettled(ctx, c, changeTimeout)
+}
+
+// deleteCluster deletes a Cluster and waits until nothing of it is left: no
+// object, no VM.
+func deleteCluster(ctx context.Context, c *bed.Cluster) {
+	GinkgoHelper()
+	gone := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace}}
+	Expect(client.IgnoreNotFound(b.Client.Delete(ctx, gone))).To(Succeed())
+	Eventually(func(g Gomega, ctx context.Context) {
+		g.Expect(apierrors.IsNotFound(b.Client.Get(ctx, c.Key(), &clusterv1.Cluster{}))).To(BeTrue(), "the Cluster is there")
+		g.Expect(b.VMsOf(ctx, *c)).To(BeEmpty())
+		for _, kind := range []string{"Cluster", "Machine"} {
+			left, err := b.ListInfra(ctx, hypervisor(), kind, c.Namespace)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(left).To(BeEmpty())
+		}
+		planes, own := &controlplanev1.NovaControlPlaneList{}, &clusterv1.MachineList{}
+		g.Expect(b.Client.List(ctx, planes, client.InNamespace(c.Namespace))).To(Succeed())
+		g.Expect(planes.Items).To(BeEmpty())
+		g.Expect(b.Client.List(ctx, own, client.InNamespace(c.Namespace))).To(Succeed())
+		g.Expect(own.Items).To(BeEmpty())
+		g.Expect(hosts(c)).To(BeEmpty())
+	}).WithContext(ctx).WithTimeout(deleteTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+}
+
+// hosts lists the hosts of a cluster that have a disk.
+func hosts(c *bed.Cluster) []string {
+	GinkgoHelper()
+	disks, err := filepath.Glob(filepath.Join(b.Hosts(), "*", "spec.json"))
+	Expect(err).NotTo(HaveOccurred())
+	return slices.DeleteFunc(disks, func(path string) bool { return !strings.Contains(read(path), `"Name":"`+c.Name+"-") })
+}
+
+// story says what the objects of a cluster wait for.
+func story(ctx context.Context, c *bed.Cluster) string {
+	var out strings.Builder
+	told := func(kind string, object conditions.Getter, name string) {
+		for _, condition := range object.GetConditions() {
+			if condition.Message != "" {
+				fmt.Fprintf(&out, "%s %s: %s=%s %s: %s\n", kind, name, condition.Type, condition.Status, condition.Reason, condition.Message)
+			}
+		}
+	}
+	if cp, err := b.ControlPlane(ctx, *c); err == nil {
+		told("NovaControlPlane", cp, cp.Name)
+	}
+	controlPlane, workers, err := b.Machines(ctx, *c)
+	if err != nil {
+		fmt.Fprintln(&out, err)
+	}
+	for _, machine := range slices.Concat(controlPlane, workers) {
+		told("Machine", &machine, machine.Name)
+	}
+	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
+	return out.String()
+}

@@ -1,0 +1,86 @@
+package controlplane
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// How long things may take on a slow machine that builds something else.
+const (
+	bootTimeout   = 6 * time.Minute
+	changeTimeout = 8 * time.Minute
+	deleteTimeout = 4 * time.Minute
+	reportTimeout = time.Minute
+)
+
+// How long the API may be away, by what the project promises.
+const (
+	hardLoss    = 8 * time.Second
+	plannedLoss = 2 * time.Second
+)
+
+// everything is set where all specs run, and not only the short ones.
+var everything = os.Getenv("NOVA_SUITES") == "full"
+
+// b is the bed that all specs share.
+var b *bed.Bed
+
+func TestControlPlane(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyPollingInterval(time.Second)
+	RunSpecs(t, "Control planes on hosts")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	name := "controlplane"
+	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
+	var err error
+	b, err = bed.Start(ctx, bed.Options{Name: name, Older: everything, Log: GinkgoWriter, Progress: func(step string) func(error) {
+		By(step)
+		return func(error) {}
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+})
+
+var _ = JustAfterEach(func(ctx context.Context) {
+	report := CurrentSpecReport()
+	if !report.Failed() {
+		return
+	}
+	dir := filepath.Join(tools.Root(), "_artifacts", "controlplane", filepath.Base(report.LeafNodeLocation.FileName)+"-"+strconv.Itoa(report.LeafNodeLocation.LineNumber))
+	if err := b.CollectArtifacts(ctx, dir); err != nil {
+		AddReportEntry("collecting artifacts failed", err.Error())
+		return
+	}
+	AddReportEntry("what the bed was like", dir)
+})
+
+// describe describes something that happens to control planes. What takes long
+// is not described at all unless everything is asked for.
+func describe(text string, body func()) bool {
+	return Describe(text, Ordered, body)
+}
+
+func describeFull(text string, body func()) bool {
+	return everything && describe(text, body)
+}
+
+// cluster is a cluster of the suite: namespaces and addresses are each used
+// once, so that no spec meets what another left.
+func cluster(name string, address, controlPlanes, workers int) *bed.Cluster {
+	return &bed.Cluster{
+		Name: name, Namespace: name, ControlPlanes: controlPlanes, Workers: workers,
+		Endpoint: "10.77.0." + strconv.Itoa(address),
+	}
+}
