@@ -1,0 +1,95 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	. "github.com/onsi/gomega"
+)
+
+// snapshotOf is a database of some pages with its hash behind it.
+func snapshotOf(pages int) []byte {
+	body := bytes.Repeat([]byte("nova etcd snapshot 16 bytes long"), pages*pageSize/32)
+	sum := sha256.Sum256(body)
+	return append(body, sum[:]...)
+}
+
+func TestVerifier(t *testing.T) {
+	whole := snapshotOf(9)
+	flipped := bytes.Clone(whole)
+	flipped[700] ^= 1
+	broken := errors.New("connection lost")
+	for name, tc := range map[string]struct {
+		reason string
+		source io.Reader
+		want   error
+	}{
+		"Whole":      {"a hash that is right ends the stream", bytes.NewReader(whole), nil},
+		"ByteByByte": {"however it comes in", iotest.OneByteReader(bytes.NewReader(whole)), nil},
+		"DataErr":    {"also with its end in the last read", iotest.DataErrReader(bytes.NewReader(whole)), nil},
+		"Flipped":    {"one bit is enough", bytes.NewReader(flipped), ErrBrokenSnapshot},
+		"CutShort":   {"a stream that ends early is not whole", bytes.NewReader(whole[:len(whole)-pageSize]), ErrBrokenSnapshot},
+		"NoHash":     {"nor one without its hash", bytes.NewReader(whole[:len(whole)-sha256.Size]), ErrBrokenSnapshot},
+		"Empty":      {"nor nothing", bytes.NewReader(nil), ErrBrokenSnapshot},
+		"Failed":     {"a failure is passed on", io.MultiReader(bytes.NewReader(whole), iotest.ErrReader(broken)), broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVerifier(tc.source)
+			got, err := io.ReadAll(v)
+			if !errors.Is(err, tc.want) {
+				t.Fatalf("%s: err = %v, want %v", tc.reason, err, tc.want)
+			}
+			if v.ended != (tc.want == nil) {
+				t.Errorf("%s: ended = %v", tc.reason, v.ended)
+			}
+			sum := sha256.Sum256(whole)
+			if tc.want == nil && (!bytes.Equal(got, whole) || hex.EncodeToString(v.all.Sum(nil)) != hex.EncodeToString(sum[:])) {
+				t.Errorf("%s: what was read is not what was sent", tc.reason)
+			}
+		})
+	}
+}
+
+func TestTakeSnapshot(t *testing.T) {
+	nodes := []string{"cp-a", "cp-b", "cp-c"}
+	c := startCluster(t, nodes...)
+	g := c.g
+	g.Eventually(func() (bool, error) {
+		health, err := Observe(t.Context(), c.dial, c.config, nodes)
+		return err == nil && health.Quorum(), err
+	}, "30s", "100ms").Should(BeTrue())
+
+	take := func(node string) (Snapshot, []byte, error) {
+		var content []byte
+		s, err := TakeSnapshot(t.Context(), c.dial, c.config, node, func(_ context.Context, r io.Reader) (err error) {
+			content, err = io.ReadAll(r)
+			return err
+		})
+		return s, content, err
+	}
+	s, content, err := take("cp-b")
+	g.Expect(err).NotTo(HaveOccurred())
+	sum := sha256.Sum256(content)
+	g.Expect(s.SHA256).To(Equal(hex.EncodeToString(sum[:])))
+	g.Expect(s.Size).To(BeEquivalentTo(len(content)))
+	g.Expect(s.Revision).To(BeNumerically(">=", 1))
+
+	refused := errors.New("the bucket is full")
+	_, err = TakeSnapshot(t.Context(), c.dial, c.config, "cp-b", func(context.Context, io.Reader) error { return refused })
+	g.Expect(err).To(MatchError(refused))
+	_, err = TakeSnapshot(t.Context(), c.dial, c.config, "cp-b", func(context.Context, io.Reader) error { return nil })
+	g.Expect(err).To(MatchError(ContainSubstring("not read to its end")), "a store that keeps a part is no store")
+
+	c.members["cp-a"].kill()
+	c.members["cp-b"].kill()
+	_, _, err = take("cp-b")
+	g.Expect(err).To(HaveOccurred(), "nobody is there")
+	_, _, err = take("cp-c")
+	g.Expect(err).NotTo(HaveOccurred(), "the last member gives what it has, without a leader")
+}

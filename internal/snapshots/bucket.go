@@ -1,0 +1,335 @@
+package snapshots
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/minio/minio-go/v7/pkg/encrypt"
+)
+
+const (
+	// nameFormat makes names that sort by time.
+	nameFormat = "20060102t150405z"
+	// content and manifest are the two objects of a snapshot.
+	contentSuffix, manifestSuffix = ".db", ".json"
+
+	// partSize is how much of an upload is held in memory.
+	partSize = 16 << 20
+	// maxManifest is more than any manifest has.
+	maxManifest = 64 << 10
+	// answerTimeout is how long a server may take to begin to answer.
+	answerTimeout = time.Minute
+	// retries is how often one request is tried.
+	retries = 3
+
+	defaultRegion = "us-east-1"
+)
+
+// ErrNotFound is a snapshot that is not in the bucket, or not whole.
+var ErrNotFound = errors.New("there is no such snapshot in the bucket")
+
+// Place is a place in a bucket.
+type Place struct {
+	// Endpoint is the server's URL.
+	Endpoint string
+	Bucket   string
+	// Dir stands before the names of all objects.
+	Dir    string
+	Region string
+	// PathStyle puts the bucket's name into the path. Nil lets the endpoint decide.
+	PathStyle *bool
+	// AccessKeyID, SecretAccessKey and SessionToken are the credentials.
+	AccessKeyID, SecretAccessKey, SessionToken string
+	// CA are the certificates, in PEM, that the server is verified against.
+	// Empty takes those of the system.
+	CA []byte
+	// Encrypted lets the server encrypt with keys of its own; KMSKeyID names
+	// a key of its key service to do it with.
+	Encrypted bool
+	KMSKeyID  string
+}
+
+// Snapshot is a whole snapshot in the bucket.
+type Snapshot struct {
+	// Name names it.
+	Name string `json:"name"`
+	// Time is when it was begun.
+	Time time.Time `json:"time"`
+	// Size is the number of bytes.
+	Size int64 `json:"size"`
+
+	// What follows is known only of one that was read by Get.
+
+	// SHA256 is the hash of all bytes, in hexadecimal.
+	SHA256 string `json:"sha256"`
+	// Revision is etcd's revision when it was begun.
+	Revision int64 `json:"revision"`
+	// EtcdVersion is the version of etcd's storage.
+	EtcdVersion string `json:"etcdVersion,omitempty"`
+	// Cluster, ClusterUID and Member say of what it was taken.
+	Cluster    string `json:"cluster"`
+	ClusterUID string `json:"clusterUID"`
+	Member     string `json:"member"`
+	// Duration is how long it took.
+	Duration time.Duration `json:"durationNanoseconds"`
+}
+
+// Name returns the name of a snapshot that is begun at a time.
+func Name(begun time.Time) string { return begun.UTC().Format(nameFormat) }
+
+// Bucket is a place in a bucket.
+type Bucket struct {
+	client    *minio.Client
+	transport *http.Transport
+	place     Place
+}
+
+// Open returns the bucket of a place. It asks the server nothing.
+func Open(p Place) (*Bucket, error) {
+	endpoint, err := url.Parse(p.Endpoint)
+	if err != nil || endpoint.Scheme != "https" {
+		return nil, fmt.Errorf("opening bucket: endpoint %q is no https URL", p.Endpoint)
+	}
+	transport, err := minio.DefaultTransport(true)
+	if err != nil {
+		return nil, fmt.Errorf("opening bucket: %w", err)
+	}
+	transport.ResponseHeaderTimeout = answerTimeout
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if len(p.CA) > 0 {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(p.CA) {
+			return nil, errors.New("opening bucket: the trusted CA holds no certificate in PEM")
+		}
+		transport.TLSClientConfig.RootCAs = pool
+	}
+	lookup := minio.BucketLookupAuto
+	if p.PathStyle != nil {
+		lookup = minio.BucketLookupDNS
+		if *p.PathStyle {
+			lookup = minio.BucketLookupPath
+		}
+	}
+	client, err := minio.New(endpoint.Host, &minio.Options{
+		Creds:  credentials.NewStaticV4(p.AccessKeyID, p.SecretAccessKey, p.SessionToken),
+		Secure: true, Transport: transport, BucketLookup: lookup, MaxRetries: retries,
+		Region: cmp.Or(p.Region, defaultRegion),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("opening bucket: %w", err)
+	}
+	return &Bucket{client: client, transport: transport, place: p}, nil
+}
+
+// Close drops idle connections.
+func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
+
+// List lists the whole snapshots, old to new, with what the names and sizes
+// of the objects say of them.
+func (b *Bucket) List(ctx context.Context) ([]Snapshot, error) {
+	objects, err := b.objects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Snapshot
+	for key, object := range objects {
+		name, is := strings.CutSuffix(key, contentSuffix)
+		begun, err := time.Parse(nameFormat, name)
+		if _, whole := objects[name+manifestSuffix]; is && whole && err == nil && object.Size > 0 {
+			all = append(all, Snapshot{Name: name, Time: begun, Size: object.Size})
+		}
+	}
+	slices.SortFunc(all, func(a, b Snapshot) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// objects lists what lies in the place, by name.
+func (b *Bucket) objects(ctx context.Context) (map[string]minio.ObjectInfo, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	found := map[string]minio.ObjectInfo{}
+	for object := range b.client.ListObjects(ctx, b.place.Bucket, minio.ListObjectsOptions{Prefix: b.place.Dir + "/"}) {
+		if object.Err != nil {
+			return nil, b.failed("listing snapshots", object.Err)
+		}
+		found[path.Base(object.Key)] = object
+	}
+	return found, nil
+}
+
+// Get reads what is known of a snapshot. ErrNotFound when it is not there or
+// not whole.
+func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
+	object, err := b.client.GetObject(ctx, b.place.Bucket, b.key(name+manifestSuffix), minio.GetObjectOptions{})
+	if err != nil {
+		return Snapshot{}, b.failed("reading snapshot "+name, err)
+	}
+	defer func() { _ = object.Close() }()
+	data, err := io.ReadAll(io.LimitReader(object, maxManifest))
+	if err != nil {
+		return Snapshot{}, b.failed("reading snapshot "+name, err)
+	}
+	s := Snapshot{}
+	if err := json.Unmarshal(data, &s); err != nil || s.Name != name || s.SHA256 == "" {
+		return Snapshot{}, fmt.Errorf("reading snapshot %s: its manifest is not one of ours", name)
+	}
+	return s, b.check(ctx, s)
+}
+
+// check compares the content in the bucket with what should be there.
+func (b *Bucket) check(ctx context.Context, s Snapshot) error {
+	info, err := b.client.StatObject(ctx, b.place.Bucket, b.key(s.Name+contentSuffix), minio.StatObjectOptions{})
+	if err != nil {
+		return b.failed("reading snapshot "+s.Name, err)
+	}
+	if info.Size != s.Size {
+		return fmt.Errorf("reading snapshot %s: it has %d bytes in the bucket and should have %d", s.Name, info.Size, s.Size)
+	}
+	return nil
+}
+
+// Put uploads the content of a snapshot, in parts, so that little of it is in
+// memory. The server is told a hash of each part. Nothing is there if content
+// fails, and what is there is no snapshot before Commit.
+func (b *Bucket) Put(ctx context.Context, name string, content io.Reader) error {
+	_, err := b.client.PutObject(ctx, b.place.Bucket, b.key(name+contentSuffix), content, -1, minio.PutObjectOptions{
+		PartSize: partSize, SendContentMd5: true, ContentType: "application/octet-stream",
+		ServerSideEncryption: b.encryption(),
+	})
+	if err != nil {
+		return b.failed("uploading snapshot "+name, err)
+	}
+	return nil
+}
+
+// Commit makes an uploaded content a snapshot.
+func (b *Bucket) Commit(ctx context.Context, s Snapshot) error {
+	if err := b.check(ctx, s); err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("writing manifest of snapshot %s: %w", s.Name, err)
+	}
+	_, err = b.client.PutObject(ctx, b.place.Bucket, b.key(s.Name+manifestSuffix), bytes.NewReader(data), int64(len(data)),
+		minio.PutObjectOptions{SendContentMd5: true, ContentType: "application/json", ServerSideEncryption: b.encryption()})
+	if err != nil {
+		return b.failed("writing manifest of snapshot "+s.Name, err)
+	}
+	return nil
+}
+
+// Delete deletes a snapshot. Its manifest goes first: what is left if that is
+// interrupted is no snapshot, and Sweep takes it away.
+func (b *Bucket) Delete(ctx context.Context, name string) error {
+	for _, suffix := range []string{manifestSuffix, contentSuffix} {
+		if err := b.client.RemoveObject(ctx, b.place.Bucket, b.key(name+suffix), minio.RemoveObjectOptions{}); err != nil {
+			return b.failed("deleting snapshot "+name, err)
+		}
+	}
+	return nil
+}
+
+// Sweep takes away what interrupted uploads and deletions left before a time.
+func (b *Bucket) Sweep(ctx context.Context, before time.Time) error {
+	objects, err := b.objects(ctx)
+	if err != nil {
+		return err
+	}
+	for key, object := range objects {
+		name, isContent := strings.CutSuffix(key, contentSuffix)
+		counterpart := name + manifestSuffix
+		if !isContent {
+			counterpart = strings.TrimSuffix(key, manifestSuffix) + contentSuffix
+		}
+		if _, whole := objects[counterpart]; whole || !ours(key) || object.LastModified.After(before) {
+			continue
+		}
+		if err := b.client.RemoveObject(ctx, b.place.Bucket, b.key(key), minio.RemoveObjectOptions{}); err != nil {
+			return b.failed("removing leftover "+key, err)
+		}
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for upload := range b.client.ListIncompleteUploads(ctx, b.place.Bucket, b.place.Dir+"/", true) {
+		if upload.Err != nil {
+			return b.failed("listing interrupted uploads", upload.Err)
+		}
+		if !ours(path.Base(upload.Key)) || upload.Initiated.After(before) {
+			continue
+		}
+		if err := b.client.RemoveIncompleteUpload(ctx, b.place.Bucket, upload.Key); err != nil {
+			return b.failed("removing interrupted upload", err)
+		}
+	}
+	return nil
+}
+
+// ours reports whether an object's name is one that this package gives.
+func ours(name string) bool {
+	ext := path.Ext(name)
+	_, err := time.Parse(nameFormat, strings.TrimSuffix(name, ext))
+	return err == nil && (ext == contentSuffix || ext == manifestSuffix)
+}
+
+// URL returns where anybody can download the content of a snapshot for a while.
+func (b *Bucket) URL(ctx context.Context, name string, ttl time.Duration) (string, error) {
+	u, err := b.client.PresignedGetObject(ctx, b.place.Bucket, b.key(name+contentSuffix), ttl, nil)
+	if err != nil {
+		return "", b.failed("signing URL of snapshot "+name, err)
+	}
+	return u.String(), nil
+}
+
+func (b *Bucket) key(name string) string { return b.place.Dir + "/" + name }
+
+func (b *Bucket) encryption() encrypt.ServerSide {
+	if b.place.KMSKeyID != "" {
+		if sse, err := encrypt.NewSSEKMS(b.place.KMSKeyID, nil); err == nil {
+			return sse
+		}
+	}
+	if b.place.Encrypted {
+		return encrypt.NewSSE()
+	}
+	return nil
+}
+
+// failed says what failed in words that stay the same from try to try: without
+// the numbers of requests, uploads and ports.
+func (b *Bucket) failed(what string, err error) error {
+	response := minio.ErrorResponse{}
+	if errors.As(err, &response) {
+		switch {
+		case response.Code == minio.NoSuchKey:
+			return fmt.Errorf("%s: %w", what, ErrNotFound)
+		case response.Message != "":
+			return fmt.Errorf("%s: bucket %s: %s (%s)", what, b.place.Bucket, response.Message, response.Code)
+		}
+		return fmt.Errorf("%s: bucket %s: %s", what, b.place.Bucket, response.Code)
+	}
+	if request, is := errors.AsType[*url.Error](err); is {
+		err = request.Err
+	}
+	if network, is := errors.AsType[*net.OpError](err); is {
+		// The port on our side differs each time.
+		err = &net.OpError{Op: network.Op, Net: network.Net, Addr: network.Addr, Err: network.Err}
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,51 @@
+package snapshots
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// shortest is the shortest time between two snapshots.
+const shortest = time.Minute
+
+// Next returns when the next snapshot is due after the last one, in the format
+// of cron. Without a last one it is due at once, which is the zero time.
+func Next(schedule string, last time.Time) (time.Time, error) {
+	if !strings.HasPrefix(schedule, "CRON_TZ=") && !strings.HasPrefix(schedule, "TZ=") {
+		// The manager's own zone is nobody's business.
+		schedule = "CRON_TZ=UTC " + schedule
+	}
+	parsed, err := cron.ParseStandard(schedule)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading schedule: %w", err)
+	}
+	if every, ok := parsed.(cron.ConstantDelaySchedule); ok && every.Delay < shortest {
+		return time.Time{}, fmt.Errorf("reading schedule: %s is less than %s", every.Delay, shortest)
+	}
+	if parsed.Next(time.Unix(0, 0)).IsZero() {
+		return time.Time{}, fmt.Errorf("reading schedule: such a time never comes")
+	}
+	if last.IsZero() {
+		return time.Time{}, nil
+	}
+	return parsed.Next(last).UTC(), nil
+}
+
+// Expired returns which of the snapshots may go: all beyond the newest count,
+// and all older than days. 0 is no limit. The newest always stays. The
+// snapshots are sorted, old to new.
+func Expired(all []Snapshot, count, days int, now time.Time) []Snapshot {
+	var expired []Snapshot
+	for i, s := range all {
+		newer := len(all) - 1 - i
+		tooMany := count > 0 && newer >= count
+		tooOld := days > 0 && now.Sub(s.Time) > time.Duration(days)*24*time.Hour
+		if newer > 0 && (tooMany || tooOld) {
+			expired = append(expired, s)
+		}
+	}
+	return expired
+}
