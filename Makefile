@@ -62,6 +62,10 @@ test-unit: ## Run the tests that boot no hosts
 e2e: ## Run only the tests that boot hosts, all on every hypervisor (root, Linux)
 	@NOVA_SUITES=full hack/test.sh hosts
 
+.PHONY: chaos
+chaos: ## Kill at random what a cluster stands on: SEED=1 DURATION=30m (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/chaos --seed $(or $(SEED),1) --duration $(or $(DURATION),30m) $(ARGS)
+
 .PHONY: bench-vsphere
 bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench

@@ -133,6 +133,25 @@ func (b *Bed) nodesSettled(ctx context.Context, c Cluster, machines []clusterv1.
 	return nil
 }
 
+// ReadyNodes lists the names of a tenant's nodes that are ready.
+func (b *Bed) ReadyNodes(ctx context.Context, c Cluster) ([]string, error) {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := tenant.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("listing nodes of %s: %w", c.Name, err)
+	}
+	var names []string
+	for i := range nodes.Items {
+		if ready(&nodes.Items[i]) {
+			names = append(names, nodes.Items[i].Name)
+		}
+	}
+	return names, nil
+}
+
 func ready(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

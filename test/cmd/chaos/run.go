@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+)
+
+const (
+	bedName = "chaos"
+	// bootTimeout bounds the time until the cluster is up, settleTimeout that
+	// until it is healthy again when nothing disturbs it any more.
+	bootTimeout, settleTimeout = 10 * time.Minute, 15 * time.Minute
+	// changeTimeout bounds a change, with everything that goes wrong meanwhile.
+	changeTimeout = 20 * time.Minute
+	poll          = 2 * time.Second
+)
+
+// run is one run.
+type run struct {
+	seed       uint64
+	duration   time.Duration
+	hypervisor string
+	artifacts  string
+	out        io.Writer
+
+	bed     *bed.Bed
+	virtual bed.Hypervisor
+	quorum  *bed.QuorumWatch
+
+	// mu guards what both loops know.
+	mu      sync.Mutex
+	cluster bed.Cluster
+	counts  map[trouble]int
+	changed map[change]int
+	// disturbed is when something was done to hosts that are not back.
+	disturbed map[string]time.Time
+	problems  []error
+}
+
+// do runs it in a bed of its own.
+func (r *run) do(ctx context.Context) (err error) {
+	r.counts, r.changed, r.disturbed = map[trouble]int{}, map[change]int{}, map[string]time.Time{}
+	r.cluster.Hypervisor = r.hypervisor
+	if err := bed.Down(ctx, bedName); err != nil {
+		return err
+	}
+	r.bed, err = bed.Start(ctx, bed.Options{Name: bedName, Hypervisors: []string{r.hypervisor}, Log: r.out})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		late := context.WithoutCancel(ctx)
+		if err != nil {
+			err = errors.Join(err, os.MkdirAll(r.artifacts, 0o755), r.bed.CollectArtifacts(late, r.artifacts))
+		}
+		err = errors.Join(err, r.bed.Stop(late))
+	}()
+	if r.virtual, err = r.bed.Hypervisor(r.hypervisor); err != nil {
+		return err
+	}
+	if err := r.bed.Create(ctx, r.cluster); err != nil {
+		return err
+	}
+	if err := r.settled(ctx, bootTimeout); err != nil {
+		return err
+	}
+	return r.measured(ctx)
+}
+
+// measured disturbs the cluster while it is measured, and reports.
+func (r *run) measured(ctx context.Context) error {
+	workload, err := r.bed.DeployWorkload(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	endpoint, err := r.bed.EndpointCheck(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	members, err := r.bed.Etcd(ctx, r.cluster)
+	if err != nil {
+		return err
+	}
+	r.quorum = bed.WatchQuorum(ctx, members)
+	work := prober.Start(ctx, 250*time.Millisecond, time.Second, workload.Check)
+	api := prober.Start(ctx, 250*time.Millisecond, time.Second, endpoint)
+	r.say("the cluster is up, trouble begins")
+	r.disturb(ctx)
+	r.say("trouble is over")
+	settled := r.settled(ctx, settleTimeout)
+	if settled == nil {
+		r.say("the cluster is healthy")
+	}
+	return r.report(work.Stop(), api.Stop(), r.quorum.Stop(), settled)
+}
+
+// disturb lets both loops run for the time asked for. A change that is under
+// way is not cut off: the cluster has to end as it was asked to be.
+func (r *run) disturb(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, r.duration)
+	defer cancel()
+	var loops sync.WaitGroup
+	loops.Go(func() { r.makeTrouble(bounded, newDice(r.seed, 1)) })
+	loops.Go(func() { r.makeChanges(bounded, newDice(r.seed, 2)) })
+	loops.Wait()
+}
+
+// settled waits until the cluster is healthy and as it was asked for.
+func (r *run) settled(ctx context.Context, timeout time.Duration) error {
+	return until(ctx, timeout, "waiting for a healthy cluster", func(ctx context.Context) error {
+		return r.bed.Settled(ctx, r.asked())
+	})
+}
+
+// asked is the cluster as it was last asked for.
+func (r *run) asked() bed.Cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cluster
+}
+
+// until tries again and again, and returns the last error when time is up.
+func until(ctx context.Context, timeout time.Duration, what string, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	for {
+		bounded, done := context.WithTimeout(ctx, 20*time.Second)
+		err := try(bounded)
+		done()
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, poll) {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+}
+
+// pause waits, and says whether there is time left.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// say tells what happens.
+func (r *run) say(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
+}
+
+// report prints the figures and fails if it did not end well.
+func (r *run) report(work, api prober.Report, losses []string, settled error) error {
+	fmt.Fprintln(r.out, "workload:", work)
+	fmt.Fprintln(r.out, "API:", api)
+	for _, loss := range losses {
+		fmt.Fprintln(r.out, "quorum lost at", loss)
+	}
+	total := 0
+	var kinds []string
+	for _, kind := range slices.Sorted(maps.Keys(r.counts)) {
+		total += r.counts[kind]
+		kinds = append(kinds, fmt.Sprintf("%s=%d", kind, r.counts[kind]))
+	}
+	changes := 0
+	for _, count := range r.changed {
+		changes += count
+	}
+	fmt.Fprintf(r.out, "chaos: seed=%d duration=%s kills=%d %s changes=%d workload_downtime=%.1fs workload_longest=%.1fs api_downtime=%.1fs api_longest=%.1fs quorum_lost=%d healthy=%t\n",
+		r.seed, r.duration, total, strings.Join(kinds, " "), changes, work.Total().Seconds(), work.Longest().Length.Seconds(),
+		api.Total().Seconds(), api.Longest().Length.Seconds(), len(losses), settled == nil)
+	if len(losses) > 0 {
+		settled = errors.Join(settled, fmt.Errorf("etcd lost its quorum %d times", len(losses)))
+	}
+	return errors.Join(append(r.problems, settled)...)
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"syscall"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+const (
+	// fresh is how old a look at etcd may be to be relied on.
+	fresh = 10 * time.Second
+	// unnoticed is how long the node of a host that is off may look ready.
+	unnoticed = time.Minute
+)
+
+// makeTrouble does one thing after another until time is up.
+func (r *run) makeTrouble(ctx context.Context, d dice) {
+	for pause(ctx, d.between(shortestPause, longestPause)) {
+		kind := pick(d, troubles)
+		if err := r.strike(ctx, d, kind); err != nil {
+			r.say("trouble: %s did not come off: %v", kind, err)
+		}
+	}
+}
+
+// strike does one thing. What it cut is whole again when it returns.
+func (r *run) strike(ctx context.Context, d dice, kind trouble) error {
+	managers := append(bed.Providers(r.hypervisor), bed.CoreManager)
+	switch kind {
+	case killManager:
+		return r.kill(kind, d.one(managers))
+	case killManagers:
+		return r.kill(kind, managers...)
+	case killServer:
+		return r.kill(kind, "kube-apiserver")
+	case cutHypervisor:
+		return r.whileCut(ctx, d, kind, "the hypervisor", func(cut bool) error {
+			return r.virtual.SetDown(context.WithoutCancel(ctx), cut)
+		})
+	case killHost, cutHost:
+		return r.strikeHost(ctx, d, kind)
+	}
+	return nil
+}
+
+// kill kills programs of the management cluster.
+func (r *run) kill(kind trouble, names ...string) error {
+	r.say("trouble: killing %v", names)
+	for _, name := range names {
+		if err := r.bed.Kill(name, syscall.SIGKILL); err != nil {
+			return err
+		}
+	}
+	r.count(kind)
+	return nil
+}
+
+func (r *run) count(kind trouble) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counts[kind]++
+}
+
+// whileCut cuts something, waits, and mends it, also when time is up.
+func (r *run) whileCut(ctx context.Context, d dice, kind trouble, name string, set func(cut bool) error) error {
+	length := d.between(shortestCut, longestCut)
+	r.say("trouble: cutting %s off for %s", name, length.Round(time.Second))
+	if err := set(true); err != nil {
+		return err
+	}
+	r.count(kind)
+	pause(ctx, length)
+	return set(false)
+}
+
+// strikeHost disturbs a host, if one may be.
+func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
+	now, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	victims := now.victims()
+	if len(victims) == 0 {
+		r.say("trouble: no host may be disturbed now")
+		return nil
+	}
+	victim := d.one(victims)
+	r.mu.Lock()
+	r.disturbed[victim] = time.Now()
+	r.mu.Unlock()
+	if kind == cutHost {
+		return r.whileCut(ctx, d, kind, "host "+victim, func(cut bool) error { return r.bed.SetLinks(victim, !cut) })
+	}
+	r.say("trouble: pulling the plug of host %s", victim)
+	if err := r.virtual.PowerOff(ctx, victim); err != nil {
+		return err
+	}
+	r.count(kind)
+	return nil
+}
+
+// look says which hosts may be disturbed. One that was is back when its node is
+// ready; one whose machine goes is left alone.
+func (r *run) look(ctx context.Context) (hosts, error) {
+	planes, workers, err := r.bed.Machines(ctx, r.asked())
+	if err != nil {
+		return hosts{}, err
+	}
+	ready, err := r.bed.ReadyNodes(ctx, r.asked())
+	if err != nil {
+		return hosts{}, err
+	}
+	last := r.quorum.Last()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.disturbed, func(name string, since time.Time) bool {
+		return time.Since(since) > unnoticed && slices.Contains(ready, name)
+	})
+	return hosts{
+		planes: running(planes), workers: running(workers), disturbed: slices.Collect(maps.Keys(r.disturbed)),
+		spare: time.Since(last.At) < fresh && last.Answering == last.Voters && last.Spare() > 0,
+	}, nil
+}
+
+// running are the names of machines that have joined.
+func running(machines []clusterv1.Machine) []string {
+	var names []string
+	for i := range machines {
+		if machines[i].Status.NodeRef.IsDefined() {
+			names = append(names, machines[i].Name)
+		}
+	}
+	return names
+}
+
+// String says what a change is, for people.
+func (c change) String() string { return fmt.Sprintf("%q", string(c)) }
