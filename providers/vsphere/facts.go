@@ -15,6 +15,7 @@ const (
 	zoneProperty     = `config.extraConfig["nova.failureDomain"]`
 	userDataProperty = `config.extraConfig["guestinfo.userdata.encoding"]`
 	ignitionProperty = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
+	reportProperty   = `config.extraConfig["guestinfo.nova.report"]`
 )
 
 // vmInfo is what the stream told about a VM of ours.
@@ -32,6 +33,8 @@ type vmInfo struct {
 	tools bool
 	// userData and ignition are set while the first-boot document is there.
 	userData, ignition bool
+	// report is what its guest says of its first boot.
+	report string
 	// attributes are its custom attributes, by the number of their field.
 	attributes map[int32]string
 }
@@ -104,6 +107,8 @@ func (v *vmInfo) applySetting(name, value string) {
 		v.userData = value != ""
 	case ignitionProperty:
 		v.ignition = value != ""
+	case reportProperty:
+		v.report = value
 	}
 }
 

@@ -214,6 +214,7 @@ func (i *inventory) replace(w *world) {
 			i.doubt(m.act.task)
 		}
 	}
+	before := len(i.inherited)
 	clear(i.inherited)
 	for task, info := range w.tasks {
 		if info.description == cloneTask && !info.done() && !bound[task] {
@@ -221,6 +222,11 @@ func (i *inventory) replace(w *world) {
 		}
 	}
 	i.tell(slices.Collect(maps.Keys(i.machines)))
+	if before > 0 {
+		// Whoever waited for one of them may not have to any more, and its own
+		// VM looks as it did.
+		i.tellAll()
+	}
 }
 
 // tell queues the machines among ids whose VM looks different from what was
@@ -283,6 +289,11 @@ func (i *inventory) disinherit(task ref) {
 		return
 	}
 	delete(i.inherited, task)
+	i.tellAll()
+}
+
+// tellAll queues every machine, however it looks. The caller holds the lock.
+func (i *inventory) tellAll() {
 	for _, m := range i.machines {
 		i.changed(m.key)
 	}

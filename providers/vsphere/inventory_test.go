@@ -269,3 +269,22 @@ func TestDestroyedVM(t *testing.T) {
 	g.Expect(ta.told).To(Equal(1))
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 }
+
+// A clone that nobody here started holds machines up. If it ended while the
+// stream was away, they hear of it although their own VMs look as before.
+func TestInheritedCloneEndsUnseen(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	w := newWorld()
+	w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateRunning, description: cloneTask, entity: vmRef}
+	ta.inv.replace(w)
+	g.Expect(ta.inv.clonesOf(vmRef)).To(BeTrue())
+	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
+
+	ta.told = 0
+	ta.inv.replace(newWorld())
+	g.Expect(ta.inv.clonesOf(vmRef)).To(BeFalse())
+	g.Expect(ta.told).To(Equal(1))
+	ta.told = 0
+	ta.inv.replace(newWorld())
+	g.Expect(ta.told).To(BeZero(), "nobody waited")
+}

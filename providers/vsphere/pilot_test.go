@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -189,21 +190,33 @@ func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
 		select {
 		case <-c.done:
 		case <-deadline:
-			left := 0
-			for _, other := range crafts[i:] {
-				if other.ended.IsZero() {
-					left++
-				}
-			}
-			d, err := p.connector.Connect(p.b.ctx(), c.machine)
-			p.b.Expect(err).NotTo(HaveOccurred())
-			vm, err := d.Observe(p.b.ctx(), c.machine)
-			p.b.t.Fatalf("%d of %d machines did not arrive within %s; %s is %+v, %v", left, len(crafts), within, c.machine.Name, vm, err)
+			p.b.t.Fatalf("not all of %d machines arrived within %s: %s", len(crafts), within, p.stranded(crafts[i:]))
 		}
 	}
 }
 
-// names returns machines called prefix-0 and so on.
+// stranded says how the machines are that did not arrive.
+func (p *pilot) stranded(crafts []*craft) string {
+	var out []string
+	for _, c := range crafts {
+		select {
+		case <-c.done:
+			continue
+		default:
+		}
+		d, err := p.connector.Connect(p.b.ctx(), c.machine)
+		if err != nil {
+			out = append(out, fmt.Sprintf("%s: %v", c.machine.Name, err))
+			continue
+		}
+		vm, err := d.Observe(p.b.ctx(), c.machine)
+		out = append(out, fmt.Sprintf("%s is %+v, %v; number %d in line, provisioned %t, %d failures, %d in the queue",
+			c.machine.Name, vm, err, d.(*driver).session.turns.Place(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
+	}
+	return strings.Join(out, "\n")
+}
+
+// machines returns machines called prefix-0 and so on.
 func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
 	out := make([]*infrav1.NovaVSphereMachine, n)
 	for i := range out {

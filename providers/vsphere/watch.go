@@ -22,7 +22,7 @@ var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "customValue",
-		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty,
+		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
 	clusterProperties = []string{"configurationEx"}
