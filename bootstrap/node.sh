@@ -11,6 +11,7 @@ sentinel=/run/cluster-api/bootstrap-success.complete
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY and
 # SKIP_PHASES.
 . "$dir/settings"
+. "$dir/report.sh"
 
 # What a machine waits for, in seconds.
 address_timeout=300
@@ -26,11 +27,22 @@ say() {
   printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"
 }
 
+# told is set once the hypervisor knows why this ended.
+told=
+
 die() {
+  report failed "$*"
+  told=1
   say "FAILED: $*"
   printf 'nova-bootstrap: %s; see %s\n' "$*" "$log" >&3
   exit 1
 }
+
+# ended tells of an end that nobody foresaw.
+ended() {
+  [ "$1" -eq 0 ] || [ -n "$told" ] || report failed "The script that makes this machine a node ended with status $1"
+}
+trap 'ended $?' EXIT
 
 # default_interface prints the interface of the default route of an IP version.
 default_interface() {
@@ -107,6 +119,7 @@ run_commands() {
   for file in "$dir/$1"/*; do
     [ -e "$file" ] || continue
     say "Running $1 $(basename "$file")"
+    report running "$1 $(basename "$file")"
     sh "$file" || die "$1 $(basename "$file") failed with status $?"
   done
 }
@@ -130,6 +143,7 @@ api() {
 wait_for_cluster() {
   configmaps=/api/v1/namespaces/kube-system/configmaps
   say "Waiting for $ENDPOINT"
+  report running "Waiting for $ENDPOINT"
   extract certificate-authority-data ca.crt
   extract client-certificate-data client.crt
   extract client-key-data client.key
@@ -174,6 +188,7 @@ join() {
   skip=$SKIP_PHASES
   until kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
     [ "$attempt" -lt "$join_attempts" ] || die "kubeadm join failed $join_attempts times"
+    report retrying "kubeadm join failed, attempt $attempt of $join_attempts"
     say "kubeadm join failed, attempt $attempt of $join_attempts"
     attempt=$((attempt + 1))
     sleep "$join_pause"
@@ -207,10 +222,12 @@ fi
 
 if [ "$MODE" = Init ]; then
   say "Running kubeadm init"
+  report running "kubeadm init"
   kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" || die "kubeadm init failed"
 else
   wait_for_cluster
   say "Running kubeadm join"
+  report running "kubeadm join"
   join
 fi
 rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key"
@@ -219,4 +236,5 @@ run_commands postKubeadmCommands
 
 mkdir -p "$(dirname "$sentinel")"
 echo success >"$sentinel"
+report done
 say "Done"

@@ -79,11 +79,13 @@ func (n *node) read(path string) string {
 // boot runs the script, with the machine's folders in place of the system's.
 func (n *node) boot() error {
 	n.t.Helper()
-	script := n.read("run/nova/bootstrap.sh")
-	for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/sys/class/"} {
-		script = strings.ReplaceAll(script, folder, n.dir+folder)
+	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh"} {
+		script := n.read(name)
+		for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/etc/os-release", "/sys/class/"} {
+			script = strings.ReplaceAll(script, folder, n.dir+folder)
+		}
+		n.write(name, script)
 	}
-	n.write("run/nova/bootstrap.sh", script)
 	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, "run/nova/bootstrap.sh"))
 	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "T=" + n.dir}
 	out, err := cmd.CombinedOutput()

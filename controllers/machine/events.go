@@ -13,13 +13,14 @@ import (
 )
 
 // told are the conditions that people hear of when they change.
-type told struct{ provisioned, settled metav1.Condition }
+type told struct{ provisioned, settled, bootstrapped metav1.Condition }
 
 func snapshot(from conditions.Getter) told {
 	unreported := metav1.Condition{Status: metav1.ConditionUnknown}
 	return told{
-		provisioned: ptr.Deref(conditions.Get(from, infrav1.VirtualMachineProvisionedCondition), unreported),
-		settled:     ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSettledCondition), unreported),
+		provisioned:  ptr.Deref(conditions.Get(from, infrav1.VirtualMachineProvisionedCondition), unreported),
+		settled:      ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSettledCondition), unreported),
+		bootstrapped: ptr.Deref(conditions.Get(from, infrav1.NodeBootstrappedCondition), unreported),
 	}
 }
 
@@ -44,6 +45,9 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	}
 	if s.aside() && s.failure != nil && changed(before.settled, now.settled) {
 		r.event(s, corev1.EventTypeWarning, now.settled.Reason, now.settled.Message)
+	}
+	if c := now.bootstrapped; changed(before.bootstrapped, c) && (c.Reason == infrav1.BootstrapFailedReason || c.Reason == infrav1.BootstrapRetryingReason) {
+		r.event(s, corev1.EventTypeWarning, c.Reason, c.Message[:min(len(c.Message), maxNote)])
 	}
 	if changed(before.provisioned, now.provisioned) {
 		r.announceVM(s, now.provisioned)

@@ -24,8 +24,15 @@ func (s *scope[M]) report(err error) {
 	if c := s.settled(); c != nil {
 		conditions.Set(s.infra, *c)
 	}
+	boot := s.bootstrapped()
+	if boot != nil {
+		conditions.Set(s.infra, *boot)
+	}
 	c := s.condition()
 	conditions.Set(s.infra, c)
+	if c.Status == metav1.ConditionTrue && boot != nil && boot.Reason == infrav1.BootstrapFailedReason && !s.joined() {
+		c = *boot
+	}
 	c.Type = clusterv1.ReadyCondition
 	if c.Status == metav1.ConditionTrue {
 		c.Reason = clusterv1.ReadyReason

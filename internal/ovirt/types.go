@@ -51,8 +51,10 @@ type VM struct {
 
 	Status string `xml:"status,omitempty"`
 	// FQDN is what the guest calls itself: it tells that its agent is there.
-	FQDN            string `xml:"fqdn,omitempty"`
-	DeleteProtected *bool  `xml:"delete_protected"`
+	FQDN string `xml:"fqdn,omitempty"`
+	// GuestSystem is the system that the guest's agent says it has.
+	GuestSystem     *GuestSystem `xml:"guest_operating_system"`
+	DeleteProtected *bool        `xml:"delete_protected"`
 
 	Type             string            `xml:"type,omitempty"`
 	CPU              *CPU              `xml:"cpu"`
@@ -75,6 +77,12 @@ type VM struct {
 	Tags            *List            `xml:"tags"`
 	AffinityLabels  *List            `xml:"affinity_labels"`
 	Consoles        *List            `xml:"graphics_consoles"`
+}
+
+// GuestSystem is the operating system of a guest. Codename is what its
+// os-release calls the variant.
+type GuestSystem struct {
+	Codename string `xml:"codename"`
 }
 
 // VMs is a list of VMs.

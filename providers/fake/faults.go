@@ -113,6 +113,11 @@ func (h *Hypervisor) Report(key hypervisor.Key, addresses ...clusterv1.MachineAd
 	h.edit(key, func(v *vm) { v.addresses, v.seen.Addresses = addresses, addresses })
 }
 
+// Say has a VM's guest tell how far its first boot is.
+func (h *Hypervisor) Say(key hypervisor.Key, report hypervisor.Report) {
+	h.edit(key, func(v *vm) { v.seen.Report = report })
+}
+
 // Identify gives a VM another provider ID outside.
 func (h *Hypervisor) Identify(key hypervisor.Key, id string) {
 	h.edit(key, func(v *vm) { v.seen.ProviderID = id })

@@ -130,6 +130,9 @@ type VM struct {
 	// UserData is set while the VM's settings hold the first-boot document,
 	// which has secrets in it.
 	UserData bool
+	// Report is what the guest says of its first boot; empty when it says
+	// nothing.
+	Report Report
 	// Message says what a Busy VM is busy with, for people.
 	Message string
 }

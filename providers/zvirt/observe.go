@@ -46,6 +46,9 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	if out.State == hypervisor.Running {
 		out.Addresses = plan.Addresses(m.Name, view.VM, d.endpoint)
 		out.Host = d.session.HostOf(ctx, view.VM)
+		if system := view.VM.GuestSystem; system != nil {
+			out.Report = hypervisor.ParseReport(system.Codename)
+		}
 	}
 	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.Unsettled == ""
 	d.session.Mirror.Rest(id.String(), resting)

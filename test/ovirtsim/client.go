@@ -195,6 +195,11 @@ func (c *Control) SetGuestAddresses(ctx context.Context, id string, nics []Guest
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/addresses", nics, nil)
 }
 
+// SetGuestSystem reports a running guest's operating system.
+func (c *Control) SetGuestSystem(ctx context.Context, id string, system GuestSystem) error {
+	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/system", system, nil)
+}
+
 // SetGuestHostName reports a running guest's own name.
 func (c *Control) SetGuestHostName(ctx context.Context, id, name string) error {
 	return c.call(ctx, http.MethodPut, "/vms/"+url.PathEscape(id)+"/hostname", nameChange{Name: name}, nil)

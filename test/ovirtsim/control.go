@@ -126,6 +126,7 @@ func (s *Server) controlHandler() http.Handler {
 	do(mux, "PUT /users/{id}/permits", func(id string, permits []string) error { return s.SetPermits(id, permits) })
 	do(mux, "PUT /users/{id}/password", func(id string, c passwordChange) error { return s.SetPassword(id, c.Password) })
 	do(mux, "PUT /vms/{id}/addresses", s.SetGuestAddresses)
+	do(mux, "PUT /vms/{id}/system", s.SetGuestSystem)
 	do(mux, "PUT /vms/{id}/hostname", func(id string, c nameChange) error { return s.SetGuestHostName(id, c.Name) })
 	do(mux, "PUT /vms/{id}/stopped", func(id string, _ struct{}) error { return s.GuestStopped(id) })
 	do(mux, "PUT /vms/{id}/died", func(id string, _ struct{}) error { return s.GuestDied(id) })

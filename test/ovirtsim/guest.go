@@ -25,6 +25,7 @@ type Guests interface {
 type Reports interface {
 	SetGuestAddresses(id string, nics []GuestNIC) error
 	SetGuestHostName(id, name string) error
+	SetGuestSystem(id string, system GuestSystem) error
 	GuestStopped(id string) error
 }
 
@@ -64,6 +65,34 @@ type GuestNIC struct {
 	Name      string         `json:"name"`
 	MAC       string         `json:"mac"`
 	Addresses []netip.Prefix `json:"addresses"`
+}
+
+// GuestSystem is the operating system that the guest's agent reports: what
+// stands in the guest's os-release, and its kernel.
+type GuestSystem struct {
+	// Name, Version and Variant are NAME, VERSION_ID and VARIANT.
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Variant string `json:"variant"`
+	Kernel  string `json:"kernel"`
+}
+
+// maxSystemText is what an engine's database has room for. A longer text
+// keeps all that is known of the VM from being written.
+const maxSystemText = 255
+
+// elem is what the API shows of it: nothing, unless the version is known. The
+// variant is called codename there.
+func (g GuestSystem) elem() *elem {
+	if g.Version == "" {
+		return nil
+	}
+	e := el("guest_operating_system")
+	e.add(leaf("architecture", "x86_64"), filled("codename", g.Variant), filled("distribution", g.Name), leaf("family", "Linux"))
+	if g.Kernel != "" {
+		e.add(el("kernel").add(el("version").add(leaf("full_version", g.Kernel))))
+	}
+	return e.add(el("version").add(leaf("full_version", g.Version)))
 }
 
 // DMI is what a VM's BIOS shows to its system.
@@ -187,6 +216,20 @@ func (s *Server) SetGuestAddresses(id string, nics []GuestNIC) error {
 // SetGuestHostName reports a running guest's own name.
 func (s *Server) SetGuestHostName(id, name string) error {
 	return s.changeVM(id, func(v *vm) { v.fqdn = name })
+}
+
+// SetGuestSystem reports a running guest's operating system.
+func (s *Server) SetGuestSystem(id string, system GuestSystem) error {
+	for _, text := range []string{system.Name, system.Version, system.Variant, system.Kernel} {
+		if len(text) > maxSystemText {
+			return fmt.Errorf("the guest of VM %s reports a text of %d characters, and the engine has room for %d", id, len(text), maxSystemText)
+		}
+	}
+	return s.changeVM(id, func(v *vm) {
+		if running(v.status) {
+			v.system = system
+		}
+	})
 }
 
 // GuestStopped reports that a guest shut itself down.

@@ -6,9 +6,15 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"time"
 
 	testhost "github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
+
+// systemInterval is how often a guest's agent is asked for its system. A real
+// host asks every two minutes (qga_sysinfo_period); nobody learns from waiting
+// that long.
+const systemInterval = 5 * time.Second
 
 // configDriveLabel is the volume label of the drive that the engine makes.
 const configDriveLabel = "config-2"
@@ -30,6 +36,8 @@ type guestHost struct {
 	vm VM
 	// followed is closed when nothing is reported for the host any more.
 	followed chan struct{}
+	// system is what was reported last. Only the one who follows touches it.
+	system GuestSystem
 
 	mu       sync.Mutex
 	stopping bool
@@ -102,6 +110,8 @@ func (g *HostGuests) Destroy(ctx context.Context, vm VM) error {
 // follow reports what a host does until it is off.
 func (g *HostGuests) follow(ctx context.Context, running *guestHost) {
 	defer close(running.followed)
+	ticker := time.NewTicker(systemInterval)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -114,8 +124,32 @@ func (g *HostGuests) follow(ctx context.Context, running *guestHost) {
 			if err := g.report(ctx, running, addresses); err != nil {
 				log.Printf("host of %s: %v", running.vm.Name, err)
 			}
+		case <-ticker.C:
+			if err := g.reportSystem(ctx, running); err != nil {
+				log.Printf("host of %s: %v", running.vm.Name, err)
+			}
 		}
 	}
+}
+
+// reportSystem reports what the host's os-release says, as the guest's agent
+// reads it. A host that is still starting or already stopping says nothing.
+func (g *HostGuests) reportSystem(ctx context.Context, running *guestHost) error {
+	out, err := running.Exec(ctx, "cat", "/etc/os-release")
+	if err != nil {
+		return nil //nolint:nilerr // it is asked again
+	}
+	said := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		said[key] = strings.Trim(value, `"`)
+	}
+	system := GuestSystem{Name: said["NAME"], Version: said["VERSION_ID"], Variant: said["VARIANT"]}
+	if system == running.system {
+		return nil
+	}
+	running.system = system
+	return g.reports.SetGuestSystem(running.vm.ID, system)
 }
 
 func (g *HostGuests) ended(running *guestHost) {

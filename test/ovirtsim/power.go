@@ -97,6 +97,7 @@ func (v *vm) current() *config {
 // launch brings a VM up on a host.
 func (s *Server) launch(v *vm, h *host) {
 	v.status, v.host, v.started, v.agent, v.fqdn = vmWaitForLaunch, h.id, s.clock.Now(), nil, ""
+	v.system = GuestSystem{}
 	v.run++
 	run := v.run
 	s.call(v, func(described VM) error { return s.guests.PowerOn(s.ctx, described) }, func(err error) {
@@ -134,6 +135,7 @@ func first(list []string) string {
 // stopped is a VM that no longer runs.
 func (s *Server) stopped(v *vm) {
 	v.status, v.host, v.agent, v.fqdn, v.stopped, v.drive, v.once = vmDown, "", nil, "", s.clock.Now(), nil, nil
+	v.system = GuestSystem{}
 	v.run++
 	if v.next != nil {
 		v.config, v.next = *v.next, nil

@@ -33,6 +33,8 @@ type vm struct {
 	// agent is what the guest reports about itself.
 	agent []GuestNIC
 	fqdn  string
+	// system is what the guest's agent says of its operating system.
+	system GuestSystem
 	// kubernetes is the version on the disk that the template had.
 	kubernetes string
 	// run counts starts and stops, so that a timer of an old run does nothing.
@@ -138,7 +140,7 @@ func (s *Server) vmElem(v *vm, all bool) *elem {
 		e.add(leaf("stop_time", timestamp(v.stopped)))
 	}
 	if running(v.status) {
-		e.add(ref("host", "hosts", v.host), leaf("run_once", v.once != nil), filled("fqdn", v.fqdn))
+		e.add(ref("host", "hosts", v.host), leaf("run_once", v.once != nil), filled("fqdn", v.fqdn), v.system.elem())
 	}
 	return e
 }

@@ -11,7 +11,8 @@ import (
 const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 
 // The Ready condition of a machine is true while its VM is provisioned and
-// running, and false with VirtualMachineProvisioned's reason otherwise.
+// running, and false with VirtualMachineProvisioned's reason otherwise; or with
+// NodeBootstrapped's, when the first boot failed.
 
 // VirtualMachineProvisionedCondition is true once the VM exists, is powered
 // on and has reported an address.
@@ -31,6 +32,24 @@ const SettlingReason = "Settling"
 // WaitingForNodeReason: the VM's settings hold the user data until its node has
 // joined the tenant.
 const WaitingForNodeReason = "WaitingForNode"
+
+// NodeBootstrappedCondition is true once the machine's node has joined, and
+// says until then how far the guest reports its first boot to be. It is absent
+// while the guest has said nothing.
+const NodeBootstrappedCondition = "NodeBootstrapped"
+
+// Reasons of NodeBootstrapped.
+const (
+	// NodeJoinedReason: the node is part of the tenant.
+	NodeJoinedReason = "NodeJoined"
+	// BootstrappingReason: the guest is at a step of its first boot.
+	BootstrappingReason = "Bootstrapping"
+	// BootstrapRetryingReason: a step of the first boot failed and is tried again.
+	BootstrapRetryingReason = "BootstrapRetrying"
+	// BootstrapFailedReason: the first boot failed for good. Ready is false with
+	// the same reason, and so is InfrastructureReady of the Machine.
+	BootstrapFailedReason = "BootstrapFailed"
+)
 
 // AddressClaimFinalizer keeps an IPAddressClaim, and so the address, until the
 // VM that has the address is gone.

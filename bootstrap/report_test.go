@@ -1,0 +1,116 @@
+package bootstrap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// told runs a machine that fails, and returns what its hypervisor was told.
+func told(t *testing.T, vendor string, commands ...string) (*node, []string) {
+	t.Helper()
+	n := newNode(t, facts(JoinWorker, func(in *Input) { in.Spec.PreKubeadmCommands = commands }))
+	n.write("sys/class/dmi/id/sys_vendor", vendor+"\n")
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	n.write("etc/os-release", "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n")
+	err := n.boot()
+	if fails := len(commands) > 0; (err != nil) != fails {
+		t.Fatalf("ended with %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	return n, strings.Split(strings.TrimSuffix(n.read("told"), "\n"), "\n")
+}
+
+func TestReportToVMware(t *testing.T) {
+	_, lines := told(t, "VMware, Inc.", "echo fine", "echo opening the door; echo the door is locked >&2; exit 3")
+	want := []string{
+		"info-set guestinfo.nova.report nova: running: preKubeadmCommands 0000",
+		"info-set guestinfo.nova.report nova: running: preKubeadmCommands 0001",
+		"info-set guestinfo.nova.report nova: failed: preKubeadmCommands 0001 failed with status 3 || ",
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("told %q", lines)
+	}
+	for i := range want {
+		if !strings.HasPrefix(lines[i], want[i]) {
+			t.Errorf("told %q, want %q", lines[i], want[i])
+		}
+	}
+	if !strings.HasSuffix(lines[2], "Running preKubeadmCommands 0001 | opening the door | the door is locked") {
+		t.Errorf("the log does not end as it should: %q", lines[2])
+	}
+}
+
+func TestReportIsTakenBackByANode(t *testing.T) {
+	_, lines := told(t, "VMware, Inc.")
+	if last := lines[len(lines)-1]; last != "info-set guestinfo.nova.report " {
+		t.Errorf("told last %q", last)
+	}
+	n, _ := told(t, "oVirt")
+	if got := n.read("etc/os-release"); got != "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n" {
+		t.Errorf("the system calls itself\n%s", got)
+	}
+}
+
+func TestReportToOVirt(t *testing.T) {
+	n, _ := told(t, "oVirt", "echo 'the \"door\" is `locked` for $1'; i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done; printf '%s\\n' 'cd \\etc'; exit 3")
+	release := n.read("etc/os-release")
+	name, variant, found := strings.Cut(release, "VARIANT=\"")
+	if !found || !strings.Contains(name, "VERSION_ID=\"12\"\n") {
+		t.Fatalf("the system calls itself\n%s", release)
+	}
+	variant = strings.TrimSuffix(variant, "\"\n")
+	if !strings.HasPrefix(variant, "nova: failed: preKubeadmCommands 0000 failed with status 3 || ") || !strings.HasSuffix(variant, "line 49 | cd /etc") {
+		t.Errorf("told %q", variant)
+	}
+	// The engine's column has 255.
+	if len(variant) > 230 || strings.ContainsAny(variant, "\"`$\\") {
+		t.Errorf("told %d characters: %q", len(variant), variant)
+	}
+}
+
+func TestReportHidesCredentials(t *testing.T) {
+	secrets := []string{"0123456789abcdef", "hunter22", "pa55", "MHcCAQEE", "abcdefgh12345", "eyJzdWIi", "QUJDQUJD"}
+	_, lines := told(t, "VMware, Inc.", `cat <<'END'
+kubeadm join --token abcdef.0123456789abcdef
+password: "hunter22 and"
+http://me:pa55@proxy:3128 refused
+-----BEGIN EC PRIVATE KEY-----
+MHcCAQEE
+-----END EC PRIVATE KEY-----
+Authorization: Bearer abcdefgh12345
+eyJhbGciOi.eyJzdWIi.sig
+`+strings.Repeat("QUJD", 20)+`
+the end
+END
+exit 1`)
+	last := lines[len(lines)-1]
+	for _, secret := range secrets {
+		if strings.Contains(last, secret) {
+			t.Errorf("%q is told: %s", secret, last)
+		}
+	}
+	if !strings.HasSuffix(last, "| the end") || !strings.Contains(last, "proxy:3128 refused") {
+		t.Errorf("told %q", last)
+	}
+}
+
+func TestReportOfAnUnforeseenEnd(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, func(*Input) {}))
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(n.dir, "run/nova/kubeadm.template")); err != nil {
+		t.Fatal(err)
+	}
+	if n.boot() == nil {
+		t.Fatal("a machine without kubeadm's configuration becomes a node")
+	}
+	if got := n.read("told"); !strings.Contains(got, "nova: failed: The script that makes this machine a node ended with status") {
+		t.Errorf("told %q", got)
+	}
+}

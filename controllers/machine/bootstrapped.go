@@ -1,0 +1,47 @@
+package machine
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// maxNote is how long the note of an event may be.
+const maxNote = 1024
+
+// bootstrapped says how far the guest is on its way to a node. It says nothing
+// new about a VM that does not run, and about a guest that says nothing.
+func (s *scope[M]) bootstrapped() *metav1.Condition {
+	if s.deleting() || s.vm.State != hypervisor.Running {
+		return nil
+	}
+	c := &metav1.Condition{Type: infrav1.NodeBootstrappedCondition, Status: metav1.ConditionFalse}
+	report := s.vm.Report
+	switch {
+	case report.Stage == hypervisor.StageFailed:
+		// Also of a node that has joined: what was to follow did not work.
+		c.Reason, c.Message = infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
+	case s.joined():
+		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
+			return nil // an image that reports nothing, or a node of long ago
+		}
+		c.Status, c.Reason = metav1.ConditionTrue, infrav1.NodeJoinedReason
+	case report.Stage == hypervisor.StageRetrying:
+		c.Reason, c.Message = infrav1.BootstrapRetryingReason, "The node tries again: "+withLog(report)
+	case report.Stage == hypervisor.StageRunning:
+		c.Reason, c.Message = infrav1.BootstrappingReason, "The node is at: "+report.Step
+	default:
+		return nil
+	}
+	return c
+}
+
+// withLog is a step and the end of the log.
+func withLog(r hypervisor.Report) string {
+	if r.Log == "" {
+		return r.Step
+	}
+	return r.Step + "; its log ends: " + r.Log
+}
