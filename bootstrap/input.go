@@ -49,6 +49,12 @@ type Input struct {
 	PKI []File
 	// Join is what a joining machine proves itself with.
 	Join *Credentials
+	// ExternalEtcd are the endpoints of an etcd that somebody else runs. Empty
+	// runs a member on each control plane machine.
+	ExternalEtcd []string
+	// Restore is what etcd starts with on a machine that initialises the
+	// cluster again; nil lets it start empty.
+	Restore *Restore
 }
 
 // Endpoint is where the API server is reached.

@@ -70,6 +70,7 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 			return nil, err
 		}
 	}
+	expectEtcdData(in, &documents[0])
 	return documents, nil
 }
 
@@ -134,7 +135,7 @@ func clusterConfiguration(in *Input) document {
 		"apiServer":           apiServer,
 		"controllerManager":   map[string]any{"extraArgs": mergeArgs(nil, platform.ControllerManager.ExtraArgs)},
 		"scheduler":           map[string]any{"extraArgs": mergeArgs(nil, platform.Scheduler.ExtraArgs)},
-		"etcd":                map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, platform.Etcd.ExtraArgs)}},
+		"etcd":                etcdConfiguration(in),
 	})
 }
 

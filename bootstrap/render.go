@@ -26,7 +26,7 @@ func Render(in Input) ([]byte, error) {
 	}
 	var files []writeFile
 	for _, part := range []func(*Input) ([]writeFile, error){
-		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, patchFiles, surroundingFiles, prepareFiles, commandFiles, userFiles,
+		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, patchFiles, surroundingFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
 	} {
 		more, err := part(&in)
 		if err != nil {

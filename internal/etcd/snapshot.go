@@ -53,7 +53,9 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 	endpoint := "https://" + net.JoinHostPort(node, strconv.Itoa(port))
 	client, err := clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: []string{endpoint}, TLS: config, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		// gRPC's own context ends when the connection stands, and a forwarded
+		// connection would end with it.
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			conn, err := dial(ctx, node)
 			if err != nil {
 				// gRPC would try again until the time is up.

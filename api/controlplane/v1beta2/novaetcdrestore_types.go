@@ -5,14 +5,29 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
+// EtcdRestoreFinishedAnnotation stands on a NovaEtcdRestore that is over and
+// holds its last phase. It lies there because a status does not survive a move,
+// and a restore must never be carried out twice.
+const EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-finished"
+
+// EtcdRestoreSecretType is the type of the Secret that lies beside a
+// NovaEtcdRestore, with its name, from when its snapshot was found whole until
+// it is over. It tells the machine that restores where to have it.
+const EtcdRestoreSecretType = "controlplane.cluster.x-k8s.io/nova-etcd-restore"
+
+// Keys of that Secret.
 const (
-	// EtcdRestoreFinishedAnnotation stands on a NovaEtcdRestore that is over
-	// and holds its last phase. It lies there because a status does not
-	// survive a move, and a restore must never be carried out twice.
-	EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-finished"
-	// EtcdRestoreAnnotation stands on the control plane Machine that restores
-	// a snapshot, and names the NovaEtcdRestore.
-	EtcdRestoreAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore"
+	// EtcdRestoreSnapshotKey holds the snapshot's name.
+	EtcdRestoreSnapshotKey = "snapshot"
+	// EtcdRestoreURLKey holds a URL that is good for a while.
+	EtcdRestoreURLKey = "url"
+	// EtcdRestoreExpiresKey holds until when, in RFC 3339.
+	EtcdRestoreExpiresKey = "expires"
+	// EtcdRestoreSHA256Key holds the hash of what lies there, in hexadecimal.
+	EtcdRestoreSHA256Key = "sha256"
+	// EtcdRestoreCAKey holds the certificates that the server is verified
+	// against; empty for those of the system.
+	EtcdRestoreCAKey = "ca.crt"
 )
 
 // EtcdRestorePhase is how far a restore is.

@@ -1,0 +1,116 @@
+package bootstrap
+
+import (
+	_ "embed"
+	"fmt"
+	"path"
+	"strings"
+)
+
+const (
+	// etcdDataDir is where kubeadm puts etcd's data unless it is told otherwise.
+	etcdDataDir = "/var/lib/etcd"
+	// restoreDir holds what the restore of a snapshot needs.
+	restoreDir = runDir + "/restore"
+	// lastCommand sorts after the user's commands, in any locale.
+	lastCommand = "9999-restore-etcd"
+
+	// Where an external etcd's certificates lie on a control plane machine:
+	// where kubeadm has those of its own.
+	etcdCAFile         = "/etc/kubernetes/pki/etcd/ca.crt"
+	etcdClientCertFile = "/etc/kubernetes/pki/apiserver-etcd-client.crt"
+	etcdClientKeyFile  = "/etc/kubernetes/pki/apiserver-etcd-client.key"
+)
+
+//go:embed restore.sh
+var restoreScript []byte
+
+// Restore is a snapshot of etcd that a machine restores before kubeadm init.
+type Restore struct {
+	// Snapshot names it, for people.
+	Snapshot string
+	// URL is where it is downloaded.
+	URL string
+	// SHA256 is its hash, in hexadecimal.
+	SHA256 string
+	// CA are the certificates that the server is verified against. Empty takes
+	// those of the system.
+	CA []byte
+}
+
+// etcdConfiguration is what kubeadm is told of etcd.
+func etcdConfiguration(in *Input) map[string]any {
+	if len(in.ExternalEtcd) > 0 {
+		return map[string]any{"external": map[string]any{
+			"endpoints": in.ExternalEtcd, "caFile": etcdCAFile, "certFile": etcdClientCertFile, "keyFile": etcdClientKeyFile,
+		}}
+	}
+	return map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, in.Platform.Etcd.ExtraArgs)}}
+}
+
+// expectEtcdData lets kubeadm init go on from data of etcd that lies there. It
+// comes after the user's patches: no list of theirs may make a restore fail.
+func expectEtcdData(in *Input, initConfiguration *document) {
+	registration, ok := initConfiguration.content["nodeRegistration"].(map[string]any)
+	if in.Restore == nil || !ok {
+		return
+	}
+	var ignored []any
+	switch given := registration["ignorePreflightErrors"].(type) {
+	case []any:
+		ignored = given
+	case []string:
+		for _, name := range given {
+			ignored = append(ignored, name)
+		}
+	}
+	registration["ignorePreflightErrors"] = append(ignored, "DirAvailable--var-lib-etcd")
+}
+
+// restoreFiles make the machine restore a snapshot of etcd.
+func restoreFiles(in *Input) ([]writeFile, error) {
+	if in.Restore == nil || in.Mode != Init {
+		return nil, nil
+	}
+	cluster := clusterConfiguration(in)
+	if err := cluster.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
+		return nil, err
+	}
+	configuration, err := cluster.marshal()
+	if err != nil {
+		return nil, err
+	}
+	settings := fmt.Sprintf("DATA_DIR=%s\nSNAPSHOT=%s\nSHA256=%s\n",
+		quote(dataDir(cluster)), quote(in.Restore.Snapshot), quote(in.Restore.SHA256))
+	curl := []string{
+		"url = " + quoteCurl(in.Restore.URL), "fail", "silent", "show-error",
+		"connect-timeout = 30", "speed-limit = 1", "speed-time = 60", "retry = 20", "retry-delay = 5", "retry-all-errors",
+	}
+	var files []writeFile
+	if len(in.Restore.CA) > 0 {
+		ca := path.Join(restoreDir, "ca.crt")
+		curl = append(curl, "cacert = "+quoteCurl(ca))
+		files = append(files, newFile(ca, "0600", in.Restore.CA))
+	}
+	return append(files,
+		newFile(path.Join(restoreDir, "settings"), "0600", []byte(settings)),
+		newFile(path.Join(restoreDir, "curl"), "0600", []byte(strings.Join(curl, "\n")+"\n")),
+		newFile(path.Join(restoreDir, "cluster.yaml"), "0600", configuration),
+		newFile(path.Join(runDir, "preKubeadmCommands", lastCommand), "0600", restoreScript),
+	), nil
+}
+
+// dataDir is where kubeadm puts etcd's data.
+func dataDir(cluster document) string {
+	etcd, _ := cluster.content["etcd"].(map[string]any)
+	local, _ := etcd["local"].(map[string]any)
+	if dir, is := local["dataDir"].(string); is && dir != "" {
+		return dir
+	}
+	return etcdDataDir
+}
+
+// quoteCurl makes one word of a configuration file of curl's.
+func quoteCurl(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+}
