@@ -35,6 +35,7 @@ var zvirtFacts = Facts{
 	Kinds:             "NovaZVirt",
 	CredentialsSecret: "zvirt-credentials",
 	Template:          engineTemplate,
+	TemplatePath:      []string{"template", "spec", "template", "name"},
 	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "ZVIRT_TEMPLATE",
 	Storage:           engineDomain,

@@ -35,6 +35,8 @@ type Facts struct {
 	// Template is the template of VMs that a bed has, and TemplateVariable the
 	// variable of the cluster template that names one.
 	Template, TemplateVariable string
+	// TemplatePath is where the spec of a machine template names one.
+	TemplatePath []string
 	// OlderTemplate is the template of a bed with OlderVersion.
 	OlderTemplate string
 	// Storage is where disks of VMs lie in a bed.

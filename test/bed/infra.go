@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -56,4 +57,33 @@ func newInfra[T any](b *Bed, h Hypervisor, kind string) (T, error) {
 		return none, fmt.Errorf("making object: %T is none", made)
 	}
 	return object, nil
+}
+
+// CopyTemplate makes a machine template as another one, but from another
+// template of VMs: an upgrade needs it, since machine templates do not change.
+func (b *Bed) CopyTemplate(ctx context.Context, c Cluster, from, name, vmTemplate string) error {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return err
+	}
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(infrav1.GroupVersion.WithKind(h.Facts().Kinds + "MachineTemplate"))
+	if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: from}, template); err != nil {
+		return fmt.Errorf("copying machine template %s: %w", from, err)
+	}
+	spec, _, err := unstructured.NestedMap(template.Object, "spec")
+	if err == nil {
+		err = unstructured.SetNestedField(spec, vmTemplate, h.Facts().TemplatePath...)
+	}
+	if err != nil {
+		return fmt.Errorf("copying machine template %s: %w", from, err)
+	}
+	made := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	made.SetGroupVersionKind(template.GroupVersionKind())
+	made.SetNamespace(c.Namespace)
+	made.SetName(name)
+	if err := b.Client.Create(ctx, made); err != nil {
+		return fmt.Errorf("copying machine template %s: %w", from, err)
+	}
+	return nil
 }

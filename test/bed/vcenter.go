@@ -31,6 +31,7 @@ var vsphereFacts = Facts{
 	Kinds:             "NovaVSphere",
 	CredentialsSecret: "vsphere-credentials",
 	Template:          vcenter.DefaultTemplate,
+	TemplatePath:      []string{"template", "spec", "template"},
 	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,

@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+var _ = describeFull("A control plane that is scaled", func() {
+	c := cluster("scaled", 20, 1, 0)
+
+	It("starts with one, and goes to three, five, three and one", func(ctx context.Context) {
+		create(ctx, c)
+		for _, replicas := range []int{3, 5, 3, 1} {
+			scale(ctx, c, replicas)
+		}
+	})
+
+	It("leaves nothing when it is deleted", func(ctx context.Context) {
+		deleteCluster(ctx, c)
+	})
+})
+
+var _ = describeFull("A control plane of five", func() {
+	c := cluster("five", 21, 5, 0)
+
+	It("comes up at once", func(ctx context.Context) {
+		create(ctx, c)
+	})
+
+	It("leaves nothing when it is deleted", func(ctx context.Context) {
+		deleteCluster(ctx, c)
+	})
+})
+
+var _ = describeFull("A control plane machine that is deleted by hand", func() {
+	c := cluster("removed", 22, 3, 0)
+
+	BeforeAll(func(ctx context.Context) {
+		create(ctx, c)
+	})
+
+	// replace deletes a machine whose host is in some state.
+	replace := func(ctx context.Context, name string) {
+		GinkgoHelper()
+		started := time.Now()
+		keepingQuorum(ctx, c, func() {
+			remove(ctx, c, name)
+			replaced(ctx, c, name)
+		})
+		figure("replaced in %.0f s", time.Since(started).Seconds())
+	}
+
+	It("is replaced, and the API is hardly missed although it had the address", func(ctx context.Context) {
+		seen := probing(ctx, c, func() { replace(ctx, holder(ctx, c)) })
+		figure("API during the planned replacement of the address's holder: %s", seen)
+		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
+	})
+
+	It("is replaced though its VM is gone", func(ctx context.Context) {
+		victim := names(ctx, c)[0]
+		Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+		// The provider starts it again at once, so destroying may need a second try.
+		Eventually(func(ctx context.Context) error {
+			if err := hypervisor().PowerOff(ctx, victim); err != nil {
+				GinkgoWriter.Println(err)
+			}
+			return hypervisor().Destroy(ctx, victim)
+		}).WithContext(ctx).WithTimeout(reportTimeout).WithPolling(200 * time.Millisecond).Should(Succeed())
+		replace(ctx, victim)
+	})
+
+	It("is replaced though its kubelet is dead", func(ctx context.Context) {
+		victim := names(ctx, c)[1]
+		_, err := b.Exec(ctx, victim, "systemctl", "disable", "--now", "kubelet")
+		Expect(err).NotTo(HaveOccurred())
+		replace(ctx, victim)
+	})
+
+	It("is replaced though its Node was deleted", func(ctx context.Context) {
+		victim := names(ctx, c)[2]
+		tenant, err := b.TenantClient(ctx, c.Key())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(tenant.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: victim}})).To(Succeed())
+		replace(ctx, victim)
+	})
+
+	It("keeps quorum when two of three are deleted at once", func(ctx context.Context) {
+		victims := names(ctx, c)[:2]
+		keepingQuorum(ctx, c, func() {
+			for _, victim := range victims {
+				remove(ctx, c, victim)
+			}
+			replaced(ctx, c, victims...)
+		})
+	})
+
+	It("leaves no member in etcd though somebody tore its finalizers and hooks off", func(ctx context.Context) {
+		victim := names(ctx, c)[0]
+		keepingQuorum(ctx, c, func() {
+			remove(ctx, c, victim)
+			tear(ctx, c, victim)
+			replaced(ctx, c, victim)
+		})
+	})
+
+	It("leaves nothing when the cluster is deleted", func(ctx context.Context) {
+		deleteCluster(ctx, c)
+	})
+})
+
+// tear takes everything off a machine that holds its deletion up, as somebody
+// does who lost patience, and lets its VM go.
+func tear(ctx context.Context, c *bed.Cluster, name string) {
+	GinkgoHelper()
+	Eventually(func(ctx context.Context) error {
+		machine := &clusterv1.Machine{}
+		err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: name}, machine)
+		if err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		before := machine.DeepCopy()
+		machine.Annotations, machine.Finalizers = nil, slices.Delete(machine.Finalizers, 0, len(machine.Finalizers))
+		return b.Client.Patch(ctx, machine, client.MergeFrom(before))
+	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+}
