@@ -40,6 +40,10 @@ generate: ## Generate deep copies and definitions from the API types
 components: ## Write what clusterctl installs to bin/components
 	@hack/components.sh bin/components
 
+.PHONY: release
+release: ## Make a release in out/: VERSION, or the tag of this commit
+	@hack/release.sh out "$(or $(VERSION),$(shell git describe --tags --exact-match 2>/dev/null))"
+
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml
 	@hack/lint.sh
@@ -94,7 +98,7 @@ ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite
 
 .PHONY: clean
 clean: ## Remove what was built in the work tree; the cache stays
-	@rm -rf bin
+	@rm -rf bin out
 
 .PHONY: help
 help: ## Show this

@@ -6,6 +6,8 @@
 #
 #   clusterctl init --config DIR/clusterctl.yaml --infrastructure nova-vsphere \
 #     --bootstrap nova --control-plane nova --addon nova
+#
+# REGISTRY is where the managers' images are, if not where the project has them.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,21 +19,39 @@ fi
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
 version=${2:-v0.1.0}
+registry=ghcr.io/nova-platform
 kubectl=$("$here/tools/build.sh" kubectl)
 cd "$here/.."
 echo "providers:" >"$dir/clusterctl.yaml"
 
+# templates FOLDER RELEASE writes the cluster templates of a provider, one a
+# flavour, and its cluster classes.
+templates() {
+	local flavor
+	cp templates/"$1"/cluster*.yaml "$2/"
+	for flavor in templates/"$1"/flavors/*/; do
+		flavor=$(basename "$flavor")
+		"$kubectl" kustomize --load-restrictor LoadRestrictionsNone "templates/$1/flavors/$flavor" \
+			>"$2/cluster-template-$flavor.yaml"
+	done
+}
+
 # provider FOLDER LABEL NAME TYPE FILE
 provider() {
-	local release=$dir/$2/$version
+	local release=$dir/$2/$version minor=${version#v}
+	minor=${minor%.*}
+	if ! tr -d '\n' <"config/$1/metadata.yaml" | grep -qE "major: ${minor%.*} +minor: ${minor#*.} +contract: v1beta2"; then
+		echo "components.sh: config/$1/metadata.yaml has no series ${minor}" >&2
+		return 1
+	fi
 	mkdir -p "$release"
-	"$kubectl" kustomize "config/$1/default" >"$release/$5"
+	"$kubectl" kustomize "config/$1/default" |
+		sed -E "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" >"$release/$5"
 	cp "config/$1/metadata.yaml" "$release/metadata.yaml"
 	if [[ -d templates/$1 ]]; then
-		cp templates/"$1"/*.yaml "$release/"
+		templates "$1" "$release"
 	fi
-	printf -- '- name: %s\n  type: %s\n  url: %s\n' "$3" "$4" "$release/$5" >>"$dir/clusterctl.yaml"
-	echo "$release"
+	printf -- '- name: %s\n  type: %s\n  url: %s\n' "$3" "$4" "$dir/$2/latest/$5" >>"$dir/clusterctl.yaml"
 }
 provider nova-vsphere infrastructure-nova-vsphere nova-vsphere InfrastructureProvider infrastructure-components.yaml
 provider nova-zvirt infrastructure-nova-zvirt nova-zvirt InfrastructureProvider infrastructure-components.yaml

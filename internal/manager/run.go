@@ -42,6 +42,7 @@ func Main(name string, scheme *runtime.Scheme, setup Setup) {
 		os.Exit(2)
 	}
 	ctrl.SetLogger(klog.Background())
+	klog.Background().Info("Starting manager", "manager", name, "version", version)
 	if err := Run(ctrl.SetupSignalHandler(), name, o, scheme, setup); err != nil {
 		klog.Background().Error(err, "Manager stopped", "manager", name)
 		klog.Flush()

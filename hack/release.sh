@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Makes a release of all providers:
+#
+#   hack/release.sh DIR VERSION
+#
+#   repository/      what clusterctl reads, beside releases that are there already
+#   clusterctl.yaml  its configuration; NOVA_REPOSITORY says where repository/ is
+#   bin/ARCH/        the managers
+#   images/          their images, as archives that containerd and docker load
+#   Dockerfile       the same for a builder
+#   sbom/            what each manager was made from (CycloneDX)
+#   images.txt       all images that a closed network needs
+#   SHA256SUMS       of all of it
+#
+# The same sources give the same bytes. ARCH lists architectures (amd64),
+# REGISTRY says where the managers' images will be.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/ensure-go.sh"
+if (($# != 2)) || [[ ! $2 =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
+	echo "release.sh: name a folder and a version, such as v0.1.0 (a tag on this commit, or VERSION=)" >&2
+	exit 2
+fi
+mkdir -p "$1"
+dir=$(cd "$1" && pwd)
+version=$2
+registry=${REGISTRY:-ghcr.io/nova-platform}
+read -ra archs <<<"${ARCH:-amd64}"
+managers=(nova-vsphere nova-zvirt nova-bootstrap nova-control-plane nova-addon)
+cd "$here/.."
+module=$(go list -m)
+# When it was made is when its commit was.
+epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
+tools=$("$here/tools/build.sh" image cyclonedx-gomod kubeadm)
+{ read -r image; read -r sbom; read -r kubeadm; } <<<"$tools"
+
+# said VERSION_OF FOLDER prints the version of a module that a folder pins.
+said() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
+
+# image_list prints all images of a management cluster and of a tenant.
+image_list() {
+	local manager
+	for manager in "${managers[@]}"; do
+		echo "$registry/$manager:$version"
+	done
+	echo "registry.k8s.io/cluster-api/cluster-api-controller:$(said sigs.k8s.io/cluster-api .)"
+	local certmanager
+	certmanager=$(sed -nE 's/.*CertManagerDefaultVersion = "(.*)"/\1/p' \
+		"$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/cmd/clusterctl/client/config/cert_manager_client.go")
+	for manager in controller cainjector webhook; do
+		echo "quay.io/jetstack/cert-manager-$manager:$certmanager"
+	done
+	for manager in source kustomize helm; do
+		echo "ghcr.io/fluxcd/$manager-controller:$(said "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
+	done
+	sed -nE 's/.*DefaultKubeVIPImage = "(.*)"/\1/p' api/controlplane/v1beta2/*.go
+	sed -nE 's/.*CLUSTER_AUTOSCALER_IMAGE:=(.*)\}.*/\1/p' templates/flavors/autoscaled/autoscaler.yaml
+	"$kubeadm" config images list --kubernetes-version "$("$kubeadm" version -o short)"
+}
+
+rm -rf "$dir"/{bin,images,sbom}
+mkdir -p "$dir"/{images,sbom,repository}
+REGISTRY=$registry "$here/components.sh" "$dir/repository" "$version"
+sed "s|$dir/repository|\${NOVA_REPOSITORY}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
+rm "$dir/repository/clusterctl.yaml"
+cp "$here/release/Dockerfile" "$dir/"
+for arch in "${archs[@]}"; do
+	mkdir -p "$dir/bin/$arch"
+	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
+		-ldflags "-s -w -X $module/internal/manager.version=$version" -o "$dir/bin/$arch/" "${managers[@]/#/./cmd/}"
+	for manager in "${managers[@]}"; do
+		"$image" -binary "$dir/bin/$arch/$manager" -name "$registry/$manager:$version" -arch "$arch" \
+			-version "$version" -epoch "$epoch" -output "$dir/images/$manager-$arch.tar"
+		# Who made it when on which machine is no part of what it is made from.
+		"$sbom" bin -json -noserial -version "$version" -output - "$dir/bin/$arch/$manager" 2>/dev/null |
+			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
+	done
+done
+image_list >"$dir/images.txt"
+(cd "$dir" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
+printf 'release: %s in %s\n' "$version" "$dir"
