@@ -38,10 +38,12 @@ locate() {
 		module=kubernetes-1.35 package=k8s.io/kubernetes/cmd/${1%@*}
 		kubernetes_flags "${1#*@}" ;;
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
+	etcdutl) module=etcd package=go.etcd.io/etcd/etcdutl/v3 ;;
+	versitygw) module=versitygw package=github.com/versity/versitygw/cmd/versitygw ;;
 	capi-core) module=capi package=sigs.k8s.io/cluster-api/core flags=$capi_flags ;;
 	capi-kubeadm-bootstrap) module=capi package=sigs.k8s.io/cluster-api/bootstrap/kubeadm flags=$capi_flags ;;
 	capi-kubeadm-control-plane) module=capi package=sigs.k8s.io/cluster-api/controlplane/kubeadm flags=$capi_flags ;;
-	capd) module=capd package=sigs.k8s.io/cluster-api/test/infrastructure/docker flags=$capi_flags ;;
+	capd) module=capd package=./inmemory flags=$capi_flags ;;
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
@@ -49,6 +51,9 @@ locate() {
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
+	crd-ref-docs) module=reference package=github.com/elastic/crd-ref-docs ;;
+	cyclonedx-gomod) module=release package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ;;
+	image) module=release package=./image ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2

@@ -56,6 +56,9 @@ type Options struct {
 	// Flux runs Flux, the add-on provider and the server that Flux takes
 	// modules from.
 	Flux bool
+	// Unmanaged leaves the management cluster out: there are hypervisors, and
+	// StartEmpty makes management clusters for a person to fill.
+	Unmanaged bool
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
@@ -78,6 +81,7 @@ type Bed struct {
 	Client client.WithWatch
 
 	hypervisors []string
+	unmanaged   bool
 	layout      layout
 	log         io.Writer
 	progress    func(step string) func(error)
@@ -106,6 +110,9 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if options.Hypervisors == nil {
 		options.Hypervisors = []string{VSphere}
 	}
+	if options.Unmanaged {
+		options.Providers = []string{}
+	}
 	if options.Providers == nil {
 		options.Providers = Providers(options.Hypervisors...)
 		if options.Flux {
@@ -113,7 +120,8 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 		}
 	}
 	b := &Bed{
-		Name: options.Name, Dir: options.Dir,
+		unmanaged: options.Unmanaged,
+		Name:      options.Name, Dir: options.Dir,
 		hypervisors: options.Hypervisors, layout: layout(options.Dir), log: options.Log, progress: options.Progress,
 	}
 	if _, err := b.simulations(); err != nil {
@@ -195,6 +203,9 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if err := b.step("Starting management cluster", func() error { return b.launch(ctx, p) }); err != nil {
 		return err
 	}
+	if b.unmanaged {
+		return b.awaitPrograms(ctx, p)
+	}
 	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
 		return err
 	}
@@ -249,6 +260,9 @@ func (b *Bed) build(ctx context.Context, options Options, p *parts) (err error) 
 // of hypervisors.
 func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	names := append([]string{CoreManager}, options.Providers...)
+	if b.unmanaged {
+		names = nil
+	}
 	if options.Flux {
 		names = append(names, fluxControllers...)
 	}
@@ -316,7 +330,10 @@ func (b *Bed) componentsDir(ctx context.Context, name string) (string, error) {
 
 // launch starts the supervisor and waits for the API server.
 func (b *Bed) launch(ctx context.Context, p *parts) error {
-	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids(), Processes: managementProcesses(b.layout, p.programs)}
+	plan := supervisor.Plan{Logs: b.layout.logs(), Pids: b.layout.pids()}
+	if !b.unmanaged {
+		plan.Processes = managementProcesses(b.layout, p.programs)
+	}
 	for _, m := range p.managers {
 		var extra []string
 		if capi, is := capiManagers()[m.name]; is {
@@ -339,6 +356,9 @@ func (b *Bed) launch(ctx context.Context, p *parts) error {
 	}
 	if err := b.spawn(ctx, p.programs[supervisorProgram], "run", b.layout.path("plan.json")); err != nil {
 		return err
+	}
+	if b.unmanaged {
+		return nil
 	}
 	if err := b.connect(); err != nil {
 		return err

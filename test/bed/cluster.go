@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -160,6 +161,32 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 		return nil, err
 	}
 	return objects, withKubeadm(objects, c)
+}
+
+// Variables are what the cluster templates ask for: what is so of the bed, and
+// what the cluster says itself.
+func (b *Bed) Variables(ctx context.Context, c Cluster) (map[string]string, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return nil, err
+	}
+	variables, err := h.variables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	variables["CONTROL_PLANE_ENDPOINT_IP"], variables["POD_CIDR"] = c.Endpoint, "10.244.0.0/16"
+	maps.Copy(variables, c.Variables)
+	return variables, nil
+}
+
+// Suit reads what "clusterctl generate cluster" wrote and merges over it what
+// only the hosts of a bed need.
+func Suit(manifest []byte, c Cluster) ([]*unstructured.Unstructured, error) {
+	objects, err := parse(manifest)
+	if err != nil {
+		return nil, err
+	}
+	return objects, suitHosts(objects, c)
 }
 
 // suitHosts merges what only the hosts of a bed need into the objects that

@@ -29,7 +29,7 @@ func (l layout) pki(name string) string { return l.path("pki", name) }
 func (l layout) kubeconfig(user string) string { return l.path("kubeconfigs", user+".conf") }
 
 // entries are all that a bed puts into its directory.
-var entries = []string{"bin", "engine", "etcd", "flux", "hosts", "kubeconfigs", "kubectl", "logs", "network", "pids", "pki", "plan.json", "pods", "repository", "sources", "vcenter"}
+var entries = []string{"bin", "engine", "etcd", "flux", "hosts", "kubeconfigs", "kubectl", "logs", "management", "network", "pids", "pki", "plan.json", "pods", "repository", "sources", "vcenter"}
 
 // clear removes what a bed put there, and the directory unless somebody else
 // uses it too.

@@ -24,14 +24,14 @@ const (
 )
 
 // writeManagementPKI writes the certificates, keys and kubeconfigs of the
-// management cluster.
-func writeManagementPKI(l layout) (*authority, error) {
+// management cluster, which is also reached at these addresses.
+func writeManagementPKI(l layout, addresses ...net.IP) (*authority, error) {
 	ca, err := newAuthority()
 	if err != nil {
 		return nil, err
 	}
 	serving, err := ca.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
-		net.IPv4(127, 0, 0, 1), net.ParseIP(host.Gateway), net.IPv4(10, 96, 0, 1))
+		append(addresses, net.IPv4(127, 0, 0, 1), net.ParseIP(host.Gateway), net.IPv4(10, 96, 0, 1))...)
 	if err != nil {
 		return nil, err
 	}
