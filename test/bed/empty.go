@@ -167,6 +167,16 @@ func (e *Empty) Kubeconfig() string { return e.layout.kubeconfig("outside") }
 // Logs is the directory with a log file for each program and pod.
 func (e *Empty) Logs() string { return e.layout.logs() }
 
+// CollectArtifacts copies the logs of the cluster's programs and pods, and those
+// of hosts, into a directory.
+func (e *Empty) CollectArtifacts(dir string) error {
+	return errors.Join(
+		copyMatches(filepath.Join(e.Logs(), "*.log"), filepath.Join(dir, "management")),
+		copyMatches(filepath.Join(e.Bed.Logs(), "*.log"), filepath.Join(dir, "programs")),
+		e.collectHosts(filepath.Join(dir, "hosts")),
+	)
+}
+
 // reach makes the client, and the kubeconfig for tools.
 func (e *Empty) reach() error {
 	config, err := clientcmd.LoadFromFile(e.layout.kubeconfig("admin"))

@@ -1,0 +1,176 @@
+package clusterctl
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// tenant is a cluster on a hypervisor.
+func tenant(hypervisor string) bed.Cluster {
+	endpoint := map[string]string{bed.VSphere: "10.77.0.20", bed.ZVirt: "10.77.0.30"}[hypervisor]
+	return bed.Cluster{
+		Name: hypervisor, Namespace: "tenant-" + hypervisor, Hypervisor: hypervisor,
+		ControlPlanes: 1, Workers: 2, Endpoint: endpoint,
+	}
+}
+
+// images are those of all managers that are available.
+func images(ctx context.Context, cluster *bed.Empty) ([]string, error) {
+	list := &appsv1.DeploymentList{}
+	if err := cluster.Client.List(ctx, list, client.HasLabels{clusterv1.ProviderNameLabel}); err != nil {
+		return nil, err
+	}
+	var found []string
+	for i := range list.Items {
+		if list.Items[i].Status.AvailableReplicas == 1 && list.Items[i].Status.UpdatedReplicas == 1 {
+			name, tag := bed.ImageName(list.Items[i].Spec.Template.Spec.Containers[0].Image)
+			found = append(found, name+" "+tag)
+		}
+	}
+	return found, nil
+}
+
+// managersOf are the images of all managers of a release, and the core's.
+func managersOf(version string) []any {
+	all := []any{HavePrefix("cluster-api-controller ")}
+	for _, name := range append(bed.Providers(bed.Hypervisors()...), bed.AddonProvider) {
+		all = append(all, name+" "+version)
+	}
+	return all
+}
+
+// vms are the VMs of a tenant.
+func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.VMs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var own []string
+	for _, name := range all {
+		if strings.HasPrefix(name, c.Name+"-") {
+			own = append(own, name)
+		}
+	}
+	return own, nil
+}
+
+// creations are how many VMs a hypervisor was asked to create.
+func creations(ctx context.Context, c bed.Cluster) (int, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return 0, err
+	}
+	requests, err := h.Requests(ctx)
+	if err != nil {
+		return 0, err
+	}
+	create := map[string]string{bed.VSphere: "CloneVM_Task", bed.ZVirt: "POST /vms"}[c.Hypervisor]
+	return requests[create], nil
+}
+
+var _ = Describe("clusterctl", Ordered, func() {
+	tenants := []bed.Cluster{tenant(bed.VSphere), tenant(bed.ZVirt)}
+
+	It("installs all providers into two management clusters", func(ctx context.Context) {
+		for _, cluster := range []*bed.Empty{one, two} {
+			clusterctl(ctx, cluster, "init", "--infrastructure", "nova-vsphere:"+first+",nova-zvirt:"+first,
+				"--bootstrap", "nova:"+first, "--control-plane", "nova:"+first, "--addon", "nova:"+first)
+		}
+		for _, cluster := range []*bed.Empty{one, two} {
+			Eventually(images).WithContext(ctx).WithArguments(cluster).WithTimeout(installTimeout).Should(ConsistOf(managersOf(first)...))
+		}
+	})
+
+	It("makes clusters of the default template", func(ctx context.Context) {
+		for _, c := range tenants {
+			for _, cluster := range []*bed.Empty{one, two} {
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
+				Expect(cluster.Client.Create(ctx, namespace)).To(Succeed())
+			}
+			h, err := b.Hypervisor(c.Hypervisor)
+			Expect(err).NotTo(HaveOccurred())
+			credentials, err := h.Credentials()
+			Expect(err).NotTo(HaveOccurred())
+			secret := &corev1.Secret{StringData: credentials}
+			secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
+			secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+			Expect(one.Client.Create(ctx, secret)).To(Succeed())
+
+			objects, err := bed.Suit([]byte(generate(ctx, c, "", nil)), c)
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
+		}
+	})
+
+	It("says what goes on while machines are made", func(ctx context.Context) {
+		for _, c := range tenants {
+			Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(BeNumerically(">=", 1))
+			out := clusterctl(ctx, one, "describe", "cluster", c.Name, "-n", c.Namespace, "--show-conditions", "all", "--grouping=false", "--echo")
+			Expect(out).To(ContainSubstring("NovaControlPlane/" + c.Name + "-control-plane"))
+		}
+	})
+
+	It("moves clusters whose VMs are being made", func(ctx context.Context) {
+		for _, c := range tenants {
+			clusterctl(ctx, one, "move", "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
+		}
+		for _, c := range tenants {
+			list := &clusterv1.MachineList{}
+			Expect(one.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+			Expect(list.Items).To(BeEmpty())
+
+			By("making each VM on " + c.Hypervisor + " once")
+			Eventually(func(g Gomega, ctx context.Context) {
+				g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+				g.Expect(list.Items).To(HaveLen(c.ControlPlanes + c.Workers))
+				for i := range list.Items {
+					g.Expect(list.Items[i].Spec.ProviderID).NotTo(BeEmpty(), list.Items[i].Name)
+				}
+			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+			Expect(vms(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
+			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
+		}
+	})
+
+	It("upgrades to the next release", func(ctx context.Context) {
+		plan := clusterctl(ctx, two, "upgrade", "plan")
+		Expect(plan).To(MatchRegexp(`nova-vsphere +nova-vsphere-system +InfrastructureProvider +` + regexp.QuoteMeta(first) + ` +` + regexp.QuoteMeta(next)))
+		clusterctl(ctx, two, "upgrade", "apply", "--contract", clusterv1.GroupVersion.Version)
+		Eventually(images).WithContext(ctx).WithArguments(two).WithTimeout(installTimeout).Should(ConsistOf(managersOf(next)...))
+		for _, c := range tenants {
+			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes+c.Workers), "a new manager makes no VM again")
+		}
+	})
+
+	It("leaves nothing of clusters that are deleted, and then nothing of itself", func(ctx context.Context) {
+		for _, c := range tenants {
+			Expect(two.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
+		}
+		for _, c := range tenants {
+			Eventually(func(g Gomega, ctx context.Context) {
+				g.Expect(vms(ctx, c)).To(BeEmpty())
+				list := &clusterv1.ClusterList{}
+				g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+				g.Expect(list.Items).To(BeEmpty())
+			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+		}
+		clusterctl(ctx, two, "delete", "--all", "--include-crd", "--include-namespace")
+		Eventually(images).WithContext(ctx).WithArguments(two).WithTimeout(changeTimeout).Should(BeEmpty())
+	})
+})
