@@ -13,6 +13,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts
 host_packages='/test/(bed|host|suites)(/|$)'
+hosts_timeout=40m
+[[ ${NOVA_SUITES:-} != full ]] || hosts_timeout=180m
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 started=$SECONDS
@@ -26,6 +28,8 @@ prepare() {
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
 		tools+=" source-controller kustomize-controller helm-controller kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core coredns kube-vip"
+		# Clusters are upgraded from the minor version before.
+		[[ ${NOVA_SUITES:-} != full ]] || tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 	fi
 	# shellcheck disable=SC2086 # a list of words
 	hack/tools/build.sh $tools >/dev/null
@@ -53,7 +57,7 @@ else
 		# shellcheck disable=SC2046 # a list of words
 		unit) tests unit 2 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
-		hosts) tests hosts 1 40m $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
+		hosts) tests hosts 1 "$hosts_timeout" $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
 		*)
 			echo "test.sh: unknown part \"$part\"" >&2
 			exit 2

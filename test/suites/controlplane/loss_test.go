@@ -19,9 +19,9 @@ import (
 
 // stopProvider keeps the infrastructure provider from starting VMs again that
 // are off, until the spec ends or it is let go.
-func stopProvider() (goOn func()) {
+func stopProvider(c *bed.Cluster) (goOn func()) {
 	GinkgoHelper()
-	provider := hypervisor().Facts().Provider
+	provider := hypervisor(c).Facts().Provider
 	Expect(b.Kill(provider, syscall.SIGSTOP)).To(Succeed())
 	goOn = func() {
 		GinkgoHelper()
@@ -54,9 +54,9 @@ var _ = describeFull("A control plane that loses hosts", func() {
 		victim := names(ctx, c)[0]
 		started := time.Now()
 		keepingQuorum(ctx, c, func() {
-			goOn := stopProvider()
-			Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
-			Expect(hypervisor().Destroy(ctx, victim)).To(Succeed())
+			goOn := stopProvider(c)
+			Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
+			Expect(hypervisor(c).Destroy(ctx, victim)).To(Succeed())
 			goOn()
 			replaced(ctx, c, victim)
 		})
@@ -65,9 +65,9 @@ var _ = describeFull("A control plane that loses hosts", func() {
 
 	It("says within seconds that quorum is lost and how to recover, and changes nothing", func(ctx context.Context) {
 		before := names(ctx, c)
-		goOn := stopProvider()
+		goOn := stopProvider(c)
 		for _, victim := range before[:2] {
-			Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+			Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
 		}
 		lost := time.Now()
 		Eventually(func(g Gomega, ctx context.Context) {
@@ -98,9 +98,9 @@ var _ = describeFull("A control plane that loses hosts", func() {
 	})
 
 	It("leaves nothing when it is deleted with quorum lost", func(ctx context.Context) {
-		goOn := stopProvider()
+		goOn := stopProvider(c)
 		for _, victim := range names(ctx, c)[:2] {
-			Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+			Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
 		}
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 		goOn()

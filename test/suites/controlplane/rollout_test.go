@@ -212,6 +212,6 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 func newTemplate(ctx context.Context, c *bed.Cluster, of string) string {
 	GinkgoHelper()
 	name := fmt.Sprintf("%s-%s-%s", c.Name, of, "next")
-	Expect(b.CopyTemplate(ctx, *c, c.Name+"-"+of, name, hypervisor().Facts().Template)).To(Succeed())
+	Expect(b.CopyTemplate(ctx, *c, c.Name+"-"+of, name, hypervisor(c).Facts().Template)).To(Succeed())
 	return name
 }

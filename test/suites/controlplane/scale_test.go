@@ -68,13 +68,13 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 
 	It("is replaced though its VM is gone", func(ctx context.Context) {
 		victim := names(ctx, c)[0]
-		Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+		Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
 		// The provider starts it again at once, so destroying may need a second try.
 		Eventually(func(ctx context.Context) error {
-			if err := hypervisor().PowerOff(ctx, victim); err != nil {
+			if err := hypervisor(c).PowerOff(ctx, victim); err != nil {
 				GinkgoWriter.Println(err)
 			}
-			return hypervisor().Destroy(ctx, victim)
+			return hypervisor(c).Destroy(ctx, victim)
 		}).WithContext(ctx).WithTimeout(reportTimeout).WithPolling(200 * time.Millisecond).Should(Succeed())
 		replace(ctx, victim)
 	})

@@ -20,8 +20,9 @@ func read(path string) string {
 	return string(data)
 }
 
-var _ = describe("A control plane of three", func() {
-	c := cluster("three", 11, 3, 0)
+var _ = describeOn("A control plane of three", func(hypervisorName string, address int) {
+	c := cluster("three-"+hypervisorName, address, 3, 0)
+	c.Hypervisor = hypervisorName
 
 	It("comes up with three voters in etcd", func(ctx context.Context) {
 		create(ctx, c)
@@ -30,7 +31,7 @@ var _ = describe("A control plane of three", func() {
 	It("answers soon after the host with its address is lost, and takes the host back", func(ctx context.Context) {
 		victim := holder(ctx, c)
 		seen := probing(ctx, c, func() {
-			Expect(hypervisor().PowerOff(ctx, victim)).To(Succeed())
+			Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
 			Eventually(func(ctx context.Context) (string, error) { return b.EndpointHolder(ctx, *c) }).
 				WithContext(ctx).WithTimeout(reportTimeout).ShouldNot(Equal(victim), "the address moved")
 			awaitSettled(ctx, c, changeTimeout)

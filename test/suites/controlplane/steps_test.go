@@ -22,10 +22,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
 )
 
-// hypervisor is the first one of the bed.
-func hypervisor() bed.Hypervisor {
+// hypervisor is that of a cluster.
+func hypervisor(c *bed.Cluster) bed.Hypervisor {
 	GinkgoHelper()
-	h, err := b.Hypervisor("")
+	h, err := b.Hypervisor(c.Hypervisor)
 	Expect(err).NotTo(HaveOccurred())
 	return h
 }
@@ -156,7 +156,7 @@ func deleteCluster(ctx context.Context, c *bed.Cluster) {
 		g.Expect(apierrors.IsNotFound(b.Client.Get(ctx, c.Key(), &clusterv1.Cluster{}))).To(BeTrue(), "the Cluster is there")
 		g.Expect(b.VMsOf(ctx, *c)).To(BeEmpty())
 		for _, kind := range []string{"Cluster", "Machine"} {
-			left, err := b.ListInfra(ctx, hypervisor(), kind, c.Namespace)
+			left, err := b.ListInfra(ctx, hypervisor(c), kind, c.Namespace)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(left).To(BeEmpty())
 		}

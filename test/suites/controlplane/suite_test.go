@@ -38,14 +38,17 @@ var b *bed.Bed
 func TestControlPlane(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyPollingInterval(time.Second)
-	RunSpecs(t, "Control planes on hosts")
+	suite, reporter := GinkgoConfiguration()
+	// Everything takes longer than Ginkgo's hour.
+	suite.Timeout = 3 * time.Hour
+	RunSpecs(t, "Control planes on hosts", suite, reporter)
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	name := "controlplane"
 	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
 	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Older: everything, Log: GinkgoWriter, Progress: func(step string) func(error) {
+	b, err = bed.Start(ctx, bed.Options{Name: name, Hypervisors: hypervisors(), Older: everything, Log: GinkgoWriter, Progress: func(step string) func(error) {
 		By(step)
 		return func(error) {}
 	}})
@@ -66,14 +69,27 @@ var _ = JustAfterEach(func(ctx context.Context) {
 	AddReportEntry("what the bed was like", dir)
 })
 
-// describe describes something that happens to control planes. What takes long
-// is not described at all unless everything is asked for.
-func describe(text string, body func()) bool {
-	return Describe(text, Ordered, body)
+// hypervisors are those of the bed: all, if everything is to run.
+func hypervisors() []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere}
 }
 
+// describeOn describes something that happens to control planes on each
+// hypervisor, with an address for each.
+func describeOn(text string, body func(hypervisor string, address int)) bool {
+	for i, name := range hypervisors() {
+		Describe(text+" on "+name, Offset(1), Ordered, Label(name), func() { body(name, 11+i) })
+	}
+	return true
+}
+
+// describeFull describes what takes long and says little about a hypervisor:
+// it is not there at all unless everything is to run.
 func describeFull(text string, body func()) bool {
-	return everything && describe(text, body)
+	return everything && Describe(text, Offset(1), Ordered, Label(bed.VSphere), body)
 }
 
 // cluster is a cluster of the suite: namespaces and addresses are each used
