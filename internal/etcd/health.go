@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -12,12 +13,16 @@ type Member struct {
 	ID uint64
 	// Name is the node's name; empty until the member has started.
 	Name string
+	// Peers are the addresses at which other members reach it.
+	Peers []string
 	// Learner is true until the member votes.
 	Learner bool
 	// Answers is true if the member itself answered and sees a leader.
 	Answers bool
 	// Leader is true for the leader, as far as those that answered know.
 	Leader bool
+	// Alarms are the names of those that are raised for it.
+	Alarms []string
 }
 
 // Health is what etcd said of itself.
@@ -26,6 +31,23 @@ type Health struct {
 	Members []Member
 	// Alarms are those that are raised, for people.
 	Alarms []string
+}
+
+// raise adds alarms by the member they are raised for.
+func (h *Health) raise(alarms map[uint64][]string) {
+	for id, names := range alarms {
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			text := "Alarm " + name + " is raised"
+			at := slices.IndexFunc(h.Members, func(m Member) bool { return m.ID == id })
+			if at >= 0 {
+				h.Members[at].Alarms = append(h.Members[at].Alarms, name)
+				text += " for member " + cmp.Or(h.Members[at].Name, strconv.FormatUint(id, 16))
+			}
+			h.Alarms = append(h.Alarms, text)
+		}
+	}
+	slices.Sort(h.Alarms)
 }
 
 // Quorum reports whether a majority of the voting members answers.

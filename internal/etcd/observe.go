@@ -47,7 +47,7 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 
 	var list *clientv3.MemberListResponse
 	var errs []error
-	var alarms []string
+	alarms := map[uint64][]string{}
 	answering := map[uint64]bool{}
 	var leader, term uint64
 	for _, a := range answers {
@@ -60,7 +60,9 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 		if a.leader != 0 && a.term >= term {
 			leader, term = a.leader, a.term
 		}
-		alarms = append(alarms, a.alarms...)
+		for _, alarm := range a.alarms {
+			alarms[alarm.member] = append(alarms[alarm.member], alarm.name)
+		}
 		// A list with more members is the newer one while someone joins.
 		if list == nil || len(a.members.Members) > len(list.Members) {
 			list = a.members
@@ -69,17 +71,18 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	if list == nil {
 		return nil, errors.Join(errs...)
 	}
-	health := &Health{Alarms: alarms}
+	health := &Health{}
 	if len(list.Members) == 0 {
 		return nil, errors.New("only learners answer")
 	}
 	for _, m := range list.Members {
 		health.Members = append(health.Members, Member{
-			ID: m.GetID(), Name: m.GetName(), Learner: m.GetIsLearner(), Answers: answering[m.GetID()],
+			ID: m.GetID(), Name: m.GetName(), Peers: m.GetPeerURLs(), Learner: m.GetIsLearner(), Answers: answering[m.GetID()],
 			Leader: m.GetID() == leader,
 		})
 	}
 	slices.SortFunc(health.Members, byName)
+	health.raise(alarms)
 	return health, nil
 }
 
@@ -89,7 +92,7 @@ type answer struct {
 	leader  uint64
 	term    uint64
 	members *clientv3.MemberListResponse
-	alarms  []string
+	alarms  []alarm
 	err     error
 }
 
@@ -107,8 +110,8 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 	}
 	a.member, a.leader, a.term = status.Header.GetMemberId(), status.Leader, status.RaftTerm
 	for _, e := range status.Errors {
-		if _, alarm, ok := strings.Cut(e, "alarm:"); ok {
-			a.alarms = append(a.alarms, "Alarm "+strings.TrimSpace(alarm)+" is raised")
+		if raised, ok := parseAlarm(e); ok {
+			a.alarms = append(a.alarms, raised)
 		}
 	}
 	// A learner refuses to list members; voters do that for it.
@@ -122,6 +125,28 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 		return answer{err: fmt.Errorf("listing members: %w", cause(ctx, err))}
 	}
 	return a
+}
+
+// alarm is one that is raised for a member.
+type alarm struct {
+	member uint64
+	name   string
+}
+
+// parseAlarm reads an alarm as a member's status has it: every member lists
+// those of all.
+func parseAlarm(text string) (alarm, bool) {
+	found := alarm{}
+	for _, field := range strings.Fields(text) {
+		if id, ok := strings.CutPrefix(field, "memberID:"); ok {
+			// Without an ID it still is an alarm.
+			found.member, _ = strconv.ParseUint(id, 10, 64)
+		}
+		if name, ok := strings.CutPrefix(field, "alarm:"); ok {
+			found.name = name
+		}
+	}
+	return found, found.name != ""
 }
 
 // connect connects to the member on one node, for callTimeout. The name in the
