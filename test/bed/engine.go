@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"path/filepath"
@@ -73,7 +74,7 @@ func (z zvirt) write(s simulated) error {
 		Username:      ovirtsim.DefaultUsername,
 		Password:      rand.Text(),
 		ControlSocket: controlSocket(z.Name, ZVirt),
-		Timings:       texts(s.delays),
+		Timings:       texts(timings(s.delays)),
 		Inventory:     engineInventory(s.older),
 	}
 	return writeSettings(z.file(), settings[ovirtsim.Config]{Server: config, Runner: settingsOf(s.runner)})
@@ -227,3 +228,14 @@ func (z zvirt) Requests(ctx context.Context) (map[string]int, error) { return z.
 
 // ResetRequests counts from zero again.
 func (z zvirt) ResetRequests(ctx context.Context) error { return z.Engine().ResetRequests(ctx) }
+
+// timings are the delays that an engine knows; others are a vCenter's.
+func timings(delays map[string]time.Duration) map[string]time.Duration {
+	known := ovirtsim.DefaultTimings()
+	own := maps.Clone(delays)
+	maps.DeleteFunc(own, func(name string, _ time.Duration) bool {
+		_, is := known[name]
+		return !is
+	})
+	return own
+}
