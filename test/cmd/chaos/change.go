@@ -29,10 +29,10 @@ func (r *run) makeChanges(ctx context.Context, d dice) {
 			r.mu.Lock()
 			r.problems = append(r.problems, err)
 			r.mu.Unlock()
-			r.say("change: %v", err)
+			r.sayf("change: %v", err)
 			return
 		}
-		r.say("change: %s took %s", kind, time.Since(started).Round(time.Second))
+		r.sayf("change: %s took %s", kind, time.Since(started).Round(time.Second))
 	}
 }
 
@@ -46,26 +46,26 @@ func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) err
 		r.mu.Lock()
 		r.cluster.Workers = workers
 		r.mu.Unlock()
-		r.say("change: %s to %d", kind, workers)
+		r.sayf("change: %s to %d", kind, workers)
 	case scalePlane:
 		r.mu.Lock()
 		r.cluster.ControlPlanes = 8 - r.cluster.ControlPlanes // 3 and 5 in turn
 		planes := r.cluster.ControlPlanes
 		r.mu.Unlock()
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(planes)) })
-		r.say("change: %s to %d", kind, planes)
+		r.sayf("change: %s to %d", kind, planes)
 	case rolloutWorkers:
 		now := metav1.Now()
 		ask = r.toWorkers(func(md *clusterv1.MachineDeployment) { md.Spec.Rollout.After = now })
-		r.say("change: %s", kind)
+		r.sayf("change: %s", kind)
 	case rolloutPlane:
 		now := metav1.Now()
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = now })
-		r.say("change: %s", kind)
+		r.sayf("change: %s", kind)
 	case reconfigurePlane:
 		file := bootstrapv1.File{Path: "/etc/chaos", Content: fmt.Sprintf("%d\n", number)}
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { setFile(cp, file) })
-		r.say("change: %s", kind)
+		r.sayf("change: %s", kind)
 	}
 	return errors.Join(
 		until(ctx, time.Minute, "asking to "+string(kind), ask),

@@ -56,7 +56,7 @@ const (
 // that takes longer does not alter what goes wrong.
 type dice struct{ *rand.Rand }
 
-func newDice(seed, stream uint64) dice { return dice{rand.New(rand.NewPCG(seed, stream))} } //nolint:gosec // what a seed gives has to be the same again
+func newDice(seed, stream uint64) dice { return dice{rand.New(rand.NewPCG(seed, stream))} }
 
 // pick draws one by its weight.
 func pick[T any](d dice, from []weighted[T]) T {

@@ -95,12 +95,12 @@ func (r *run) measured(ctx context.Context) error {
 	r.quorum = bed.WatchQuorum(ctx, members)
 	work := prober.Start(ctx, 250*time.Millisecond, time.Second, workload.Check)
 	api := prober.Start(ctx, 250*time.Millisecond, time.Second, endpoint)
-	r.say("the cluster is up, trouble begins")
+	r.sayf("the cluster is up, trouble begins")
 	r.disturb(ctx)
-	r.say("trouble is over")
+	r.sayf("trouble is over")
 	settled := r.settled(ctx, settleTimeout)
 	if settled == nil {
-		r.say("the cluster is healthy")
+		r.sayf("the cluster is healthy")
 	}
 	return r.report(work.Stop(), api.Stop(), r.quorum.Stop(), settled)
 }
@@ -159,8 +159,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// say tells what happens.
-func (r *run) say(format string, args ...any) {
+// sayf tells what happens.
+func (r *run) sayf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.out, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)

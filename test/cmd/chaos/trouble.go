@@ -25,7 +25,7 @@ func (r *run) makeTrouble(ctx context.Context, d dice) {
 	for pause(ctx, d.between(shortestPause, longestPause)) {
 		kind := pick(d, troubles)
 		if err := r.strike(ctx, d, kind); err != nil {
-			r.say("trouble: %s did not come off: %v", kind, err)
+			r.sayf("trouble: %s did not come off: %v", kind, err)
 		}
 	}
 }
@@ -52,7 +52,7 @@ func (r *run) strike(ctx context.Context, d dice, kind trouble) error {
 
 // kill kills programs of the management cluster.
 func (r *run) kill(kind trouble, names ...string) error {
-	r.say("trouble: killing %v", names)
+	r.sayf("trouble: killing %v", names)
 	for _, name := range names {
 		if err := r.bed.Kill(name, syscall.SIGKILL); err != nil {
 			return err
@@ -71,7 +71,7 @@ func (r *run) count(kind trouble) {
 // whileCut cuts something, waits, and mends it, also when time is up.
 func (r *run) whileCut(ctx context.Context, d dice, kind trouble, name string, set func(cut bool) error) error {
 	length := d.between(shortestCut, longestCut)
-	r.say("trouble: cutting %s off for %s", name, length.Round(time.Second))
+	r.sayf("trouble: cutting %s off for %s", name, length.Round(time.Second))
 	if err := set(true); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	}
 	victims := now.victims()
 	if len(victims) == 0 {
-		r.say("trouble: no host may be disturbed now")
+		r.sayf("trouble: no host may be disturbed now")
 		return nil
 	}
 	victim := d.one(victims)
@@ -98,7 +98,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	if kind == cutHost {
 		return r.whileCut(ctx, d, kind, "host "+victim, func(cut bool) error { return r.bed.SetLinks(victim, !cut) })
 	}
-	r.say("trouble: pulling the plug of host %s", victim)
+	r.sayf("trouble: pulling the plug of host %s", victim)
 	if err := r.virtual.PowerOff(ctx, victim); err != nil {
 		return err
 	}

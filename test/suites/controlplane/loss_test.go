@@ -60,7 +60,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 			goOn()
 			replaced(ctx, c, victim)
 		})
-		figure("a destroyed control plane host was replaced in %.0f s", time.Since(started).Seconds())
+		figuref("a destroyed control plane host was replaced in %.0f s", time.Since(started).Seconds())
 	})
 
 	It("says within seconds that quorum is lost and how to recover, and changes nothing", func(ctx context.Context) {
@@ -76,7 +76,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 			g.Expect(conditions.IsFalse(cp, controlplanev1.AvailableCondition)).To(BeTrue())
 		}).WithContext(ctx).WithTimeout(reportTimeout).WithPolling(200*time.Millisecond).Should(Succeed(), func() string { return story(ctx, c) })
 		took := time.Since(lost)
-		figure("Available false %.1f s after quorum was lost", took.Seconds())
+		figuref("Available false %.1f s after quorum was lost", took.Seconds())
 		Expect(took).To(BeNumerically("<=", 10*time.Second))
 		Eventually(func(g Gomega, ctx context.Context) {
 			cp, err := b.ControlPlane(ctx, *c)
@@ -94,7 +94,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 		goOn()
 		started := time.Now()
 		replaced(ctx, c, before...)
-		figure("healthy and rolled out %.0f s after the hosts were let back", time.Since(started).Seconds())
+		figuref("healthy and rolled out %.0f s after the hosts were let back", time.Since(started).Seconds())
 	})
 
 	It("leaves nothing when it is deleted with quorum lost", func(ctx context.Context) {

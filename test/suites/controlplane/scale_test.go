@@ -57,12 +57,12 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 			remove(ctx, c, name)
 			replaced(ctx, c, name)
 		})
-		figure("replaced in %.0f s", time.Since(started).Seconds())
+		figuref("replaced in %.0f s", time.Since(started).Seconds())
 	}
 
 	It("is replaced, and the API is hardly missed although it had the address", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { replace(ctx, holder(ctx, c)) })
-		figure("API during the planned replacement of the address's holder: %s", seen)
+		figuref("API during the planned replacement of the address's holder: %s", seen)
 		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
 	})
 

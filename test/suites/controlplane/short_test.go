@@ -36,14 +36,14 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 				WithContext(ctx).WithTimeout(reportTimeout).ShouldNot(Equal(victim), "the address moved")
 			awaitSettled(ctx, c, changeTimeout)
 		})
-		figure("API after a hard loss of the address's holder: %s", seen)
+		figuref("API after a hard loss of the address's holder: %s", seen)
 		Expect(seen.Failures).NotTo(BeZero(), "the holder was lost")
 		Expect(seen.Longest().Length).To(BeNumerically("<=", hardLoss), seen.String())
 	})
 
 	It("scales down to one and takes its members with it", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { scale(ctx, c, 1) })
-		figure("API during the removal of two: %s", seen)
+		figuref("API during the removal of two: %s", seen)
 		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
 	})
 
@@ -54,7 +54,7 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = metav1.Now() })
 			replaced(ctx, c, before...)
 		})
-		figure("rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
+		figuref("rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {

@@ -36,11 +36,11 @@ func create(ctx context.Context, c *bed.Cluster) {
 	started := time.Now()
 	Expect(b.Create(ctx, *c)).To(Succeed())
 	awaitSettled(ctx, c, bootTimeout)
-	figure("%d control planes and %d workers from apply to settled: %.0f s", c.ControlPlanes, c.Workers, time.Since(started).Seconds())
+	figuref("%d control planes and %d workers from apply to settled: %.0f s", c.ControlPlanes, c.Workers, time.Since(started).Seconds())
 }
 
-// figure puts a measure into the report.
-func figure(format string, args ...any) {
+// figuref puts a measure into the report.
+func figuref(format string, args ...any) {
 	GinkgoHelper()
 	AddReportEntry("figure", fmt.Sprintf(format, args...))
 	_, _ = fmt.Fprintf(GinkgoWriter, "figure: "+format+"\n", args...)
@@ -74,7 +74,7 @@ func scale(ctx context.Context, c *bed.Cluster, replicas int) {
 		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(replicas)) })
 		awaitSettled(ctx, c, changeTimeout)
 	})
-	figure("%d to %d control planes: %.0f s", from, replicas, time.Since(started).Seconds())
+	figuref("%d to %d control planes: %.0f s", from, replicas, time.Since(started).Seconds())
 }
 
 // keepingQuorum does something and fails if etcd lost its quorum meanwhile.
