@@ -3,13 +3,19 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
+
+// untold is when to ask again who initialises: the lock tells nobody.
+const untold = time.Second
 
 // decideMode settles how the machine becomes a node. Data that was stored
 // keeps its mode: the machine may have booted with it.
@@ -17,6 +23,9 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 	if stored := storedMode(s.secret); stored != "" {
 		s.mode = stored
 		return nil
+	}
+	if owner := metav1.GetControllerOf(s.machine); s.isControlPlane() && owner != nil && owner.Kind == "NovaControlPlane" {
+		return r.askControlPlane(ctx, s)
 	}
 	initialized := ptr.Deref(s.cluster.Status.Initialization.ControlPlaneInitialized, false)
 	held := false
@@ -27,6 +36,25 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 		}
 	}
 	s.mode = mode(s.isControlPlane(), held)
+	return nil
+}
+
+// askControlPlane takes the mode that a NovaControlPlane settles: it alone
+// gives the init lock to one of its machines.
+func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
+	order, err := initlock.Told(ctx, r.APIReader, s.cluster, s.machine.Name)
+	if err != nil {
+		return fmt.Errorf("asking who initialises: %w", err)
+	}
+	if order == initlock.Wait {
+		return &obstacle{
+			waiting: true,
+			again:   untold,
+			reason:  bootstrapv1.WaitingForControlPlaneReason,
+			message: "Waiting until the NovaControlPlane says which machine initialises the cluster",
+		}
+	}
+	s.mode = mode(true, order == initlock.Initialise)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
@@ -38,6 +40,9 @@ type Reconciler struct {
 	// WatchFilterValue limits the NovaConfigs to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
+	// Tenants reaches the tenants whose authority has no key here: their
+	// machines join with bootstrap tokens. Nil reaches none.
+	Tenants clustercache.ClusterCache
 	// CredentialTTL is how long a machine's certificate is good for; it is
 	// renewed after half of it. 0 means DefaultCredentialTTL.
 	CredentialTTL time.Duration
@@ -100,11 +105,14 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 			// Someone has to act. Watches tell when that happened; the net
 			// catches what they miss.
 			s.obstacle = stop
-			return ctrl.Result{RequeueAfter: loop.Net}, nil
+			return ctrl.Result{RequeueAfter: cmp.Or(stop.again, loop.Net)}, nil
 		}
 		if err != nil {
 			return ctrl.Result{}, err
 		}
+	}
+	if s.settled() {
+		return r.revoke(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
 }
@@ -112,7 +120,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 // write makes the data and stores it.
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
-		r.findControlPlane, r.decideMode, r.labelMachine, r.readContent, r.readSurroundings,
+		r.findControlPlane, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readSurroundings,
 		r.issueCredentials, r.render, r.store,
 	} {
 		if err := step(ctx, s); err != nil {

@@ -31,7 +31,15 @@ type scope struct {
 	surroundings bootstrap.Surroundings
 	pki          []bootstrap.File
 	join         *bootstrap.Credentials
-	data         []byte
+	// lifetime is how long join is good for, and token its ID if it is a
+	// bootstrap token.
+	lifetime time.Duration
+	token    string
+	// restore is what etcd starts with, if not empty, and restoreExpires until
+	// when it can be had.
+	restore        *bootstrap.Restore
+	restoreExpires time.Time
+	data           []byte
 
 	// obstacle is what someone has to take away first.
 	obstacle *obstacle
@@ -44,6 +52,8 @@ type obstacle struct {
 	reason, message string
 	// waiting says that it is part of a cluster's normal life.
 	waiting bool
+	// again is when to look again; 0 means when a watch tells.
+	again time.Duration
 }
 
 // Error implements error.
@@ -53,12 +63,9 @@ func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObjec
 
 func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.machine) }
 
-// settled reports whether the machine exists. Its data is not used any more.
-// A move to another management cluster empties the status for a while, the
-// provider ID stays.
-func (s *scope) settled() bool {
-	return s.machine.Spec.ProviderID != "" || s.machine.Status.NodeRef.IsDefined() || ptr.Deref(s.machine.Status.Initialization.InfrastructureProvisioned, false)
-}
+// settled reports whether the machine has joined. Its data is not used any
+// more.
+func (s *scope) settled() bool { return s.machine.Status.NodeRef.IsDefined() }
 
 // observed are the facts of the decision.
 func (s *scope) observed(now time.Time) observed {

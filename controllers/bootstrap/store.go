@@ -17,11 +17,8 @@ import (
 )
 
 const (
-	// modeAnnotation says how the machine that boots with the data becomes a
-	// node.
-	modeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
 	// refreshAnnotation says when the data is made anew unless it was used.
-	// Both lie on the Secret, because a status does not survive a move.
+	// It lies on the Secret, because a status does not survive a move.
 	refreshAnnotation = "nova.bootstrap.cluster.x-k8s.io/refresh-after"
 
 	dataKey   = "value"
@@ -73,14 +70,20 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 			Namespace:       s.config.Namespace,
 			Name:            s.config.Name,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
-			Annotations:     map[string]string{modeAnnotation: string(s.mode)},
+			Annotations:     map[string]string{bootstrapv1.ModeAnnotation: string(s.mode)},
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))},
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},
 	}
 	if s.join != nil {
-		secret.Annotations[refreshAnnotation] = now.Add(r.ttl() / 2).UTC().Format(time.RFC3339)
+		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
+	}
+	if s.token != "" {
+		secret.Annotations[tokenAnnotation] = s.token
+	}
+	if s.restore != nil {
+		secret.Annotations[refreshAnnotation] = now.Add(s.restoreExpires.Sub(now) / 2).UTC().Format(time.RFC3339)
 	}
 	return secret
 }
@@ -90,7 +93,7 @@ func storedMode(secret *corev1.Secret) bootstrap.Mode {
 	if secret == nil {
 		return ""
 	}
-	return bootstrap.Mode(secret.Annotations[modeAnnotation])
+	return bootstrap.Mode(secret.Annotations[bootstrapv1.ModeAnnotation])
 }
 
 // refreshTime is when the data is made anew. Data without credentials stays.

@@ -46,9 +46,13 @@ func annotationsFor(s *scope) map[string]string {
 func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 	template := s.controlPlane.Spec.MachineTemplate.Spec
 	annotations := annotationsFor(s)
-	if settings, ok := machine.Annotations[controlplanev1.SettingsAnnotation]; ok {
-		annotations[controlplanev1.SettingsAnnotation] = settings
+	for _, settled := range []string{controlplanev1.SettingsAnnotation, controlplanev1.ReplacesAnnotation} {
+		if value, ok := machine.Annotations[settled]; ok {
+			annotations[settled] = value
+		}
 	}
+	// Its deletion waits for us before its host goes.
+	annotations[controlplanev1.MachineHookAnnotation] = ""
 	return &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{

@@ -87,6 +87,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				UpdateFunc:  func(event.UpdateEvent) bool { return false },
 				GenericFunc: func(event.GenericEvent) bool { return false },
 			})).
+		Watches(&controlplanev1.NovaEtcdRestore{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOfRestore)).
 		WatchesRawSource(r.Tenants.Source(controllerName, controlPlaneOf)).
 		WithOptions(loop.Options(options)).
 		Build(r)
@@ -170,12 +171,18 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		// First: until it is noted, a second kubeadm init is possible.
 		r.initialization,
 		r.infrastructure,
+		r.former,
 		r.certificates,
 		r.endpoint,
 		r.kubeconfig,
+		// Before anything else is decided about machines.
+		r.restore,
 		r.sync,
-		r.lostMembers,
-		r.scale,
+		r.reportHealth,
+		r.storedConfiguration,
+		r.act,
+		r.reportMachines,
+		r.syncAddons,
 		// Last: a tenant that refuses an eviction must keep nothing else.
 		r.spreadCoreDNS,
 	} {

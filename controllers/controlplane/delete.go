@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 const (
@@ -43,6 +44,12 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 		return err
 	}
 	if len(machines) == 0 {
+		if s.cluster != nil {
+			// Another control plane of this Cluster begins anew.
+			if err := initlock.Reset(ctx, r.Client, s.cluster); err != nil {
+				return fmt.Errorf("noting that nothing is initialised: %w", err)
+			}
+		}
 		controllerutil.RemoveFinalizer(s.controlPlane, controlplanev1.Finalizer)
 		s.deleting = "Deletion completed"
 		return nil
@@ -52,6 +59,11 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	for _, machine := range sortedMachines(machines) {
 		names = append(names, machine.Name)
 		r.applied.Forget(machine.UID)
+		// Nobody needs etcd any more.
+		if err := r.releaseHook(ctx, machine); err != nil {
+			errs = append(errs, err)
+			continue
+		}
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

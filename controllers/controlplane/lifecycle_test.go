@@ -292,7 +292,7 @@ var _ = Describe("The life of a control plane", func() {
 		reconciler := direct(testEnv.Config, tenant)
 		r.settle(ctx, reconciler)
 		tenant.Facts = Facts{
-			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{},
+			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "n1", Answers: true, Leader: true}}},
 			Nodes: []Node{{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
 		}
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(3)) })
@@ -334,7 +334,7 @@ var _ = Describe("The life of a control plane", func() {
 			Expect(m.Spec.Version).To(Equal("v1.36.3"))
 		}
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
-			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("which this version does not replace"))))
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("Rolling out 3 of 3 machines that are not up to date"))))
 		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
 	})
 

@@ -11,10 +11,11 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-func TestLostMember(t *testing.T) {
+func TestLostMembers(t *testing.T) {
 	up := func(id uint64, name string) etcd.Member {
 		return etcd.Member{ID: id, Name: name, Answers: true, Leader: id == 1}
 	}
@@ -61,15 +62,18 @@ func TestLostMember(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
-				initialized: true, machines: machinesIn("", ""),
+				controlPlane: newControlPlane("ns"), initialized: true, machines: machinesIn("", ""),
 				tenant: Facts{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
 			}
 			if tc.change != nil {
 				tc.change(s)
 			}
-			got, found := lostMember(s, time.Now())
-			if got.ID != tc.want || found != (tc.want != 0) {
-				t.Errorf("%s: want %d, got %+v", tc.reason, tc.want, got)
+			d := plan.Decide(input(s, time.Now()))
+			if d.Action != plan.RemoveMember {
+				d.Member = 0
+			}
+			if d.Member != tc.want {
+				t.Errorf("%s: want %d, got %+v", tc.reason, tc.want, d)
 			}
 		})
 	}
@@ -110,9 +114,12 @@ var _ = Describe("Members of etcd", func() {
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(tenant.removed).To(ConsistOf(uint64(3)))
+		Expect(tenant.Etcd.Members).To(HaveLen(3), "what others were told is theirs")
+		tenant.Etcd.Members = tenant.Etcd.Members[:2]
+		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+		Expect(err).NotTo(HaveOccurred())
 		list, err = r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(3), "and another one comes at once")
-		Expect(tenant.Etcd.Members).To(HaveLen(3), "what others were told is theirs")
 	})
 })

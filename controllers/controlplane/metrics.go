@@ -10,6 +10,18 @@ var (
 		Name: "nova_control_plane_machines_created_total",
 		Help: "Control plane machines created.",
 	})
+	actionsDone = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_control_plane_actions_total",
+		Help: "Actions carried out by kind.",
+	}, []string{"action"})
+	actionsFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_control_plane_action_failures_total",
+		Help: "Actions that failed by kind.",
+	}, []string{"action"})
+	remediations = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "nova_control_plane_remediations_total",
+		Help: "Machines replaced because they failed.",
+	})
 	orphansDeleted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_orphans_deleted_total",
 		Help: "Objects deleted because the machine they were made for was never created.",
@@ -25,5 +37,5 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(machinesCreated, orphansDeleted, kubeconfigsIssued, etcdObservations)
+	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted, kubeconfigsIssued, etcdObservations)
 }

@@ -17,6 +17,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
@@ -28,13 +29,17 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	s.infra = map[string]*metav1.PartialObjectMetadata{}
 	s.configs = map[string]*bootstrapv1.NovaConfig{}
-	s.outdated = map[string][]string{}
+	s.differs, s.outdated = map[string][]string{}, map[string][]string{}
+	s.at = r.now()
 	for _, machine := range s.machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {
 			return err
 		}
 	}
 	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
+		return err
+	}
+	if err := r.observeLock(ctx, s); err != nil {
 		return err
 	}
 	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
@@ -66,7 +71,10 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 		s.configs[machine.Name] = config
 	}
 	if diff := differences(s.controlPlane, machine, s.infra[machine.Name], s.configs[machine.Name]); len(diff) > 0 {
-		s.outdated[machine.Name] = diff
+		s.differs[machine.Name] = diff
+	}
+	if why := plan.Outdated(input(s, s.at), inputMachine(s, machine)); len(why) > 0 {
+		s.outdated[machine.Name] = why
 	}
 	return nil
 }

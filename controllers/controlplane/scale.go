@@ -27,113 +27,24 @@ import (
 // failed. What is left then is an orphan, which the next reconcile finds.
 const cleanUpTimeout = 10 * time.Second
 
-// scale creates the machines that are missing, all at once: while the first
-// initialises the cluster, the others boot and wait for it.
-func (r *Reconciler) scale(ctx context.Context, s *scope) error {
-	if err := r.deleteOrphans(ctx, s); err != nil {
-		return err
-	}
-	if len(missing(ctx, s, s.machines)) == 0 {
-		return nil
-	}
-	if s.blocked = hold(s); s.blocked != "" {
-		return nil
-	}
-	// The cache may not know yet what the last reconcile created.
-	live, err := r.ownedMachines(ctx, r.APIReader, s)
-	if err != nil {
-		return err
-	}
-	for _, domain := range missing(ctx, s, live) {
-		machine, err := r.create(ctx, s, domain)
-		if err != nil {
-			r.event(s, corev1.EventTypeWarning, "MachineCreationFailed", "ScaleUp", err.Error())
-			return fmt.Errorf("creating machine: %w", err)
-		}
-		s.machines.Insert(machine)
-		machinesCreated.Inc()
-		r.event(s, corev1.EventTypeNormal, "MachineCreated", "ScaleUp", "Created Machine "+machine.Name)
-	}
-	return nil
-}
-
-// missing returns the failure domain of each machine that is to be created.
-// Nobody is ever to be deleted: too many machines are none missing.
-func missing(ctx context.Context, s *scope, machines collections.Machines) []string {
+// pickDomain returns the failure domain of the next machine: the one with
+// fewest. Machines that are to be replaced do not keep one from it.
+func pickDomain(ctx context.Context, s *scope) string {
 	var usable []clusterv1.FailureDomain
 	for _, domain := range s.cluster.Status.FailureDomains {
 		if domain.ControlPlane != nil && *domain.ControlPlane {
 			usable = append(usable, domain)
 		}
 	}
-	all := collections.FromMachines(machines.UnsortedList()...)
-	current := machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool {
+	current := s.machines.Filter(collections.Not(collections.HasDeletionTimestamp), func(m *clusterv1.Machine) bool {
 		return len(s.outdated[m.Name]) == 0
 	})
-	var domains []string
-	for i := len(machines); i < int(s.controlPlane.GetReplicas()); i++ {
-		domain := failuredomains.PickFewest(ctx, usable, all, current)
-		domains = append(domains, domain)
-		placed := &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("/%d", i)},
-			Spec:       clusterv1.MachineSpec{FailureDomain: domain},
-		}
-		all.Insert(placed)
-		current.Insert(placed)
-	}
-	return domains
-}
-
-// hold says why no machine may join now. Before the cluster is initialised
-// nothing can be harmed; after that etcd must be whole, because a newcomer
-// raises the number of members that a majority needs, and kubeadm asks each
-// listed member before it joins.
-func hold(s *scope) string {
-	if !s.initialized {
-		return ""
-	}
-	for _, machine := range s.sorted() {
-		if !machine.DeletionTimestamp.IsZero() {
-			return fmt.Sprintf("Machine %s is being deleted", machine.Name)
-		}
-	}
-	switch {
-	case !s.tenant.Answers:
-		return "the API server does not answer"
-	case s.tenant.Etcd == nil:
-		return "etcd could not be asked"
-	}
-	if foreign := s.tenant.Etcd.Foreign(memberNames(s)); len(foreign) > 0 {
-		return fmt.Sprintf("etcd still lists %s, which belongs to no machine and still runs, or which etcd cannot spare: remove it with etcdctl first",
-			strings.Join(foreign, ", "))
-	}
-	for _, member := range s.tenant.Etcd.Members {
-		if member.Name != "" && !member.Learner && !member.Answers {
-			return fmt.Sprintf("etcd member %s does not answer", member.Name)
-		}
-	}
-	return ""
-}
-
-// memberNames are the names that etcd members may have: those of nodes and of
-// machines whose node is not known yet.
-func memberNames(s *scope) []string {
-	var known []string
-	for _, machine := range s.machines {
-		known = append(known, machine.Name)
-		if machine.Status.NodeRef.IsDefined() {
-			known = append(known, machine.Status.NodeRef.Name)
-		}
-		if node := nodeOf(machine, s.tenant.Nodes); node != nil {
-			known = append(known, node.Name)
-		}
-	}
-	return known
+	return failuredomains.PickFewest(ctx, usable, s.machines, current)
 }
 
 // create makes a machine: first what it refers to, then the Machine. A crash
 // in between leaves orphans, which deleteOrphans takes away.
-func (r *Reconciler) create(ctx context.Context, s *scope, domain string) (_ *clusterv1.Machine, reterr error) {
+func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
 	name := names.SimpleNameGenerator.GenerateName(s.controlPlane.Name + "-")
 	var made []client.Object
 	defer func() {
@@ -150,10 +61,13 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain string) (_ *cl
 	if err != nil {
 		return nil, err
 	}
+	annotations := map[string]string{controlplanev1.SettingsAnnotation: settings}
+	if replaces != "" {
+		annotations[controlplanev1.ReplacesAnnotation] = replaces
+	}
 	machine := desiredMachine(s, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.controlPlane.Namespace, Name: name,
-			Annotations: map[string]string{controlplanev1.SettingsAnnotation: settings},
+			Namespace: s.controlPlane.Namespace, Name: name, Annotations: annotations,
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       s.clusterName,
@@ -170,6 +84,8 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain string) (_ *cl
 			return nil, err
 		}
 	}
+	// The answer of an apply is not read.
+	machine.CreationTimestamp = metav1.NewTime(r.now())
 	ctrl.LoggerFrom(ctx).Info("Created machine", "Machine", name, "failureDomain", domain)
 	return machine, nil
 }

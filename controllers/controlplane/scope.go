@@ -10,10 +10,14 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // scope is what one reconcile knows. Fields are filled from top to bottom.
 type scope struct {
+	// at is when it was observed.
+	at           time.Time
 	controlPlane *controlplanev1.NovaControlPlane
 	// cluster is nil if it is gone, which only a deletion goes on without.
 	cluster *clusterv1.Cluster
@@ -26,8 +30,13 @@ type scope struct {
 	// the metadata of infra is known.
 	infra   map[string]*metav1.PartialObjectMetadata
 	configs map[string]*bootstrapv1.NovaConfig
-	// outdated says, by machine, in what it differs from the spec.
-	outdated map[string][]string
+	// differs says, by machine, in what it was made otherwise than the spec
+	// says, and outdated why it is to be replaced, which time can bring too.
+	differs, outdated map[string][]string
+	// lock is who initialises, or was to.
+	lock initlock.State
+	// roles are what the machines' bootstrap data says, where it was read.
+	roles map[string]plan.Role
 	// tenant is what the tenant said of itself.
 	tenant Facts
 
@@ -36,8 +45,10 @@ type scope struct {
 	initialized bool
 	// waiting is what the next step waits for, for people.
 	waiting string
-	// blocked is why no machine is created although one is missing.
+	// blocked is why no machine can be created although one is missing.
 	blocked string
+	// decision is what was decided last; its action is empty if nothing was.
+	decision plan.Decision
 	// deleting is what a deletion waits for.
 	deleting string
 	// again is when to look again without being told; 0 means never.

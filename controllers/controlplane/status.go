@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -25,11 +26,14 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.InitializedCondition,
 	controlplanev1.CertificatesAvailableCondition,
 	controlplanev1.EtcdClusterHealthyCondition,
+	controlplanev1.ControlPlaneComponentsHealthyCondition,
+	controlplanev1.EndpointHealthyCondition,
 	controlplanev1.MachinesReadyCondition,
 	controlplanev1.MachinesUpToDateCondition,
 	controlplanev1.RollingOutCondition,
 	controlplanev1.ScalingUpCondition,
 	controlplanev1.ScalingDownCondition,
+	controlplanev1.RemediatingCondition,
 	controlplanev1.DeletingCondition,
 }}
 
@@ -46,6 +50,8 @@ func (s *scope) report(err error) {
 		s.initializedCondition(),
 		s.certificatesCondition(),
 		s.etcdCondition(),
+		s.componentsCondition(),
+		s.endpointCondition(),
 		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{
 			metav1.ConditionTrue: clusterv1.ReadyReason, metav1.ConditionFalse: clusterv1.NotReadyReason,
 			metav1.ConditionUnknown: clusterv1.ReadyUnknownReason,
@@ -57,6 +63,7 @@ func (s *scope) report(err error) {
 		s.rollingOutCondition(),
 		s.scalingUpCondition(err),
 		s.scalingDownCondition(),
+		s.remediatingCondition(),
 		s.deletingCondition(err),
 	} {
 		if condition.Type != "" {
@@ -76,6 +83,7 @@ func (s *scope) reportReplicas() {
 		}
 		return &n
 	}
+	s.reportRemediation()
 	status.Selector = collections.ControlPlaneSelectorForCluster(s.clusterName).String()
 	status.Replicas = ptr.To(int32(len(s.machines)))
 	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
@@ -141,16 +149,23 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = "Waiting for the first machine to initialise the cluster"
 	case s.early(c.Type):
 		return metav1.Condition{}
+	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum():
+		c.Message = s.quorumLost()
 	case !s.tenant.Answers:
 		c.Message = s.tenant.Silence
+	case externalEtcd(s):
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	case s.tenant.Etcd == nil:
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdUnknownReason, s.tenant.EtcdSilence
-	case !s.tenant.Etcd.Quorum():
-		c.Message = "Fewer than a majority of etcd's voting members answer"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	}
 	return c
+}
+
+// quorumLost says what is left of etcd and how to come back.
+func (s *scope) quorumLost() string {
+	return fmt.Sprintf("Fewer than a majority of etcd's voting members answer. %s", plan.Recovery)
 }
 
 func (s *scope) initializedCondition() metav1.Condition {
@@ -205,7 +220,10 @@ func (s *scope) etcdCondition() metav1.Condition {
 		c.Message = "The control plane is being deleted"
 	case s.early(c.Type):
 		return metav1.Condition{}
-	case !s.tenant.Answers:
+	case externalEtcd(s) && s.tenant.Answers:
+		// Nobody here may ask its members, but it answers the API server.
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
+	case !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum()):
 		c.Message = s.tenant.Silence
 	case s.tenant.Etcd == nil:
 		c.Message = s.tenant.EtcdSilence
@@ -238,60 +256,6 @@ func (s *scope) machinesCondition(target, source string, because reasons) metav1
 	}
 	c.Reason = because[c.Status]
 	return *c
-}
-
-func (s *scope) rollingOutCondition() metav1.Condition {
-	var names []string
-	for _, machine := range s.sorted() {
-		if diff := s.outdated[machine.Name]; len(diff) > 0 {
-			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
-		}
-	}
-	if len(names) == 0 {
-		return metav1.Condition{
-			Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason,
-		}
-	}
-	return metav1.Condition{
-		Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionTrue, Reason: clusterv1.RollingOutReason,
-		Message: fmt.Sprintf("Machines that are not up to date, which this version does not replace: %s", shorten(names)),
-	}
-}
-
-func (s *scope) scalingUpCondition(err error) metav1.Condition {
-	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
-	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
-		return metav1.Condition{
-			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingUpReason,
-		}
-	}
-	c := metav1.Condition{
-		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingUpReason,
-		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
-	}
-	switch {
-	case s.waiting != "":
-		c.Message += " is blocked: " + s.waiting
-	case s.blocked != "":
-		c.Message += " is blocked: " + s.blocked
-	case err != nil:
-		c.Message += " failed: " + err.Error()
-	}
-	return c
-}
-
-func (s *scope) scalingDownCondition() metav1.Condition {
-	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
-	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
-		return metav1.Condition{
-			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingDownReason,
-		}
-	}
-	return metav1.Condition{
-		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingDownReason,
-		Message: fmt.Sprintf("Scaling down from %d to %d replicas is blocked: this version takes no control plane machine away, set replicas to %d",
-			is, want, is),
-	}
 }
 
 func (s *scope) deletingCondition(err error) metav1.Condition {

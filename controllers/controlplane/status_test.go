@@ -156,7 +156,7 @@ func TestReport(t *testing.T) {
 		"TooMany": {
 			reason: "what is not done is said, with a way out",
 			change: func(s *scope) { s.machines = machinesIn("", "", "") },
-			want:   []expect{{"ScalingDown", "True", "from 3 to 1 replicas is blocked"}, {"ScalingUp", "False", ""}},
+			want:   []expect{{"ScalingDown", "True", "Scaling down from 3 to 1 replicas"}, {"ScalingUp", "False", ""}},
 		},
 		"Outdated": {
 			reason: "machines that are not up to date are named",

@@ -9,6 +9,11 @@ import (
 // a Secret. The Ready condition of a NovaConfig repeats it.
 const DataSecretAvailableCondition = "DataSecretAvailable"
 
+// ModeAnnotation stands on the Secret with bootstrap data and says how the
+// machine that boots with it becomes a node: Init, JoinControlPlane or
+// JoinWorker.
+const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
+
 const (
 	// DataSecretAvailableReason: the user data is there.
 	DataSecretAvailableReason = clusterv1.AvailableReason
@@ -18,6 +23,12 @@ const (
 	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
 	// WaitingForCertificatesReason: the cluster's certificates do not exist yet.
 	WaitingForCertificatesReason = "WaitingForClusterCertificates"
+	// WaitingForControlPlaneReason: the control plane has not said yet which machine initialises the cluster.
+	WaitingForControlPlaneReason = "WaitingForControlPlane"
+	// WaitingForAPIServerReason: the cluster's authority has no key in the
+	// management cluster, and its API server, which makes a bootstrap token,
+	// does not answer yet.
+	WaitingForAPIServerReason = "WaitingForAPIServer"
 	// ContentUnavailableReason: a Secret or ConfigMap that a file names lacks the content.
 	ContentUnavailableReason = "ContentUnavailable"
 	// RenderingFailedReason: the user data cannot be rendered from the spec.

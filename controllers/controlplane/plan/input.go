@@ -150,6 +150,9 @@ type Member struct {
 	// Machine is the one that it runs on, found by the node's name or, before
 	// the member has started, by its address; empty if none is found.
 	Machine string
+	// Foreign is true if it belongs to no machine but to somebody: it answers,
+	// or its node is there. It is left alone.
+	Foreign bool
 	// Since is when it was first seen.
 	Since time.Time
 	// Learner is true until the member votes.

@@ -76,7 +76,11 @@ func (p *problem) sickness(m Machine) string {
 	case m.Remediate != "":
 		return m.Remediate
 	case !p.Initialized:
-		if m.Name == p.LockHolder && p.initBound(m).Before(p.Now) {
+		switch {
+		case m.Name != p.LockHolder:
+		case m.Role == Join:
+			return "it was told to join and cannot initialise the control plane"
+		case p.initBound(m).Before(p.Now):
 			return "it did not initialise the control plane in time"
 		}
 	case !p.ExternalEtcd && !has && p.joinBound(m).Before(p.Now):
@@ -98,6 +102,10 @@ func (p *problem) initBound(holder Machine) time.Time {
 // returns what to wait for if that was too often or not long enough ago.
 func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 	last := p.LastRemediation
+	if last != nil && last.Machine == m.Name {
+		// It was stored and the machine not deleted yet: the same once more.
+		return last.Retries, nil
+	}
 	if last == nil || m.Replaces == "" || m.Replaces != last.Machine ||
 		p.Now.Sub(last.At) >= p.Limits.MinHealthyPeriod {
 		return 0, nil

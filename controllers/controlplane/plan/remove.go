@@ -4,7 +4,7 @@ package plan
 // started may belong to a machine whose address is not known yet.
 func orphanMembers(p *problem) *Decision {
 	for _, m := range p.Etcd.Members {
-		if _, ok := p.machine(m.Machine); ok {
+		if _, ok := p.machine(m.Machine); ok || m.Foreign {
 			continue
 		}
 		if m.Name == "" {

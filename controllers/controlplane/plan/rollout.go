@@ -56,16 +56,7 @@ func (p *problem) surge() int {
 }
 
 // outdated says why a machine is to be replaced.
-func (p *problem) outdated(m Machine) []string {
-	why := append([]string(nil), m.Differs...)
-	if !p.RolloutAfter.IsZero() && !p.RolloutAfter.After(p.Now) && m.Created.Before(p.RolloutAfter) {
-		why = append(why, "it was created before rollout.after")
-	}
-	if p.ExpiryWindow > 0 && !m.CertificatesExpire.IsZero() && m.CertificatesExpire.Before(p.Now.Add(p.ExpiryWindow)) {
-		why = append(why, "its certificates expire soon")
-	}
-	return why
-}
+func (p *problem) outdated(m Machine) []string { return Outdated(p.Input, m) }
 
 // versionRefused says why no machine of the wanted version may join: a control
 // plane moves up one minor version at a time, and kubelets may be three behind.

@@ -92,7 +92,11 @@ func (p *problem) unsettled(victim Machine) *Decision {
 		return nil
 	}
 	for _, m := range p.Etcd.Members {
-		if on, ok := p.machine(m.Machine); !ok || m.Learner && on.Name != victim.Name {
+		on, ok := p.machine(m.Machine)
+		switch {
+		case m.Foreign:
+			// Somebody's, and no reason to wait for ever.
+		case !ok || m.Learner && on.Name != victim.Name:
 			return wait("Waiting for etcd member %s", title(m))
 		}
 	}

@@ -1,0 +1,294 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+const (
+	// actedAgain is when to look again after something was done.
+	actedAgain = 50 * time.Millisecond
+	// actsAtOnce bounds the creations of one reconcile.
+	actsAtOnce = 16
+)
+
+// act decides, carries the one action out and has everything looked at again.
+// Machines alone are made one after another at once: all of a new control
+// plane boot while the first of them initialises it.
+func (r *Reconciler) act(ctx context.Context, s *scope) error {
+	if err := r.deleteOrphans(ctx, s); err != nil {
+		return err
+	}
+	sure := false
+	for range actsAtOnce {
+		s.decision = plan.Decide(input(s, r.now()))
+		if !acts(s.decision) {
+			break
+		}
+		if !sure {
+			// What the caches say may be old; what follows cannot be taken back.
+			if err := r.lookPastCaches(ctx, s); err != nil {
+				return err
+			}
+			sure = true
+			continue
+		}
+		if err := r.carryOut(ctx, s, s.decision); err != nil {
+			return r.failed(s, err)
+		}
+		if a := s.decision.Action; a != plan.CreateMachine && a != plan.StartInit {
+			s.lookAgain(actedAgain)
+			return nil
+		}
+	}
+	s.lookAgain(s.decision.Again)
+	return nil
+}
+
+// acts reports whether there is something to do.
+func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action != plan.Wait }
+
+// failed says what was not done.
+func (r *Reconciler) failed(s *scope, err error) error {
+	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
+		// Somebody else wrote; what was decided may no longer hold.
+		s.lookAgain(actedAgain)
+		return nil
+	}
+	actionsFailed.WithLabelValues(string(s.decision.Action)).Inc()
+	reason := string(s.decision.Action) + "Failed"
+	if s.decision.Action == plan.CreateMachine {
+		reason = "MachineCreationFailed"
+		err = fmt.Errorf("creating machine: %w", err)
+	}
+	r.event(s, corev1.EventTypeWarning, reason, string(s.decision.Action), err.Error())
+	return err
+}
+
+// lookPastCaches looks at what the decision rests on once more, at its source.
+func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
+	var err error
+	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
+		return err
+	}
+	for _, machine := range s.machines {
+		if err := r.observeMachine(ctx, s, machine); err != nil {
+			return err
+		}
+	}
+	if err := r.observeLock(ctx, s); err != nil {
+		return err
+	}
+	if s.initialized {
+		s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
+		return nil
+	}
+	return r.observeRoles(ctx, s)
+}
+
+// observeLock reads who initialises, or was to.
+func (r *Reconciler) observeLock(ctx context.Context, s *scope) (err error) {
+	if s.cluster == nil {
+		return nil
+	}
+	if s.lock, err = initlock.Observe(ctx, r.Client, s.cluster); err != nil {
+		return fmt.Errorf("reading who initialises the cluster: %w", err)
+	}
+	return nil
+}
+
+// observeRoles reads what machines were told in their bootstrap data, which
+// may be stored though the Machine does not name it yet.
+func (r *Reconciler) observeRoles(ctx context.Context, s *scope) error {
+	s.roles = map[string]plan.Role{}
+	for _, machine := range s.machines {
+		name := machine.Spec.Bootstrap.ConfigRef.Name
+		data := &corev1.Secret{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: name}, data)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading bootstrap data of %s: %w", machine.Name, err)
+		}
+		s.roles[machine.Name] = bootstrapRole(data.Annotations[bootstrapv1.ModeAnnotation])
+	}
+	return nil
+}
+
+// carryOut does what was decided, and nothing else.
+func (r *Reconciler) carryOut(ctx context.Context, s *scope, d plan.Decision) error {
+	ctrl.LoggerFrom(ctx).Info("Acting", "action", d.Action, "Machine", d.Machine, "reason", d.Reason)
+	do := map[plan.Action]func(context.Context, *scope, plan.Decision) error{
+		plan.CreateMachine: r.createMachine,
+		plan.StartInit:     r.startInit,
+		plan.ReplaceInit:   r.remediate,
+		plan.Remediate:     r.remediate,
+		plan.DeleteMachine: r.deleteMachine,
+		plan.MoveLeader:    r.moveLeader,
+		plan.RemoveMember:  r.removeMember,
+		plan.ReleaseHook:   r.releaseMachine,
+		plan.SetVersion:    r.setVersion,
+	}[d.Action]
+	if do == nil {
+		return fmt.Errorf("carrying out %s: nobody knows how", d.Action)
+	}
+	if err := do(ctx, s, d); err != nil {
+		return err
+	}
+	actionsDone.WithLabelValues(string(d.Action)).Inc()
+	return nil
+}
+
+func (r *Reconciler) createMachine(ctx context.Context, s *scope, d plan.Decision) error {
+	machine, err := r.create(ctx, s, pickDomain(ctx, s), d.Replaces)
+	if err != nil {
+		return err
+	}
+	s.machines.Insert(machine)
+	machinesCreated.Inc()
+	r.event(s, corev1.EventTypeNormal, "MachineCreated", string(d.Action), "Created Machine "+machine.Name)
+	return nil
+}
+
+// startInit gives the init lock to a machine, if nobody else took it.
+func (r *Reconciler) startInit(ctx context.Context, s *scope, d plan.Decision) error {
+	now := r.now()
+	if err := initlock.Give(ctx, r.Client, s.cluster, s.lock.Holder, d.Machine, now); err != nil {
+		return fmt.Errorf("giving the init lock: %w", err)
+	}
+	s.lock = initlock.State{Holder: d.Machine, Since: now}
+	r.event(s, corev1.EventTypeNormal, "InitStarted", string(d.Action), d.Reason)
+	return nil
+}
+
+// deleteMachine deletes the machine that was seen, and no other of its name.
+func (r *Reconciler) deleteMachine(ctx context.Context, s *scope, d plan.Decision) error {
+	machine, ok := s.machines[d.Machine]
+	if !ok {
+		return nil
+	}
+	if err := r.Client.Delete(ctx, machine, uid(machine)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting machine %s: %w", d.Machine, err)
+	}
+	r.event(s, corev1.EventTypeNormal, "MachineDeleted", string(d.Action), d.Reason)
+	return nil
+}
+
+func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) error {
+	leader, ok := memberByID(s, d.Member)
+	if !ok {
+		return nil
+	}
+	if err := r.Tenants.MoveLeader(ctx, s.key(), leader.Name, d.Target); err != nil {
+		return fmt.Errorf("moving etcd's leadership: %w", err)
+	}
+	r.event(s, corev1.EventTypeNormal, "EtcdLeaderMoved", string(d.Action), d.Reason)
+	return nil
+}
+
+// removeMember removes a member by its ID. That its machine was a member is
+// stored first: it never joins again then, whatever happens next.
+func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
+	if machine, ok := s.machines[d.Machine]; ok {
+		r.handOver(ctx, s, machine)
+		if err := r.noteJoined(ctx, machine); err != nil {
+			return err
+		}
+	}
+	if err := r.Tenants.RemoveMember(ctx, s.key(), s.tenant.Nodes, d.Member); err != nil {
+		return fmt.Errorf("removing etcd member %x: %w", d.Member, err)
+	}
+	r.event(s, corev1.EventTypeNormal, "EtcdMemberRemoved", string(d.Action), d.Reason)
+	return nil
+}
+
+func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decision) error {
+	machine, ok := s.machines[d.Machine]
+	if !ok {
+		return nil
+	}
+	if err := r.releaseHook(ctx, machine); err != nil {
+		return err
+	}
+	r.event(s, corev1.EventTypeNormal, "MachineReleased", string(d.Action), d.Reason)
+	return nil
+}
+
+func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) error {
+	want, err := upgrade(s)
+	if err != nil {
+		return err
+	}
+	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
+		return fmt.Errorf("moving the tenant to %s: %w", s.controlPlane.Spec.Version, err)
+	}
+	r.event(s, corev1.EventTypeNormal, "VersionSet", string(d.Action), d.Reason)
+	return nil
+}
+
+// handOver moves the cluster's address off a machine that goes, so that nobody
+// has to find out by himself that it is gone. If that fails it moves by itself,
+// a few seconds later.
+func (r *Reconciler) handOver(ctx context.Context, s *scope, machine *clusterv1.Machine) {
+	node := nodeOf(machine, s.tenant.Nodes)
+	if node == nil || s.tenant.Endpoint.Holder != node.Name {
+		return
+	}
+	to := heir(s, node.Name)
+	if to == "" {
+		return
+	}
+	if err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to); err != nil {
+		r.event(s, corev1.EventTypeWarning, "EndpointNotMoved", "MoveEndpoint", err.Error())
+		return
+	}
+	r.event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",
+		fmt.Sprintf("Moved the endpoint's address from node %s to node %s", node.Name, to))
+}
+
+// heir is a node that may take the address: one that is ready, of a machine
+// that stays.
+func heir(s *scope, but string) string {
+	for _, machine := range s.sorted() {
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if node := nodeOf(machine, s.tenant.Nodes); node != nil && node.Ready && node.Name != but {
+			return node.Name
+		}
+	}
+	return ""
+}
+
+func memberByID(s *scope, id uint64) (etcd.Member, bool) {
+	if s.tenant.Etcd == nil {
+		return etcd.Member{}, false
+	}
+	at := slices.IndexFunc(s.tenant.Etcd.Members, func(m etcd.Member) bool { return m.ID == id })
+	if at < 0 {
+		return etcd.Member{}, false
+	}
+	return s.tenant.Etcd.Members[at], true
+}
+
+// uid is a precondition for what was seen.
+func uid(o metav1.Object) client.Preconditions {
+	u := o.GetUID()
+	return client.Preconditions{UID: &u}
+}

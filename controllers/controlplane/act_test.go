@@ -1,0 +1,335 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// runningWorld makes a control plane of n machines that runs.
+func runningWorld(ctx context.Context, n int32, change func(*controlplanev1.NovaControlPlane)) (*world, *Reconciler) {
+	GinkgoHelper()
+	r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+		c.Spec.Replicas = ptr.To(n)
+		c.Spec.Version = "v1.35.4"
+		if change != nil {
+			change(c)
+		}
+	})
+	w := newWorld(r)
+	reconciler := w.reconciler(testEnv.Config)
+	w.drive(ctx, reconciler, w.whole(ctx, int(n)))
+	Expect(w.inits).To(Equal(1))
+	return w, reconciler
+}
+
+func (w *world) scaleTo(ctx context.Context, n int32) {
+	GinkgoHelper()
+	w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(n) })
+}
+
+func (w *world) names() []string {
+	var names []string
+	for _, m := range w.members {
+		names = append(names, m.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+var _ = Describe("Scaling", func() {
+	It("goes from one to three, to five, to three and to one", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 1, nil)
+		for _, n := range []int32{3, 5, 3, 1} {
+			w.scaleTo(ctx, n)
+			w.drive(ctx, reconciler, w.whole(ctx, int(n)))
+		}
+		Expect(w.removed).To(HaveLen(4), "each by its ID")
+		Expect(w.inits).To(Equal(1))
+	})
+
+	It("takes away first what a user names", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		named := &machines[1]
+		named.Annotations[clusterv1.DeleteMachineAnnotation] = ""
+		other := &machines[2]
+		other.Annotations[clusterv1.DeleteMachineAnnotation] = ""
+		Expect(testEnv.Client.Update(ctx, named)).To(Succeed())
+		Expect(testEnv.Client.Update(ctx, other)).To(Succeed())
+		w.scaleTo(ctx, 1)
+		w.drive(ctx, reconciler, w.whole(ctx, 1))
+		Expect(w.names()).To(Equal([]string{machines[0].Name}))
+	})
+
+	It("keeps the quorum when somebody deletes two of three machines at once", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		for i := range machines[:2] {
+			Expect(testEnv.Client.Delete(ctx, &machines[i])).To(Succeed())
+		}
+		w.drive(ctx, reconciler, w.whole(ctx, 3))
+		Expect(w.names()).To(And(ContainElement(machines[2].Name), Not(ContainElement(machines[0].Name)), Not(ContainElement(machines[1].Name))))
+		Expect(w.inits).To(Equal(1))
+	})
+
+	It("says on a machine why its deletion waits, and lets it go without a host", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		// Two hosts are lost, and one of their machines is deleted.
+		w.down[machines[0].Name], w.down[machines[1].Name] = true, true
+		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
+		w.drive(ctx, reconciler, func() bool {
+			m := &clusterv1.Machine{}
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[0]), m)).To(Succeed())
+			c := conditions.Get(m, controlplanev1.MachineReleasedCondition)
+			return c != nil && c.Status == metav1.ConditionFalse && c.Message == "Waiting for etcd to answer: The API server does not answer"
+		})
+		w.down[machines[1].Name] = false
+		w.drive(ctx, reconciler, w.whole(ctx, 3))
+		Expect(w.names()).NotTo(ContainElement(machines[0].Name))
+	})
+})
+
+var _ = Describe("A rollout", func() {
+	It("moves to the next version one machine after another", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		old := w.names()
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		most := 0
+		w.drive(ctx, reconciler, func() bool {
+			machines, err := w.rig.machines(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			most = max(most, len(machines))
+			return w.whole(ctx, 3)()
+		})
+		Expect(most).To(Equal(4))
+		Expect(w.versions).To(Equal([]string{"v1.36.3"}), "before the first machine joins")
+		Expect(w.names()).NotTo(ContainElements(old[0]))
+		w.drive(ctx, reconciler, func() bool {
+			c, err := w.rig.condition(ctx, controlplanev1.RollingOutCondition)()
+			return err == nil && c.Status == metav1.ConditionFalse
+		})
+	})
+
+	It("takes the old machine away first with maxSurge 0", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(int32(0))
+		})
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		w.drive(ctx, reconciler, func() bool {
+			machines, err := w.rig.machines(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(len(machines)).To(BeNumerically("<=", 3))
+			return w.whole(ctx, 3)()
+		})
+	})
+
+	It("waits for people with OnDelete", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
+		})
+		old := w.names()
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		w.drive(ctx, reconciler, func() bool {
+			c, err := w.rig.condition(ctx, controlplanev1.RollingOutCondition)()
+			return err == nil && c.Status == metav1.ConditionTrue
+		})
+		Expect(w.names()).To(Equal(old))
+		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.rig.namespace, Name: old[0]}}
+		Expect(testEnv.Client.Delete(ctx, machine)).To(Succeed())
+		w.drive(ctx, reconciler, func() bool { return len(w.names()) == 3 && !slices.Contains(w.names(), old[0]) })
+		Expect(w.names()).To(ContainElements(old[1], old[2]))
+	})
+
+	It("begins when its time comes", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 1, nil)
+		old := w.names()
+		// The API server stamps machines with its own time.
+		after := time.Now().Add(time.Second).Truncate(time.Second)
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.After = metav1.NewTime(after) })
+		Eventually(time.Now).Should(BeTemporally(">", after.Add(time.Second)))
+		w.drive(ctx, reconciler, func() bool { return !slices.Contains(w.names(), old[0]) && w.whole(ctx, 1)() })
+	})
+
+	It("replaces machines before their certificates expire", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 1, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Before.CertificatesExpiryDays = 7
+		})
+		old := w.names()
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		machines[0].Status.CertificatesExpiryDate = metav1.NewTime(w.now.Add(6 * 24 * time.Hour))
+		Expect(testEnv.Client.Status().Update(ctx, &machines[0])).To(Succeed())
+		w.drive(ctx, reconciler, func() bool { return !slices.Contains(w.names(), old[0]) && w.whole(ctx, 1)() })
+	})
+})
+
+var _ = Describe("Remediation", func() {
+	It("replaces a lost machine", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		lost := w.names()[0]
+		w.down[lost], w.sick[lost] = true, true
+		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), lost) })
+		c, err := w.rig.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Status.LastRemediation.Machine).To(Equal(lost))
+		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(0)))
+	})
+
+	It("changes nothing without a quorum and says how to recover", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		lost := w.names()[:2]
+		for _, name := range lost {
+			w.down[name], w.sick[name] = true, true
+		}
+		w.drive(ctx, reconciler, func() bool {
+			c, err := w.rig.condition(ctx, controlplanev1.RemediatingCondition)()
+			return err == nil && c.Status == metav1.ConditionTrue && c.Reason == controlplanev1.RemediationBlockedReason
+		})
+		until := w.now.Add(20 * worldTick)
+		w.drive(ctx, reconciler, func() bool { return w.now.After(until) })
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(machines).To(HaveLen(3))
+		Expect(machines).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
+		Expect(machines).To(ContainElement(WithTransform(func(m clusterv1.Machine) string {
+			return conditions.GetMessage(&m, clusterv1.MachineOwnerRemediatedCondition)
+		}, ContainSubstring("Waiting for etcd to answer"))))
+		// One host comes back, and the rest mends itself.
+		w.down[lost[0]], w.sick[lost[0]] = false, false
+		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), lost[1]) })
+	})
+
+	It("replaces an init that fails and stops at the limit", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Version = "v1.35.4"
+			c.Spec.Remediation = controlplanev1.NovaControlPlaneRemediationSpec{MaxRetry: ptr.To(int32(1)), MinHealthyPeriodSeconds: ptr.To(int32(7200))}
+		})
+		w := newWorld(r)
+		w.failInit = 2
+		reconciler := w.reconciler(testEnv.Config)
+		w.drive(ctx, reconciler, func() bool {
+			for name, host := range w.hosts {
+				w.sick[name] = w.sick[name] || host.failed
+			}
+			return w.whole(ctx, 3)()
+		})
+		Expect(w.inits).To(Equal(1))
+		c, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(1)))
+	})
+
+	It("says that it has stopped at its limit", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Replicas = ptr.To(int32(1))
+			c.Spec.Version = "v1.35.4"
+			c.Spec.Remediation = controlplanev1.NovaControlPlaneRemediationSpec{MaxRetry: ptr.To(int32(0))}
+		})
+		w := newWorld(r)
+		w.failInit = 9
+		w.drive(ctx, w.reconciler(testEnv.Config), func() bool {
+			for name, host := range w.hosts {
+				w.sick[name] = w.sick[name] || host.failed
+			}
+			c, err := r.condition(ctx, controlplanev1.RemediatingCondition)()
+			return err == nil && c.Reason == controlplanev1.RemediationLimitReachedReason
+		})
+		Expect(w.inits).To(BeZero())
+	})
+})
+
+var _ = Describe("A control plane that is made again", func() {
+	It("begins anew when only the NovaControlPlane was deleted", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		former, err := w.rig.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(testEnv.Client.Delete(ctx, former)).To(Succeed())
+		w.drive(ctx, reconciler, func() bool {
+			_, err := w.rig.controlPlane(ctx)
+			return apierrors.IsNotFound(err)
+		})
+		w.members = nil
+		again := newControlPlane(w.rig.namespace)
+		again.Labels, again.OwnerReferences, again.Spec = former.Labels, former.OwnerReferences, former.Spec
+		Expect(testEnv.Client.Create(ctx, again)).To(Succeed())
+		w.drive(ctx, reconciler, func() bool {
+			c, err := w.rig.condition(ctx, controlplanev1.AvailableCondition)()
+			return err == nil && c.Message == "Waiting for Secret c-ca of a former cluster to be deleted with it"
+		})
+		// The garbage collector, which does not run here.
+		for _, name := range []string{"c-ca", "c-etcd", "c-proxy", "c-sa", "c-kubeconfig"} {
+			Expect(client.IgnoreNotFound(deleteSecret(ctx, w.rig, name))).To(Succeed())
+		}
+		w.drive(ctx, reconciler, w.whole(ctx, 3))
+		Expect(w.inits).To(Equal(2))
+	})
+})
+
+var _ = Describe("A process that dies", func() {
+	for _, n := range []int{1, 2, 3, 5} {
+		It(fmt.Sprintf("is followed by one that goes on, when each dies after %d writes", n), func(ctx SpecContext) {
+			r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.35.4" })
+			w := newWorld(r)
+			var process *crash
+			var reconciler *Reconciler
+			deaths := 0
+			alive := func() *Reconciler {
+				if process == nil || process.isDead() {
+					deaths++
+					process = &crash{at: n}
+					reconciler = w.reconciler(process.config())
+				}
+				return reconciler
+			}
+			w.onAct = func() error { return process.write() }
+			w.driveWith(ctx, alive, w.whole(ctx, 3))
+
+			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+			w.driveWith(ctx, alive, w.whole(ctx, 3))
+
+			lost := w.names()[0]
+			w.down[lost], w.sick[lost] = true, true
+			w.driveWith(ctx, alive, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), lost) })
+			w.driveWith(ctx, alive, func() bool {
+				c, err := w.rig.controlPlane(ctx)
+				return err == nil && c.Status.LastRemediation.Machine == lost && *c.Status.LastRemediation.RetryCount == 0
+			})
+
+			w.scaleTo(ctx, 1)
+			w.driveWith(ctx, alive, w.whole(ctx, 1))
+			Expect(w.inits).To(Equal(1))
+			GinkgoWriter.Printf("%d processes died\n", deaths-1)
+
+			c, err := r.controlPlane(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(testEnv.Client.Delete(ctx, c)).To(Succeed())
+			w.driveWith(ctx, alive, func() bool {
+				_, err := r.controlPlane(ctx)
+				return apierrors.IsNotFound(err)
+			})
+			r.expectMachines(ctx, 0)
+		})
+	}
+})
+
+func deleteSecret(ctx context.Context, r *rig, name string) error {
+	return testEnv.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}})
+}

@@ -1,0 +1,60 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/cluster-api/util/secret"
+)
+
+// formerAgain is when to look again whether the garbage collector has been.
+const formerAgain = 2 * time.Second
+
+// former waits until Secrets of a former control plane or Cluster of the same
+// names are gone. What belongs to what was deleted goes with it, a little
+// later: taken over, it would be missing as soon as a cluster depends on it.
+func (r *Reconciler) former(ctx context.Context, s *scope) error {
+	if s.initialized || len(s.machines) > 0 {
+		return nil
+	}
+	for _, purpose := range []secret.Purpose{
+		secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.ServiceAccount, secret.Kubeconfig,
+	} {
+		key := s.key()
+		key.Name = secret.Name(s.clusterName, purpose)
+		found := &corev1.Secret{}
+		err := r.Client.Get(ctx, key, found)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading Secret %s: %w", key.Name, err)
+		}
+		if formersOwn(s, found.OwnerReferences) {
+			s.waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
+			s.lookAgain(formerAgain)
+			return nil
+		}
+	}
+	return nil
+}
+
+// formersOwn reports whether an owner bears the name of the control plane or
+// of the Cluster, and is another object.
+func formersOwn(s *scope, owners []metav1.OwnerReference) bool {
+	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
+		switch ref.Kind {
+		case kind:
+			return ref.UID != s.controlPlane.UID
+		case clusterKind:
+			return ref.UID != s.cluster.UID
+		default:
+			return false
+		}
+	})
+}

@@ -1,0 +1,266 @@
+package controlplane
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+const (
+	// joinBound is how long a machine may take to initialise or to begin to
+	// join.
+	joinBound = 30 * time.Minute
+	// learnerGrace is how long a join takes at most once it was begun.
+	learnerGrace = 5 * time.Minute
+)
+
+// input tells plan what was observed and what is wanted. It says nothing that
+// is not in the scope.
+func input(s *scope, now time.Time) plan.Input {
+	spec := &s.controlPlane.Spec
+	in := plan.Input{
+		Now:             now,
+		Replicas:        int(s.controlPlane.GetReplicas()),
+		Version:         spec.Version,
+		Strategy:        plan.Strategy(spec.Rollout.Strategy.GetType()),
+		MaxSurge:        int(spec.Rollout.Strategy.RollingUpdate.GetMaxSurge()),
+		RolloutAfter:    spec.Rollout.After.Time,
+		ExpiryWindow:    spec.Rollout.Before.GetWindow(),
+		Limits:          limits(&spec.Remediation),
+		Initialized:     s.initialized,
+		ExternalEtcd:    externalEtcd(s),
+		LockHolder:      s.lock.Holder,
+		LockSince:       s.lock.Since,
+		KubeadmVersion:  s.tenant.KubeadmVersion,
+		OldestKubelet:   s.tenant.OldestKubelet,
+		LastRemediation: lastRemediation(s.controlPlane),
+	}
+	for _, machine := range s.sorted() {
+		in.Machines = append(in.Machines, inputMachine(s, machine))
+	}
+	in.Etcd, in.Silence = inputEtcd(s, now)
+	return in
+}
+
+func limits(spec *controlplanev1.NovaControlPlaneRemediationSpec) plan.Limits {
+	return plan.Limits{
+		MaxRetry:         int(spec.GetMaxRetry()),
+		RetryPeriod:      spec.GetRetryPeriod(),
+		MinHealthyPeriod: spec.GetMinHealthyPeriod(),
+		JoinBound:        joinBound,
+		LearnerGrace:     learnerGrace,
+	}
+}
+
+func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
+	node := nodeOf(machine, s.tenant.Nodes)
+	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
+	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
+	_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
+	deleting := !machine.DeletionTimestamp.IsZero()
+	booted := machine.Spec.Bootstrap.DataSecretName != nil
+	return plan.Machine{
+		Name:               machine.Name,
+		Created:            machine.CreationTimestamp.Time,
+		Version:            machine.Spec.Version,
+		Domain:             machine.Spec.FailureDomain,
+		Role:               role(s, machine, booted),
+		Booted:             booted,
+		Joined:             joined,
+		Node:               node != nil || !s.tenant.Answers && machine.Status.NodeRef.IsDefined(),
+		Ready:              node != nil && node.Ready && node.Components.running(!externalEtcd(s)),
+		Differs:            s.differs[machine.Name],
+		CertificatesExpire: certificatesExpire(s, machine, node),
+		DeleteFirst:        deleteFirst,
+		Remediate:          givenUp(machine),
+		Replaces:           machine.Annotations[controlplanev1.ReplacesAnnotation],
+		Deleting:           deleting,
+		AtHook:             deleting && hooked && atHook(machine),
+		Released:           deleting && !hooked,
+	}
+}
+
+// role is how a machine becomes a node. The one that holds the lock was told
+// to initialise, unless its data says otherwise.
+func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
+	if told := s.roles[machine.Name]; told != plan.Undecided {
+		return told
+	}
+	switch {
+	case machine.Name == s.lock.Holder:
+		return plan.Init
+	case booted:
+		return plan.Join
+	default:
+		return plan.Undecided
+	}
+}
+
+// atHook reports whether the deletion of a machine waits for nobody but us.
+func atHook(machine *clusterv1.Machine) bool {
+	if conditions.GetReason(machine, clusterv1.MachineDeletingCondition) != clusterv1.MachineDeletingWaitingForPreTerminateHookReason {
+		return false
+	}
+	for annotation := range machine.Annotations {
+		if annotation != controlplanev1.MachineHookAnnotation &&
+			strings.HasPrefix(annotation, clusterv1.PreTerminateDeleteHookAnnotationPrefix) {
+			return false
+		}
+	}
+	return true
+}
+
+// givenUp says why a MachineHealthCheck gave a machine up. The conditions are
+// those of the contract: the check failed, and its owner is to act.
+func givenUp(machine *clusterv1.Machine) string {
+	if !conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
+		!conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		return ""
+	}
+	return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
+}
+
+// externalEtcd reports whether somebody else runs etcd.
+func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.Endpoints) > 0 }
+
+// inputEtcd tells what etcd said, or why it said nothing. Of a tenant whose API
+// server is silent it tells only that the quorum is lost: nothing is to be
+// changed there.
+func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
+	switch {
+	case !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum()):
+		return nil, s.tenant.Silence
+	case externalEtcd(s):
+		// The API server answers, and it does so from etcd.
+		return &plan.Etcd{}, ""
+	case s.tenant.Etcd == nil:
+		return nil, s.tenant.EtcdSilence
+	}
+	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms}
+	for _, m := range s.tenant.Etcd.Members {
+		member := plan.Member{
+			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
+			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader,
+		}
+		member.Foreign = member.Machine == "" && m.Name != "" && (m.Answers || hasNode(s, m.Name))
+		found.Members = append(found.Members, member)
+	}
+	return found, ""
+}
+
+// since is when a member was first seen. That is kept in memory only: a member
+// that has not started is given its whole time again after a start of this
+// process, which costs time and nothing else.
+func since(s *scope, m etcd.Member, now time.Time) time.Time {
+	if seen := s.tenant.MemberSince[m.ID]; !seen.IsZero() {
+		return seen
+	}
+	return now
+}
+
+// machineOf is the machine that a member runs on, empty if none is found. A
+// member bears its node's name once it has started, and before that only the
+// address that it will have.
+func machineOf(s *scope, m etcd.Member) string {
+	if m.Name == "" {
+		return machineAt(s, m.Peers)
+	}
+	for _, machine := range s.sorted() {
+		node := nodeOf(machine, s.tenant.Nodes)
+		switch {
+		case node != nil && node.Name == m.Name,
+			machine.Status.NodeRef.IsDefined() && machine.Status.NodeRef.Name == m.Name,
+			machine.Name == m.Name:
+			return machine.Name
+		}
+	}
+	return ""
+}
+
+// machineAt is the machine that has the address of one of the URLs.
+func machineAt(s *scope, urls []string) string {
+	for _, text := range urls {
+		parsed, err := url.Parse(text)
+		if err != nil {
+			continue
+		}
+		for _, machine := range s.sorted() {
+			node := nodeOf(machine, s.tenant.Nodes)
+			if node != nil && sameAddress(node.Address, parsed.Hostname()) || slices.ContainsFunc(machine.Status.Addresses,
+				func(a clusterv1.MachineAddress) bool { return sameAddress(a.Address, parsed.Hostname()) }) {
+				return machine.Name
+			}
+		}
+	}
+	return ""
+}
+
+// sameAddress compares IP addresses, which may be written in several ways.
+func sameAddress(a, b string) bool {
+	left, err := netip.ParseAddr(a)
+	if err != nil {
+		return false
+	}
+	right, err := netip.ParseAddr(b)
+	return err == nil && left.Unmap() == right.Unmap()
+}
+
+func hasNode(s *scope, name string) bool {
+	return slices.ContainsFunc(s.tenant.Nodes, func(n Node) bool { return n.Name == name })
+}
+
+// remediationRecord is what the remediation annotation holds.
+type remediationRecord struct {
+	Machine string      `json:"machine"`
+	At      metav1.Time `json:"at"`
+	Retries int         `json:"retries"`
+}
+
+// lastRemediation reads the remediation that was begun last. What cannot be
+// read counts as none: the annotation is written by nobody else.
+func lastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remediation {
+	stored := controlPlane.Annotations[controlplanev1.RemediationAnnotation]
+	if stored == "" {
+		return nil
+	}
+	record := remediationRecord{}
+	if err := json.Unmarshal([]byte(stored), &record); err != nil || record.Machine == "" {
+		return nil
+	}
+	return &plan.Remediation{Machine: record.Machine, At: record.At.Time, Retries: record.Retries}
+}
+
+func encodeRemediation(r *plan.Remediation) (string, error) {
+	encoded, err := json.Marshal(remediationRecord{Machine: r.Machine, At: metav1.NewTime(r.At), Retries: r.Retries})
+	if err != nil {
+		return "", fmt.Errorf("encoding remediation: %w", err)
+	}
+	return string(encoded), nil
+}
+
+// modeInit is the mode of bootstrap data that initialises.
+const modeInit = "Init"
+
+// bootstrapRole is the role that the mode of bootstrap data says.
+func bootstrapRole(mode string) plan.Role {
+	switch mode {
+	case "":
+		return plan.Undecided
+	case modeInit:
+		return plan.Init
+	default:
+		return plan.Join
+	}
+}

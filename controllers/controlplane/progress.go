@@ -1,0 +1,135 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+)
+
+// reportRemediation repeats in the status what is stored in an annotation,
+// which outlives a move to another management cluster.
+func (s *scope) reportRemediation() {
+	last := lastRemediation(s.controlPlane)
+	if last == nil {
+		return
+	}
+	s.controlPlane.Status.LastRemediation = controlplanev1.LastRemediationStatus{
+		Machine: last.Machine, Time: metav1.NewTime(last.At), RetryCount: ptr.To(int32(last.Retries)),
+	}
+}
+
+// waits is what the next change waits for, for people; empty if it does not.
+func (s *scope) waits() string {
+	switch {
+	case s.waiting != "":
+		return s.waiting
+	case s.blocked != "":
+		return s.blocked
+	case s.decision.Action == plan.Wait:
+		return s.decision.Reason
+	default:
+		return ""
+	}
+}
+
+func (s *scope) rollingOutCondition() metav1.Condition {
+	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason}
+	var names []string
+	for _, machine := range s.sorted() {
+		if diff := s.outdated[machine.Name]; len(diff) > 0 {
+			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
+		}
+	}
+	if len(names) == 0 || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, clusterv1.RollingOutReason
+	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.machines), shorten(names))
+	if s.controlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
+		c.Message = "Machines that are not up to date are replaced when they are deleted: " + shorten(names)
+		return c
+	}
+	if why := s.waits(); why != "" {
+		c.Message += ". " + why
+	}
+	return c
+}
+
+func (s *scope) scalingUpCondition(err error) metav1.Condition {
+	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
+	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingUpReason,
+		}
+	}
+	c := metav1.Condition{
+		Type: controlplanev1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingUpReason,
+		Message: fmt.Sprintf("Scaling up from %d to %d replicas", is, want),
+	}
+	switch why := s.waits(); {
+	case why != "":
+		c.Message += " is blocked: " + why
+	case err != nil:
+		c.Message += " failed: " + err.Error()
+	}
+	return c
+}
+
+func (s *scope) scalingDownCondition() metav1.Condition {
+	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
+	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
+		return metav1.Condition{
+			Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotScalingDownReason,
+		}
+	}
+	c := metav1.Condition{
+		Type: controlplanev1.ScalingDownCondition, Status: metav1.ConditionTrue, Reason: clusterv1.ScalingDownReason,
+		Message: fmt.Sprintf("Scaling down from %d to %d replicas", is, want),
+	}
+	if why := s.waits(); why != "" {
+		c.Message += ". " + why
+	}
+	return c
+}
+
+func (s *scope) remediatingCondition() metav1.Condition {
+	c := metav1.Condition{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRemediatingReason}
+	if !s.controlPlane.DeletionTimestamp.IsZero() || s.cluster == nil {
+		return c
+	}
+	in := input(s, s.at)
+	var sick, going []string
+	for _, m := range in.Machines {
+		why := plan.Sick(in, m)
+		switch {
+		case m.Deleting && (why != "" || in.LastRemediation != nil && in.LastRemediation.Machine == m.Name):
+			going = append(going, m.Name)
+		case why != "":
+			sick = append(sick, fmt.Sprintf("%s (%s)", m.Name, why))
+		}
+	}
+	if len(sick)+len(going) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.RemediatingReason
+	switch {
+	case s.decision.LimitReached:
+		c.Reason, c.Message = controlplanev1.RemediationLimitReachedReason, s.decision.Reason
+	case len(going) > 0:
+		c.Message = "Replacing " + shorten(going)
+		if why := s.waits(); why != "" {
+			c.Message += ". " + why
+		}
+	case s.waits() != "":
+		c.Reason, c.Message = controlplanev1.RemediationBlockedReason, s.waits()
+	default:
+		c.Message = "Replacing " + shorten(sick)
+	}
+	return c
+}

@@ -1,0 +1,65 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+)
+
+// remediate stores that a remediation begins and then deletes the machine. A
+// crash in between leaves the same remediation to begin, not another one.
+func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) error {
+	machine, ok := s.machines[d.Machine]
+	if !ok || d.Remediation == nil {
+		return nil
+	}
+	if err := r.storeRemediation(ctx, s, d.Remediation); err != nil {
+		return err
+	}
+	if conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		before := machine.DeepCopy()
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: controlplanev1.RemediatingReason, Message: "The machine is being replaced",
+		})
+		if err := r.patchConditions(ctx, before, machine); err != nil {
+			return err
+		}
+	}
+	if err := r.Client.Delete(ctx, machine, uid(machine)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting machine %s: %w", d.Machine, err)
+	}
+	remediations.Inc()
+	r.event(s, corev1.EventTypeWarning, "Remediating", string(d.Action), d.Reason)
+	return nil
+}
+
+// storeRemediation stores a remediation on the control plane as it was seen:
+// counted from anything older, a retry could be counted never or twice.
+func (r *Reconciler) storeRemediation(ctx context.Context, s *scope, begun *plan.Remediation) error {
+	encoded, err := encodeRemediation(begun)
+	if err != nil {
+		return err
+	}
+	if s.controlPlane.Annotations[controlplanev1.RemediationAnnotation] == encoded {
+		return nil
+	}
+	stored := s.controlPlane.DeepCopy()
+	if stored.Annotations == nil {
+		stored.Annotations = map[string]string{}
+	}
+	stored.Annotations[controlplanev1.RemediationAnnotation] = encoded
+	if err := r.Client.Patch(ctx, stored, client.MergeFromWithOptions(s.controlPlane, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("storing remediation of machine %s: %w", begun.Machine, err)
+	}
+	s.controlPlane.Annotations = stored.Annotations
+	return nil
+}

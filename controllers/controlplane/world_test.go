@@ -1,0 +1,423 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+// worldTick is how much later it is after each look.
+const worldTick = 10 * time.Second
+
+// world is a tenant on hosts, beside a control plane of the real API: it does
+// to Machines what core Cluster API and the bootstrap provider do, runs etcd
+// by its rules, and notes what a control plane must never do.
+type world struct {
+	facts
+
+	rig   *rig
+	now   time.Time
+	hosts map[string]*worldHost
+	// members are etcd's, by name of their host.
+	members []etcd.Member
+	lastID  uint64
+	inits   int
+	// kubeadm is the version that kubeadm stored, and stored all it stored.
+	kubeadm, stored string
+	// sick are the machines that a MachineHealthCheck gives up; down those
+	// whose host is off.
+	sick, down map[string]bool
+	// failInit makes so many inits fail.
+	failInit int
+	// onAct is called before each change of the tenant and may let it fail.
+	onAct func() error
+	// wrongs are what must never be.
+	wrongs []string
+	// leads and versions are what was asked for.
+	leads, versions []string
+}
+
+type worldHost struct {
+	mode    string
+	failed  bool
+	node    bool
+	drained bool
+}
+
+func newWorld(r *rig) *world {
+	return &world{rig: r, now: time.Now(), hosts: map[string]*worldHost{}, sick: map[string]bool{}, down: map[string]bool{}}
+}
+
+// reconciler returns one that looks into this world.
+func (w *world) reconciler(config *rest.Config) *Reconciler {
+	GinkgoHelper()
+	r := direct(config, w)
+	// It drops events: nobody reads them here.
+	r.Recorder = &events.FakeRecorder{}
+	r.Now = func() time.Time { return w.now }
+	return r
+}
+
+func (w *world) wrong(format string, args ...any) {
+	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
+}
+
+// up reports whether a host runs.
+func (w *world) up(name string) bool { return w.hosts[name] != nil && !w.down[name] }
+
+func (w *world) quorum() bool {
+	voters, answering := 0, 0
+	for _, m := range w.members {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if w.up(m.Name) {
+			answering++
+		}
+	}
+	return answering > voters/2
+}
+
+// look is what the tenant says of itself.
+func (w *world) look() Facts {
+	if len(w.members) == 0 || !w.quorum() {
+		return Facts{Silence: "The API server does not answer"}
+	}
+	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
+	runs := Component{State: Running}
+	for name, host := range w.hosts {
+		if host.node {
+			f.Nodes = append(f.Nodes, Node{
+				Name: name, ControlPlane: true, Ready: w.up(name), APIServer: w.kubeadm,
+				Components: Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
+			})
+		}
+	}
+	w.elect()
+	for _, m := range w.members {
+		m.Answers = w.up(m.Name)
+		f.Etcd.Members = append(f.Etcd.Members, m)
+	}
+	return f
+}
+
+// elect finds a leader if there is none that runs.
+func (w *world) elect() {
+	leader := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.Leader && w.up(m.Name) })
+	if leader < 0 {
+		leader = slices.IndexFunc(w.members, func(m etcd.Member) bool { return !m.Learner && w.up(m.Name) })
+	}
+	for i := range w.members {
+		w.members[i].Leader = i == leader
+	}
+}
+
+// Observe implements Tenants.
+func (w *world) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
+	return w.look()
+}
+
+// Fresh implements Tenants.
+func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts { return w.look() }
+
+func (w *world) acting() error {
+	if w.onAct == nil {
+		return nil
+	}
+	return w.onAct()
+}
+
+// RemoveMember implements Tenants.
+func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, id uint64) error {
+	at := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.ID == id })
+	if at < 0 {
+		return w.acting()
+	}
+	name := w.members[at].Name
+	if w.members[at].Leader && len(w.members) > 1 {
+		w.wrong("member %s is removed while it leads", name)
+	}
+	machine := &clusterv1.Machine{}
+	err := testEnv.Client.Get(ctx, w.rig.key(name), machine)
+	if _, joined := machine.Annotations[controlplanev1.JoinedAnnotation]; err == nil && !joined {
+		w.wrong("member %s is removed before it is noted that it was one", name)
+	}
+	if err == nil && machine.DeletionTimestamp.IsZero() {
+		w.wrong("member %s is removed while its machine stays", name)
+	}
+	w.members = slices.Delete(w.members, at, at+1)
+	if !w.quorum() {
+		w.wrong("member %s is removed and the quorum with it", name)
+	}
+	w.removed = append(w.removed, id)
+	return w.acting()
+}
+
+// MoveLeader implements Tenants.
+func (w *world) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
+	w.leads = append(w.leads, node)
+	for i := range w.members {
+		if w.members[i].Name == node && !w.members[i].Leader {
+			return errors.New("not the leader")
+		}
+	}
+	for i := range w.members {
+		w.members[i].Leader = w.members[i].ID == to
+	}
+	return w.acting()
+}
+
+// SetVersion implements Tenants.
+func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) error {
+	stored, err := nextConfiguration(w.stored, want.Configuration, want.Version)
+	if err != nil {
+		return err
+	}
+	if w.kubeadm != want.Version {
+		w.versions = append(w.versions, want.Version)
+	}
+	w.stored, w.kubeadm = stored, want.Version
+	return w.acting()
+}
+
+// tick lets the world go on.
+func (w *world) tick(ctx context.Context) {
+	GinkgoHelper()
+	w.now = w.now.Add(worldTick)
+	machines, err := w.rig.machines(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	exist := map[string]bool{}
+	for i := range machines {
+		exist[machines[i].Name] = true
+		if machines[i].DeletionTimestamp.IsZero() {
+			w.live(ctx, &machines[i])
+		} else {
+			w.die(ctx, &machines[i])
+		}
+	}
+	for name := range w.hosts {
+		if !exist[name] {
+			delete(w.hosts, name)
+		}
+	}
+	w.join()
+}
+
+// live does for a machine what core and bootstrap do.
+func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	if controllerutil.AddFinalizer(machine, clusterv1.MachineFinalizer) {
+		w.write(testEnv.Client.Update(ctx, machine))
+	}
+	w.rig.adopt(ctx, machine)
+	host := w.hosts[machine.Name]
+	if host == nil {
+		w.boot(ctx, machine)
+		return
+	}
+	if host.mode == modeInit && !host.failed && !host.node {
+		w.init(machine.Name, machine.Spec.Version, host)
+	}
+	if host.node && !machine.Status.NodeRef.IsDefined() {
+		machine.Status.NodeRef.Name = machine.Name
+		w.write(testEnv.Client.Status().Update(ctx, machine))
+	}
+	if w.sick[machine.Name] && !conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineHealthCheckUnhealthyNodeReason,
+		})
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		})
+		w.write(testEnv.Client.Status().Update(ctx, machine))
+	}
+}
+
+// boot makes bootstrap data for the machine and starts a host with it.
+func (w *world) boot(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(testEnv.Client.Get(ctx, w.rig.key(clusterName), cluster)).To(Succeed())
+	order, err := initlock.Told(ctx, testEnv.Client, cluster, machine.Name)
+	Expect(err).NotTo(HaveOccurred())
+	if order == initlock.Wait {
+		return
+	}
+	mode := "JoinControlPlane"
+	if order == initlock.Initialise {
+		mode = modeInit
+	}
+	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: machine.Namespace, Name: machine.Name, Annotations: map[string]string{bootstrapv1.ModeAnnotation: mode},
+	}}
+	Expect(testEnv.Client.Create(ctx, data)).To(Succeed())
+	machine.Spec.Bootstrap.DataSecretName = ptr.To(machine.Name)
+	machine.Spec.ProviderID = "world://" + machine.Name
+	w.write(testEnv.Client.Update(ctx, machine))
+	w.hosts[machine.Name] = &worldHost{mode: mode}
+}
+
+func (w *world) init(name, version string, host *worldHost) {
+	if w.failInit > 0 {
+		w.failInit--
+		host.failed = true
+		return
+	}
+	if len(w.members) > 0 {
+		w.wrong("%s initialises beside another init", name)
+	}
+	w.inits++
+	w.lastID++
+	w.members = []etcd.Member{{ID: w.lastID, Name: name, Leader: true}}
+	host.node, w.kubeadm = true, version
+}
+
+// join lets one joiner go on, as etcd takes one learner at a time and kubeadm
+// none beside a member that does not answer.
+func (w *world) join() {
+	for i := range w.members {
+		if w.members[i].Learner && w.up(w.members[i].Name) {
+			w.members[i].Learner = false
+			w.hosts[w.members[i].Name].node = true
+			return
+		}
+	}
+	if len(w.members) == 0 || slices.ContainsFunc(w.members, func(m etcd.Member) bool { return !w.up(m.Name) }) {
+		return
+	}
+	for name, host := range w.hosts {
+		isMember := slices.ContainsFunc(w.members, func(m etcd.Member) bool { return m.Name == name })
+		if host.mode != modeInit && !host.node && !host.drained && !isMember && !w.down[name] {
+			w.lastID++
+			w.members = append(w.members, etcd.Member{ID: w.lastID, Name: name, Learner: true})
+			return
+		}
+	}
+}
+
+// die does for a machine that is being deleted what core does: drain, wait for
+// hooks, take the host away.
+func (w *world) die(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	if host := w.hosts[machine.Name]; host != nil && !host.drained {
+		host.drained = true
+		return
+	}
+	if _, held := machine.Annotations[controlplanev1.MachineHookAnnotation]; held {
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue,
+			Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+		})
+		w.write(testEnv.Client.Status().Update(ctx, machine))
+		return
+	}
+	before := len(w.members) == 0 || w.quorum()
+	delete(w.hosts, machine.Name)
+	if len(w.members) > 0 && before && !w.quorum() && w.rigLives(ctx) {
+		w.wrong("machine %s was let go and took the quorum with it", machine.Name)
+	}
+	if w.rigLives(ctx) && len(w.hosts) == 0 {
+		w.members = nil
+	}
+	for _, o := range []client.Object{&infrav1.NovaVSphereMachine{}, &bootstrapv1.NovaConfig{}, &corev1.Secret{}} {
+		o.SetNamespace(machine.Namespace)
+		o.SetName(machine.Name)
+		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, o))).To(Succeed())
+	}
+	controllerutil.RemoveFinalizer(machine, clusterv1.MachineFinalizer)
+	w.write(testEnv.Client.Update(ctx, machine))
+}
+
+// rigLives reports whether the control plane is not being deleted.
+func (w *world) rigLives(ctx context.Context) bool {
+	c, err := w.rig.controlPlane(ctx)
+	return err == nil && c.DeletionTimestamp.IsZero()
+}
+
+// write lets pass that somebody else wrote in between: the next tick tries
+// again.
+func (w *world) write(err error) {
+	GinkgoHelper()
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return
+	}
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// drive lets the world and the reconciler go on until done is true.
+func (w *world) drive(ctx context.Context, reconciler *Reconciler, done func() bool) {
+	GinkgoHelper()
+	w.driveWith(ctx, func() *Reconciler { return reconciler }, done)
+}
+
+// driveWith takes the reconciler anew each time, because it may have died.
+func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done func() bool) {
+	GinkgoHelper()
+	for range 400 {
+		w.tick(ctx)
+		Expect(w.wrongs).To(BeEmpty())
+		if done() {
+			return
+		}
+		_, err := alive().Reconcile(ctx, ctrl.Request{NamespacedName: w.rig.key(controlPlaneName)})
+		if err != nil && !errors.Is(err, errDead) && !apierrors.IsConflict(err) {
+			Expect(err).To(MatchError(ContainSubstring(errDead.Error())))
+		}
+	}
+	c, err := w.rig.controlPlane(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	machines, err := w.rig.machines(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	var states []string
+	for i := range machines {
+		states = append(states, fmt.Sprintf("%s deleting=%t annotations=%v", machines[i].Name, !machines[i].DeletionTimestamp.IsZero(), machines[i].Annotations))
+	}
+	Fail(fmt.Sprintf("it does not get there: %v\n%+v\n%v", c.Status.Conditions, w.members, states))
+}
+
+// whole reports whether n machines are voting members and nodes, none goes and
+// none is outdated.
+func (w *world) whole(ctx context.Context, n int) func() bool {
+	return func() bool {
+		machines, err := w.rig.machines(ctx)
+		if err != nil || len(machines) != n || len(w.members) != n {
+			return false
+		}
+		c, err := w.rig.controlPlane(ctx)
+		if err != nil {
+			return false
+		}
+		for i := range machines {
+			m := &machines[i]
+			voter := slices.ContainsFunc(w.members, func(member etcd.Member) bool { return member.Name == m.Name && !member.Learner })
+			if !voter || !m.DeletionTimestamp.IsZero() || !m.Status.NodeRef.IsDefined() || m.Spec.Version != c.Spec.Version {
+				return false
+			}
+		}
+		return true
+	}
+}

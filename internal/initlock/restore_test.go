@@ -1,0 +1,80 @@
+package initlock_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+func TestRestore(t *testing.T) {
+	cluster := testCluster()
+	yes := true
+	cluster.Status.Initialization.ControlPlaneInitialized = &yes
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, objects := range map[string][]client.Object{
+		"Initialized": {lockOf(map[string]string{"machine": "a", "initialized": "true"})},
+		"LockLost":    nil,
+		"Another":     {lockOf(map[string]string{"machine": "a", "restore": "before"})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(append(objects, cluster, testMachine("b"), testMachine("d"))...).Build()
+			told := func(machine string) initlock.Order {
+				order, err := initlock.Told(t.Context(), c, cluster, machine)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return order
+			}
+			if err := initlock.BeginRestore(t.Context(), c, cluster, "r", "", now); err != nil {
+				t.Fatal(err)
+			}
+			if got := told("b"); got != initlock.Wait {
+				t.Errorf("a machine is told to %s before one was named", got)
+			}
+			if err := initlock.BeginRestore(t.Context(), c, cluster, "r", "b", now); err != nil {
+				t.Fatal(err)
+			}
+			got, err := initlock.ObserveRestore(t.Context(), c, cluster)
+			if want := (initlock.Restore{Name: "r", Machine: "b", Since: now}); err != nil || got != want {
+				t.Fatalf("restore = %v, %v, want %v", got, err, want)
+			}
+			if b, d := told("b"), told("d"); b != initlock.Initialise || d != initlock.Join {
+				t.Errorf("told %s and %s, want Initialise and Join", b, d)
+			}
+			if err := initlock.EndRestore(t.Context(), c, cluster, "another"); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := initlock.ObserveRestore(t.Context(), c, cluster); err != nil || got.Name != "r" {
+				t.Errorf("another restore's end ended it: %v, %v", got, err)
+			}
+			for range 2 {
+				if err := initlock.EndRestore(t.Context(), c, cluster, "r"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := initlock.ObserveRestore(t.Context(), c, cluster); err != nil || got.Name != "" {
+				t.Errorf("restore = %v, %v after its end", got, err)
+			}
+			if got := told("b"); got != initlock.Join {
+				t.Errorf("told %s after the end, want Join", got)
+			}
+		})
+	}
+}
+
+func TestNoRestoreForAFormerCluster(t *testing.T) {
+	lock := lockOf(map[string]string{"machine": "a", "restore": "r"})
+	lock.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c", UID: "u-0"}}
+	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(testCluster(), lock).Build()
+	if got, err := initlock.ObserveRestore(t.Context(), c, testCluster()); err != nil || got.Name != "" {
+		t.Errorf("restore = %v, %v", got, err)
+	}
+	if err := initlock.BeginRestore(t.Context(), c, testCluster(), "r", "", time.Now()); err == nil {
+		t.Error("a former cluster's lock was taken")
+	}
+}
