@@ -6,9 +6,8 @@ import (
 )
 
 const (
-	kubeadmVersion   = "kubeadm.k8s.io/v1beta4"
-	kubeletVersion   = "kubelet.config.k8s.io/v1beta1"
-	kubeProxyVersion = "kubeproxy.config.k8s.io/v1alpha1"
+	kubeadmVersion = "kubeadm.k8s.io/v1beta4"
+	kubeletVersion = "kubelet.config.k8s.io/v1beta1"
 
 	containerdSocket     = "unix:///run/containerd/containerd.sock"
 	patchesDir           = "/etc/kubernetes/patches"
@@ -62,13 +61,18 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 			initConfiguration(in, registration),
 			clusterConfiguration(in),
 			newDocument(kubeletVersion, kubeletKind, nil),
-			newDocument(kubeProxyVersion, "KubeProxyConfiguration", map[string]any{"mode": string(in.Platform.GetKubeProxyMode())}),
+		}
+		if usesKubeProxy(in) {
+			documents = append(documents, kubeProxyConfiguration(&in.Platform))
 		}
 	}
 	for i := range documents {
 		if err := documents[i].patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
 			return nil, err
 		}
+	}
+	if in.Mode == Init && !usesKubeProxy(in) {
+		skipKubeProxy(&documents[0])
 	}
 	expectEtcdData(in, &documents[0])
 	return documents, nil

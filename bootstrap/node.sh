@@ -153,6 +153,7 @@ wait_for_cluster() {
   # kube-proxy is the last that kubeadm init installs. A cluster without it
   # never has it, so it is not waited for without end.
   left=$kube_proxy_grace
+  [ "${KUBE_PROXY:-true}" = true ] || left=0
   until api $configmaps/kube-proxy || [ "$left" -eq 0 ]; do
     left=$((left - 1))
     sleep 1

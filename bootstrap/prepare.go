@@ -6,10 +6,9 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
-
-	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 const (
@@ -31,7 +30,7 @@ var prepareScript []byte
 // the functions, and a call for each thing to do. A machine that is to be as
 // its image has none of them.
 func prepareFiles(in *Input) ([]writeFile, error) {
-	files := nodeFiles(&in.Spec)
+	files := nodeFiles(in)
 	calls := prepareCalls(in)
 	if len(calls) == 0 {
 		return files, nil
@@ -52,8 +51,9 @@ func prepareFiles(in *Input) ([]writeFile, error) {
 }
 
 // nodeFiles are the files that the NovaConfig's settings make.
-func nodeFiles(spec *bootstrapv1.NovaConfigSpec) []writeFile {
+func nodeFiles(in *Input) []writeFile {
 	var files []writeFile
+	spec := &in.Spec
 	for i := range spec.Users {
 		u := &spec.Users[i]
 		if len(u.SSHAuthorizedKeys) > 0 {
@@ -64,7 +64,7 @@ func nodeFiles(spec *bootstrapv1.NovaConfigSpec) []writeFile {
 			files = append(files, newFile("/etc/sudoers.d/90-nova-"+u.Name, "0440", []byte(u.Name+" "+u.Sudo+"\n")))
 		}
 	}
-	if modules := spec.Kernel.Modules; len(modules) > 0 {
+	if modules := kernelModules(in); len(modules) > 0 {
 		files = append(files, newFile("/etc/modules-load.d/90-nova.conf", "0644", []byte(strings.Join(modules, "\n")+"\n")))
 	}
 	if len(spec.Kernel.Sysctls) > 0 {
@@ -83,12 +83,24 @@ func nodeFiles(spec *bootstrapv1.NovaConfigSpec) []writeFile {
 // prepareCalls are the calls of the script's functions. Disks come first:
 // what follows may want to write to them.
 func prepareCalls(in *Input) [][]string {
-	return append(machineCalls(&in.Spec), surroundingCalls(in)...)
+	return append(machineCalls(in), surroundingCalls(in)...)
+}
+
+// kernelModules are the modules to load, those for kube-proxy among them.
+func kernelModules(in *Input) []string {
+	modules := slices.Clone(in.Spec.Kernel.Modules)
+	for _, module := range kubeProxyModules(&in.Platform) {
+		if !slices.Contains(modules, module) {
+			modules = append(modules, module)
+		}
+	}
+	return modules
 }
 
 // machineCalls are for what the NovaConfig says of the machine.
-func machineCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
+func machineCalls(in *Input) [][]string {
 	var calls [][]string
+	spec := &in.Spec
 	for i := range spec.Disks {
 		d := &spec.Disks[i]
 		calls = append(calls, []string{
@@ -98,8 +110,8 @@ func machineCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
 	if spec.Swap.SizeMiB > 0 {
 		calls = append(calls, []string{"add_swap", strconv.Itoa(int(spec.Swap.SizeMiB))})
 	}
-	if len(spec.Kernel.Modules) > 0 {
-		calls = append(calls, append([]string{"load_modules"}, spec.Kernel.Modules...))
+	if modules := kernelModules(in); len(modules) > 0 {
+		calls = append(calls, append([]string{"load_modules"}, modules...))
 	}
 	if len(spec.Kernel.Sysctls) > 0 {
 		calls = append(calls, []string{"apply_sysctls"})
@@ -115,6 +127,10 @@ func machineCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
 func surroundingCalls(in *Input) [][]string {
 	var calls [][]string
 	p := &in.Platform
+	if r := &p.Resolvers; len(r.Servers) > 0 {
+		calls = append(calls, []string{"ask_resolvers", strings.Join(r.Servers, " "), strings.Join(r.SearchDomains, " ")})
+	}
+	forContainerd := len(calls)
 	if p.Proxy.Used() {
 		calls = append(calls, []string{"use_proxy"})
 	}
@@ -127,8 +143,8 @@ func surroundingCalls(in *Input) [][]string {
 	if len(in.Spec.Containerd.Snippets) > 0 {
 		calls = append(calls, []string{"import_snippets"})
 	}
-	// Each of these counts for containerd, the clock does not.
-	if len(calls) > 0 {
+	// Each of these counts for containerd, names and clocks do not.
+	if len(calls) > forContainerd {
 		calls = append(calls, []string{"restart_containerd"})
 	}
 	if len(p.NTP.Servers) > 0 {

@@ -9,18 +9,49 @@ fstab=/etc/fstab
 swap=/var/lib/nova.swap
 mirrored=
 
-# trust puts the authorities into the system's store.
+# trust puts the authorities into the system's store: where an administrator
+# would, or else, where /usr cannot be written, where the store itself is.
 trust() {
   for store in /usr/local/share/ca-certificates:update-ca-certificates /etc/pki/ca-trust/source/anchors:update-ca-trust /etc/pki/trust/anchors:update-ca-certificates; do
     command -v "${store#*:}" >/dev/null && [ -d "$(dirname "${store%%:*}")" ] || continue
-    mkdir -p "${store%%:*}"
-    cp $nova/ca/*.crt "${store%%:*}/"
+    mkdir -p "${store%%:*}" 2>/dev/null && cp $nova/ca/*.crt "${store%%:*}/" 2>/dev/null || continue
     "${store#*:}" && return 0
     echo "the system's store does not take the authorities" >&2
     return 1
   done
-  echo "no store of authorities is known on this system" >&2
-  return 1
+  command -v update-ca-certificates >/dev/null && [ -d /etc/ssl/certs ] || {
+    echo "no store of authorities is known on this system" >&2
+    return 1
+  }
+  if update-ca-certificates --help 2>&1 | grep -q localcertsdir; then
+    update-ca-certificates --localcertsdir $nova/ca
+  else
+    # Flatcar's takes what lies in the store, by this ending.
+    for file in $nova/ca/*.crt; do
+      cp "$file" "/etc/ssl/certs/$(basename "$file" .crt).pem"
+    done
+    update-ca-certificates
+  fi
+}
+
+# ask_resolvers has this machine ask these name servers and no others.
+ask_resolvers() {
+  if systemctl is-active --quiet systemd-resolved; then
+    mkdir -p /etc/systemd/resolved.conf.d
+    # The domain ~. takes precedence over the servers of single links.
+    printf '[Resolve]\nDNS=%s\nDomains=~.%s\n' "$1" "${2:+ $2}" >/etc/systemd/resolved.conf.d/90-nova.conf
+    systemctl restart systemd-resolved
+  elif systemctl is-active --quiet NetworkManager; then
+    mkdir -p /etc/NetworkManager/conf.d
+    printf '[global-dns]\nsearches=%s\n[global-dns-domain-*]\nservers=%s\n' "$(echo "$2" | tr ' ' ,)" "$(echo "$1" | tr ' ' ,)" >/etc/NetworkManager/conf.d/90-nova.conf
+    systemctl reload NetworkManager
+  else
+    rm -f /etc/resolv.conf
+    for server in $1; do
+      echo "nameserver $server"
+    done >/etc/resolv.conf
+    [ -z "$2" ] || echo "search $2" >>/etc/resolv.conf
+  fi
 }
 
 # look_into_certs_d has containerd look into the folder with the mirrors. Newer

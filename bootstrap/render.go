@@ -26,7 +26,7 @@ func Render(in Input) ([]byte, error) {
 	}
 	var files []writeFile
 	for _, part := range []func(*Input) ([]writeFile, error){
-		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, patchFiles, surroundingFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
+		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, balancerFiles, patchFiles, surroundingFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
 	} {
 		more, err := part(&in)
 		if err != nil {
@@ -109,6 +109,7 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"ENDPOINT", "https://" + in.Endpoint.String()},
 		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
+		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
 	} {
 		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
 	}

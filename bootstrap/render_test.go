@@ -112,6 +112,12 @@ func shapes() map[string]Input {
 			in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"}
 			in.Spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane, bootstrapv1.NodeRoleInfra}
 		}),
+		"init-balanced":        facts(Init, balanced),
+		"join-worker-balanced": facts(JoinWorker, balanced),
+		"init-no-kube-proxy": facts(Init, func(in *Input) {
+			everything(in)
+			in.Platform.KubeProxy.Mode = bootstrapv1.KubeProxyModeNone
+		}),
 		"join-worker-equipped":     facts(JoinWorker, equipped),
 		"init-surroundings":        facts(Init, surrounded),
 		"join-worker-surroundings": facts(JoinWorker, surrounded),
@@ -236,6 +242,7 @@ func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
 		JoinControlPlane: {"JoinConfiguration"},
 		JoinWorker:       {"JoinConfiguration"},
 	}
+	const none = "init-no-kube-proxy"
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
 			var found []string
@@ -260,6 +267,9 @@ func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
 						t.Errorf("%s: %v", meta.Kind, err)
 					}
 				}
+			}
+			if name == none {
+				found = append(found, "KubeProxyConfiguration")
 			}
 			slices.Sort(found)
 			if diff := cmp.Diff(want[in.Mode], found); diff != "" {

@@ -11,7 +11,7 @@ const (
 )
 
 // KubeProxyMode is how kube-proxy programs services.
-// +kubebuilder:validation:Enum=iptables;ipvs;nftables
+// +kubebuilder:validation:Enum=iptables;ipvs;nftables;none
 type KubeProxyMode string
 
 // Modes of kube-proxy.
@@ -19,12 +19,23 @@ const (
 	KubeProxyModeIPTables KubeProxyMode = "iptables"
 	KubeProxyModeIPVS     KubeProxyMode = "ipvs"
 	KubeProxyModeNFTables KubeProxyMode = "nftables"
+	// KubeProxyModeNone installs no kube-proxy: the network plugin takes its
+	// place, as Cilium can.
+	KubeProxyModeNone KubeProxyMode = "none"
+	// DefaultIPVSScheduler is IPVS' scheduler on platforms that name none.
+	DefaultIPVSScheduler = IPVSScheduler("rr")
 )
+
+// IPVSScheduler is how IPVS chooses a service's backend, by the name that the
+// kernel has for it.
+// +kubebuilder:validation:Enum=rr;wrr;lc;wlc;lblc;lblcr;sh;dh;sed;nq;mh
+type IPVSScheduler string
 
 // PlatformSpec holds what is said once for a whole tenant cluster. The control
 // plane's NovaControlPlane names it; a NovaConfig reads it from there, or
 // states its own under another control-plane provider.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.apiBalancer) || has(self.apiBalancer)",message="apiBalancer cannot be taken away: the tenant's kube-proxy relies on it"
 type PlatformSpec struct {
 	// imageRepository is the registry and path that Kubernetes' images, etcd,
 	// CoreDNS and pause are pulled from. Empty means universe.imageRepository,
@@ -51,9 +62,21 @@ type PlatformSpec struct {
 	// +optional
 	Etcd ComponentSpec `json:"etcd,omitempty,omitzero"`
 
-	// kubeProxy says how services are programmed. Empty means iptables.
+	// kubeProxy says how services are programmed. It counts when the cluster
+	// is made. Empty means iptables.
 	// +optional
 	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
+
+	// apiBalancer has each worker reach the API servers over a balancer of its
+	// own, which follows the control plane. It can be added later, and not
+	// taken away. Empty has them ask the cluster's endpoint.
+	// +optional
+	APIBalancer APIBalancerSpec `json:"apiBalancer,omitempty,omitzero"`
+
+	// resolvers are the name servers that nodes ask, and with them pods for
+	// names outside of the cluster. Empty leaves it to the machine's network.
+	// +optional
+	Resolvers ResolversSpec `json:"resolvers,omitempty,omitzero"`
 
 	// dns says how names are resolved. Modules read it, no machine is made
 	// anew for it. Empty resolves the cluster's own names, and all others by
@@ -86,6 +109,11 @@ func (p *PlatformSpec) GetKubeProxyMode() KubeProxyMode {
 		return DefaultKubeProxyMode
 	}
 	return p.KubeProxy.Mode
+}
+
+// GetScheduler returns IPVS' scheduler or its default.
+func (k *KubeProxySpec) GetScheduler() IPVSScheduler {
+	return cmp.Or(k.Scheduler, DefaultIPVSScheduler)
 }
 
 // APIServerSpec adds to the API server's settings.
@@ -128,11 +156,18 @@ type ComponentSpec struct {
 
 // KubeProxySpec says how services are programmed.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.scheduler) || has(self.mode) && self.mode == 'ipvs'",message="scheduler is for mode ipvs only"
 type KubeProxySpec struct {
-	// mode is iptables, ipvs or nftables. Empty means iptables. ipvs needs
-	// the kernel's ip_vs modules on every node.
+	// mode is iptables, ipvs, nftables, or none where the network plugin does
+	// it. Empty means iptables. For ipvs each node loads the kernel's ip_vs
+	// modules, which the image must have.
 	// +optional
 	Mode KubeProxyMode `json:"mode,omitempty"`
+
+	// scheduler is how ipvs chooses a service's backend, for instance rr in
+	// turn, or lc for the one with the fewest connections. Empty means rr.
+	// +optional
+	Scheduler IPVSScheduler `json:"scheduler,omitempty"`
 }
 
 // DNSMode is who can ask Nova DNS.

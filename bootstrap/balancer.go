@@ -1,0 +1,177 @@
+package bootstrap
+
+import (
+	_ "embed"
+	"fmt"
+	"net/netip"
+	"path"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	balancerDir = novaDir + "/api-balancer"
+	// beforeCommands sorts before firstCommand, in any locale.
+	beforeCommands = "00"
+	// nobody runs the balancer. It needs no rights.
+	nobody = 65534
+)
+
+var (
+	// balancerScript keeps the balancer told of the API servers.
+	//
+	//go:embed balancer.sh
+	balancerScript []byte
+	//go:embed nova-api-balancer.service
+	balancerUnit string
+	// balancerTenant lets nodes read where the API servers are.
+	//
+	//go:embed balancer-tenant.yaml
+	balancerTenant []byte
+)
+
+// balancerFiles have a worker reach the API servers over a balancer of its
+// own, and a control plane machine let it.
+func balancerFiles(in *Input) ([]writeFile, error) {
+	balancer := &in.Platform.APIBalancer
+	if !balancer.Used() {
+		return nil, nil
+	}
+	port := strconv.Itoa(int(bindPort(in)))
+	command := path.Join(runDir, "postKubeadmCommands", beforeCommands)
+	if in.Mode.controlPlane() {
+		script := admitBalancers
+		if in.Mode == Init {
+			script += strings.ReplaceAll(turnKubeProxy, "__NOVA_PORT__", port)
+		}
+		return []writeFile{
+			newFile(path.Join(runDir, "api-balancer.yaml"), "0600", balancerTenant),
+			newFile(command, "0600", []byte(script)),
+		}, nil
+	}
+	pod, err := balancerPod(in, port)
+	if err != nil {
+		return nil, err
+	}
+	return []writeFile{
+		newFile(path.Join(balancerDir, "balancer.sh"), "0755", balancerScript),
+		newFile(path.Join(balancerDir, "haproxy.base"), "0644", []byte(balancerConfig(in.Endpoint, port))),
+		newFile(path.Join(balancerDir, "pod.yaml"), "0600", pod),
+		newFile("/etc/systemd/system/nova-api-balancer.service", "0644", []byte(strings.ReplaceAll(balancerUnit, "__NOVA_PORT__", port))),
+		newFile(command, "0600", []byte("sh "+balancerDir+"/balancer.sh start "+port+"\n")),
+	}, nil
+}
+
+// balancerConfig is HAProxy's configuration, to which the script adds a line
+// for each API server. The cluster's endpoint serves while there is none: on
+// the first boot, and for a node that was off while all of them were replaced.
+//
+// A server that does not answer is found in some 4 s, and then its connections
+// are cut: a kubelet would hold on to them for 45 s, longer than its node
+// counts as ready.
+func balancerConfig(endpoint Endpoint, port string) string {
+	resolvers, options := "", ""
+	if _, err := netip.ParseAddr(endpoint.Host); err != nil {
+		resolvers, options = "resolvers node\n  parse-resolv-conf\n", " resolvers node"
+	}
+	return fmt.Sprintf(`global
+  maxconn 1000
+  hard-stop-after 10s
+%sdefaults
+  mode tcp
+  timeout connect 2s
+  timeout client 10m
+  timeout server 10m
+  timeout tunnel 1h
+  timeout check 2s
+frontend api
+  bind 127.0.0.1:%s
+  default_backend api
+backend api
+  balance leastconn
+  option redispatch
+  option httpchk GET /readyz
+  http-check expect ! rstatus ^5
+  default-server check check-ssl verify none inter 2s fastinter 1s fall 2 rise 1 on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions
+  server endpoint %s backup init-addr libc,none%s
+`, resolvers, port, endpoint, options)
+}
+
+// watchConfig runs HAProxy and reloads it when its configuration changes,
+// which keeps its connections.
+const watchConfig = `haproxy -W -db -f "$CONFIG" &
+main=$!
+trap 'kill -TERM "$main"' TERM INT
+known=$(cksum <"$CONFIG")
+while kill -0 "$main" 2>/dev/null; do
+  sleep 1
+  now=$(cksum <"$CONFIG")
+  [ "$now" = "$known" ] || kill -USR2 "$main"
+  known=$now
+done
+wait "$main"
+`
+
+func balancerPod(in *Input, port string) ([]byte, error) {
+	number, err := strconv.Atoi(port)
+	if err != nil {
+		return nil, fmt.Errorf("writing API balancer: %w", err)
+	}
+	pod, err := yaml.Marshal(map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Pod",
+		"metadata": map[string]any{
+			"name": "nova-api-balancer", "namespace": "kube-system",
+			"labels": map[string]any{"app.kubernetes.io/name": "nova-api-balancer"},
+		},
+		"spec": map[string]any{
+			"hostNetwork":                   true,
+			"priorityClassName":             "system-node-critical",
+			"terminationGracePeriodSeconds": 5,
+			"containers": []any{map[string]any{
+				"name":            "haproxy",
+				"image":           in.Platform.APIBalancer.GetImage(),
+				"imagePullPolicy": pullPolicy(in),
+				"command":         []any{"sh", "-c", watchConfig},
+				"env":             []any{map[string]any{"name": "CONFIG", "value": balancerDir + "/haproxy.cfg"}},
+				"resources":       map[string]any{"requests": map[string]any{"cpu": "10m", "memory": "32Mi"}},
+				"livenessProbe": map[string]any{
+					"tcpSocket": map[string]any{"host": "127.0.0.1", "port": number}, "initialDelaySeconds": 10, "failureThreshold": 6,
+				},
+				"securityContext": map[string]any{
+					"runAsUser": nobody, "runAsGroup": nobody, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+					"capabilities": map[string]any{"drop": []any{"ALL"}},
+				},
+				"volumeMounts": []any{map[string]any{"name": "config", "mountPath": balancerDir, "readOnly": true}},
+			}},
+			"volumes": []any{map[string]any{"name": "config", "hostPath": map[string]any{"path": balancerDir, "type": "Directory"}}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("writing API balancer: %w", err)
+	}
+	return pod, nil
+}
+
+// admitBalancers runs on each control plane machine, so that a rollout brings
+// balancers to a cluster that was made without them.
+const admitBalancers = `export KUBECONFIG=/etc/kubernetes/admin.conf
+left=60
+until kubectl apply -f /run/nova/api-balancer.yaml; do
+  left=$((left - 1))
+  [ "$left" -gt 0 ] || exit 1
+  sleep 5
+done
+`
+
+// turnKubeProxy has kube-proxy ask what listens beside it: the balancer on a
+// worker, the API server itself on a control plane machine. A cluster that
+// was made without balancers leaves it as it is, since its workers have none.
+const turnKubeProxy = `proxy=$(kubectl -n kube-system get configmap kube-proxy -o yaml --ignore-not-found)
+if [ -n "$proxy" ]; then
+  printf '%s\n' "$proxy" | sed 's|^\( *\)server: https:.*|\1server: https://127.0.0.1:__NOVA_PORT__\n\1tls-server-name: kubernetes|' | kubectl replace -f -
+  kubectl -n kube-system rollout restart daemonset kube-proxy
+fi
+`

@@ -1,0 +1,166 @@
+package bootstrap
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// balanced sets what has to do with how nodes reach others.
+func balanced(in *Input) {
+	in.Platform.APIBalancer = bootstrapv1.APIBalancerSpec{Type: bootstrapv1.APIBalancerTypeHAProxy}
+	in.Platform.KubeProxy = bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeIPVS, Scheduler: "lc"}
+	in.Platform.Resolvers = bootstrapv1.ResolversSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
+	in.Spec.Kernel.Modules = []string{"br_netfilter", "ip_vs"}
+	in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"}
+	in.Endpoint.Port = 7443
+}
+
+// event is what a watch of the API servers says.
+func event(kind, list string) string {
+	return `{"type":"` + kind + `","object":{"kind":"EndpointSlice","metadata":{"name":"kubernetes"},"addressType":"IPv4","endpoints":[` +
+		list + `],"ports":[{"name":"https","port":7443,"protocol":"TCP"}]}}` + "\n"
+}
+
+func at(address string) string {
+	return `{"addresses":["` + address + `"],"conditions":{"ready":true}}`
+}
+
+// balancerNode is a folder that the balancer's script takes for a machine.
+func balancerNode(t *testing.T, in Input) *node {
+	t.Helper()
+	n := &node{t: t, dir: t.TempDir()}
+	for path, content := range filesOf(t, render(t, in)) {
+		n.write(path, content)
+	}
+	script := strings.NewReplacer("/etc/nova", n.dir+"/etc/nova", "/etc/kubernetes", n.dir+"/etc/kubernetes",
+		"while :; do", `while [ ! -e "$T/over" ]; do`, "patience=900", "patience=3").Replace(n.read("etc/nova/api-balancer/balancer.sh"))
+	n.write("balancer.sh", script)
+	n.write("etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    certificate-authority-data: YQ==\n    server: https://10.77.0.10:7443\n  name: c\n")
+	// It answers readyz as often as the file refuse says, and a watch with the
+	// events of a file, after which there are no more.
+	n.command("kubectl", `echo "$*" >>"$T/asked"
+case "$*" in
+*/readyz) left=$(cat "$T/refuse"); [ "$left" -gt 0 ] || exit 0; echo $((left - 1)) >"$T/refuse"; exit 1 ;;
+*) cat "$T/events"; touch "$T/over"; exit 1 ;;
+esac`)
+	n.command("systemctl", `echo "systemctl $*" >>"$T/calls"`)
+	n.command("sleep", ":")
+	n.write("refuse", "0")
+	n.write("events", "")
+	return n
+}
+
+func (n *node) command(name, body string) {
+	n.t.Helper()
+	n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
+	if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+func (n *node) balance(verb string) (string, error) {
+	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, "balancer.sh"), verb, "7443")
+	cmd.Env = append(os.Environ(), "T="+n.dir, "PATH="+filepath.Join(n.dir, "bin")+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func (n *node) servers() string {
+	n.t.Helper()
+	_, servers, found := strings.Cut(n.read("etc/nova/api-balancer/haproxy.cfg"), " backup init-addr libc,none\n")
+	if !found {
+		n.t.Fatal("the cluster's endpoint is no backup")
+	}
+	return servers
+}
+
+func TestBalancerFollowsTheControlPlane(t *testing.T) {
+	n := balancerNode(t, facts(JoinWorker, balanced))
+	for _, step := range []struct{ name, events, want string }{
+		{"the first ones", event("ADDED", at("10.0.0.2")+","+at("10.0.0.1")), "  server api-1 10.0.0.1:7443\n  server api-2 10.0.0.2:7443\n"},
+		{"one that goes", event("ADDED", at("10.0.0.1")+","+at("10.0.0.2")) + event("MODIFIED", at("10.0.0.2")), "  server api-1 10.0.0.2:7443\n"},
+		{"none is not believed", event("MODIFIED", ""), "  server api-1 10.0.0.2:7443\n"},
+		{"the object goes", event("DELETED", at("10.0.0.9")), "  server api-1 10.0.0.2:7443\n"},
+		{"an error", `{"type":"ERROR","object":{"code":410}}` + "\n", "  server api-1 10.0.0.2:7443\n"},
+		{"nothing at all", "", "  server api-1 10.0.0.2:7443\n"},
+		{"IPv6", event("ADDED", at("fd00::1")), "  server api-1 [fd00::1]:7443\n"},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			_ = os.Remove(filepath.Join(n.dir, "over"))
+			n.write("events", step.events)
+			if out, err := n.balance("follow"); err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if got := n.servers(); got != step.want {
+				t.Errorf("servers are %q, want %q", got, step.want)
+			}
+		})
+	}
+	if asked := n.read("asked"); !strings.Contains(asked, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
+		t.Errorf("does not ask through the balancer:\n%s", asked)
+	}
+}
+
+func TestBalancerStarts(t *testing.T) {
+	n := balancerNode(t, facts(JoinWorker, balanced))
+	n.write("refuse", "2")
+	for range 2 {
+		if out, err := n.balance("start"); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	const want = "clusters:\n- cluster:\n    certificate-authority-data: YQ==\n    server: https://127.0.0.1:7443\n    tls-server-name: kubernetes\n  name: c\n"
+	if got := n.read("etc/kubernetes/kubelet.conf"); got != want {
+		t.Errorf("kubelet.conf is %q", got)
+	}
+	if got := n.read("etc/kubernetes/manifests/nova-api-balancer.yaml"); got != n.read("etc/nova/api-balancer/pod.yaml") {
+		t.Error("the pod is not where the kubelet looks")
+	}
+	if calls := n.read("calls"); strings.Count(calls, "restart kubelet") != 1 || !strings.Contains(calls, "enable --now nova-api-balancer.service") {
+		t.Errorf("calls: %s", calls)
+	}
+	if n.servers() != "" {
+		t.Error("knows servers that nobody told of")
+	}
+}
+
+// A kubelet must not be sent to a balancer that does not work.
+func TestBalancerThatDoesNotComeUp(t *testing.T) {
+	n := balancerNode(t, facts(JoinWorker, balanced))
+	n.write("refuse", "99")
+	out, err := n.balance("start")
+	if err == nil || !strings.Contains(out, "no API server answers through the balancer on 127.0.0.1:7443") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if !strings.Contains(n.read("etc/kubernetes/kubelet.conf"), "https://10.77.0.10:7443") {
+		t.Error("the kubelet was sent to it all the same")
+	}
+}
+
+// A name is not looked up once and for all.
+func TestBalancerOfNamedEndpoint(t *testing.T) {
+	config := balancerConfig(Endpoint{Host: "api.corp", Port: 443}, "6443")
+	for _, want := range []string{"resolvers node\n  parse-resolv-conf\n", "server endpoint api.corp:443 backup init-addr libc,none resolvers node\n"} {
+		if !strings.Contains(config, want) {
+			t.Errorf("%s\nlacks %s", config, want)
+		}
+	}
+}
+
+func TestControlPlaneAdmitsBalancers(t *testing.T) {
+	for mode, turns := range map[Mode]bool{Init: true, JoinControlPlane: false} {
+		files := filesOf(t, render(t, facts(mode, balanced)))
+		command := files["/run/nova/postKubeadmCommands/00"]
+		if !strings.Contains(command, "kubectl apply -f /run/nova/api-balancer.yaml") || files["/run/nova/api-balancer.yaml"] == "" {
+			t.Errorf("%s: nodes may not read where the API servers are", mode)
+		}
+		if strings.Contains(command, "https://127.0.0.1:7443") != turns {
+			t.Errorf("%s: %s", mode, command)
+		}
+	}
+}
