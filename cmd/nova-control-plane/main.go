@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -41,6 +42,17 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	tenants, err := controlplane.SetupTenants(ctx, mgr,
 		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), o.Controller(), authority)
 	if err != nil {
+		return err
+	}
+	reach := etcdbackup.NewTenants(secrets, authority)
+	if err := (&etcdbackup.SnapshotReconciler{
+		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(mgr, o.Controller()); err != nil {
+		return err
+	}
+	if err := (&etcdbackup.RestoreReconciler{
+		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
+	}).SetupWithManager(mgr, o.Controller()); err != nil {
 		return err
 	}
 	return (&controlplane.Reconciler{

@@ -52,6 +52,8 @@ func input(s *scope) bootstrap.Input {
 		KubeVIP:      kubeVIP(s.controlPlane),
 		PKI:          s.pki,
 		Join:         s.join,
+		ExternalEtcd: externalEtcd(s.controlPlane),
+		Restore:      s.restore,
 	}
 }
 

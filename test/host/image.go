@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -44,7 +45,7 @@ var imageEntrypoints = map[string]string{
 func buildContainerd(ctx context.Context, c cache, debian string, all []distribution) (string, error) {
 	var key []string
 	for _, d := range all {
-		key = append(append(key, programsKey(d.programs, imagePrograms)...), fmt.Sprint(d.images))
+		key = append(append(key, programsKey(d.programs, slices.Concat(imagePrograms, imageTools["etcd"]))...), fmt.Sprint(d.images))
 	}
 	key = append(key, filepath.Base(debian), importScript, kubeProxyScript, pauseSource)
 	return c.get(ctx, "containerd", key, func(ctx context.Context, dir string) error {
@@ -81,6 +82,11 @@ func writeImages(ctx context.Context, d distribution, debian, work, archives str
 		root := filepath.Join(work, name)
 		if err := fillImage(ctx, name, root, debian, d.programs[name]); err != nil {
 			return fmt.Errorf("filling image %s: %w", name, err)
+		}
+		for _, tool := range imageTools[name] {
+			if err := copyFile(d.programs[tool], filepath.Join(root, "usr/local/bin", tool), 0o755); err != nil {
+				return fmt.Errorf("filling image %s: %w", name, err)
+			}
 		}
 		if err := writeImage(archive, ref, imageEntrypoints[name], root); err != nil {
 			return fmt.Errorf("writing image %s: %w", name, err)

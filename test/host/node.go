@@ -25,12 +25,14 @@ const (
 // nodePrograms are installed on the host, imagePrograms go into images.
 // versionless are those of them that do not come with Kubernetes.
 var (
-	versionless   = []string{"etcd", "coredns", "kube-vip"}
+	versionless   = []string{"etcd", "etcdutl", "coredns", "kube-vip"}
 	nodePrograms  = []string{"kubelet", "kubeadm", "kubectl"}
 	imagePrograms = []string{
 		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
 		"etcd", "coredns", "kube-vip",
 	}
+	// imageTools lie in an image beside its program.
+	imageTools = map[string][]string{"etcd": {"etcdutl"}}
 )
 
 // machinePrograms are what this package calls on the machine itself, with the
@@ -81,7 +83,7 @@ type distribution struct {
 // companions etcd and CoreDNS are the same in all, under the names that each
 // version's kubeadm gives them.
 func compile(ctx context.Context, c cache, versions []string) ([]distribution, error) {
-	names := append(append([]string{}, nodePrograms...), imagePrograms...)
+	names := slices.Concat(nodePrograms, imagePrograms, imageTools["etcd"])
 	var all []distribution
 	for _, version := range versions {
 		asked := make([]string, len(names))

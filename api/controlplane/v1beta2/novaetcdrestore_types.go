@@ -10,6 +10,10 @@ import (
 // and a restore must never be carried out twice.
 const EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-finished"
 
+// EtcdRestoredAnnotation stands on a NovaEtcdRestore once etcd works again with
+// what was restored, and names the Machine. Further machines are about to join.
+const EtcdRestoredAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restored"
+
 // EtcdRestoreSecretType is the type of the Secret that lies beside a
 // NovaEtcdRestore, with its name, from when its snapshot was found whole until
 // it is over. It tells the machine that restores where to have it.
@@ -210,6 +214,30 @@ func (r *NovaEtcdRestore) SetConditions(conditions []metav1.Condition) {
 // Finished returns the last phase of a restore that is over, or nothing.
 func (r *NovaEtcdRestore) Finished() EtcdRestorePhase {
 	return EtcdRestorePhase(r.Annotations[EtcdRestoreFinishedAnnotation])
+}
+
+// Restored reports whether etcd works again with what was restored.
+func (r *NovaEtcdRestore) Restored() bool {
+	_, restored := r.Annotations[EtcdRestoredAnnotation]
+	return restored
+}
+
+// NextEtcdRestore returns the restore of a control plane whose turn it is: the
+// oldest that is not over.
+func NextEtcdRestore(all []NovaEtcdRestore, controlPlane string) (*NovaEtcdRestore, bool) {
+	var next *NovaEtcdRestore
+	for i := range all {
+		r := &all[i]
+		if r.Spec.ControlPlaneRef.Name != controlPlane || r.Finished() != "" || !r.DeletionTimestamp.IsZero() {
+			continue
+		}
+		older := next == nil || r.CreationTimestamp.Before(&next.CreationTimestamp) ||
+			r.CreationTimestamp.Equal(&next.CreationTimestamp) && r.Name < next.Name
+		if older {
+			next = r
+		}
+	}
+	return next, next != nil
 }
 
 // +kubebuilder:object:root=true

@@ -1,0 +1,60 @@
+package etcdbackup
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+)
+
+var labels = []string{"namespace", "control_plane"}
+
+var (
+	lastSnapshotTime = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_etcd_snapshot_last_timestamp_seconds",
+		Help: "When the newest snapshot of etcd in the bucket was begun, in seconds since 1970; its age is time() minus this.",
+	}, labels)
+	lastSnapshotSize = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_etcd_snapshot_last_size_bytes",
+		Help: "Size of the newest snapshot of etcd in the bucket.",
+	}, labels)
+	lastSnapshotDuration = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_etcd_snapshot_last_duration_seconds",
+		Help: "How long it took to take the newest snapshot of etcd in the bucket.",
+	}, labels)
+	snapshotsKept = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_etcd_snapshots",
+		Help: "Snapshots of etcd in the bucket.",
+	}, labels)
+	snapshotsTaken = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "nova_etcd_snapshots_taken_total",
+		Help: "Snapshots of etcd taken, by result.",
+	}, append([]string{"result"}, labels...))
+)
+
+func init() {
+	metrics.Registry.MustRegister(lastSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept, snapshotsTaken)
+}
+
+// measure tells of the newest of the snapshots.
+func measure(of client.ObjectKey, newest snapshots.Snapshot, kept int) {
+	snapshotsKept.WithLabelValues(of.Namespace, of.Name).Set(float64(kept))
+	if newest.Name == "" {
+		return
+	}
+	lastSnapshotTime.WithLabelValues(of.Namespace, of.Name).Set(float64(newest.Time.Unix()))
+	lastSnapshotSize.WithLabelValues(of.Namespace, of.Name).Set(float64(newest.Size))
+	lastSnapshotDuration.WithLabelValues(of.Namespace, of.Name).Set(newest.Duration.Round(time.Millisecond).Seconds())
+}
+
+// forget drops what was told of a control plane that has no snapshots any more.
+func forget(of client.ObjectKey) {
+	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
+	for _, gauge := range []*prometheus.GaugeVec{lastSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept} {
+		gauge.DeletePartialMatch(match)
+	}
+	snapshotsTaken.DeletePartialMatch(match)
+}

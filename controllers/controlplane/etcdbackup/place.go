@@ -1,0 +1,84 @@
+package etcdbackup
+
+import (
+	"context"
+	"fmt"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+)
+
+// settingError is a setting that somebody has to mend.
+type settingError struct{ problem string }
+
+// Error implements error.
+func (e *settingError) Error() string { return e.problem }
+
+func settingErrorf(format string, args ...any) error {
+	return &settingError{problem: fmt.Sprintf(format, args...)}
+}
+
+// openBucket opens the place of a cluster's snapshots.
+func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, spec *controlplanev1.S3Spec) (*snapshots.Bucket, snapshots.Place, error) {
+	place := snapshots.Place{
+		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region, PathStyle: spec.PathStyle,
+		Dir:       path.Join(spec.Prefix, cluster.Namespace, cluster.Name),
+		Encrypted: spec.Encryption != "", KMSKeyID: spec.KMSKeyID,
+	}
+	secret := &corev1.Secret{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: spec.Credentials.Name}, secret)
+	if apierrors.IsNotFound(err) {
+		return nil, place, settingErrorf("Secret %s, which s3.credentials names, does not exist", spec.Credentials.Name)
+	}
+	if err != nil {
+		return nil, place, fmt.Errorf("reading credentials of bucket: %w", err)
+	}
+	place.AccessKeyID = string(secret.Data[controlplanev1.S3AccessKeyIDKey])
+	place.SecretAccessKey = string(secret.Data[controlplanev1.S3SecretAccessKeyKey])
+	place.SessionToken = string(secret.Data[controlplanev1.S3SessionTokenKey])
+	if place.AccessKeyID == "" || place.SecretAccessKey == "" {
+		return nil, place, settingErrorf("Secret %s, which s3.credentials names, lacks %s or %s",
+			secret.Name, controlplanev1.S3AccessKeyIDKey, controlplanev1.S3SecretAccessKeyKey)
+	}
+	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCA); err != nil {
+		return nil, place, err
+	}
+	bucket, err := snapshots.Open(place)
+	if err != nil {
+		return nil, place, &settingError{problem: err.Error()}
+	}
+	return bucket, place, nil
+}
+
+// readCA reads what the bucket's server is verified against.
+func readCA(ctx context.Context, c client.Reader, namespace string, from bootstrapv1.FileSource) ([]byte, error) {
+	var content []byte
+	var err error
+	ref, kind := from.Secret, "Secret"
+	switch {
+	case from.Secret.Name != "":
+		secret := &corev1.Secret{}
+		err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, secret)
+		content = secret.Data[ref.Key]
+	case from.ConfigMap.Name != "":
+		ref, kind = from.ConfigMap, "ConfigMap"
+		configMap := &corev1.ConfigMap{}
+		err = c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, configMap)
+		content = []byte(configMap.Data[ref.Key])
+	default:
+		return nil, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading certificates of bucket: %w", err)
+	}
+	if len(content) == 0 {
+		return nil, settingErrorf("%s %s, which s3.trustedCA names, has nothing under %s", kind, ref.Name, ref.Key)
+	}
+	return content, nil
+}

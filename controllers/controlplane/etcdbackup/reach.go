@@ -1,0 +1,120 @@
+package etcdbackup
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	userAgent = "nova-etcd-backup"
+	// etcdTTL is how long the certificate for etcd is good for. A connection
+	// that stands outlives it.
+	etcdTTL  = 10 * time.Minute
+	etcdPort = 2379
+	// adminsGroup is what kubeadm's own certificates for etcd's clients bear.
+	adminsGroup = "kubeadm:cluster-admins"
+	// dialTimeout bounds a connection to a machine that may be gone.
+	dialTimeout = 10 * time.Second
+)
+
+// Tenants reaches what a tenant holds. Its zero value is of no use; use
+// NewTenants.
+type Tenants struct {
+	secrets   client.Reader
+	authority pki.Authority
+	// dial connects to an address; tests whose hosts are elsewhere replace it.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// NewTenants returns Tenants that read kubeconfigs through secrets.
+func NewTenants(secrets client.Reader, authority pki.Authority) *Tenants {
+	return &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+}
+
+// Forwarded reaches the members of a tenant's etcd through its API server.
+func (t *Tenants) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
+	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	dial, err := etcd.PortForward(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	credentials, err := t.credentials(ctx, cluster)
+	return dial, credentials, err
+}
+
+// Direct reaches the member of a tenant's etcd on a machine at the machine's
+// address, with nothing of the tenant between.
+func (t *Tenants) Direct(ctx context.Context, cluster client.ObjectKey, machine *clusterv1.Machine) (etcd.Dial, *tls.Config, error) {
+	var addresses []string
+	for _, kind := range []clusterv1.MachineAddressType{clusterv1.MachineInternalIP, clusterv1.MachineExternalIP} {
+		for _, a := range machine.Status.Addresses {
+			if a.Type == kind {
+				addresses = append(addresses, a.Address)
+			}
+		}
+	}
+	if len(addresses) == 0 {
+		return nil, nil, fmt.Errorf("machine %s has no address", machine.Name)
+	}
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		var errs []error
+		for _, address := range addresses {
+			conn, err := t.dial(ctx, "tcp", net.JoinHostPort(address, strconv.Itoa(etcdPort)))
+			if err == nil {
+				return conn, nil
+			}
+			errs = append(errs, err)
+		}
+		return nil, errors.Join(errs...)
+	}
+	credentials, err := t.credentials(ctx, cluster)
+	return dial, credentials, err
+}
+
+// Client returns a client of a tenant's API server.
+func (t *Tenants) Client(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("reaching API server: %w", err)
+	}
+	return c, nil
+}
+
+// credentials are a certificate for a tenant's etcd and what verifies that.
+func (t *Tenants) credentials(ctx context.Context, cluster client.ObjectKey) (*tls.Config, error) {
+	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
+		CommonName: userAgent, Organizations: []string{adminsGroup}, TTL: etcdTTL,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("issuing etcd certificate: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("loading etcd certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("etcd's CA holds no certificate")
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
+}

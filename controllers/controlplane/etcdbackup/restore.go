@@ -1,0 +1,618 @@
+package etcdbackup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+)
+
+const (
+	// restoreAgain is when a restore is looked at again while it goes on.
+	restoreAgain = 2 * time.Second
+	// waitAgain is when one is looked at again that waits for its turn.
+	waitAgain = 10 * time.Second
+	// urlTTL is how long a machine can download the snapshot.
+	urlTTL = 2 * time.Hour
+
+	roleControlPlane = "node-role.kubernetes.io/control-plane"
+)
+
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores,verbs=get;list;watch;patch;update
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/status;novaetcdrestores/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=delete
+
+// RestoreReconciler prepares NovaEtcdRestores and tells how far they are.
+type RestoreReconciler struct {
+	// Client may read from a cache, but not Secrets and ConfigMaps.
+	Client client.Client
+	// Tenants reaches etcd and the tenants' API servers.
+	Tenants *Tenants
+	// Recorder takes events.
+	Recorder events.EventRecorder
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
+	// that control planes must have; any, if empty.
+	WatchFilterValue string
+	// Now returns the time. Empty means time.Now.
+	Now func() time.Time
+}
+
+// SetupWithManager adds the controller to mgr.
+func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
+	options = loop.Options(options)
+	// A snapshot of a surviving member takes its time.
+	options.ReconciliationTimeout = snapshotTimeout
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("novaetcdrestore").
+		For(&controlplanev1.NovaEtcdRestore{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WithOptions(options).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("setting up controller of restores: %w", err)
+	}
+	return nil
+}
+
+// restoreScope is what one reconcile knows.
+type restoreScope struct {
+	restore      *controlplanev1.NovaEtcdRestore
+	controlPlane *controlplanev1.NovaControlPlane
+	cluster      *clusterv1.Cluster
+	now          time.Time
+
+	// secret tells the machine of the snapshot; nil until it was prepared.
+	secret *corev1.Secret
+	// lock is the restore that goes on.
+	lock initlock.Restore
+	// machines are those of the control plane.
+	machines []clusterv1.Machine
+
+	phase   controlplanev1.EtcdRestorePhase
+	reason  string
+	message string
+}
+
+func (s *restoreScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
+
+// is settles how far the restore is, and what it waits for.
+func (s *restoreScope) is(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
+	s.phase, s.message = phase, fmt.Sprintf(format, args...)
+}
+
+// refusal ends a restore that cannot be carried out. Nothing was changed.
+type refusal struct{ why string }
+
+// Error implements error.
+func (e *refusal) Error() string { return e.why }
+
+func refuse(format string, args ...any) error { return &refusal{why: fmt.Sprintf(format, args...)} }
+
+// Reconcile brings one restore a step on.
+func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
+	s := &restoreScope{restore: &controlplanev1.NovaEtcdRestore{}, now: r.now()}
+	if err := r.Client.Get(ctx, req.NamespacedName, s.restore); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !s.restore.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	helper, err := patch.NewHelper(s.restore, r.Client)
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
+	}
+	if mine, err := r.find(ctx, s); err != nil || !mine {
+		return ctrl.Result{}, err
+	}
+	defer func() {
+		r.report(s, reterr)
+		err := helper.Patch(ctx, s.restore, patch.WithStatusObservedGeneration{},
+			patch.WithOwnedConditions{Conditions: []string{controlplanev1.EtcdRestoreReadyCondition}})
+		reterr = errors.Join(reterr, err)
+	}()
+	again, err := r.step(ctx, s)
+	if refused, is := errors.AsType[*refusal](err); is {
+		s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreFailed))
+		s.reason = controlplanev1.EtcdRestoreRefusedReason
+		s.is(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
+		return ctrl.Result{}, nil
+	}
+	return ctrl.Result{RequeueAfter: again}, err
+}
+
+// find finds the control plane and its cluster. It reports whether the restore
+// is ours to look after.
+func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, error) {
+	controlPlane := &controlplanev1.NovaControlPlane{}
+	key := client.ObjectKey{Namespace: s.restore.Namespace, Name: s.restore.Spec.ControlPlaneRef.Name}
+	err := r.Client.Get(ctx, key, controlPlane)
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading NovaControlPlane: %w", err)
+	}
+	s.controlPlane = controlPlane
+	if !loop.Watched(controlPlane, r.WatchFilterValue) {
+		return false, nil
+	}
+	s.cluster, err = util.GetOwnerCluster(ctx, r.Client, controlPlane.ObjectMeta)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("reading Cluster: %w", err)
+	}
+	return s.cluster == nil || !annotations.IsPaused(s.cluster, s.restore) && !annotations.IsPaused(s.cluster, controlPlane), nil
+}
+
+// step goes on from what is there.
+func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Duration, error) {
+	if s.restore.Finished() != "" {
+		return 0, r.finish(ctx, s)
+	}
+	switch {
+	case s.controlPlane == nil:
+		s.is(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
+		return waitAgain, nil
+	case s.cluster == nil:
+		s.is(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
+		return waitAgain, nil
+	}
+	// It goes with the control plane, and moves with it.
+	if err := controllerutil.SetOwnerReference(s.controlPlane, s.restore, r.Client.Scheme()); err != nil {
+		return 0, fmt.Errorf("owning restore: %w", err)
+	}
+	if err := r.observe(ctx, s); err != nil {
+		return 0, err
+	}
+	if s.restore.Restored() {
+		return r.join(ctx, s)
+	}
+	if s.lock.Name == s.restore.Name {
+		return r.follow(ctx, s)
+	}
+	before, err := r.before(ctx, s)
+	if err != nil {
+		return 0, err
+	}
+	if before != "" {
+		s.is(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to be over", before)
+		return waitAgain, nil
+	}
+	s.is(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be taken away")
+	return restoreAgain, r.prepare(ctx, s)
+}
+
+// observe reads what is there. It changes nothing.
+func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error {
+	var err error
+	if s.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
+		return err
+	}
+	secret := &corev1.Secret{}
+	err = r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), secret)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Secret of restore: %w", err)
+	}
+	if err == nil {
+		if !metav1.IsControlledBy(secret, s.restore) {
+			return refuse("Secret %s exists and is not this restore's: take another name", secret.Name)
+		}
+		s.secret = secret
+		s.restore.Status.Snapshot.Name = string(secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, machines, client.InNamespace(s.restore.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
+		return fmt.Errorf("listing machines: %w", err)
+	}
+	s.machines = machines.Items
+	return nil
+}
+
+// before names the restore of the same control plane that comes first.
+func (r *RestoreReconciler) before(ctx context.Context, s *restoreScope) (string, error) {
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(s.restore.Namespace)); err != nil {
+		return "", fmt.Errorf("listing restores: %w", err)
+	}
+	first, ok := controlplanev1.NextEtcdRestore(list.Items, s.controlPlane.Name)
+	if !ok || first.Name == s.restore.Name {
+		return "", nil
+	}
+	return first.Name, nil
+}
+
+// prepare finds the snapshot, or takes it, and tells of it in the Secret. From
+// then on the control plane's reconciler takes the machines away.
+func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error {
+	if s.controlPlane.Spec.Etcd.External.IsDefined() {
+		return refuse("etcd of NovaControlPlane %s is external: whoever runs it restores it", s.controlPlane.Name)
+	}
+	if !s.controlPlane.DeletionTimestamp.IsZero() {
+		return refuse("NovaControlPlane %s is being deleted", s.controlPlane.Name)
+	}
+	if !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) && len(s.machines) > 0 {
+		return refuse("NovaControlPlane %s is not initialised yet: there is nothing to restore", s.controlPlane.Name)
+	}
+	if s.secret != nil && !r.stale(s) {
+		return nil
+	}
+	spec := s.s3()
+	if spec.Bucket == "" {
+		return refuse("NovaControlPlane %s has no spec.etcd.snapshots and the restore no spec.s3: say where snapshots lie", s.controlPlane.Name)
+	}
+	bucket, place, err := openBucket(ctx, r.Client, s.key(), spec)
+	if err != nil {
+		return err
+	}
+	defer bucket.Close()
+	found, err := r.source(ctx, s, bucket)
+	if err != nil {
+		return err
+	}
+	return r.tell(ctx, s, bucket, place, found)
+}
+
+// s3 is where snapshots lie.
+func (s *restoreScope) s3() *controlplanev1.S3Spec {
+	if s.restore.Spec.S3.Bucket != "" {
+		return &s.restore.Spec.S3
+	}
+	return &s.controlPlane.Spec.Etcd.Snapshots.S3
+}
+
+// source is the snapshot that is restored. Once it was settled it stays.
+func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (snapshots.Snapshot, error) {
+	name := s.restore.Spec.Source.Snapshot.Name
+	if s.secret != nil {
+		name = string(s.secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
+	}
+	if name == "" {
+		return r.rescue(ctx, s, bucket)
+	}
+	if name == controlplanev1.LatestEtcdSnapshot {
+		all, err := bucket.List(ctx)
+		if err != nil {
+			return snapshots.Snapshot{}, err
+		}
+		if len(all) == 0 {
+			return snapshots.Snapshot{}, refuse("There is no snapshot of cluster %s in bucket %s", s.cluster.Name, s.s3().Bucket)
+		}
+		name = all[len(all)-1].Name
+	}
+	found, err := bucket.Get(ctx, name)
+	if errors.Is(err, snapshots.ErrNotFound) && s.secret == nil {
+		return found, refuse("There is no snapshot %s of cluster %s in bucket %s", name, s.cluster.Name, s.s3().Bucket)
+	}
+	return found, err
+}
+
+// rescue takes a snapshot of a surviving member, past the API server.
+func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (snapshots.Snapshot, error) {
+	name := s.restore.Spec.Source.Machine.Name
+	at := slices.IndexFunc(s.machines, func(m clusterv1.Machine) bool { return m.Name == name })
+	if at < 0 {
+		return snapshots.Snapshot{}, refuse("There is no control plane Machine %s", name)
+	}
+	machine := &s.machines[at]
+	node := machine.Name
+	if machine.Status.NodeRef.IsDefined() {
+		node = machine.Status.NodeRef.Name
+	}
+	dial, credentials, err := r.Tenants.Direct(ctx, s.key(), machine)
+	if err != nil {
+		return snapshots.Snapshot{}, err
+	}
+	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("Asking a surviving member failed", "Machine", name, "error", err.Error())
+		return snapshots.Snapshot{}, fmt.Errorf("etcd on machine %s does not answer at port %d of the machine's address", name, etcdPort)
+	}
+	for _, m := range health.Members {
+		if m.Answers {
+			return snapshots.Snapshot{}, refuse("etcd on machine %s has a leader: its quorum is not lost. To go back to what was, name a snapshot", name)
+		}
+	}
+	taken, err := store(ctx, bucket, s.cluster, node, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
+		return etcd.TakeSnapshot(ctx, dial, credentials, node, put)
+	})
+	if err != nil {
+		return taken, err
+	}
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "EtcdSnapshotTaken", "Rescue", "%s",
+		fmt.Sprintf("Snapshot %s of the surviving member on machine %s lies in the bucket: %d bytes, revision %d", taken.Name, name, taken.Size, taken.Revision))
+	return taken, nil
+}
+
+// stale reports whether the URL in the Secret is to be made anew.
+func (r *RestoreReconciler) stale(s *restoreScope) bool {
+	expires, err := time.Parse(time.RFC3339, string(s.secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
+	return err != nil || s.now.After(expires.Add(-urlTTL/2))
+}
+
+// tell writes down where the machine finds the snapshot.
+func (r *RestoreReconciler) tell(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket, place snapshots.Place, found snapshots.Snapshot) error {
+	link, err := bucket.URL(ctx, found.Name, urlTTL)
+	if err != nil {
+		return err
+	}
+	wanted := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.restore.Namespace, Name: s.restore.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.restore, controlplanev1.GroupVersion.WithKind("NovaEtcdRestore"))},
+		},
+		Type: controlplanev1.EtcdRestoreSecretType,
+		Data: map[string][]byte{
+			controlplanev1.EtcdRestoreSnapshotKey: []byte(found.Name),
+			controlplanev1.EtcdRestoreURLKey:      []byte(link),
+			controlplanev1.EtcdRestoreExpiresKey:  []byte(s.now.Add(urlTTL).UTC().Format(time.RFC3339)),
+			controlplanev1.EtcdRestoreSHA256Key:   []byte(found.SHA256),
+			controlplanev1.EtcdRestoreCAKey:       place.CA,
+		},
+	}
+	s.restore.Status.Snapshot = statusOf(found)
+	if s.secret == nil {
+		if err := r.Client.Create(ctx, wanted); err != nil {
+			return fmt.Errorf("telling of snapshot: %w", err)
+		}
+		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Prepared", "Prepare", "Snapshot %s is whole and will be restored", found.Name)
+		s.secret = wanted
+		return nil
+	}
+	renewed := s.secret.DeepCopy()
+	renewed.Data = wanted.Data
+	if err := r.Client.Update(ctx, renewed); err != nil {
+		return fmt.Errorf("telling of snapshot anew: %w", err)
+	}
+	s.secret = renewed
+	return nil
+}
+
+// follow tells how far the machines are, and ends the restore of etcd once
+// the new machine's works.
+func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.Duration, error) {
+	if s.secret == nil || r.stale(s) {
+		if err := r.prepare(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+	var others []string
+	var machine *clusterv1.Machine
+	for i := range s.machines {
+		if s.machines[i].Name == s.lock.Machine {
+			machine = &s.machines[i]
+			continue
+		}
+		others = append(others, s.machines[i].Name)
+	}
+	if len(others) > 0 || machine == nil {
+		slices.Sort(others)
+		s.is(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be gone: %s", strings.Join(others, ", "))
+		return restoreAgain, nil
+	}
+	s.restore.Status.Machine = machine.Name
+	s.is(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialise the control plane", machine.Name)
+	if !machine.Status.NodeRef.IsDefined() {
+		return restoreAgain, nil
+	}
+	tenant, err := r.Tenants.Client(ctx, s.key())
+	if err != nil {
+		return 0, err
+	}
+	node := &corev1.Node{}
+	if err := tenant.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node); err != nil {
+		if apierrors.IsNotFound(err) {
+			return restoreAgain, nil
+		}
+		return 0, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
+	}
+	if _, joined := node.Labels[roleControlPlane]; !joined {
+		return restoreAgain, nil
+	}
+	if err := r.whole(ctx, s, node.Name); err != nil {
+		s.message = loop.Sentence(err)
+		return restoreAgain, nil
+	}
+	if err := r.cleanUp(ctx, s, tenant); err != nil {
+		return 0, err
+	}
+	// First here: until the lock says the same, this is done once more.
+	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoredAnnotation, machine.Name)
+	if err := r.annotate(ctx, s); err != nil {
+		return 0, err
+	}
+	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
+		return 0, err
+	}
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored snapshot %s", machine.Name, s.restore.Status.Snapshot.Name)
+	s.is(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
+	return restoreAgain, nil
+}
+
+// whole fails unless the restored member works alone.
+func (r *RestoreReconciler) whole(ctx context.Context, s *restoreScope, node string) error {
+	dial, credentials, err := r.Tenants.Forwarded(ctx, s.key())
+	if err != nil {
+		return err
+	}
+	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
+	if err != nil {
+		return fmt.Errorf("waiting for etcd on node %s to answer", node)
+	}
+	if problems := health.Problems([]string{node}); len(problems) > 0 {
+		return fmt.Errorf("waiting for etcd: %s", strings.Join(problems, ", "))
+	}
+	return nil
+}
+
+// cleanUp deletes nodes that the snapshot knows and that are gone: those of
+// the former control plane, and those whose Machine does not exist any more.
+func (r *RestoreReconciler) cleanUp(ctx context.Context, s *restoreScope, tenant client.Client) error {
+	machines := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, machines, client.InNamespace(s.restore.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
+		return fmt.Errorf("listing machines: %w", err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := tenant.List(ctx, nodes); err != nil {
+		return fmt.Errorf("listing nodes: %w", err)
+	}
+	for _, node := range gone(nodes.Items, machines.Items, s.cluster) {
+		if err := tenant.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting node %s: %w", node, err)
+		}
+		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "NodeDeleted", "CleanUp", "Deleted node %s, whose machine is gone", node)
+	}
+	return nil
+}
+
+// gone names the nodes that are to be deleted. A node that no Machine was ever
+// made for is somebody's own, unless it is a control plane's.
+func gone(nodes []corev1.Node, machines []clusterv1.Machine, cluster *clusterv1.Cluster) []string {
+	var found []string
+	for i := range nodes {
+		node := &nodes[i]
+		exists := slices.ContainsFunc(machines, func(m clusterv1.Machine) bool {
+			return m.Status.NodeRef.Name == node.Name || m.Name == node.Name || m.Name == node.Annotations[clusterv1.MachineAnnotation]
+		})
+		_, controlPlane := node.Labels[roleControlPlane]
+		ours := node.Annotations[clusterv1.ClusterNameAnnotation] == cluster.Name && node.Annotations[clusterv1.MachineAnnotation] != ""
+		if !exists && (controlPlane || ours) {
+			found = append(found, node.Name)
+		}
+	}
+	return found
+}
+
+// join waits for the further machines, which the control plane's reconciler
+// makes as always.
+func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Duration, error) {
+	// It may have been interrupted right before.
+	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
+		return 0, err
+	}
+	s.restore.Status.Machine = s.restore.Annotations[controlplanev1.EtcdRestoredAnnotation]
+	want, ready := s.controlPlane.GetReplicas(), int32(0)
+	for i := range s.machines {
+		if conditions.IsTrue(&s.machines[i], clusterv1.MachineReadyCondition) && s.machines[i].DeletionTimestamp.IsZero() {
+			ready++
+		}
+	}
+	if ready < want || !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) ||
+		!conditions.IsTrue(s.controlPlane, controlplanev1.AvailableCondition) {
+		s.is(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
+		return restoreAgain, nil
+	}
+	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded))
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Succeeded", "Restore", "The control plane is whole")
+	return 0, r.finish(ctx, s)
+}
+
+// finish tells what a restore that is over came to, also after a move, and
+// takes away what only it needed.
+func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
+	s.is(s.restore.Finished(), "")
+	switch s.phase {
+	case controlplanev1.EtcdRestoreSucceeded:
+		s.reason = controlplanev1.EtcdRestoreSucceededReason
+	default:
+		s.reason, s.message = controlplanev1.EtcdRestoreRefusedReason, "The restore could not be carried out"
+		if was := conditions.Get(s.restore, controlplanev1.EtcdRestoreReadyCondition); was != nil && was.Reason == s.reason {
+			s.message = was.Message
+		}
+	}
+	secret := &corev1.Secret{}
+	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), secret)
+	if err == nil && metav1.IsControlledBy(secret, s.restore) {
+		err = r.Client.Delete(ctx, secret)
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret of restore: %w", err)
+	}
+	return nil
+}
+
+// annotate stores the restore's annotations now.
+func (r *RestoreReconciler) annotate(ctx context.Context, s *restoreScope) error {
+	live := &controlplanev1.NovaEtcdRestore{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), live); err != nil {
+		return fmt.Errorf("reading restore: %w", err)
+	}
+	changed := live.DeepCopy()
+	changed.Annotations = s.restore.Annotations
+	if err := r.Client.Patch(ctx, changed, client.MergeFrom(live)); err != nil {
+		return fmt.Errorf("noting that etcd is restored: %w", err)
+	}
+	return nil
+}
+
+// report turns what the reconcile saw into status. It is the only place that
+// sets conditions.
+func (r *RestoreReconciler) report(s *restoreScope, err error) {
+	c := metav1.Condition{
+		Type: controlplanev1.EtcdRestoreReadyCondition, Status: metav1.ConditionFalse,
+		Reason: s.reason, Message: s.message,
+	}
+	if c.Reason == "" {
+		c.Reason = controlplanev1.EtcdRestoreProgressingReason
+	}
+	switch {
+	case err != nil:
+		c.Reason, c.Message = controlplanev1.EtcdRestoreSourceReason, loop.Sentence(err)
+	case s.phase == controlplanev1.EtcdRestoreSucceeded:
+		c.Status = metav1.ConditionTrue
+	}
+	status := &s.restore.Status
+	if s.phase != "" {
+		status.Phase = s.phase
+	}
+	if s.restore.Finished() != "" && status.CompletionTime == nil {
+		status.CompletionTime = &metav1.Time{Time: s.now}
+	}
+	before := conditions.Get(s.restore, c.Type)
+	if (c.Reason == controlplanev1.EtcdRestoreSourceReason || c.Reason == controlplanev1.EtcdRestoreRefusedReason) &&
+		(before == nil || before.Message != c.Message) {
+		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, c.Reason, "Restore", "%s", c.Message)
+	}
+	conditions.Set(s.restore, c)
+}
+
+func (r *RestoreReconciler) now() time.Time {
+	if r.Now == nil {
+		return time.Now()
+	}
+	return r.Now()
+}
+
+// with returns annotations with one more.
+func with(annotations map[string]string, key, value string) map[string]string {
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[key] = value
+	return annotations
+}

@@ -1,0 +1,266 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+const (
+	// restoreAgain is when to look again while a restore goes on.
+	restoreAgain = 2 * time.Second
+	// restoreBound is how long a machine may take to restore a snapshot and
+	// initialise the control plane before another one tries.
+	restoreBound = 45 * time.Minute
+)
+
+// restoreAction is what a restore needs next of the machines.
+type restoreAction string
+
+const (
+	// restoreNone: nothing is restored.
+	restoreNone restoreAction = "None"
+	// restoreHold: nothing may change.
+	restoreHold restoreAction = "Hold"
+	// restoreBegin: it is noted that the restore goes on. From then on there is
+	// no way back to what etcd holds.
+	restoreBegin restoreAction = "Begin"
+	// restoreRemove: machines are deleted, with nobody asked: what they hold is
+	// given up.
+	restoreRemove restoreAction = "Remove"
+	// restoreCreate: the machine that restores is made.
+	restoreCreate restoreAction = "Create"
+)
+
+// restoreFacts are what the decision depends on.
+type restoreFacts struct {
+	now time.Time
+	// next is the restore whose turn it is; empty if there is none.
+	next string
+	// prepared is true once its snapshot is known to be whole, and restored
+	// once etcd works again with it.
+	prepared, restored bool
+	// lock is the restore that goes on.
+	lock initlock.Restore
+	// machines are those of the control plane.
+	machines []restoreMachine
+}
+
+type restoreMachine struct {
+	name    string
+	created time.Time
+	// node is true once its node exists, and failed if somebody asks for its
+	// replacement.
+	node, failed, deleting bool
+}
+
+// restoreDecision is what to do, to which machines, and why.
+type restoreDecision struct {
+	action   restoreAction
+	machines []string
+	reason   string
+}
+
+// decideRestore decides about the machines while a restore goes on. Machines
+// beside the one that restores go, all at once, and before it is made: what
+// they hold must not answer any more. One that failed is replaced by another.
+func decideRestore(f restoreFacts) restoreDecision {
+	if f.restored {
+		if f.lock.Name == f.next {
+			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to note that etcd is restored", f.next)}
+		}
+		return restoreDecision{action: restoreNone}
+	}
+	if f.lock.Name != f.next {
+		switch {
+		case f.next != "" && f.prepared:
+			return restoreDecision{action: restoreBegin, reason: fmt.Sprintf("Restoring etcd as NovaEtcdRestore %s says", f.next)}
+		case f.lock.Name != "" && f.next != "":
+			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to find its snapshot", f.next)}
+		case f.lock.Name != "":
+			return restoreDecision{action: restoreHold, reason: fmt.Sprintf(
+				"NovaEtcdRestore %s was deleted before it was through, and etcd's members are gone: make another NovaEtcdRestore", f.lock.Name)}
+		}
+		return restoreDecision{action: restoreNone}
+	}
+	if f.next == "" {
+		return restoreDecision{action: restoreNone}
+	}
+	return carryOutRestore(f)
+}
+
+// carryOutRestore decides once a restore was begun.
+func carryOutRestore(f restoreFacts) restoreDecision {
+	var others, leave []string
+	var restorer *restoreMachine
+	for i, m := range f.machines {
+		if m.name == f.lock.Machine {
+			restorer = &f.machines[i]
+			continue
+		}
+		others = append(others, m.name)
+	}
+	if restorer != nil && !restorer.deleting && (restorer.failed || !restorer.node && f.now.Sub(restorer.created) > restoreBound) {
+		leave = append(leave, restorer.name)
+	}
+	switch {
+	case len(others) > 0:
+		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be gone before etcd is restored: " + shorten(others)}
+	case len(leave) > 0:
+		return restoreDecision{action: restoreRemove, machines: leave, reason: fmt.Sprintf("Machine %s failed to restore etcd and is replaced", leave[0])}
+	case restorer == nil:
+		return restoreDecision{action: restoreCreate, reason: "Making the machine that restores etcd"}
+	case restorer.deleting:
+		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be gone, which was to restore etcd", restorer.name)}
+	}
+	return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for machine %s to restore etcd", restorer.name)}
+}
+
+// restore holds everything else while etcd is restored, takes the machines
+// away and makes the one that restores.
+func (r *Reconciler) restore(ctx context.Context, s *scope) error {
+	facts, err := r.observeRestore(ctx, s, r.Client)
+	if err != nil {
+		return err
+	}
+	decision := decideRestore(facts)
+	if decision.action == restoreNone {
+		return nil
+	}
+	s.lookAgain(restoreAgain)
+	if decision.action != restoreHold {
+		// What the caches say may be old; what follows cannot be taken back.
+		if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
+			return err
+		}
+		if facts, err = r.observeRestore(ctx, s, r.APIReader); err != nil {
+			return err
+		}
+		decision = decideRestore(facts)
+	}
+	s.waiting = decision.reason
+	switch decision.action {
+	case restoreBegin:
+		return r.beginRestore(ctx, s, facts, decision)
+	case restoreRemove:
+		return r.removeForRestore(ctx, s, decision)
+	case restoreCreate:
+		return r.createForRestore(ctx, s, facts)
+	case restoreNone, restoreHold:
+	}
+	return nil
+}
+
+// observeRestore reads which restore is due and how far it is.
+func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
+	facts := restoreFacts{now: r.now()}
+	var err error
+	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
+		return facts, err
+	}
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+		return facts, fmt.Errorf("listing restores: %w", err)
+	}
+	if next, ok := controlplanev1.NextEtcdRestore(list.Items, s.controlPlane.Name); ok {
+		facts.next, facts.restored = next.Name, next.Restored()
+		secret := &corev1.Secret{}
+		err := r.Client.Get(ctx, client.ObjectKeyFromObject(next), secret)
+		if client.IgnoreNotFound(err) != nil {
+			return facts, fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
+		}
+		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType
+	}
+	for _, m := range s.sorted() {
+		facts.machines = append(facts.machines, restoreMachine{
+			name: m.Name, created: m.CreationTimestamp.Time, node: m.Status.NodeRef.IsDefined(),
+			failed:   conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition),
+			deleting: !m.DeletionTimestamp.IsZero(),
+		})
+	}
+	return facts, nil
+}
+
+func (r *Reconciler) beginRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {
+	if err := initlock.BeginRestore(ctx, r.Client, s.cluster, facts.next, "", r.now()); err != nil {
+		return ignoreConflict(err)
+	}
+	r.event(s, corev1.EventTypeNormal, "RestoreBegun", "Restore", decision.reason)
+	return nil
+}
+
+// removeForRestore deletes machines without a drain and without our hook: the
+// API server that a drain needs goes too, or is gone.
+func (r *Reconciler) removeForRestore(ctx context.Context, s *scope, decision restoreDecision) error {
+	for _, name := range decision.machines {
+		machine := s.machines[name]
+		_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
+		_, excluded := machine.Annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation]
+		if hooked || !excluded {
+			err := r.annotate(ctx, machine, func(annotations map[string]string) {
+				delete(annotations, controlplanev1.MachineHookAnnotation)
+				annotations[clusterv1.ExcludeNodeDrainingAnnotation] = ""
+				annotations[clusterv1.ExcludeWaitForNodeVolumeDetachAnnotation] = ""
+			})
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("releasing machine %s: %w", name, err)
+			}
+		}
+		r.applied.Forget(machine.UID)
+		if !machine.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if err := r.Client.Delete(ctx, machine, uid(machine)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("deleting machine %s: %w", name, err)
+		}
+		r.event(s, corev1.EventTypeNormal, "MachineDeleted", "Restore", "Deleted Machine "+name+" to restore etcd")
+	}
+	return nil
+}
+
+// createForRestore makes a machine and lets it initialise the cluster again.
+// One that was made and not named, after a crash, is taken away like any other.
+func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts restoreFacts) error {
+	if err := r.deleteOrphans(ctx, s); err != nil {
+		return err
+	}
+	machine, err := r.create(ctx, s, pickDomain(ctx, s), "")
+	if err != nil {
+		r.event(s, corev1.EventTypeWarning, "MachineCreationFailed", "Restore", err.Error())
+		return fmt.Errorf("creating machine that restores etcd: %w", err)
+	}
+	s.machines.Insert(machine)
+	machinesCreated.Inc()
+	if err := initlock.BeginRestore(ctx, r.Client, s.cluster, facts.next, machine.Name, r.now()); err != nil {
+		return ignoreConflict(err)
+	}
+	r.event(s, corev1.EventTypeNormal, "MachineCreated", "Restore", "Created Machine "+machine.Name+" to restore etcd")
+	return nil
+}
+
+// ignoreConflict drops what only says that somebody else was quicker.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// controlPlaneOfRestore returns the control plane that a restore is for.
+func controlPlaneOfRestore(_ context.Context, o client.Object) []ctrl.Request {
+	restore, ok := o.(*controlplanev1.NovaEtcdRestore)
+	if !ok {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: restore.Namespace, Name: restore.Spec.ControlPlaneRef.Name}}}
+}

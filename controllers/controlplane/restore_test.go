@@ -1,0 +1,82 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+func TestDecideRestore(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	old := func(name string) restoreMachine { return restoreMachine{name: name, created: now.Add(-time.Hour), node: true} }
+	young := restoreMachine{name: "new", created: now.Add(-time.Minute)}
+	with := func(m restoreMachine, change func(*restoreMachine)) restoreMachine {
+		change(&m)
+		return m
+	}
+	begun := func(machine string) initlock.Restore { return initlock.Restore{Name: "r", Machine: machine} }
+	for name, tc := range map[string]struct {
+		reason string
+		facts  restoreFacts
+		want   restoreAction
+		on     []string
+	}{
+		"Nobody":      {"nothing is restored", restoreFacts{machines: []restoreMachine{old("a")}}, restoreNone, nil},
+		"NotPrepared": {"machines stay until the snapshot is known to be whole", restoreFacts{next: "r", machines: []restoreMachine{old("a")}}, restoreNone, nil},
+		"Prepared":    {"it is noted first", restoreFacts{next: "r", prepared: true, machines: []restoreMachine{old("a")}}, restoreBegin, nil},
+		"Begun": {
+			"all machines go at once", restoreFacts{next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{old("a"), old("b")}},
+			restoreRemove, []string{"a", "b"},
+		},
+		"Going": {
+			"also those that are on their way, which somebody may hold", restoreFacts{
+				next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{with(old("a"), func(m *restoreMachine) { m.deleting = true })},
+			}, restoreRemove, []string{"a"},
+		},
+		"AllGone": {"then the one that restores is made", restoreFacts{next: "r", prepared: true, lock: begun("")}, restoreCreate, nil},
+		"MadeNotNamed": {
+			"one that a crash left without a name is nobody", restoreFacts{next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{young}},
+			restoreRemove, []string{"new"},
+		},
+		"Named": {"it is waited for", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Stranger": {
+			"one that came beside it goes, not itself", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{young, old("a")}},
+			restoreRemove, []string{"a"},
+		},
+		"Failed": {
+			"one that failed is replaced", restoreFacts{
+				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(young, func(m *restoreMachine) { m.failed = true })},
+			}, restoreRemove, []string{"new"},
+		},
+		"TooLong": {
+			"one that takes too long too", restoreFacts{
+				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+			}, restoreRemove, []string{"new"},
+		},
+		"SlowButUp":   {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
+		"FailedAway":  {"another is made once it is gone", restoreFacts{next: "r", prepared: true, lock: begun("new")}, restoreCreate, nil},
+		"Unprepared":  {"the way back is lost: it goes on though the Secret is", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Restored":    {"nothing moves until the lock says the same", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Joining":     {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},
+		"Abandoned":   {"a restore that was deleted midway leaves nothing to go on with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Another":     {"another waits for its snapshot", restoreFacts{next: "s", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"AnotherGoes": {"and then takes over", restoreFacts{next: "s", prepared: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreBegin, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.facts.now = now
+			got := decideRestore(tc.facts)
+			if got.action != tc.want {
+				t.Errorf("%s: %s (%s), want %s", tc.reason, got.action, got.reason, tc.want)
+			}
+			if diff := cmp.Diff(tc.on, got.machines); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+			if got.action != restoreNone && got.reason == "" {
+				t.Error("nobody is told why")
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package etcd
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// latest is the newest snapshot in the bucket.
+var latest = controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: controlplanev1.LatestEtcdSnapshot}}
+
+var _ = Describe("A control plane of one machine", Ordered, func() {
+	c := cluster("one", 10)
+
+	It("comes back from a snapshot after its machine is lost", func(ctx context.Context) {
+		create(ctx, c)
+		awaitWhole(ctx, c, bootTimeout)
+		write(ctx, c, "before")
+		taken := snapshot(ctx, c)
+		AddReportEntry("snapshot", taken)
+		Expect(store.Objects()).To(ContainElements("bed/one/one/"+taken.Name+".db", "bed/one/one/"+taken.Name+".json"))
+		write(ctx, c, "after")
+		lost := machines(ctx, c)[0].Name
+		destroy(ctx, lost)
+
+		r := restore(ctx, c, latest)
+		awaitRestored(ctx, c, r)
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(r.Status.Snapshot.Name).To(Equal(taken.Name))
+		Expect(r.Status.Machine).NotTo(Equal(lost))
+		Expect(written(ctx, c, "before")).To(BeTrue())
+		Expect(written(ctx, c, "after")).To(BeFalse(), "what came after the snapshot is lost")
+		deleteCluster(ctx, c)
+	})
+})
+
+// describeFull describes what takes long.
+func describeFull(text string, body func()) bool {
+	if !everything {
+		return false
+	}
+	return Describe(text, Ordered, body)
+}
+
+var _ = describeFull("A control plane of three machines and a worker", func() {
+	c := cluster("three", 11)
+	c.ControlPlanes, c.Workers = 3, 1
+
+	It("comes back from a snapshot after all control plane machines are lost", func(ctx context.Context) {
+		create(ctx, c)
+		awaitWhole(ctx, c, bootTimeout)
+		write(ctx, c, "before")
+		AddReportEntry("snapshot", snapshot(ctx, c))
+		write(ctx, c, "after")
+		for _, machine := range machines(ctx, c) {
+			destroy(ctx, machine.Name)
+		}
+		awaitRestored(ctx, c, restore(ctx, c, latest))
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(written(ctx, c, "before")).To(BeTrue())
+		Expect(written(ctx, c, "after")).To(BeFalse())
+		By("the worker's kubelet goes on as if nothing had been")
+		write(ctx, c, "later")
+	})
+
+	It("comes back from one surviving member with all that it knew", func(ctx context.Context) {
+		write(ctx, c, "last")
+		all := machines(ctx, c)
+		Expect(all).To(HaveLen(3))
+		survivor := all[0].Name
+		for _, machine := range all[1:] {
+			destroy(ctx, machine.Name)
+		}
+		Eventually(func(g Gomega, ctx context.Context) {
+			cp, err := controlPlane(ctx, c)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(conditions.IsTrue(cp, controlplanev1.AvailableCondition)).To(BeFalse())
+		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+		r := restore(ctx, c, controlplanev1.NovaEtcdRestoreSource{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: survivor}})
+		awaitRestored(ctx, c, r)
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(written(ctx, c, "last")).To(BeTrue())
+		Expect(machines(ctx, c)).NotTo(ContainElement(HaveField("Name", survivor)), "it gave its data and went")
+	})
+
+	It("refuses what would only do harm", func(ctx context.Context) {
+		alive := machines(ctx, c)[0].Name
+		for source, want := range map[controlplanev1.NovaEtcdRestoreSource]string{
+			{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: alive}}:                "its quorum is not lost",
+			{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: "nobody"}}:             "no control plane Machine nobody",
+			{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: "20200101t000000z"}}: "no snapshot 20200101t000000z",
+		} {
+			r := restore(ctx, c, source)
+			Eventually(func(g Gomega, ctx context.Context) {
+				g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
+				g.Expect(r.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
+				g.Expect(conditions.GetMessage(r, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want))
+			}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+		}
+		for _, machine := range machines(ctx, c) {
+			Expect(machine.DeletionTimestamp.IsZero()).To(BeTrue(), machine.Name)
+			Expect(machine.Annotations).NotTo(HaveKey(clusterv1.ExcludeNodeDrainingAnnotation))
+		}
+		deleteCluster(ctx, c)
+	})
+})
