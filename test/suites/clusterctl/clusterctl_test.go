@@ -84,6 +84,23 @@ func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	return requests[create], nil
 }
 
+// credentials puts those of a hypervisor beside a cluster, with the label that
+// lets them move with it.
+func credentials(ctx context.Context, c bed.Cluster) error {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return err
+	}
+	data, err := h.Credentials()
+	if err != nil {
+		return err
+	}
+	secret := &corev1.Secret{StringData: data}
+	secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
+	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
+	return one.Client.Create(ctx, secret)
+}
+
 var _ = Describe("clusterctl", Ordered, func() {
 	tenants := []bed.Cluster{tenant(bed.VSphere), tenant(bed.ZVirt)}
 
@@ -94,24 +111,18 @@ var _ = Describe("clusterctl", Ordered, func() {
 		}
 		for _, cluster := range []*bed.Empty{one, two} {
 			Eventually(images).WithContext(ctx).WithArguments(cluster).WithTimeout(installTimeout).Should(ConsistOf(managersOf(first)...))
-		}
-	})
-
-	It("makes clusters of the default template", func(ctx context.Context) {
-		for _, c := range tenants {
-			for _, cluster := range []*bed.Empty{one, two} {
+			for _, c := range tenants {
 				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}}
 				Expect(cluster.Client.Create(ctx, namespace)).To(Succeed())
 			}
-			h, err := b.Hypervisor(c.Hypervisor)
-			Expect(err).NotTo(HaveOccurred())
-			credentials, err := h.Credentials()
-			Expect(err).NotTo(HaveOccurred())
-			secret := &corev1.Secret{StringData: credentials}
-			secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
-			secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
-			Expect(one.Client.Create(ctx, secret)).To(Succeed())
+		}
+	})
 
+	It("generates every flavour", generatesFlavors)
+
+	It("makes clusters of the default template", func(ctx context.Context) {
+		for _, c := range tenants {
+			Expect(credentials(ctx, c)).To(Succeed())
 			objects, err := bed.Suit([]byte(generate(ctx, c, "", nil)), c)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
@@ -147,6 +158,10 @@ var _ = Describe("clusterctl", Ordered, func() {
 			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
 		}
 	})
+
+	for _, hypervisor := range bed.Hypervisors() {
+		It("makes clusters of the class on "+hypervisor, func(ctx context.Context) { makesClustersOfClasses(ctx, hypervisor) })
+	}
 
 	It("upgrades to the next release", func(ctx context.Context) {
 		plan := clusterctl(ctx, two, "upgrade", "plan")

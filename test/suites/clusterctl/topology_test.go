@@ -1,0 +1,154 @@
+package clusterctl
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/manifests"
+)
+
+// classed is a cluster that a ClusterClass makes.
+func classed(hypervisor string) bed.Cluster {
+	c := tenant(hypervisor)
+	c.Name, c.Namespace, c.Workers = "class-"+hypervisor, "class-"+hypervisor, 1
+	c.Endpoint = map[string]string{bed.VSphere: "10.77.0.21", bed.ZVirt: "10.77.0.31"}[hypervisor]
+	return c
+}
+
+// reconciled says whether the topology is what the objects are.
+func reconciled(ctx context.Context, c bed.Cluster) (string, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := one.Client.Get(ctx, c.Key(), cluster); err != nil {
+		return "", err
+	}
+	condition := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+	if condition == nil || condition.ObservedGeneration != cluster.Generation {
+		return "not said yet", nil
+	}
+	return string(condition.Status) + " " + condition.Reason + " " + condition.Message, nil
+}
+
+// change changes a Cluster, first as a server-side dry run.
+func change(ctx context.Context, c bed.Cluster, mutate func(*clusterv1.Cluster)) {
+	GinkgoHelper()
+	for _, options := range [][]client.UpdateOption{{client.DryRunAll}, nil} {
+		Eventually(func(g Gomega, ctx context.Context) {
+			cluster := &clusterv1.Cluster{}
+			g.Expect(one.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
+			mutate(cluster)
+			g.Expect(one.Client.Update(ctx, cluster, options...)).To(Succeed())
+		}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
+	}
+}
+
+// sizes are the numbers of processors of all machines of a cluster.
+func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return nil, err
+	}
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{
+		Group: clusterv1.GroupVersionInfrastructure.Group, Version: clusterv1.GroupVersionInfrastructure.Version,
+		Kind: h.Facts().Kinds + "MachineList",
+	})
+	if err := one.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+		return nil, err
+	}
+	path := map[string][]string{bed.VSphere: {"cpus"}, bed.ZVirt: {"cpu", "cores"}}[c.Hypervisor]
+	var found []int64
+	for i := range list.Items {
+		cpus, _, err := unstructured.NestedInt64(list.Items[i].Object, append([]string{"spec", "hardware"}, path...)...)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, cpus)
+	}
+	return found, nil
+}
+
+// makesClustersOfClasses makes a cluster of each class, changes it, and moves
+// it to another class.
+func makesClustersOfClasses(ctx context.Context, hypervisor string) {
+	c := classed(hypervisor)
+	Expect(one.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace}})).To(Succeed())
+	Expect(credentials(ctx, c)).To(Succeed())
+	objects, err := manifests.Objects([]byte(generate(ctx, c, "topology", nil)))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(kinds(objects)).To(ContainElement("ClusterClass"), "clusterctl adds the class where it is not there")
+	Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
+	Eventually(reconciled).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(HavePrefix("True"))
+	Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(ConsistOf(int64(4), int64(4)))
+
+	By("giving other nodes a role, and workers another size")
+	change(ctx, c, func(cluster *clusterv1.Cluster) {
+		workers := cluster.Spec.Topology.Workers.MachineDeployments
+		one := int32(1)
+		for i := range workers {
+			switch workers[i].Class {
+			case "infra":
+				workers[i].Replicas = &one
+			case "worker":
+				workers[i].Variables.Overrides = []clusterv1.ClusterVariable{{
+					Name: "nodeSize", Value: apiextensionsv1.JSON{Raw: []byte(`{"cpus":6,"memoryMiB":4096}`)},
+				}}
+			}
+		}
+	})
+	Eventually(reconciled).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(HavePrefix("True"))
+	Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(
+		ContainElements(int64(4), int64(4), int64(6)), "a worker of the new size is made beside the old one")
+
+	By("moving it to another class that says the same")
+	Expect(another(ctx, objects)).To(Succeed())
+	before, err := creations(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	change(ctx, c, func(cluster *clusterv1.Cluster) { cluster.Spec.Topology.ClassRef.Name += "-next" })
+	Eventually(reconciled).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(HavePrefix("True"))
+	Expect(creations(ctx, c)).To(Equal(before), "no machine is made anew")
+}
+
+// another makes a copy of a class and its templates under another name.
+func another(ctx context.Context, objects []*unstructured.Unstructured) error {
+	var copies []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() == "Cluster" {
+			continue
+		}
+		renamed := object.DeepCopy()
+		renamed.SetName(object.GetName() + "-next")
+		if object.GetKind() == "ClusterClass" {
+			rename(renamed.Object["spec"])
+		}
+		copies = append(copies, renamed)
+	}
+	return bed.Apply(ctx, one.Client, copies...)
+}
+
+// rename renames all templates that a value names.
+func rename(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		if reference, ok := value["templateRef"].(map[string]any); ok {
+			reference["name"] = reference["name"].(string) + "-next"
+		}
+		for _, field := range value {
+			rename(field)
+		}
+	case []any:
+		for _, item := range value {
+			rename(item)
+		}
+	}
+}
