@@ -251,7 +251,7 @@ type Kustomize struct {
 	// +kubebuilder:validation:XValidation:rule="!self.contains('..')",message="path must not leave the source"
 	Path string `json:"path,omitempty"`
 
-	// substitute are variables that the manifests write as ${name}. They win
+	// substitute are variables that the manifests write as Flux asks. They win
 	// over substituteFrom and over Nova's own, and each is a Go template over
 	// facts. Empty adds none.
 	// +optional
