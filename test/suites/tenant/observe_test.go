@@ -2,10 +2,7 @@ package tenant
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,8 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -128,6 +123,11 @@ func objectsOf(ctx context.Context, c bed.Cluster) ([]bed.Infra, error) {
 	return objects, nil
 }
 
+// objectMeta names the objects of a cluster that have its name.
+func objectMeta(c bed.Cluster) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: c.Name, Namespace: c.Namespace}
+}
+
 // vms lists the names of the VMs of a cluster.
 func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
 	all, err := on(c).VMs(ctx)
@@ -159,49 +159,6 @@ func deleteCluster(ctx context.Context, c bed.Cluster) {
 		g.Expect(names).To(BeEmpty())
 		g.Expect(hosts()).To(BeEmpty())
 	}).WithContext(ctx).WithTimeout(deleteTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
-}
-
-// machines lists the machines of one kind of a cluster.
-func controlPlaneMachines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
-	GinkgoHelper()
-	list := &clusterv1.MachineList{}
-	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})).To(Succeed())
-	return list.Items
-}
-
-// internalIP returns a machine's address.
-func internalIP(machine *clusterv1.Machine) string {
-	for _, address := range machine.Status.Addresses {
-		if address.Type == clusterv1.MachineInternalIP {
-			return address.Address
-		}
-	}
-	return ""
-}
-
-// etcdHealth asks the tenant's etcd members themselves, past API server and
-// providers.
-func etcdHealth(ctx context.Context, c bed.Cluster, machines []clusterv1.Machine) (*etcd.Health, error) {
-	pair, ca, err := pki.NewManaged(b.Client).EtcdClient(ctx, c.Key(), pki.ClientRequest{CommonName: "suite", TTL: time.Hour})
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		return nil, err
-	}
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(ca)
-	addresses := map[string]string{}
-	var nodes []string
-	for i := range machines {
-		addresses[machines[i].Status.NodeRef.Name] = internalIP(&machines[i])
-		nodes = append(nodes, machines[i].Status.NodeRef.Name)
-	}
-	dial := func(ctx context.Context, node string) (net.Conn, error) {
-		return b.Dial(ctx, "tcp", net.JoinHostPort(addresses[node], "2379"))
-	}
-	return etcd.Observe(ctx, dial, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{certificate}}, nodes)
 }
 
 // message returns a condition's reason and message.
