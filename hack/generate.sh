@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Generates what follows from the code: deep copies and definitions from the
-# API types, roles from the markers of the reconcilers.
+# API types, roles from the markers of the reconcilers, docs/reference from the
+# comments of the fields.
 #
 #   hack/generate.sh [ROOT]
 #
@@ -10,6 +11,7 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/ensure-go.sh"
 controller_gen=$("$here/tools/build.sh" controller-gen)
+crd_ref_docs=$("$here/tools/build.sh" crd-ref-docs)
 cd "${1:-$here/..}"
 
 "$controller_gen" object paths=./api/...
@@ -51,3 +53,16 @@ role() {
 }
 role controlplane nova-control-plane manager-role
 role modules nova-addon manager
+
+# reference GROUP writes the page of a group's kinds and fields.
+reference() {
+	mkdir -p docs/reference
+	"$crd_ref_docs" --log-level=ERROR --source-path="./api/$1" --config="$here/reference/config.yaml" \
+		--renderer=markdown --output-path="docs/reference/$1.md"
+	# The generator leaves blanks where an empty line is.
+	sed -i 's/[ \t]*$//' "docs/reference/$1.md"
+}
+reference infrastructure
+reference bootstrap
+reference controlplane
+reference addons

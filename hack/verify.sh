@@ -37,7 +37,8 @@ generated() {
 	mkdir -p "$copy" && git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
 		tar -c --null --no-recursion --ignore-failed-read --files-from - 2>/dev/null | tar -x -C "$copy" &&
 		hack/generate.sh "$copy" &&
-		diff -r -u api "$copy/api" && diff -r -u config "$copy/config" && return
+		diff -r -u api "$copy/api" && diff -r -u config "$copy/config" &&
+		diff -r -u docs/reference "$copy/docs/reference" && return
 	echo 'run "make generate" and commit what it writes'
 	return 1
 }

@@ -494,6 +494,15 @@ type NovaControlPlaneTemplateMachineTemplateSpec struct {
 	// API's defaults.
 	// +optional
 	Deletion NovaControlPlaneMachineDeletionSpec `json:"deletion,omitempty,omitzero"`
+
+	// taints are those that Cluster API keeps on the nodes. Empty adds none.
+	// +optional
+	// +listType=map
+	// +listMapKey=key
+	// +listMapKey=effect
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=64
+	Taints []clusterv1.MachineTaint `json:"taints,omitempty"`
 }
 
 // +kubebuilder:object:root=true
