@@ -151,7 +151,7 @@ func parseAlarm(text string) (alarm, bool) {
 
 // connect connects to the member on one node, for callTimeout. The name in the
 // endpoint is the node's, because kubeadm puts it into the member's
-// certificate.
+// certificate. The port is the dialer's business.
 func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
 	_ context.Context, _ *clientv3.Client, stop func() error, _ error,
 ) {
@@ -159,7 +159,7 @@ func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
 	ctx, fail := context.WithCancelCause(ctx)
 	client, err := clientv3.New(clientv3.Config{
 		Context:   ctx,
-		Endpoints: []string{"https://" + net.JoinHostPort(node, strconv.Itoa(port))},
+		Endpoints: []string{"https://" + node},
 		TLS:       config,
 		Logger:    zap.NewNop(),
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
