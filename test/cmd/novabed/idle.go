@@ -259,18 +259,6 @@ func processorTime(pid int) (time.Duration, error) {
 
 // residentMemory is what a process has in memory, for people.
 func residentMemory(pid int) (string, error) {
-	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
-	if err != nil {
-		return "", fmt.Errorf("reading memory: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		if text, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(text), " kB"))
-			if err != nil {
-				return "", fmt.Errorf("reading memory: %w", err)
-			}
-			return fmt.Sprintf("%d MiB", kib>>10), nil
-		}
-	}
-	return "", fmt.Errorf("reading memory: process %d has none", pid)
+	mib, err := memoryOf(pid, "VmRSS:")
+	return fmt.Sprintf("%d MiB", mib), err
 }

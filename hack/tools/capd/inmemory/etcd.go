@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"crypto/rsa"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/metadata"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/cluster-api/util/certs"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// podPrefix is what the pod of an etcd member has before the member's name.
+const podPrefix = "etcd-"
+
+// fromEtcd tells requests of the pretended etcd from those of the API server.
+func fromEtcd(ctx context.Context) bool {
+	_, is := metadata.FromIncomingContext(ctx)
+	return is
+}
+
+// memberNames gives pods the names of their members. The pretended etcd looks
+// for the pod of the member that it was asked as under the member's name, never
+// finds it, and so does not say which member answers.
+func memberNames(list client.ObjectList) {
+	if pods, are := list.(*corev1.PodList); are {
+		for i := range pods.Items {
+			pods.Items[i].Name = strings.TrimPrefix(pods.Items[i].Name, podPrefix)
+		}
+	}
+}
+
+// Patch changes an object. What the pretended etcd changes is a pod.
+func (c groupClient) Patch(ctx context.Context, object client.Object, patch client.Patch) error {
+	if _, is := object.(*corev1.Pod); is && fromEtcd(ctx) {
+		object.SetName(podPrefix + object.GetName())
+	}
+	return c.Client.Patch(ctx, object, patch)
+}
+
+// Create makes an object. With the pod of an etcd member comes a certificate
+// for the name of its node, as kubeadm makes it and the pretended etcd does not.
+func (c groupClient) Create(ctx context.Context, object client.Object) error {
+	pod, is := object.(*corev1.Pod)
+	if is && pod.Labels["component"] == "etcd" {
+		if err := c.certify(ctx, strings.TrimPrefix(pod.Name, podPrefix)); err != nil {
+			return fmt.Errorf("making certificate of %s: %w", pod.Name, err)
+		}
+	}
+	return c.Client.Create(ctx, object)
+}
+
+// certify lets the servers of the group answer as etcd under a name.
+func (c groupClient) certify(ctx context.Context, name string) error {
+	// A group is called after its cluster.
+	namespace, cluster, _ := strings.Cut(c.group, "/")
+	authority, err := secret.Get(ctx, c.secrets, client.ObjectKey{Namespace: namespace, Name: cluster}, secret.EtcdCA)
+	if err != nil {
+		return err
+	}
+	cert, err := certs.DecodeCertPEM(authority.Data[secret.TLSCrtDataName])
+	if err != nil {
+		return err
+	}
+	signer, err := certs.DecodePrivateKeyPEM(authority.Data[secret.TLSKeyDataName])
+	if err != nil {
+		return err
+	}
+	key, is := signer.(*rsa.PrivateKey)
+	if !is {
+		return fmt.Errorf("key of %s is not RSA", authority.Name)
+	}
+	return c.servers().AddEtcdMember(c.group, name, cert, key)
+}

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// fleetBench measures what many control planes cost this project's managers,
+// and Cluster API's own. Their machines are pretended by Cluster API's
+// in-memory infrastructure.
+type fleetBench struct {
+	name               string
+	clusters, replicas int
+	rest, timeout      time.Duration
+	order              []string
+	out                io.Writer
+	bed                *bed.Bed
+}
+
+// fleetCost is what a fleet cost.
+type fleetCost struct {
+	// seconds is how long it took until all control planes were ready, and
+	// removal until all were gone.
+	seconds, removal time.Duration
+	// managers is what the managers of control planes and of bootstrap data
+	// used on the way there, all together, and rest what they used afterwards
+	// while nothing changed.
+	managers, rest time.Duration
+	// peak is the most memory that these managers had, all together, in MiB.
+	peak int
+}
+
+func benchFleetCommand() *cobra.Command {
+	n := fleetBench{}
+	cmd := &cobra.Command{
+		Use:   "bench-fleet",
+		Short: "Measure many control planes of this project and of Cluster API, on pretended machines",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n.out = cmd.OutOrStdout()
+			return n.run(cmd.Context())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&n.name, "name", "bench-fleet", "name of the bed")
+	flags.IntVar(&n.clusters, "clusters", 200, "number of control planes")
+	flags.IntVar(&n.replicas, "replicas", 3, "machines of each control plane")
+	flags.DurationVar(&n.rest, "rest", time.Minute, "how long to measure at rest")
+	flags.DurationVar(&n.timeout, "timeout", 40*time.Minute, "how long a fleet may take")
+	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "what to measure, in this order")
+	return cmd
+}
+
+// managersOf are the managers that a fleet is measured by.
+func managersOf(which string) ([]string, error) {
+	switch which {
+	case novaPlane:
+		return bed.Providers(), nil
+	case kubeadmPlane:
+		return bed.KubeadmProviders(), nil
+	default:
+		return nil, fmt.Errorf("no control plane %q", which)
+	}
+}
+
+func (n *fleetBench) run(ctx context.Context) (err error) {
+	n.bed, err = bed.Start(ctx, bed.Options{
+		Name: n.name, Log: n.out, Bodiless: true, Hypervisors: []string{},
+		Providers: slices.Concat(bed.Providers(), bed.KubeadmProviders(), []string{bed.InMemory}),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx))) }()
+	costs := map[string]fleetCost{}
+	for _, which := range n.order {
+		if costs[which], err = n.measure(ctx, which); err != nil {
+			return errors.Join(err, n.keep(context.WithoutCancel(ctx)))
+		}
+	}
+	nova, kubeadm := costs[novaPlane], costs[kubeadmPlane]
+	fmt.Fprintf(n.out, "bench-fleet: clusters=%d nova_seconds=%.0f kubeadm_seconds=%.0f nova_cpu=%.1f kubeadm_cpu=%.1f nova_mib=%d kubeadm_mib=%d\n",
+		n.clusters, nova.seconds.Seconds(), kubeadm.seconds.Seconds(), nova.managers.Seconds(), kubeadm.managers.Seconds(), nova.peak, kubeadm.peak)
+	return nil
+}
+
+// keep keeps what tells why a fleet did not come up.
+func (n *fleetBench) keep(ctx context.Context) error {
+	dir := filepath.Join(tools.Root(), "_artifacts", n.name)
+	fmt.Fprintf(n.out, "what the bed was like: %s\n", dir)
+	return n.bed.CollectArtifacts(ctx, dir)
+}
+
+// measure brings one fleet up, lets it rest, and takes it away again.
+func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, error) {
+	var cost fleetCost
+	names, err := managersOf(which)
+	if err != nil {
+		return cost, err
+	}
+	managers, others := &meter{bed: n.bed, names: names}, &meter{bed: n.bed, names: []string{bed.CoreManager, bed.InMemory, "kube-apiserver", "etcd"}}
+	if err := errors.Join(managers.begin(), others.begin()); err != nil {
+		return cost, err
+	}
+	f := &fleet{bed: n.bed, which: which, clusters: n.clusters, replicas: n.replicas}
+	fmt.Fprintf(n.out, "%s: applying %d control planes of %d\n", which, n.clusters, n.replicas)
+	started := time.Now()
+	if err := f.apply(ctx); err != nil {
+		return cost, err
+	}
+	fmt.Fprintf(n.out, "%s: applied after %.1f s\n", which, time.Since(started).Seconds())
+	if err := n.await(ctx, which+": not all control planes are ready", func() (bool, error) { return f.ready(ctx, n.out, started) }); err != nil {
+		return cost, errors.Join(err, f.tell(context.WithoutCancel(ctx), n.out))
+	}
+	cost.seconds = time.Since(started)
+	used, err := managers.end()
+	if err != nil {
+		return cost, err
+	}
+	cost.managers = used.processor
+	fmt.Fprintf(n.out, "%s: all ready after %.1f s\n%s", which, cost.seconds.Seconds(), used)
+	if used, err = others.end(); err != nil {
+		return cost, err
+	}
+	fmt.Fprintf(n.out, "%s", used)
+	if cost.rest, cost.peak, err = n.atRest(ctx, managers); err != nil {
+		return cost, err
+	}
+	fmt.Fprintf(n.out, "%s: %.1f s of processor time in %s at rest, %d MiB at most\n", which, cost.rest.Seconds(), n.rest, cost.peak)
+	started = time.Now()
+	if err := f.remove(ctx); err != nil {
+		return cost, err
+	}
+	err = n.await(ctx, which+": not all clusters are gone", func() (bool, error) { return f.gone(ctx) })
+	if err != nil {
+		return cost, errors.Join(err, f.tell(context.WithoutCancel(ctx), n.out))
+	}
+	cost.removal = time.Since(started)
+	fmt.Fprintf(n.out, "%s: all gone after %.1f s\n", which, cost.removal.Seconds())
+	return cost, nil
+}
+
+// atRest measures while nothing changes. Memory is the most since the fleet was
+// begun.
+func (n *fleetBench) atRest(ctx context.Context, managers *meter) (time.Duration, int, error) {
+	peak, err := managers.peak()
+	if err != nil {
+		return 0, 0, err
+	}
+	rest := &meter{bed: n.bed, names: managers.names}
+	if err := rest.begin(); err != nil {
+		return 0, 0, err
+	}
+	if err := pause(ctx, n.rest); err != nil {
+		return 0, 0, err
+	}
+	used, err := rest.end()
+	return used.processor, peak, err
+}
+
+func (n *fleetBench) await(ctx context.Context, what string, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("%s within %s", what, n.timeout))
+	defer cancel()
+	err := poll(ctx, done)
+	if err != nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
