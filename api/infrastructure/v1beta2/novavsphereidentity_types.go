@@ -9,7 +9,7 @@ const NovaVSphereIdentityKind = "NovaVSphereIdentity"
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novavsphereidentities,scope=Cluster,categories=cluster-api,shortName=nvsi
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
-// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
+// +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretName",description="Secret with the account"
 // +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces named that may use it",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"

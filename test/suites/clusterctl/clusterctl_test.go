@@ -123,6 +123,7 @@ var _ = Describe("clusterctl", Ordered, func() {
 	It("makes clusters of the default template", func(ctx context.Context) {
 		for _, c := range tenants {
 			Expect(credentials(ctx, c)).To(Succeed())
+			makesIdentity(ctx, c)
 			objects, err := bed.Suit([]byte(generate(ctx, c, "", nil)), c)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
@@ -145,6 +146,7 @@ var _ = Describe("clusterctl", Ordered, func() {
 			list := &clusterv1.MachineList{}
 			Expect(one.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
 			Expect(list.Items).To(BeEmpty())
+			sharesIdentity(ctx, c)
 
 			By("making each VM on " + c.Hypervisor + " once")
 			Eventually(func(g Gomega, ctx context.Context) {
