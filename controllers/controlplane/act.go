@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +64,10 @@ func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action !=
 
 // failed says what was not done.
 func (r *Reconciler) failed(s *scope, err error) error {
+	if errors.Is(err, errVacating) {
+		s.lookAgain(vacateAgain)
+		return nil
+	}
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
 		// Somebody else wrote; what was decided may no longer hold.
 		s.lookAgain(actedAgain)
@@ -206,7 +209,9 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 // stored first: it never joins again then, whatever happens next.
 func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
 	if machine, ok := s.machines[d.Machine]; ok {
-		r.handOver(ctx, s, machine)
+		if err := r.vacate(ctx, s, machine); err != nil {
+			return err
+		}
 		if err := r.noteJoined(ctx, machine); err != nil {
 			return err
 		}
@@ -222,6 +227,9 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decisi
 	machine, ok := s.machines[d.Machine]
 	if !ok {
 		return nil
+	}
+	if err := r.vacate(ctx, s, machine); err != nil {
+		return err
 	}
 	if err := r.releaseHook(ctx, machine); err != nil {
 		return err
@@ -240,40 +248,6 @@ func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) 
 	}
 	r.event(s, corev1.EventTypeNormal, "VersionSet", string(d.Action), d.Reason)
 	return nil
-}
-
-// handOver moves the cluster's address off a machine that goes, so that nobody
-// has to find out by himself that it is gone. If that fails it moves by itself,
-// a few seconds later.
-func (r *Reconciler) handOver(ctx context.Context, s *scope, machine *clusterv1.Machine) {
-	node := nodeOf(machine, s.tenant.Nodes)
-	if node == nil || s.tenant.Endpoint.Holder != node.Name {
-		return
-	}
-	to := heir(s, node.Name)
-	if to == "" {
-		return
-	}
-	if err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to); err != nil {
-		r.event(s, corev1.EventTypeWarning, "EndpointNotMoved", "MoveEndpoint", err.Error())
-		return
-	}
-	r.event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",
-		fmt.Sprintf("Moved the endpoint's address from node %s to node %s", node.Name, to))
-}
-
-// heir is a node that may take the address: one that is ready, of a machine
-// that stays.
-func heir(s *scope, but string) string {
-	for _, machine := range s.sorted() {
-		if !machine.DeletionTimestamp.IsZero() {
-			continue
-		}
-		if node := nodeOf(machine, s.tenant.Nodes); node != nil && node.Ready && node.Name != but {
-			return node.Name
-		}
-	}
-	return ""
 }
 
 func memberByID(s *scope, id uint64) (etcd.Member, bool) {

@@ -2,10 +2,9 @@ package controlplane
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,16 +28,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const (
-	// probeFailure is how long an API server may be silent before its control
-	// plane stops to count as available: two probes.
+	// probeFailure is how long the cluster cache may fail to reach an API
+	// server before its control plane is looked at again.
 	probeFailure = 20 * time.Second
-	// lookAgain is when an unhealthy tenant is looked at again. A probe that
-	// succeeds again, or etcd that mends itself, tells nobody.
+	// lookAgain is when an unhealthy tenant is looked at again. etcd that
+	// mends itself tells nobody.
 	lookAgain = 10 * time.Second
 	// etcdFresh is how long an answer of a healthy etcd counts if nothing
 	// else changes.
@@ -47,6 +46,12 @@ const (
 	// connectRetry is when a tenant that did not answer is tried again. Cluster
 	// API's own 30 s would be half the time a control plane needs to come up.
 	connectRetry = 5 * time.Second
+	// readPatience bounds how long a reconcile waits for the cluster cache.
+	readPatience = 2 * time.Second
+	// reconnecting is how long the cluster cache may take to connect anew to a
+	// tenant that answers, as it does when the kubeconfig was renewed, before
+	// anything is made of it.
+	reconnecting = 30 * time.Second
 )
 
 // TenantOptions configures Cluster API's cluster cache for what Tenants reads:
@@ -82,31 +87,95 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	if c, ok := clusters.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
 		c.SetConnectionCreationRetryInterval(connectRetry)
 	}
-	return &tenants{clusters: clusters, authority: authority}, nil
+	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024)}
+	t.start = func(run func(context.Context)) { go run(ctx) }
+	t.pulses = &pulses{start: t.start, secrets: options.SecretClient, changed: t.changed(ctx)}
+	return t, nil
 }
 
-// tenants is Tenants over Cluster API's cluster cache.
+// tenants is Tenants over Cluster API's cluster cache and a pulse of each.
 type tenants struct {
 	clusters  clustercache.ClusterCache
 	authority pki.Authority
+	pulses    *pulses
 	watcher   Watcher
 	of        func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
+	// start runs something in the background until the process ends.
+	start func(run func(ctx context.Context))
+	// events tells of tenants of which something new is known.
+	events chan event.GenericEvent
 
-	mu   sync.Mutex
-	etcd map[client.ObjectKey]etcdAnswer
+	mu     sync.Mutex
+	memory map[client.ObjectKey]*memory
 }
 
-// etcdAnswer is the last one.
-type etcdAnswer struct {
-	fingerprint string
-	at          time.Time
-	health      *etcd.Health
-	silence     string
+// memory is what is kept of one tenant. All of it can be asked anew.
+type memory struct {
+	etcd   etcdAnswer
+	asking chan struct{}
+	// nodes are those that were seen last.
+	nodes []Node
+	// unread is since when the cluster cache cannot be read although the
+	// tenant answers.
+	unread time.Time
+	// seen is when each member of etcd was first seen.
+	seen map[uint64]time.Time
+	// expiries are those of the API servers' certificates.
+	expiries map[string]expiry
+	expiring bool
+	// addons are those that the tenant has, and when that was seen.
+	addons   string
+	addonsAt time.Time
+}
+
+// changed returns what tells the controller that a tenant is to be looked at.
+func (t *tenants) changed(ctx context.Context) func(client.ObjectKey) {
+	return func(cluster client.ObjectKey) {
+		o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
+		select {
+		case t.events <- event.GenericEvent{Object: o}:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// with gives access to what is kept of a tenant.
+func (t *tenants) with(cluster client.ObjectKey, do func(m *memory)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.memory == nil {
+		t.memory = map[client.ObjectKey]*memory{}
+	}
+	if t.memory[cluster] == nil {
+		t.memory[cluster] = &memory{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
+	}
+	do(t.memory[cluster])
 }
 
 // Source implements Tenants.
 func (t *tenants) Source(controller string, of handler.MapFunc) source.Source {
-	return t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure))
+	return sources{
+		t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure)),
+		source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
+			if t.of == nil {
+				return nil
+			}
+			return t.of(ctx, client.ObjectKeyFromObject(o))
+		})),
+	}
+}
+
+// sources are several sources in one.
+type sources []source.Source
+
+// Start implements source.Source.
+func (s sources) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	for _, one := range s {
+		if err := one.Start(ctx, queue); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Notify implements Tenants.
@@ -116,34 +185,109 @@ func (t *tenants) Notify(w Watcher, of func(ctx context.Context, cluster client.
 
 // Observe implements Tenants.
 func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
-	facts, pods, err := t.read(ctx, cluster)
-	if err != nil {
-		t.forget(cluster)
-		facts.Silence = silence(err)
-		if errors.Is(err, clustercache.ErrClusterNotConnected) && t.clusters.GetHealthCheckingState(ctx, cluster).LastProbeTime.IsZero() {
-			// A first attempt that fails tells nobody.
-			facts.Early, facts.Again = true, connectRetry
-		}
+	p := t.pulses.of(cluster)
+	now := p.last()
+	facts, pods, err := t.readCached(ctx, cluster)
+	facts.Endpoint = now.facts()
+	p.tell(apiServers(machines, facts.Nodes))
+	switch {
+	case !now.known:
+		facts.Answers, facts.Early, facts.Again = false, true, connectRetry
+		facts.Silence = "The API server does not answer"
+		return facts
+	case !now.answers:
+		t.silent(ctx, cluster, machines, &facts, now.problem)
+		return facts
+	case err != nil:
+		t.unreadable(cluster, &facts, err)
 		return facts
 	}
-	if state := t.clusters.GetHealthCheckingState(ctx, cluster); state.ConsecutiveFailures > 0 {
-		facts.Again = lookAgain
-		if time.Since(state.LastProbeSuccessTime) >= probeFailure {
-			facts.Answers = false
-			facts.Silence = "The API server does not answer"
-			return facts
+	t.with(cluster, func(m *memory) { m.unread, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
+	if !facts.ExternalEtcd {
+		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true))
+		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
+		if facts.KubeadmConfig && !fine(answer.health, facts.Nodes) {
+			facts.Again = lookAgain
 		}
 	}
-	answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), facts.Nodes)
-	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
-	if facts.KubeadmConfig && !fine(answer.health, facts.Nodes) {
-		facts.Again = lookAgain
-	}
+	t.expiries(cluster, facts.Nodes)
+	t.remember(cluster, &facts)
 	return facts
 }
 
-// read reads what the cache knows, and has it told when that changes.
-func (t *tenants) read(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
+// Fresh implements Tenants.
+func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return Facts{Silence: silence(err)}
+	}
+	facts, _, err := read(ctx, c)
+	if err != nil {
+		return Facts{Silence: silence(err)}
+	}
+	facts.Endpoint = t.pulses.of(cluster).last().facts()
+	if !facts.ExternalEtcd {
+		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
+		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
+	}
+	t.remember(cluster, &facts)
+	return facts
+}
+
+// silent fills in what can be known of a tenant whose API server is silent:
+// its members of etcd, if they can be reached at their own addresses.
+func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, facts *Facts, why string) {
+	facts.Answers, facts.Silence, facts.Again = false, why, lookAgain
+	t.with(cluster, func(m *memory) {
+		m.unread = time.Time{}
+		facts.Nodes = slices.Clone(m.nodes)
+	})
+	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false))
+	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
+	t.remember(cluster, facts)
+}
+
+// unreadable says why the cluster cache of a tenant that answers cannot be
+// read. Nothing is said for a while: it connects anew when the kubeconfig was
+// renewed.
+func (t *tenants) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
+	*facts = Facts{Endpoint: facts.Endpoint, Silence: silence(err), Again: time.Second}
+	t.with(cluster, func(m *memory) {
+		if m.unread.IsZero() {
+			m.unread = time.Now()
+		}
+		facts.Early = time.Since(m.unread) < reconnecting
+		m.etcd = etcdAnswer{}
+	})
+}
+
+// remember adds what was learnt earlier and does not change.
+func (t *tenants) remember(cluster client.ObjectKey, facts *Facts) {
+	t.with(cluster, func(m *memory) {
+		for i := range facts.Nodes {
+			facts.Nodes[i].CertificatesExpire = m.expiries[facts.Nodes[i].Name].expires
+		}
+		if facts.Etcd == nil {
+			return
+		}
+		facts.MemberSince = map[uint64]time.Time{}
+		now := time.Now()
+		for _, member := range facts.Etcd.Members {
+			if m.seen[member.ID].IsZero() {
+				m.seen[member.ID] = now
+			}
+			facts.MemberSince[member.ID] = m.seen[member.ID]
+		}
+		maps.DeleteFunc(m.seen, func(id uint64, _ time.Time) bool { return facts.MemberSince[id].IsZero() })
+	})
+}
+
+// readCached reads what the cluster cache knows, and has the controller told
+// when that changes.
+func (t *tenants) readCached(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
+	// A cache that does not get to know its tenant waits without end.
+	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
 	if err != nil {
 		return Facts{}, nil, err
@@ -151,6 +295,11 @@ func (t *tenants) read(ctx context.Context, cluster client.ObjectKey) (Facts, []
 	if err := t.watch(ctx, cluster); err != nil {
 		return Facts{}, nil, err
 	}
+	return read(ctx, c)
+}
+
+// read reads what the API server says.
+func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
 		return Facts{}, nil, fmt.Errorf("listing nodes: %w", err)
@@ -159,11 +308,18 @@ func (t *tenants) read(ctx context.Context, cluster client.ObjectKey) (Facts, []
 	if err := c.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{tierLabel: tierControlPlane}); err != nil {
 		return Facts{}, nil, fmt.Errorf("listing static pods: %w", err)
 	}
-	err = c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, &corev1.ConfigMap{})
+	config := &corev1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
 	if client.IgnoreNotFound(err) != nil {
 		return Facts{}, nil, fmt.Errorf("reading kubeadm's configuration: %w", err)
 	}
-	return Facts{Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), Nodes: newNodes(nodes.Items, pods.Items)}, pods.Items, nil
+	stored := config.Data[clusterConfigurationKey]
+	facts := Facts{
+		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items),
+	}
+	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored)
+	facts.OldestKubelet = oldestKubelet(facts.Nodes)
+	return facts, pods.Items, nil
 }
 
 // watch asks to be told of changes. The cluster cache adds a watch only once a
@@ -200,103 +356,15 @@ func matters() predicate.Predicate {
 			return !ok || !slices.Equal(newNodes([]corev1.Node{*was}, nil), newNodes([]corev1.Node{*is}, nil))
 		case *corev1.Pod:
 			was, ok := e.ObjectOld.(*corev1.Pod)
-			return !ok || fingerprint(nil, nil, []corev1.Pod{*was}) != fingerprint(nil, nil, []corev1.Pod{*is})
+			return !ok || newComponent(was) != newComponent(is) ||
+				fingerprint(nil, nil, []corev1.Pod{*was}) != fingerprint(nil, nil, []corev1.Pod{*is})
+		case *corev1.ConfigMap:
+			was, ok := e.ObjectOld.(*corev1.ConfigMap)
+			return !ok || was.Data[clusterConfigurationKey] != is.Data[clusterConfigurationKey]
 		default:
 			return false
 		}
 	}}
-}
-
-// askEtcd asks etcd, unless it was healthy a moment ago and nothing changed.
-func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, nodes []Node) etcdAnswer {
-	t.mu.Lock()
-	last, ok := t.etcd[cluster]
-	t.mu.Unlock()
-	if ok && last.fingerprint == fingerprint && fine(last.health, nodes) && time.Since(last.at) < etcdFresh {
-		return last
-	}
-	answer := etcdAnswer{fingerprint: fingerprint, at: time.Now()}
-	health, err := t.observeEtcd(ctx, cluster, nodes)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).V(4).Info("Asking etcd failed", "error", err.Error())
-		answer.silence = "No member of etcd answers through the API server"
-	}
-	answer.health = health
-	etcdObservations.WithLabelValues(result(err)).Inc()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.etcd == nil {
-		t.etcd = map[client.ObjectKey]etcdAnswer{}
-	}
-	t.etcd[cluster] = answer
-	return answer
-}
-
-// forget drops what etcd said, for it has to be asked anew.
-func (t *tenants) forget(cluster client.ObjectKey) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.etcd, cluster)
-}
-
-func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, nodes []Node) (*etcd.Health, error) {
-	dial, config, err := t.reachEtcd(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	return etcd.Observe(ctx, dial, config, askable(nodes))
-}
-
-// RemoveMember implements Tenants.
-func (t *tenants) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
-	dial, config, err := t.reachEtcd(ctx, cluster)
-	if err != nil {
-		return err
-	}
-	// What was said before is no longer true, also if the answer gets lost.
-	defer t.forget(cluster)
-	return etcd.RemoveMember(ctx, dial, config, askable(nodes), id)
-}
-
-// askable are the nodes whose members can be asked: one that is not ready has
-// nobody to forward to.
-func askable(nodes []Node) []string {
-	var names []string
-	for _, node := range nodes {
-		if node.ControlPlane && node.Ready {
-			names = append(names, node.Name)
-		}
-	}
-	return names
-}
-
-// reachEtcd returns what a tenant's etcd is reached with.
-func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
-	config, err := t.clusters.GetRESTConfig(ctx, cluster)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reaching API server: %w", err)
-	}
-	dial, err := etcd.PortForward(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
-		CommonName: "nova-control-plane", Organizations: []string{adminsGroup}, TTL: etcdTTL,
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("issuing etcd certificate: %w", err)
-	}
-	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
-	if err != nil {
-		return nil, nil, fmt.Errorf("loading etcd certificate: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(ca) {
-		return nil, nil, errors.New("etcd's CA holds no certificate")
-	}
-	return dial, &tls.Config{
-		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
-	}, nil
 }
 
 // CoreDNS implements Tenants.
@@ -322,18 +390,6 @@ func (t *tenants) Evict(ctx context.Context, cluster client.ObjectKey, pod *core
 		return fmt.Errorf("evicting pod %s: %w", pod.Name, err)
 	}
 	return nil
-}
-
-// fine reports whether there is nothing to say about etcd.
-func fine(health *etcd.Health, nodes []Node) bool {
-	return health != nil && len(health.Problems(controlPlaneNodes(nodes))) == 0
-}
-
-func result(err error) string {
-	if err != nil {
-		return "error"
-	}
-	return "ok"
 }
 
 // silence says why a tenant does not answer, in words that stay the same.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -291,6 +292,9 @@ type facts struct {
 	coreDNS []corev1.Pod
 	evicted []string
 	removed []uint64
+	// led, moved, upgrades and addons are what was asked for.
+	led, moved       []string
+	upgrades, addons []Upgrade
 	// refusal is what etcd says to a removal.
 	refusal error
 }
@@ -304,6 +308,28 @@ func (f *facts) RemoveMember(_ context.Context, _ client.ObjectKey, _ []Node, id
 		f.removed = append(f.removed, id)
 	}
 	return f.refusal
+}
+
+func (f *facts) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts { return f.Facts }
+
+func (f *facts) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
+	f.led = append(f.led, fmt.Sprintf("%s to %x", node, to))
+	return nil
+}
+
+func (f *facts) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) error {
+	f.upgrades = append(f.upgrades, want)
+	return nil
+}
+
+func (f *facts) SyncAddons(_ context.Context, _ client.ObjectKey, want Upgrade) ([]string, error) {
+	f.addons = append(f.addons, want)
+	return nil, nil
+}
+
+func (f *facts) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to string) error {
+	f.moved = append(f.moved, from+" to "+to)
+	return nil
 }
 
 func (f *facts) CoreDNS(context.Context, client.ObjectKey) ([]corev1.Pod, error) {

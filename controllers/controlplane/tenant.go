@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,9 +23,26 @@ type Tenants interface {
 	// Observe reports what the tenant says of itself. It waits for no tenant
 	// that does not answer.
 	Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
+	// Fresh reports the same past everything that is kept in memory. It may
+	// wait for a tenant that is slow: ask it right before something that
+	// cannot be taken back.
+	Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
 	// RemoveMember removes a member of the tenant's etcd, through those on the
 	// nodes.
 	RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error
+	// MoveLeader makes another voting member of the tenant's etcd the leader.
+	// Only the leader can do that, so node must be the leader's.
+	MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error
+	// SetVersion makes the tenant ready for machines of the wanted version: it
+	// writes kubeadm's stored configuration, which a joining control plane
+	// takes, and the permissions that a newer kubeadm counts on.
+	SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error
+	// SyncAddons moves kube-proxy and CoreDNS to the wanted version, once all
+	// machines have it. It returns what it changed, for people.
+	SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error)
+	// MoveEndpoint hands the address that kube-vip holds from one node to
+	// another, before the first one goes.
+	MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error
 	// CoreDNS lists the tenant's CoreDNS pods.
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
 	// Evict takes a pod from its node as a drain does.
@@ -52,14 +70,59 @@ type Facts struct {
 	// KubeadmConfig is true once kubeadm has stored its configuration, that
 	// is once the control plane was initialised.
 	KubeadmConfig bool
+	// KubeadmVersion is the version in kubeadm's stored configuration; empty if
+	// it is not known.
+	KubeadmVersion string
+	// KubeadmStored is kubeadm's stored ClusterConfiguration; empty if it is
+	// not known.
+	KubeadmStored string
+	// ExternalEtcd is true if that says that etcd runs elsewhere.
+	ExternalEtcd bool
+	// OldestKubelet is the lowest version of a worker's kubelet; empty if there
+	// is none.
+	OldestKubelet string
 	// Nodes are all nodes.
 	Nodes []Node
+	// Endpoint is what is known of the address that the API server is reached
+	// at.
+	Endpoint Endpoint
 	// Etcd is nil if etcd could not be asked.
 	Etcd *etcd.Health
+	// MemberSince is when each member of etcd was first seen.
+	MemberSince map[uint64]time.Time
 	// EtcdSilence is why it could not be asked, for people.
 	EtcdSilence string
 	// Again is when to look again, because nobody will tell; 0 means never.
 	Again time.Duration
+}
+
+// Endpoint is what is known of the address that the API server is reached at.
+type Endpoint struct {
+	// Asked is true once somebody asked there.
+	Asked bool
+	// Answers is true if an API server answers there.
+	Answers bool
+	// Silence is why none does, for people.
+	Silence string
+	// Holder is the node that kube-vip says holds the address; empty if nobody
+	// does or something else carries it.
+	Holder string
+	// Settled is true once the holder has really taken the address and the one
+	// before it has let go.
+	Settled bool
+}
+
+// Upgrade is what a tenant is moved to.
+type Upgrade struct {
+	// Version is the Kubernetes version.
+	Version string
+	// Configuration is the ClusterConfiguration that kubeadm init would be
+	// given now, in YAML.
+	Configuration []byte
+	// ImageRepository is where the images of kube-proxy and CoreDNS come from.
+	ImageRepository string
+	// SkipKubeProxy and SkipCoreDNS leave each to somebody else.
+	SkipKubeProxy, SkipCoreDNS bool
 }
 
 // Node is a node of a tenant.
@@ -68,11 +131,25 @@ type Node struct {
 	ProviderID   string
 	ControlPlane bool
 	Ready        bool
+	// Unreachable is true if nobody has heard of the kubelet for a while: what
+	// is said of its pods may be old.
+	Unreachable bool
 	// Schedulable is true if a pod that tolerates control planes may go there.
 	Schedulable bool
+	// Address is the node's own.
+	Address string
+	// Kubelet is the kubelet's version.
+	Kubelet string
 	// APIServer is the version of the API server there; empty if there is
 	// none or it is not known.
 	APIServer string
+	// APIServerPort is where that one listens.
+	APIServerPort string
+	// Components are what kubeadm runs there as static pods.
+	Components Components
+	// CertificatesExpire is when the API server's certificate there expires;
+	// zero if that is not known.
+	CertificatesExpire time.Time
 }
 
 // nodeOf returns the node of a machine, or nil.
@@ -117,25 +194,73 @@ const (
 
 // newNodes puts together what is known of each node.
 func newNodes(nodes []corev1.Node, pods []corev1.Pod) []Node {
-	versions := map[string]string{}
+	byNode := map[string][]*corev1.Pod{}
 	for i := range pods {
-		if pods[i].Labels[componentLabel] == apiServerName && len(pods[i].Spec.Containers) > 0 {
-			versions[pods[i].Spec.NodeName] = imageVersion(pods[i].Spec.Containers[0].Image)
-		}
+		byNode[pods[i].Spec.NodeName] = append(byNode[pods[i].Spec.NodeName], &pods[i])
 	}
 	found := make([]Node, 0, len(nodes))
 	for i := range nodes {
 		_, controlPlane := nodes[i].Labels[roleControlPlane]
-		found = append(found, Node{
+		node := Node{
 			Name:         nodes[i].Name,
 			ProviderID:   nodes[i].Spec.ProviderID,
 			ControlPlane: controlPlane,
 			Ready:        nodeReady(&nodes[i]),
+			Unreachable:  nodeUnreachable(&nodes[i]),
 			Schedulable:  schedulable(&nodes[i]),
-			APIServer:    versions[nodes[i].Name],
-		})
+			Address:      internalAddress(&nodes[i]),
+			Kubelet:      nodes[i].Status.NodeInfo.KubeletVersion,
+		}
+		for _, pod := range byNode[node.Name] {
+			node.Components.observe(pod)
+			if pod.Labels[componentLabel] == apiServerName && len(pod.Spec.Containers) > 0 {
+				node.APIServer = imageVersion(pod.Spec.Containers[0].Image)
+				node.APIServerPort = securePort(&pod.Spec.Containers[0])
+			}
+		}
+		found = append(found, node)
 	}
 	return found
+}
+
+// oldestKubelet is the lowest version of a worker's kubelet.
+func oldestKubelet(nodes []Node) string {
+	oldest := ""
+	for _, node := range nodes {
+		if !node.ControlPlane && node.Kubelet != "" && (oldest == "" || newer(oldest, node.Kubelet)) {
+			oldest = node.Kubelet
+		}
+	}
+	return oldest
+}
+
+func internalAddress(node *corev1.Node) string {
+	for _, a := range node.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP {
+			return a.Address
+		}
+	}
+	return ""
+}
+
+// nodeUnreachable reports whether the control plane lost sight of the kubelet.
+func nodeUnreachable(node *corev1.Node) bool {
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c.Status == corev1.ConditionUnknown
+		}
+	}
+	return false
+}
+
+// securePort is where an API server listens, as its command says.
+func securePort(container *corev1.Container) string {
+	for _, arg := range slices.Concat(container.Command, container.Args) {
+		if port, ok := strings.CutPrefix(arg, "--secure-port="); ok {
+			return port
+		}
+	}
+	return "6443"
 }
 
 func nodeReady(node *corev1.Node) bool {

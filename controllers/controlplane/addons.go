@@ -1,0 +1,236 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/coredns/corefile-migration/migration"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	kubeProxyName     = "kube-proxy"
+	coreDNSName       = "coredns"
+	coreDNSVolume     = "config-volume"
+	corefileKey       = "Corefile"
+	corefileBackupKey = "Corefile-backup"
+	defaultRegistry   = "registry.k8s.io"
+)
+
+// coreDNSVersions are the versions of CoreDNS that kubeadm deploys, by minor
+// version of Kubernetes. With one that is not here CoreDNS stays as it is.
+var coreDNSVersions = map[uint]string{
+	33: "v1.12.0",
+	34: "v1.12.1",
+	35: "v1.13.1",
+	36: "v1.14.2",
+}
+
+// addons moves what kubeadm deploys into the cluster beside the control plane.
+type addons struct {
+	client  client.Client
+	want    Upgrade
+	changed []string
+}
+
+// sync moves kube-proxy and CoreDNS. What is not there is somebody else's.
+func (a *addons) sync(ctx context.Context) error {
+	if !a.want.SkipKubeProxy {
+		if err := a.kubeProxy(ctx); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("moving kube-proxy: %w", err)
+		}
+	}
+	if a.want.SkipCoreDNS {
+		return nil
+	}
+	if err := a.coreDNS(ctx); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("moving CoreDNS: %w", err)
+	}
+	return nil
+}
+
+func (a *addons) kubeProxy(ctx context.Context) error {
+	set := &appsv1.DaemonSet{}
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, set); err != nil {
+		return err
+	}
+	container := containerNamed(set.Spec.Template.Spec.Containers, kubeProxyName)
+	image := a.want.ImageRepository + "/" + kubeProxyName + ":" + imageTag(a.want.Version)
+	if container == nil || container.Image == image || newer(imageVersion(container.Image), a.want.Version) {
+		return nil
+	}
+	was := set.DeepCopy()
+	container.Image = image
+	if err := a.client.Patch(ctx, set, client.StrategicMergeFrom(was)); err != nil {
+		return err
+	}
+	a.changed = append(a.changed, "kube-proxy to "+a.want.Version)
+	return nil
+}
+
+// coreDNS moves CoreDNS as kubeadm does: first its configuration is changed to
+// what the new version understands, while the pods read a copy of the old one.
+// Which step is next is read from what is there, so a crash repeats none.
+func (a *addons) coreDNS(ctx context.Context) error {
+	target, image, err := a.coreDNSImage()
+	if err != nil || target == "" {
+		return err
+	}
+	key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: coreDNSName}
+	deployment := &appsv1.Deployment{}
+	if err := a.client.Get(ctx, key, deployment); err != nil {
+		return err
+	}
+	container := containerNamed(deployment.Spec.Template.Spec.Containers, coreDNSName)
+	if container == nil {
+		return nil
+	}
+	current := imageVersion(container.Image)
+	if container.Image == image || current == "" || newer(current, target) {
+		return nil
+	}
+	if err := a.migrateCorefile(ctx, deployment, current, target); err != nil {
+		return err
+	}
+	was := deployment.DeepCopy()
+	container = containerNamed(deployment.Spec.Template.Spec.Containers, coreDNSName)
+	container.Image = image
+	useCorefile(deployment, corefileKey)
+	if err := a.client.Patch(ctx, deployment, client.StrategicMergeFrom(was)); err != nil {
+		return err
+	}
+	a.changed = append(a.changed, "CoreDNS to "+target)
+	return nil
+}
+
+// migrateCorefile leaves a configuration for the target version, and pods that
+// read the old one until they are replaced.
+func (a *addons) migrateCorefile(ctx context.Context, deployment *appsv1.Deployment, current, target string) error {
+	config := &corev1.ConfigMap{}
+	if err := a.client.Get(ctx, client.ObjectKeyFromObject(deployment), config); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	}
+	old := config.Data[corefileKey]
+	onBackup := usesCorefile(deployment, corefileBackupKey)
+	if onBackup {
+		// The last try came that far.
+		old = config.Data[corefileBackupKey]
+	}
+	migrated, err := migration.Migrate(strings.TrimPrefix(current, "v"), strings.TrimPrefix(target, "v"), old, false)
+	if err != nil {
+		return fmt.Errorf("migrating the Corefile from %s to %s: %w", current, target, err)
+	}
+	if migrated == config.Data[corefileKey] {
+		return nil
+	}
+	if !onBackup {
+		config.Data[corefileBackupKey] = old
+		if err := a.client.Update(ctx, config); err != nil {
+			return fmt.Errorf("keeping the old Corefile: %w", err)
+		}
+		was := deployment.DeepCopy()
+		useCorefile(deployment, corefileBackupKey)
+		if err := a.client.Patch(ctx, deployment, client.StrategicMergeFrom(was)); err != nil {
+			return fmt.Errorf("turning to the old Corefile: %w", err)
+		}
+	}
+	config.Data[corefileKey] = migrated
+	if err := a.client.Update(ctx, config); err != nil {
+		return fmt.Errorf("writing the new Corefile: %w", err)
+	}
+	return nil
+}
+
+// coreDNSImage returns the version and the image of CoreDNS, as kubeadm puts
+// it together. Both are empty if the version is not known.
+func (a *addons) coreDNSImage() (target, image string, err error) {
+	stored := struct {
+		DNS struct {
+			ImageRepository string `json:"imageRepository"`
+			ImageTag        string `json:"imageTag"`
+		} `json:"dns"`
+	}{}
+	if err := yaml.Unmarshal(a.want.Configuration, &stored); err != nil {
+		return "", "", fmt.Errorf("reading ClusterConfiguration: %w", err)
+	}
+	target = stored.DNS.ImageTag
+	if target == "" {
+		v, err := version.ParseSemantic(a.want.Version)
+		if err != nil {
+			return "", "", fmt.Errorf("reading version: %w", err)
+		}
+		if target = coreDNSVersions[v.Minor()]; target == "" {
+			return "", "", nil
+		}
+	}
+	repository := stored.DNS.ImageRepository
+	if repository == "" {
+		repository = a.want.ImageRepository
+		if repository == defaultRegistry {
+			repository += "/coredns"
+		}
+	}
+	image = repository + "/" + coreDNSName + ":" + target
+	return imageVersion(image), image, nil
+}
+
+func containerNamed(containers []corev1.Container, name string) *corev1.Container {
+	at := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+	if at < 0 {
+		return nil
+	}
+	return &containers[at]
+}
+
+// usesCorefile reports whether the pods read their configuration from a key.
+func usesCorefile(deployment *appsv1.Deployment, key string) bool {
+	for _, item := range corefileItems(deployment) {
+		if item.Path == corefileKey && item.Key == key {
+			return true
+		}
+	}
+	return false
+}
+
+// useCorefile has the pods read their configuration from a key.
+func useCorefile(deployment *appsv1.Deployment, key string) {
+	items := corefileItems(deployment)
+	for i := range items {
+		if items[i].Path == corefileKey {
+			items[i].Key = key
+		}
+	}
+}
+
+func corefileItems(deployment *appsv1.Deployment) []corev1.KeyToPath {
+	for _, volume := range deployment.Spec.Template.Spec.Volumes {
+		if volume.Name == coreDNSVolume && volume.ConfigMap != nil {
+			return volume.ConfigMap.Items
+		}
+	}
+	return nil
+}
+
+// imageTag is a version in an image's tag, which cannot hold a plus sign.
+func imageTag(v string) string { return strings.ReplaceAll(v, "+", "_") }
+
+// newer reports whether version a is above b. What cannot be read is not.
+func newer(a, b string) bool {
+	left, err := version.ParseSemantic(a)
+	if err != nil {
+		return false
+	}
+	order, err := left.Compare(b)
+	return err == nil && order > 0
+}

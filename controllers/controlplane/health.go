@@ -1,0 +1,281 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+// machineHealth are the conditions by which a machine says how what runs on
+// its node is.
+var machineHealth = patch.WithOwnedConditions{Conditions: []string{
+	controlplanev1.MachineAPIServerPodHealthyCondition,
+	controlplanev1.MachineControllerManagerPodHealthyCondition,
+	controlplanev1.MachineSchedulerPodHealthyCondition,
+	controlplanev1.MachineEtcdPodHealthyCondition,
+	controlplanev1.MachineEtcdMemberHealthyCondition,
+}}
+
+// reportHealth tells each machine how its part of the control plane is, and
+// when its certificates expire.
+func (r *Reconciler) reportHealth(ctx context.Context, s *scope) error {
+	if !s.initialized || s.tenant.Early {
+		return nil
+	}
+	var errs []error
+	for _, machine := range s.sorted() {
+		errs = append(errs, r.reportMachineHealth(ctx, s, machine), r.noteExpiry(ctx, s, machine))
+	}
+	return errors.Join(errs...)
+}
+
+func (r *Reconciler) reportMachineHealth(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	before := machine.DeepCopy()
+	for _, c := range healthOf(s, machine) {
+		conditions.Set(machine, c)
+	}
+	if sameConditions(before, machine) {
+		return nil
+	}
+	p, err := patch.NewHelper(before, r.Client)
+	if err != nil {
+		return fmt.Errorf("preparing patch: %w", err)
+	}
+	if err := withoutGone(p.Patch(ctx, machine, machineHealth)); err != nil {
+		return fmt.Errorf("reporting on machine %s: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// noteExpiry writes where Cluster API looks for it when the machine's
+// certificates expire.
+func (r *Reconciler) noteExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	node, config := nodeOf(machine, s.tenant.Nodes), s.configs[machine.Name]
+	if node == nil || node.CertificatesExpire.IsZero() || config == nil || !config.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	expires := node.CertificatesExpire.UTC().Format(time.RFC3339)
+	if config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] == expires {
+		return nil
+	}
+	was := config.DeepCopy()
+	if config.Annotations == nil {
+		config.Annotations = map[string]string{}
+	}
+	config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] = expires
+	if err := client.IgnoreNotFound(r.Client.Patch(ctx, config, client.MergeFrom(was))); err != nil {
+		return fmt.Errorf("noting when the certificates of machine %s expire: %w", machine.Name, err)
+	}
+	return nil
+}
+
+// certificatesExpire is when a machine's certificates expire; zero if that is
+// not known.
+func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.Time {
+	if node != nil && !node.CertificatesExpire.IsZero() {
+		return node.CertificatesExpire
+	}
+	if config := s.configs[machine.Name]; config != nil {
+		if noted := expiryNoted(config); !noted.IsZero() {
+			return noted
+		}
+	}
+	return machine.Status.CertificatesExpiryDate.Time
+}
+
+func expiryNoted(config *bootstrapv1.NovaConfig) time.Time {
+	noted, err := time.Parse(time.RFC3339, config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
+	if err != nil {
+		return time.Time{}
+	}
+	return noted
+}
+
+// healthOf are the conditions of one machine.
+func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
+	node := nodeOf(machine, s.tenant.Nodes)
+	parts := []struct {
+		condition string
+		of        func(c *Components) Component
+	}{
+		{controlplanev1.MachineAPIServerPodHealthyCondition, func(c *Components) Component { return c.APIServer }},
+		{controlplanev1.MachineControllerManagerPodHealthyCondition, func(c *Components) Component { return c.ControllerManager }},
+		{controlplanev1.MachineSchedulerPodHealthyCondition, func(c *Components) Component { return c.Scheduler }},
+		{controlplanev1.MachineEtcdPodHealthyCondition, func(c *Components) Component { return c.Etcd }},
+	}
+	if externalEtcd(s) {
+		parts = parts[:3]
+	}
+	var all []metav1.Condition
+	for _, part := range parts {
+		c, known := unknownHealth(s, machine, node, part.condition)
+		if known {
+			c = podCondition(part.condition, part.of(&node.Components))
+		}
+		all = append(all, c)
+	}
+	if !externalEtcd(s) {
+		all = append(all, memberCondition(s, machine, node))
+	}
+	return all
+}
+
+// unknownHealth is what is said while nothing can be known of a node.
+func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition string) (c metav1.Condition, known bool) {
+	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
+	switch {
+	case !s.tenant.Answers:
+		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.tenant.Silence
+	case node == nil && !machine.DeletionTimestamp.IsZero():
+		c.Reason, c.Message = controlplanev1.MachinePodDeletingReason, "The machine is being deleted and has no node"
+	case node == nil:
+		c.Message = "Waiting for the machine to become a node"
+	case node.Unreachable:
+		c.Message = "Nobody has heard of the kubelet on node " + node.Name
+	default:
+		return c, true
+	}
+	return c, false
+}
+
+func podCondition(condition string, component Component) metav1.Condition {
+	c := metav1.Condition{Type: condition, Status: metav1.ConditionFalse, Reason: string(component.State), Message: component.Message}
+	switch component.State {
+	case Running:
+		c.Status = metav1.ConditionTrue
+	case Missing:
+		c.Reason, c.Message = controlplanev1.MachinePodDoesNotExistReason, "There is no such pod"
+	case Deleting:
+		c.Message = "It is being taken away"
+	case Provisioning, Failed:
+	}
+	return c
+}
+
+// memberCondition says how the machine's member of etcd is. etcd may answer
+// where the API server is silent.
+func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Condition {
+	c := metav1.Condition{
+		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
+		Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason,
+	}
+	if s.tenant.Etcd == nil {
+		c.Message = s.tenant.EtcdSilence
+		if !s.tenant.Answers {
+			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.tenant.Silence
+		}
+		return c
+	}
+	at := slices.IndexFunc(s.tenant.Etcd.Members, func(m etcd.Member) bool { return machineOf(s, m) == machine.Name })
+	if at < 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason, "etcd has no member of this machine"
+		if node == nil && machine.DeletionTimestamp.IsZero() {
+			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.MachineInspectionFailedReason, "Waiting for the machine to join etcd"
+		}
+		return c
+	}
+	member := s.tenant.Etcd.Members[at]
+	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason
+	switch {
+	case member.Name == "":
+		c.Message = "The member was added and has not started"
+	case member.Learner:
+		c.Message = "The member is a learner and does not vote yet"
+	case !member.Answers:
+		c.Message = "The member does not answer, or sees no leader"
+	case len(member.Alarms) > 0:
+		c.Message = "Raised alarms: " + strings.Join(member.Alarms, ", ")
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineEtcdMemberHealthyReason
+	}
+	return c
+}
+
+// componentsCondition rolls up what runs on the machines' nodes.
+func (s *scope) componentsCondition() metav1.Condition {
+	c := metav1.Condition{
+		Type:   controlplanev1.ControlPlaneComponentsHealthyCondition,
+		Status: metav1.ConditionUnknown, Reason: controlplanev1.ControlPlaneComponentsHealthUnknownReason,
+	}
+	switch {
+	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+		c.Message = "Waiting for the first machine to initialise the cluster"
+		return c
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+		return c
+	case s.early(c.Type):
+		return metav1.Condition{}
+	case !s.tenant.Answers:
+		c.Message = s.tenant.Silence
+		return c
+	}
+	var bad, unknown []string
+	for _, machine := range s.sorted() {
+		for _, is := range healthOf(s, machine) {
+			what := fmt.Sprintf("%s of %s: %s", is.Type, machine.Name, is.Message)
+			switch {
+			case is.Type == controlplanev1.MachineEtcdMemberHealthyCondition:
+				// EtcdClusterHealthy tells of members.
+			case is.Status == metav1.ConditionFalse:
+				bad = append(bad, what)
+			case is.Status == metav1.ConditionUnknown:
+				unknown = append(unknown, what)
+			}
+		}
+	}
+	switch {
+	case len(bad) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ControlPlaneComponentsNotHealthyReason
+		c.Message = shorten(append(bad, unknown...))
+	case len(unknown) > 0:
+		c.Message = shorten(unknown)
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.ControlPlaneComponentsHealthyReason
+	}
+	return c
+}
+
+// endpointCondition says whether an API server answers at the Cluster's
+// endpoint.
+func (s *scope) endpointCondition() metav1.Condition {
+	c := metav1.Condition{
+		Type: controlplanev1.EndpointHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EndpointUnknownReason,
+	}
+	switch {
+	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+		c.Message = "Waiting for the first machine to initialise the cluster"
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		c.Message = "The control plane is being deleted"
+	case !s.tenant.Endpoint.Asked:
+		if conditions.Has(s.controlPlane, c.Type) {
+			return metav1.Condition{}
+		}
+		c.Message = "Nobody has asked there yet"
+	case !s.tenant.Endpoint.Answers:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.tenant.Endpoint.Silence
+		if s.tenant.Endpoint.Holder != "" {
+			c.Message += ". The last known holder of the address is node " + s.tenant.Endpoint.Holder
+		}
+	default:
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EndpointHealthyReason
+		if s.tenant.Endpoint.Holder != "" {
+			c.Message = "Node " + s.tenant.Endpoint.Holder + " holds the address"
+		}
+	}
+	return c
+}

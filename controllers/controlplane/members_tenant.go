@@ -1,0 +1,429 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	// etcdPatience bounds how long a reconcile waits for etcd. What comes later
+	// is told by an event.
+	etcdPatience = 1500 * time.Millisecond
+	// etcdStale is how long an answer stands in for one that takes long.
+	etcdStale = 15 * time.Second
+	// etcdBound ends a look at etcd.
+	etcdBound = 8 * time.Second
+	// forwardBound leaves time for the direct way when the one through the API
+	// server hangs, and directBound keeps a node that is dead or not reachable
+	// from here from holding up the answer of the others.
+	forwardBound = 3 * time.Second
+	directBound  = time.Second
+)
+
+// etcdAnswer is what etcd said last.
+type etcdAnswer struct {
+	fingerprint string
+	at          time.Time
+	health      *etcd.Health
+	silence     string
+}
+
+// target is a node whose member of etcd can be asked.
+type target struct {
+	name string
+	// forward is true if the API server can forward to its pod.
+	forward bool
+	// address is the node's own; empty if it is not known.
+	address string
+}
+
+// targets are the control plane's nodes and how they are reached. A kubelet
+// that is not ready forwards nothing, and neither does an API server that is
+// silent; a member can be alive for all that.
+func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target {
+	var found []target
+	for _, node := range nodes {
+		if node.ControlPlane {
+			found = append(found, target{name: node.Name, forward: answers && node.Ready, address: node.Address})
+		}
+	}
+	if answers || len(found) > 0 {
+		return found
+	}
+	// Nobody has seen nodes, as after a start of this process.
+	for _, machine := range machines {
+		if machine.Status.NodeRef.IsDefined() {
+			found = append(found, target{name: machine.Status.NodeRef.Name, address: machineAddress(machine)})
+		}
+	}
+	return found
+}
+
+func machineAddress(machine *clusterv1.Machine) string {
+	for _, kind := range []clusterv1.MachineAddressType{clusterv1.MachineInternalIP, clusterv1.MachineExternalIP} {
+		for _, a := range machine.Status.Addresses {
+			if a.Type == kind {
+				return a.Address
+			}
+		}
+	}
+	return ""
+}
+
+// apiServers are the API servers' own addresses, by machine.
+func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
+	found := map[string]string{}
+	for _, machine := range machines {
+		node := nodeOf(machine, nodes)
+		switch {
+		case node != nil && node.Address != "" && node.APIServerPort != "":
+			found[machine.Name] = net.JoinHostPort(node.Address, node.APIServerPort)
+		case machine.Status.NodeRef.IsDefined() && machineAddress(machine) != "":
+			found[machine.Name] = net.JoinHostPort(machineAddress(machine), "6443")
+		}
+	}
+	return found
+}
+
+// askEtcd asks etcd, unless it was healthy a moment ago and nothing changed. It
+// does not wait for one that is slow: then the last answer stands in for a
+// while, and the controller is told when the new one is there.
+func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target) etcdAnswer {
+	var last etcdAnswer
+	var done chan struct{}
+	names := targetNames(of)
+	t.with(cluster, func(m *memory) {
+		last = m.etcd
+		if last.fingerprint == fingerprint && healthy(last.health, names) && time.Since(last.at) < etcdFresh {
+			return
+		}
+		if done = m.asking; done == nil {
+			done = make(chan struct{})
+			m.asking = done
+			t.start(func(ctx context.Context) { t.answer(ctx, cluster, fingerprint, of, done) })
+		}
+	})
+	if done == nil {
+		return last
+	}
+	select {
+	case <-done:
+		t.with(cluster, func(m *memory) { last = m.etcd })
+		return last
+	case <-time.After(etcdPatience):
+	case <-ctx.Done():
+	}
+	if last.health == nil || time.Since(last.at) > etcdStale {
+		return etcdAnswer{silence: "etcd takes long to answer"}
+	}
+	return last
+}
+
+// answer asks etcd and stores what it says.
+func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, done chan struct{}) {
+	begun := time.Now()
+	answer := t.observeEtcd(ctx, cluster, of)
+	answer.fingerprint = fingerprint
+	t.with(cluster, func(m *memory) { m.etcd, m.asking = answer, nil })
+	close(done)
+	if time.Since(begun) >= etcdPatience {
+		// Whoever asked has gone on without it.
+		t.pulses.changed(cluster)
+	}
+}
+
+func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
+	ctx, cancel := context.WithTimeout(ctx, etcdBound)
+	defer cancel()
+	answer := etcdAnswer{at: time.Now()}
+	dial, config, err := t.reachEtcd(ctx, cluster, of)
+	if err == nil {
+		answer.health, err = etcd.Observe(ctx, dial, config, targetNames(of))
+	}
+	if err != nil {
+		ctrl.LoggerFrom(ctx).V(4).Info("Asking etcd failed", "Cluster", cluster.String(), "error", err.Error())
+		answer.silence = "No member of etcd answers"
+	}
+	etcdObservations.WithLabelValues(result(err)).Inc()
+	return answer
+}
+
+// forget drops what etcd said, for it has to be asked anew.
+func (t *tenants) forget(cluster client.ObjectKey) {
+	t.with(cluster, func(m *memory) { m.etcd = etcdAnswer{} })
+}
+
+// RemoveMember implements Tenants.
+func (t *tenants) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
+	of := askable(nodes)
+	dial, config, err := t.reachEtcd(ctx, cluster, of)
+	if err != nil {
+		return err
+	}
+	// What was said before is no longer true, also if the answer gets lost.
+	defer t.forget(cluster)
+	return etcd.RemoveMember(ctx, dial, config, targetNames(of), id)
+}
+
+// MoveLeader implements Tenants.
+func (t *tenants) MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error {
+	of := []target{{name: node, forward: true}}
+	t.with(cluster, func(m *memory) {
+		for _, known := range m.nodes {
+			if known.Name == node {
+				of[0].address = known.Address
+			}
+		}
+	})
+	dial, config, err := t.reachEtcd(ctx, cluster, of)
+	if err != nil {
+		return err
+	}
+	defer t.forget(cluster)
+	return etcd.MoveLeader(ctx, dial, config, node, to)
+}
+
+// askable are the nodes whose members can be asked to do something: those that
+// are ready first.
+func askable(nodes []Node) []target {
+	of := targets(nil, nodes, true)
+	slices.SortStableFunc(of, func(a, b target) int { return rank(b.forward) - rank(a.forward) })
+	return of
+}
+
+func rank(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// reachEtcd returns what a tenant's etcd is reached with: through the API
+// server, or else at the nodes' own addresses.
+func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
+	var forward etcd.Dial
+	if slices.ContainsFunc(of, func(one target) bool { return one.forward }) {
+		// The pulse's is as new as the kubeconfig.
+		config := t.pulses.of(cluster).restConfig()
+		if config == nil {
+			return nil, nil, errors.New("reaching API server: no kubeconfig was read yet")
+		}
+		var err error
+		if forward, err = etcd.PortForward(config); err != nil {
+			return nil, nil, err
+		}
+	}
+	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
+		CommonName: "nova-control-plane", Organizations: []string{adminsGroup}, TTL: etcdTTL,
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("issuing etcd certificate: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, nil, fmt.Errorf("loading etcd certificate: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, nil, errors.New("etcd's CA holds no certificate")
+	}
+	return dialer(forward, of), &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
+	}, nil
+}
+
+// dialer dials the members on nodes.
+func dialer(forward etcd.Dial, of []target) etcd.Dial {
+	return func(ctx context.Context, node string) (net.Conn, error) {
+		at := slices.IndexFunc(of, func(one target) bool { return one.name == node })
+		if at < 0 {
+			return nil, fmt.Errorf("node %s is not known", node)
+		}
+		var errs []error
+		if of[at].forward && forward != nil {
+			conn, err := dialForward(ctx, forward, node)
+			if err == nil {
+				return conn, nil
+			}
+			errs = append(errs, err)
+		}
+		if of[at].address == "" {
+			return nil, errors.Join(append(errs, fmt.Errorf("node %s has no address", node))...)
+		}
+		conn, err := (&net.Dialer{Timeout: directBound}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
+		if err != nil {
+			return nil, errors.Join(append(errs, err)...)
+		}
+		return conn, nil
+	}
+}
+
+// dialForward gives the way through the API server its time. A connection that
+// comes later is closed.
+func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
+	type dialled struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan dialled, 1)
+	go func() {
+		conn, err := forward(ctx, node)
+		done <- dialled{conn: conn, err: err}
+	}()
+	select {
+	case d := <-done:
+		return d.conn, d.err
+	case <-time.After(forwardBound):
+	case <-ctx.Done():
+	}
+	go func() {
+		if d := <-done; d.err == nil {
+			_ = d.conn.Close()
+		}
+	}()
+	return nil, fmt.Errorf("forwarding to etcd on %s takes too long", node)
+}
+
+func targetNames(of []target) []string {
+	names := make([]string, 0, len(of))
+	for _, one := range of {
+		names = append(names, one.name)
+	}
+	return names
+}
+
+// healthy reports whether there is nothing to say about etcd.
+func healthy(health *etcd.Health, names []string) bool {
+	return health != nil && len(health.Problems(names)) == 0
+}
+
+// fine reports whether there is nothing to say about etcd.
+func fine(health *etcd.Health, nodes []Node) bool {
+	return healthy(health, controlPlaneNodes(nodes))
+}
+
+func result(err error) string {
+	if err != nil {
+		return "error"
+	}
+	return "ok"
+}
+
+// expiry is when an API server's certificate expires.
+type expiry struct {
+	expires, asked time.Time
+}
+
+const (
+	// expiryFresh is how long an answer counts: somebody may renew
+	// certificates by hand. An API server that did not answer is asked again
+	// sooner.
+	expiryFresh = 6 * time.Hour
+	expiryRetry = 2 * time.Minute
+	expiryBound = 5 * time.Second
+)
+
+// expiries has the API servers asked for their certificates in the background,
+// if that is due.
+func (t *tenants) expiries(cluster client.ObjectKey, nodes []Node) {
+	var due []Node
+	t.with(cluster, func(m *memory) {
+		if m.expiring {
+			return
+		}
+		for _, node := range nodes {
+			if !node.ControlPlane || !node.Ready || node.Components.APIServer.State != Running {
+				continue
+			}
+			known := m.expiries[node.Name]
+			fresh := expiryRetry
+			if !known.expires.IsZero() {
+				fresh = expiryFresh
+			}
+			if time.Since(known.asked) > fresh {
+				due = append(due, node)
+			}
+		}
+		m.expiring = len(due) > 0
+		maps.DeleteFunc(m.expiries, func(name string, _ expiry) bool {
+			return !slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name })
+		})
+	})
+	if len(due) > 0 {
+		t.start(func(ctx context.Context) { t.askExpiries(ctx, cluster, due) })
+	}
+}
+
+func (t *tenants) askExpiries(ctx context.Context, cluster client.ObjectKey, nodes []Node) {
+	found := false
+	for _, node := range nodes {
+		answer := expiry{asked: time.Now()}
+		if at, err := t.askExpiry(ctx, cluster, node); err == nil {
+			answer.expires, found = at, true
+		}
+		t.with(cluster, func(m *memory) {
+			if answer.expires.IsZero() {
+				answer.expires = m.expiries[node.Name].expires
+			}
+			m.expiries[node.Name] = answer
+		})
+	}
+	t.with(cluster, func(m *memory) { m.expiring = false })
+	if found {
+		t.pulses.changed(cluster)
+	}
+}
+
+// askExpiry reads the certificate that the API server on one node serves with.
+// kubeadm makes all of a node's certificates at once, so it speaks for all.
+func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node Node) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, expiryBound)
+	defer cancel()
+	config := t.pulses.of(cluster).restConfig()
+	if config == nil {
+		return time.Time{}, errors.New("no kubeconfig was read yet")
+	}
+	forward, err := etcd.ForwardTo(config, apiServerName, node.APIServerPort)
+	if err != nil {
+		return time.Time{}, err
+	}
+	conn, err := dialForward(ctx, forward, node.Name)
+	if err != nil {
+		conn, err = (&net.Dialer{Timeout: directBound}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reaching the API server on %s: %w", node.Name, err)
+	}
+	ca, err := t.authority.ClusterCA(ctx, cluster)
+	if err != nil {
+		return time.Time{}, errors.Join(err, conn.Close())
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	// Its certificate names the service in every cluster.
+	secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: "kubernetes"})
+	if err := secured.HandshakeContext(ctx); err != nil {
+		var invalid x509.CertificateInvalidError
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
+			// That is an answer too.
+			return invalid.Cert.NotAfter, conn.Close()
+		}
+		return time.Time{}, errors.Join(err, conn.Close())
+	}
+	defer func() { _ = secured.Close() }()
+	return secured.ConnectionState().PeerCertificates[0].NotAfter, nil
+}

@@ -1,0 +1,436 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// pulsePeriod and pulseTimeout bound how long a lost quorum stays unseen:
+	// two tries fail before a tenant counts as silent, so 2 s and twice 2.5 s
+	// make 7 s. Cluster API's cluster cache needs 50 s.
+	pulsePeriod  = 2 * time.Second
+	pulseTimeout = 2500 * time.Millisecond
+	// pulseFailures is how many tries fail before a tenant counts as silent.
+	pulseFailures = 2
+	// pulseRetry is the pause after a try that failed.
+	pulseRetry = 250 * time.Millisecond
+	// pulseAside bounds the questions that only say more about a failure.
+	pulseAside = time.Second
+
+	kubeVIPLease = "plndr-cp-lock"
+)
+
+// beat is what the last tries told of a tenant.
+type beat struct {
+	// known is true once enough tries were made to say anything.
+	known bool
+	// answers is true if the API server reads from etcd, which takes a quorum.
+	answers bool
+	// since is when that became so.
+	since time.Time
+	// endpoint is true if an API server answers at the endpoint, with or
+	// without etcd.
+	endpoint bool
+	// problem is what is wrong, for people. It holds nothing that changes from
+	// try to try.
+	problem string
+	// holder is the node that kube-vip says holds the endpoint's address.
+	holder string
+	// settled is true once that node has held it for so long that the one
+	// before it has let go.
+	settled bool
+}
+
+// facts are what it tells of the endpoint.
+func (b beat) facts() Endpoint {
+	e := Endpoint{Asked: b.known, Answers: b.endpoint, Holder: b.holder, Settled: b.settled}
+	if !b.endpoint {
+		e.Silence = b.problem
+	}
+	return e
+}
+
+// pulse asks one tenant again and again whether it answers. It has a
+// connection and a goroutine of its own, so a tenant that hangs keeps nobody
+// else waiting.
+type pulse struct {
+	secret client.ObjectKey
+	// secrets reads the kubeconfig.
+	secrets client.Reader
+	// changed is told when beat has changed.
+	changed func()
+
+	mu       sync.Mutex
+	beat     beat
+	failures int
+	// holding is what was seen of the holder.
+	holding holding
+	// members are the addresses of the API servers themselves.
+	members map[string]string
+	config  *rest.Config
+}
+
+// holding is what was seen of who holds the address.
+type holding struct {
+	holder string
+	// since is when that was first seen, by our clock.
+	since time.Time
+	// renewed is the lease's word at that time.
+	renewed time.Time
+}
+
+const (
+	// handsOver is how long kube-vip takes to hand the address over when the
+	// lease is given to another node: that one looks within 2.2 s, and the one
+	// before it lets go 3 s after it could not renew.
+	handsOver = 5 * time.Second
+	// handsOverBound ends the wait for a node that does not take it.
+	handsOverBound = 15 * time.Second
+)
+
+// settle takes what the lease says, and reports whether its holder has really
+// taken the address and the one before it has let go.
+func (p *pulse) settle(holder string, renewed, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.holding.holder != holder || p.holding.since.IsZero() {
+		p.holding = holding{holder: holder, since: now, renewed: renewed}
+		return false
+	}
+	held := now.Sub(p.holding.since)
+	return held >= handsOverBound || held >= handsOver && !renewed.Equal(p.holding.renewed)
+}
+
+// moved notes at once that the lease was given to another node.
+func (p *pulse) moved(to string, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.holding = holding{holder: to, since: now, renewed: p.holding.renewed}
+	p.beat.holder, p.beat.settled = to, false
+}
+
+func newPulse(cluster client.ObjectKey, secrets client.Reader, changed func()) *pulse {
+	return &pulse{
+		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
+		secrets: secrets, changed: changed,
+	}
+}
+
+// last returns what the last tries told.
+func (p *pulse) last() beat {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.beat
+}
+
+// restConfig returns what the tenant is reached with now, or nil. It is never
+// older than the last try: a renewed kubeconfig counts at once.
+func (p *pulse) restConfig() *rest.Config {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.config == nil {
+		return nil
+	}
+	return rest.CopyConfig(p.config)
+}
+
+// tell says where the API servers themselves are, by machine.
+func (p *pulse) tell(members map[string]string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.members = members
+}
+
+// run asks until ctx is done or there is no kubeconfig any more.
+func (p *pulse) run(ctx context.Context) {
+	var connection *connection
+	var raw string
+	defer func() { connection.close() }()
+	for {
+		next, read, err := p.connect(ctx, raw)
+		switch {
+		case apierrors.IsNotFound(err):
+			return
+		case err != nil:
+			// The management cluster is away: what was last read goes on.
+		case next != nil:
+			connection.close()
+			connection, raw = next, read
+		}
+		wait := pulsePeriod
+		if connection != nil {
+			if !p.note(p.try(ctx, connection)) {
+				wait = pulseRetry
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+	}
+}
+
+// connect returns a new connection if the kubeconfig is another than the last.
+func (p *pulse) connect(ctx context.Context, last string) (*connection, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pulseTimeout)
+	defer cancel()
+	s := &corev1.Secret{}
+	if err := p.secrets.Get(ctx, p.secret, s); err != nil {
+		return nil, "", err
+	}
+	raw := string(s.Data[secret.KubeconfigDataName])
+	if raw == last {
+		return nil, raw, nil
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(raw))
+	if err != nil {
+		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	c, err := newConnection(config)
+	if err != nil {
+		return nil, "", err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.config = config
+	return c, raw, nil
+}
+
+// note takes the result of a try, and reports whether it went well.
+func (p *pulse) note(now beat) bool {
+	p.mu.Lock()
+	was := p.beat
+	if now.answers {
+		p.failures = 0
+	} else {
+		p.failures++
+		if p.failures < pulseFailures {
+			p.mu.Unlock()
+			return false
+		}
+	}
+	now.known, now.since = true, was.since
+	if !was.known || was.answers != now.answers {
+		now.since = time.Now()
+	}
+	if !now.answers {
+		now.holder, now.settled = was.holder, was.settled
+	}
+	p.beat = now
+	p.mu.Unlock()
+	if now != was {
+		p.changed()
+	}
+	// A tenant that is known to be silent is not asked more often than others.
+	return true
+}
+
+// try asks once. Reading one object is answered from etcd and needs its quorum.
+// The object is the one by which kube-vip agrees who holds the address.
+func (p *pulse) try(ctx context.Context, c *connection) beat {
+	ctx, cancel := context.WithTimeout(ctx, pulseTimeout)
+	defer cancel()
+	lease := &coordinationv1.Lease{}
+	err := c.client.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces/" + metav1.NamespaceSystem + "/leases/" + kubeVIPLease).
+		Do(ctx).Into(lease)
+	switch {
+	case err == nil:
+		now := beat{answers: true, endpoint: true}
+		if holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime; holder != nil && renewed != nil {
+			now.holder, now.settled = *holder, p.settle(*holder, renewed.Time, time.Now())
+		}
+		return now
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return beat{answers: true, endpoint: true}
+	case apierrors.IsUnauthorized(err):
+		return beat{endpoint: true, problem: "The API server refuses the certificate of Secret " + p.secret.Name}
+	}
+	p.mu.Lock()
+	last := p.failures+1 >= pulseFailures
+	members := p.members
+	p.mu.Unlock()
+	if !last {
+		return beat{}
+	}
+	return p.diagnose(context.WithoutCancel(ctx), c, err, members)
+}
+
+// diagnose finds out whether an API server answers at all.
+func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members map[string]string) beat {
+	ctx, cancel := context.WithTimeout(ctx, pulseAside)
+	defer cancel()
+	if c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil {
+		return beat{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
+	}
+	now := beat{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, plainly(err))}
+	if alive := c.alive(ctx, members); len(alive) > 0 {
+		now.problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
+			"the address of the endpoint has no holder, or it is not reachable from here", strings.Join(alive, ", "))
+	}
+	return now
+}
+
+// connection is an HTTP connection to one API server. It speaks HTTP/1.1: a
+// question that runs out of time then closes its connection, and the next one
+// goes to whoever holds the address now.
+type connection struct {
+	host      string
+	tls       *tls.Config
+	client    *rest.RESTClient
+	transport *http.Transport
+}
+
+func newConnection(config *rest.Config) (*connection, error) {
+	host, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, errors.New("the kubeconfig's server is no URL")
+	}
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig's certificates: %w", err)
+	}
+	// Not the shared transports of client-go, which live as long as the process.
+	transport := &http.Transport{
+		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
+		TLSHandshakeTimeout: pulseTimeout, DialContext: (&net.Dialer{Timeout: pulseTimeout, KeepAlive: pulsePeriod}).DialContext,
+	}
+	if config.Proxy != nil {
+		transport.Proxy = config.Proxy
+	}
+	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig's credentials: %w", err)
+	}
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.QPS = -1
+	client, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: wrapped})
+	if err != nil {
+		return nil, fmt.Errorf("making client: %w", err)
+	}
+	return &connection{host: host.Host, tls: settings, client: client, transport: transport}, nil
+}
+
+func (c *connection) close() {
+	if c != nil {
+		c.transport.CloseIdleConnections()
+	}
+}
+
+// alive returns the machines whose API server answers at its own address.
+func (c *connection) alive(ctx context.Context, members map[string]string) []string {
+	var mu sync.Mutex
+	var found []string
+	var group sync.WaitGroup
+	for name, address := range members {
+		group.Go(func() {
+			dialer := &tls.Dialer{Config: c.trusting()}
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			found = append(found, name)
+		})
+	}
+	group.Wait()
+	slices.Sort(found)
+	return found
+}
+
+// trusting is the connection's TLS configuration for another address of the
+// same API server: its certificate names the endpoint too.
+func (c *connection) trusting() *tls.Config {
+	settings := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.tls != nil {
+		settings = c.tls.Clone()
+	}
+	if settings.ServerName == "" {
+		host, _, err := net.SplitHostPort(c.host)
+		if err != nil {
+			host = c.host
+		}
+		settings.ServerName = host
+	}
+	return settings
+}
+
+// plainly says why a connection failed, in words that stay the same from try
+// to try: no ports of ours, no times.
+func plainly(err error) string {
+	var (
+		timeout   net.Error
+		authority x509.UnknownAuthorityError
+		hostname  x509.HostnameError
+		invalid   x509.CertificateInvalidError
+		operation *net.OpError
+		status    apierrors.APIStatus
+	)
+	switch {
+	case errors.As(err, &status):
+		return "HTTP status " + http.StatusText(int(status.Status().Code))
+	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid):
+		return "its certificate is not the cluster's"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return "no answer in time"
+	case errors.As(err, &operation):
+		return operation.Err.Error()
+	}
+	return "the connection broke"
+}
+
+// pulses are those of all tenants.
+type pulses struct {
+	// start runs something in the background until the process ends.
+	start   func(run func(ctx context.Context))
+	secrets client.Reader
+	changed func(client.ObjectKey)
+
+	mu sync.Mutex
+	by map[client.ObjectKey]*pulse
+}
+
+// of returns a tenant's pulse and starts it if there is none.
+func (s *pulses) of(cluster client.ObjectKey) *pulse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.by[cluster]; p != nil {
+		return p
+	}
+	p := newPulse(cluster, s.secrets, func() { s.changed(cluster) })
+	if s.by == nil {
+		s.by = map[client.ObjectKey]*pulse{}
+	}
+	s.by[cluster] = p
+	s.start(func(ctx context.Context) {
+		p.run(ctx)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.by, cluster)
+	})
+	return p
+}

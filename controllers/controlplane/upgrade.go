@@ -1,0 +1,123 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+// upgrade is what the tenant is moved to.
+func upgrade(s *scope) (Upgrade, error) {
+	spec := &s.controlPlane.Spec
+	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
+	configuration, err := bootstrap.ClusterConfiguration(&bootstrap.Input{
+		Mode:             bootstrap.Init,
+		ClusterNamespace: s.cluster.Namespace,
+		ClusterName:      s.cluster.Name,
+		Version:          spec.Version,
+		Endpoint:         bootstrap.Endpoint{Host: endpoint.Host, Port: endpoint.Port},
+		Network: bootstrap.Network{
+			Pods: network.Pods.CIDRBlocks, Services: network.Services.CIDRBlocks,
+			DNSDomain: network.ServiceDomain, APIServerPort: network.APIServerPort,
+		},
+		Spec:     spec.Config,
+		Platform: spec.Platform,
+	})
+	if err != nil {
+		return Upgrade{}, fmt.Errorf("rendering ClusterConfiguration: %w", err)
+	}
+	_, skipKubeProxy := s.controlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
+	_, skipCoreDNS := s.controlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
+	return Upgrade{
+		Version: spec.Version, Configuration: configuration, ImageRepository: spec.Platform.GetImageRepository(),
+		SkipKubeProxy: skipKubeProxy || spec.Platform.GetKubeProxyMode() == bootstrapv1.KubeProxyModeNone,
+		SkipCoreDNS:   skipCoreDNS,
+	}, nil
+}
+
+// storedConfiguration keeps kubeadm's stored configuration as the spec says, so
+// that the next machine takes its settings from there. Its version is moved by
+// a decision of its own.
+func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
+	if !s.initialized || !s.tenant.Answers || s.tenant.KubeadmVersion == "" {
+		return nil
+	}
+	want, err := upgrade(s)
+	if err != nil {
+		return err
+	}
+	want.Version = s.tenant.KubeadmVersion
+	next, err := nextConfiguration(s.tenant.KubeadmStored, want.Configuration, want.Version)
+	if err != nil || next == s.tenant.KubeadmStored {
+		return err
+	}
+	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
+		return fmt.Errorf("storing kubeadm's configuration: %w", err)
+	}
+	s.tenant.KubeadmStored = next
+	r.event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
+		"Stored the changed settings in kubeadm's configuration, from where new machines take them")
+	return nil
+}
+
+// syncAddons moves kube-proxy and CoreDNS once every API server has the wanted
+// version: neither may be newer than one that it talks to.
+func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
+	if !s.initialized || !s.tenant.Answers || !allAt(s, s.controlPlane.Spec.Version) {
+		return nil
+	}
+	want, err := upgrade(s)
+	if err != nil {
+		return err
+	}
+	changed, err := r.Tenants.SyncAddons(ctx, s.key(), want)
+	if len(changed) > 0 {
+		r.event(s, corev1.EventTypeNormal, "AddonsMoved", "SyncAddons", "Moved "+strings.Join(changed, " and "))
+	}
+	if err != nil {
+		r.event(s, corev1.EventTypeWarning, "AddonsNotMoved", "SyncAddons", err.Error())
+		return err
+	}
+	return nil
+}
+
+// allAt reports whether all machines and their API servers have a version.
+func allAt(s *scope, version string) bool {
+	for _, machine := range s.sorted() {
+		node := nodeOf(machine, s.tenant.Nodes)
+		if machine.Spec.Version != version || node == nil || node.APIServer != version {
+			return false
+		}
+	}
+	return len(s.machines) > 0 && s.tenant.KubeadmVersion == version && !strangers(s)
+}
+
+// strangers reports whether an API server runs on a node of no machine.
+func strangers(s *scope) bool {
+	machines := s.sorted()
+	for _, node := range s.tenant.Nodes {
+		if node.APIServer == "" {
+			continue
+		}
+		if !hasMachine(machines, s.tenant.Nodes, node.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasMachine(machines []*clusterv1.Machine, nodes []Node, name string) bool {
+	for _, machine := range machines {
+		if node := nodeOf(machine, nodes); node != nil && node.Name == name {
+			return true
+		}
+	}
+	return false
+}

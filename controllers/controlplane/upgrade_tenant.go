@@ -1,0 +1,98 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// addonsFresh is how long kube-proxy and CoreDNS count as moved. Somebody may
+// put an old one back.
+const addonsFresh = 10 * time.Minute
+
+// SetVersion implements Tenants.
+func (t *tenants) SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	if err := ensurePermissions(ctx, c); err != nil {
+		return err
+	}
+	return storeConfiguration(ctx, c, want)
+}
+
+// SyncAddons implements Tenants.
+func (t *tenants) SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error) {
+	mark, err := markOf(want)
+	if err != nil {
+		return nil, err
+	}
+	done := false
+	t.with(cluster, func(m *memory) { done = m.addons == mark && time.Since(m.addonsAt) < addonsFresh })
+	if done {
+		return nil, nil
+	}
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reaching API server: %w", err)
+	}
+	a := &addons{client: c, want: want}
+	if err := a.sync(ctx); err != nil {
+		return a.changed, err
+	}
+	t.with(cluster, func(m *memory) { m.addons, m.addonsAt = mark, time.Now() })
+	return a.changed, nil
+}
+
+// markOf tells one upgrade from another.
+func markOf(want Upgrade) (string, error) {
+	encoded, err := json.Marshal(want)
+	if err != nil {
+		return "", fmt.Errorf("encoding upgrade: %w", err)
+	}
+	sum := sha256.Sum256(encoded)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// MoveEndpoint implements Tenants. kube-vip has no word for it, so the lease is
+// given to the other one: that one takes the address the next time it looks,
+// within two seconds, and the first gives it up three seconds later, when it
+// could not renew. In between both answer, so nothing is missed.
+func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	if err := moveLease(ctx, c, from, to, metav1.NowMicro()); err != nil {
+		return err
+	}
+	t.pulses.of(cluster).moved(to, time.Now())
+	return nil
+}
+
+func moveLease(ctx context.Context, c client.Client, from, to string, now metav1.MicroTime) error {
+	lease := &coordinationv1.Lease{}
+	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease}, lease); err != nil {
+		return fmt.Errorf("reading kube-vip's lease: %w", err)
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != from {
+		return nil
+	}
+	lease.Spec.HolderIdentity = &to
+	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
+	lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	// A holder that renews in this moment makes this fail, and it is tried again.
+	if err := c.Update(ctx, lease); err != nil {
+		return fmt.Errorf("giving kube-vip's lease to %s: %w", to, err)
+	}
+	return nil
+}
