@@ -35,27 +35,35 @@ const (
 type Tenants struct {
 	secrets   client.Reader
 	authority pki.Authority
-	// dial connects to an address; tests whose hosts are elsewhere replace it.
-	dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// forward reaches members through the API server and dial an address; tests
+	// without hosts replace them.
+	forward func(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error)
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // NewTenants returns Tenants that read kubeconfigs through secrets.
 func NewTenants(secrets client.Reader, authority pki.Authority) *Tenants {
-	return &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+	t := &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+	t.forward = t.portForward
+	return t
 }
 
 // Forwarded reaches the members of a tenant's etcd through its API server.
 func (t *Tenants) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
-	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading kubeconfig: %w", err)
-	}
-	dial, err := etcd.PortForward(config)
+	dial, err := t.forward(ctx, cluster)
 	if err != nil {
 		return nil, nil, err
 	}
 	credentials, err := t.credentials(ctx, cluster)
 	return dial, credentials, err
+}
+
+func (t *Tenants) portForward(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error) {
+	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	return etcd.PortForward(config)
 }
 
 // Direct reaches the member of a tenant's etcd on a machine at the machine's

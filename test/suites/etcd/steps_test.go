@@ -116,6 +116,9 @@ func snapshot(ctx context.Context, c bed.Cluster) controlplanev1.EtcdSnapshotSta
 			return err
 		}
 		before := cp.DeepCopy()
+		if cp.Annotations == nil {
+			cp.Annotations = map[string]string{}
+		}
 		cp.Annotations[controlplanev1.EtcdSnapshotAnnotation] = "now"
 		return b.Client.Patch(ctx, cp, client.MergeFrom(before))
 	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())

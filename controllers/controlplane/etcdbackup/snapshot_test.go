@@ -1,0 +1,209 @@
+package etcdbackup
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+// snapshot reconciles once and returns the control plane as it is then.
+func (r *rig) snapshot(ctx context.Context) (*controlplanev1.NovaControlPlane, ctrl.Result, error) {
+	GinkgoHelper()
+	reconciler := &SnapshotReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+	result, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
+	return r.controlPlane(ctx), result, err
+}
+
+// taken reconciles and expects no failure.
+func (r *rig) taken(ctx context.Context) (*controlplanev1.NovaControlPlane, ctrl.Result) {
+	GinkgoHelper()
+	cp, result, err := r.snapshot(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(condition(cp)).To(HaveField("Status", metav1.ConditionTrue))
+	return cp, result
+}
+
+func condition(cp *controlplanev1.NovaControlPlane) metav1.Condition {
+	return ptr.Deref(conditions.Get(cp, controlplanev1.EtcdSnapshotsHealthyCondition), metav1.Condition{})
+}
+
+// objects lists what lies in the bucket for the rig's cluster.
+func (r *rig) objects() []string {
+	GinkgoHelper()
+	all, err := server.Objects()
+	Expect(err).NotTo(HaveOccurred())
+	var mine []string
+	for _, object := range all {
+		if strings.HasPrefix(object, "nova/"+r.namespace+"/") {
+			mine = append(mine, object)
+		}
+	}
+	return mine
+}
+
+var _ = Describe("Snapshots", func() {
+	It("are taken when they are due, and old ones removed", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		By("taking the first at once")
+		cp, result := r.taken(ctx)
+		first := cp.Status.Etcd.LastSnapshot
+		Expect(first.Name).To(Equal(r.now.UTC().Format("20060102t150405z")))
+		Expect(first.Size).To(BeNumerically(">", 10_000))
+		Expect(first.Revision).To(BeNumerically(">=", 1))
+		Expect(first.DurationSeconds).To(HaveValue(BeNumerically(">=", 1)))
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(1)))
+		Expect(r.objects()).To(ConsistOf("nova/"+r.namespace+"/c/"+first.Name+".db", "nova/"+r.namespace+"/c/"+first.Name+".json"))
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("EtcdSnapshotTaken")))
+
+		By("taking no other before its time, though the status was lost")
+		r.now = r.now.Add(time.Hour)
+		cp.Status.Etcd = controlplanev1.EtcdStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
+		cp, result = r.taken(ctx)
+		Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(first.Name))
+		Expect(result.RequeueAfter).To(BeNumerically("~", 5*time.Hour, 2*time.Second))
+		Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("~", r.now.Add(5*time.Hour), 2*time.Second))
+
+		By("taking the next one when it is due")
+		r.now = r.now.Add(5 * time.Hour)
+		cp, _ = r.taken(ctx)
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+
+		By("taking one by hand, and keeping two")
+		r.now = r.now.Add(time.Minute)
+		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		cp, _ = r.taken(ctx)
+		Expect(cp.Annotations).NotTo(HaveKey(controlplanev1.EtcdSnapshotAnnotation))
+		Expect(cp.Status.Etcd.LastSnapshot.Time.Time).To(BeTemporally("~", r.now, time.Second))
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+		Expect(r.objects()).To(HaveLen(4))
+		Expect(r.objects()).NotTo(ContainElement(ContainSubstring(first.Name)))
+	})
+
+	It("stand still while they are suspended, except by hand", func(ctx context.Context) {
+		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Etcd.Snapshots.Suspend = ptr.To(true) })
+		cp, result, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotSuspendedReason)))
+		Expect(result.RequeueAfter).To(BeNumerically("<=", 0))
+		Expect(r.objects()).To(BeEmpty())
+		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		_, _, err = r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.objects()).To(HaveLen(2))
+	})
+
+	It("say why they fail, in the same words each time, and leave nothing", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.killEtcd()
+		cp, _, err := r.snapshot(ctx)
+		Expect(err).To(HaveOccurred())
+		failed := condition(cp)
+		Expect(failed).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotFailedReason),
+			HaveField("Message", "No member of etcd answers through the API server")))
+		Expect(cp.Status.Etcd.LastFailureTime).NotTo(BeNil())
+		Expect(r.objects()).To(BeEmpty())
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("EtcdSnapshotFailed")))
+
+		cp.Spec.Etcd.Snapshots.S3.Credentials.Name = "nobody"
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		for range 2 {
+			cp, _, err = r.snapshot(ctx)
+			Expect(err).To(HaveOccurred())
+			Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason),
+				HaveField("Message", "Secret nobody, which s3.credentials names, does not exist")))
+		}
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("Secret nobody")))
+		Expect(r.recorder.Events).NotTo(Receive(), "a failure is told once")
+	})
+
+	It("wait for a server that is away", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		server.Stop()
+		cp, _, err := r.snapshot(ctx)
+		Expect(server.Run(ctx)).To(Succeed())
+		Expect(err).To(HaveOccurred())
+		Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason), HaveField("Message", ContainSubstring("connection refused"))))
+		cp, _ = r.taken(ctx)
+		Expect(cp.Status.Etcd.LastFailureTime).To(BeNil())
+	})
+
+	It("are not taken of what is about to be replaced", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.BeginRestore(ctx, testEnv.Client, cluster, "r", "", r.now)).To(Succeed())
+		cp, result, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(result.RequeueAfter).NotTo(BeZero())
+		Expect(condition(cp)).To(HaveField("Status", metav1.ConditionUnknown))
+		Expect(r.objects()).To(BeEmpty())
+	})
+
+	It("are no more spoken of once they are not asked for", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cp, _ := r.taken(ctx)
+		cp.Spec.Etcd = controlplanev1.EtcdSpec{}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		cp, _, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(cp)).To(BeZero())
+		Expect(cp.Status.Etcd).To(BeZero())
+		Expect(r.objects()).To(HaveLen(2), "what was taken stays")
+	})
+})
+
+var _ = DescribeTable("Settings of etcd that are refused", func(ctx context.Context, change func(*controlplanev1.EtcdSpec), want string) {
+	cp := newControlPlane("default")
+	change(&cp.Spec.Etcd)
+	Expect(testEnv.Client.Create(ctx, cp, client.DryRunAll)).To(MatchError(ContainSubstring(want)))
+},
+	Entry("plain text", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Endpoint = "http://s3.example.org" }, "it must be https"),
+	Entry("bucket in the URL", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Endpoint = "https://s3.example.org/bucket" }, "the bucket is said in bucket"),
+	Entry("schedule", func(e *controlplanev1.EtcdSpec) { e.Snapshots.Schedule = "sometimes" }, "five fields of cron"),
+	Entry("prefix", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Prefix = "a/../b" }, "prefix must be words"),
+	Entry("key without KMS", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.KMSKeyID = "k" }, "kmsKeyID needs encryption KMS"),
+	Entry("KMS without key", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Encryption = controlplanev1.S3EncryptionKMS }, "encryption KMS needs kmsKeyID"),
+	Entry("snapshots of external etcd", func(e *controlplanev1.EtcdSpec) { e.External.Endpoints = []string{"https://etcd:2379"} }, "cannot be set beside external"),
+	Entry("external in plain text", func(e *controlplanev1.EtcdSpec) {
+		*e = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"http://etcd:2379"}}}
+	}, "endpoints must be URLs"),
+)
+
+var _ = Describe("External etcd", func() {
+	It("is settled when the control plane is made", func(ctx context.Context) {
+		cp := newControlPlane("default")
+		cp.Name = "external"
+		cp.Spec.Etcd = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"https://etcd-0:2379"}}}
+		Expect(testEnv.Client.Create(ctx, cp)).To(Succeed())
+		cp.Spec.Etcd.External.Endpoints = []string{"https://etcd-0:2379", "https://etcd-1:2379"}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		cp.Spec.Etcd = controlplanev1.EtcdSpec{}
+		Expect(testEnv.Client.Update(ctx, cp)).To(MatchError(ContainSubstring("cannot move between external etcd and its own")))
+	})
+})
+
+var _ = DescribeTable("The member to take a snapshot of", func(members []etcd.Member, want string) {
+	got, _ := pick(&etcd.Health{Members: members}, []string{"a", "b", "c"})
+	Expect(got).To(Equal(want))
+},
+	Entry("a follower", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b", Answers: true}}, "b"),
+	Entry("the leader, if nobody else answers", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b"}}, "a"),
+	Entry("no learner", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b", Answers: true, Learner: true}}, "a"),
+	Entry("nobody's", []etcd.Member{{Name: "x", Answers: true}}, ""),
+)
