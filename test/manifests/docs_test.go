@@ -34,21 +34,44 @@ var guides = []struct {
 
 func TestGuidesListTheTemplatesVariables(t *testing.T) {
 	for _, guide := range guides {
-		templates, err := filepath.Glob(filepath.Join(tools.Root(), "templates", guide.provider, "*.yaml"))
-		if err != nil || len(templates) == 0 {
-			t.Fatalf("no templates: %v", err)
-		}
-		var used []string
-		for _, template := range templates {
-			used = append(used, found(t, template, regexp.MustCompile(`\$\{([A-Z_]+)`))...)
-		}
-		slices.Sort(used)
-		used = slices.Compact(used)
+		used := variablesIn(t, "templates", guide.provider, "cluster-template.yaml")
 		listed := found(t, filepath.Join(tools.Root(), "docs", guide.file), regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+|NAMESPACE)`"))
 		if diff := cmp.Diff(used, listed); diff != "" {
 			t.Errorf("variables that the templates use (-) and docs/%s lists (+):\n%s", guide.file, diff)
 		}
 	}
+}
+
+// TestGuideListsTheFlavoursVariables reads what the default templates do not
+// have already.
+func TestGuideListsTheFlavoursVariables(t *testing.T) {
+	var known []string
+	for _, guide := range guides {
+		known = append(known, variablesIn(t, "templates", guide.provider, "cluster-template.yaml")...)
+	}
+	used := append(variablesIn(t, "templates", "flavors", "*", "*.yaml"), variablesIn(t, "templates", "nova-*", "cluster-template-*.yaml")...)
+	used = slices.DeleteFunc(used, func(name string) bool { return slices.Contains(known, name) })
+	listed := found(t, filepath.Join(tools.Root(), "docs", "clusterctl.md"), regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+)`"))
+	for _, name := range used {
+		if !slices.Contains(listed, name) {
+			t.Errorf("docs/clusterctl.md does not list the variable %s of a flavour", name)
+		}
+	}
+}
+
+// variablesIn returns the variables of files.
+func variablesIn(t *testing.T, pattern ...string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(append([]string{tools.Root()}, pattern...)...))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files %v: %v", pattern, err)
+	}
+	var used []string
+	for _, file := range files {
+		used = append(used, found(t, file, regexp.MustCompile(`\$\{([A-Z_]+)`))...)
+	}
+	slices.Sort(used)
+	return slices.Compact(used)
 }
 
 // found returns what the only group of re matches in a file, each once.
