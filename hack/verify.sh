@@ -57,8 +57,7 @@ manifests() {
 clusterctl_templates() {
 	local clusterctl file
 	clusterctl=$(hack/tools/build.sh clusterctl) || return
-	for file in templates/*/cluster-template*.yaml; do
-		[[ -e $file ]] || continue
+	for file in "$scratch"/components/infrastructure-*/*/cluster-template*.yaml; do
 		"$clusterctl" generate yaml --from "$file" --list-variables || return
 	done
 }
