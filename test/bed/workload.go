@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
@@ -63,7 +64,13 @@ func (b *Bed) DeployWorkload(ctx context.Context, c Cluster) (*Workload, error) 
 			return err
 		}
 		for _, object := range workloadObjects(dns.Spec.Template.Spec.Containers[0].Image) {
-			if err := client.IgnoreAlreadyExists(tenant.Create(ctx, object)); err != nil {
+			// A port of nodes that is taken, by the very Service, is another
+			// error than a name that is.
+			err := tenant.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if apierrors.IsNotFound(err) {
+				err = tenant.Create(ctx, object)
+			}
+			if err != nil {
 				return err
 			}
 		}
