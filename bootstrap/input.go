@@ -99,4 +99,6 @@ type Credentials struct {
 	CA []byte
 	// Certificate and Key are the machine's own.
 	Certificate, Key []byte
+	// Token, if set, takes the place of Certificate and Key.
+	Token string
 }

@@ -133,6 +133,8 @@ extract() {
 api() {
   if command -v kubectl >/dev/null; then
     kubectl --kubeconfig "$dir/discovery.conf" --request-timeout=5s get --raw "$1"
+  elif [ -s "$dir/token.header" ]; then
+    curl --silent --fail --max-time 5 --cacert "$dir/ca.crt" --header @"$dir/token.header" "$ENDPOINT$1"
   else
     curl --silent --fail --max-time 5 --cacert "$dir/ca.crt" --cert "$dir/client.crt" --key "$dir/client.key" "$ENDPOINT$1"
   fi >/dev/null 2>&1
@@ -147,6 +149,7 @@ wait_for_cluster() {
   extract certificate-authority-data ca.crt
   extract client-certificate-data client.crt
   extract client-key-data client.key
+  (umask 077 && sed -n 's/^ *token: /Authorization: Bearer /p' "$dir/discovery.conf" >"$dir/token.header")
   until api $configmaps/kubelet-config; do
     sleep 1
   done
@@ -231,7 +234,7 @@ else
   report running "kubeadm join"
   join
 fi
-rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key"
+rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key" "$dir/token.header"
 
 run_commands postKubeadmCommands
 

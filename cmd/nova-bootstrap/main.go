@@ -4,11 +4,13 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/remote"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -18,6 +20,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
+const name = "nova-bootstrap"
+
 func main() {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -25,16 +29,29 @@ func main() {
 	} {
 		utilruntime.Must(add(scheme))
 	}
-	manager.Main("nova-bootstrap", scheme, setup)
+	manager.Main(name, scheme, setup)
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
+	secrets, err := manager.SecretClient(mgr)
+	if err != nil {
+		return fmt.Errorf("making client for kubeconfigs: %w", err)
+	}
+	tenants, err := bootstrap.SetupTenants(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter, o.Controller())
+	if err != nil {
+		return err
+	}
 	configs := &bootstrap.Reconciler{
+		Tenants:          tenants,
 		Authority:        pki.NewManaged(mgr.GetClient()),
 		Namespace:        o.Namespace,
 		WatchFilterValue: o.WatchFilter,
 	}
 	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
+		return err
+	}
+	requests := &bootstrap.RequestReconciler{Tenants: tenants, WatchFilterValue: o.WatchFilter}
+	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}
 	templates := &bootstrap.TemplateReconciler{WatchFilterValue: o.WatchFilter}

@@ -63,7 +63,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(secret.Data).To(And(HaveLen(2), HaveKeyWithValue("format", []byte("cloud-config"))))
 		Expect(mode(secret)).To(Equal("JoinWorker"))
 		Expect(files(secret)).NotTo(HaveKey(ContainSubstring(".key")))
-		expectOwnCertificate(ctx, b, cluster, secret, "system:bootstrap:w-1")
+		expectOwnCertificate(ctx, b, cluster, secret, "nova:machine:"+string(machine.UID))
 
 		// Cluster API carries the role over to the node from here.
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
@@ -92,7 +92,7 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 
-	It("renews the certificate until the machine exists, and never after", func(ctx SpecContext) {
+	It("renews the certificate until the machine has joined, and never after", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(4 * time.Second)
 		b.cluster(ctx, "blue")
@@ -109,6 +109,11 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretRefreshed"))
 
 		b.patchMachine(ctx, machine, func() { machine.Status.Initialization.InfrastructureProvisioned = ptr.To(true) })
+		booted, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(b.secret(ctx, "w-1")).Should(HaveField("Data", Not(Equal(booted.Data))), "who reads it late finds it fresh")
+
+		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
 		// A renewal that had begun may still be written.
 		var settled *corev1.Secret
 		Eventually(func(g Gomega) {
@@ -374,6 +379,6 @@ func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluste
 	Expect(roots.AppendCertsFromPEM(config.CAData)).To(BeTrue())
 	Expect(pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})).NotTo(BeEmpty())
 	Expect(pair.Leaf.Subject.CommonName).To(Equal(user))
-	Expect(pair.Leaf.Subject.Organization).To(Equal([]string{"system:bootstrappers:kubeadm:default-node-token"}))
+	Expect(pair.Leaf.Subject.Organization).To(Equal([]string{"system:bootstrappers:nova"}))
 	Expect(time.Until(pair.Leaf.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
 }

@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// joinGroup is the group that kubeadm init lets join.
-	joinGroup = "system:bootstrappers:kubeadm:default-node-token"
-	// joinUserPrefix begins the names of users that kubeadm init lets join.
-	joinUserPrefix = "system:bootstrap:"
+	// joinGroup may join, one judged request a machine. It is not kubeadm's
+	// group, whose requests are all approved. A bootstrap token can be of
+	// groups that begin like this only.
+	joinGroup = "system:bootstrappers:nova"
+	// joinUserPrefix begins the names of users that are machines, by their UID.
+	joinUserPrefix = "nova:machine:"
 )
 
 // issueCredentials gives the machine what it proves itself with, and what a
@@ -44,12 +46,16 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.clusterKey())
 	if err != nil {
+		if keyless := r.keylessCA(ctx, s); keyless != nil {
+			return r.issueToken(ctx, s, keyless)
+		}
 		return fmt.Errorf("reading cluster certificate: %w", err)
 	}
+	s.lifetime = r.ttl()
 	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
-		CommonName:    joinUserPrefix + s.machine.Name,
+		CommonName:    joinUserPrefix + string(s.machine.UID),
 		Organizations: []string{joinGroup},
-		TTL:           r.ttl(),
+		TTL:           s.lifetime,
 	})
 	if err != nil {
 		return fmt.Errorf("issuing join certificate: %w", err)

@@ -20,7 +20,7 @@ type observed struct {
 	stored bool
 	// stale: half of its certificate's life is over.
 	stale bool
-	// settled: the machine exists, so the data was used.
+	// settled: the machine has joined, so the data was used.
 	settled bool
 	// infrastructure: the cluster's infrastructure is provisioned.
 	infrastructure bool
@@ -28,9 +28,9 @@ type observed struct {
 	endpoint bool
 }
 
-// next decides what is due. Data is made once, made anew while nobody used it
-// yet, and left alone for good afterwards: credentials of a machine that has
-// joined must not lie around again.
+// next decides what is due. Data is made once, made anew until the machine has
+// joined, and left alone for good afterwards: credentials of a machine that
+// has joined must not lie around again.
 func next(o observed) due {
 	switch {
 	case o.settled, o.stored && !o.stale:

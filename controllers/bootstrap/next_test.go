@@ -40,9 +40,9 @@ func TestSettled(t *testing.T) {
 		want   bool
 	}{
 		"New":         {func(*clusterv1.Machine) {}, false},
-		"Provisioned": {func(m *clusterv1.Machine) { m.Status.Initialization.InfrastructureProvisioned = ptr.To(true) }, true},
+		"Provisioned": {func(m *clusterv1.Machine) { m.Status.Initialization.InfrastructureProvisioned = ptr.To(true) }, false},
 		"Joined":      {func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "n" }, true},
-		"Moved":       {func(m *clusterv1.Machine) { m.Spec.ProviderID = "vsphere://u" }, true},
+		"Moved":       {func(m *clusterv1.Machine) { m.Spec.ProviderID = "vsphere://u" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{machine: &clusterv1.Machine{}}

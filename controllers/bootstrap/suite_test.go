@@ -80,8 +80,11 @@ func (b *bed) run(ttl time.Duration) {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
-	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl}
+	tenants, err := bootstrap.SetupTenants(ctx, mgr, "test", mgr.GetClient(), "", options)
+	Expect(err).NotTo(HaveOccurred())
+	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, Tenants: tenants}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())
+	Expect((&bootstrap.RequestReconciler{Tenants: tenants}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&bootstrap.TemplateReconciler{}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

@@ -1,0 +1,198 @@
+package bootstrap
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// nodeUserPrefix begins the names of users that are nodes, all in nodesGroup.
+	nodeUserPrefix = "system:node:"
+	nodesGroup     = "system:nodes"
+)
+
+// ruling says what becomes of a request for a certificate.
+type ruling string
+
+const (
+	// ignore: it is for somebody else to judge.
+	ignore ruling = "Ignore"
+	// hold: it is left pending, because what is asked may yet turn out right.
+	hold ruling = "Hold"
+	// approve: the certificate may be issued.
+	approve ruling = "Approve"
+	// deny: it may not, ever.
+	deny ruling = "Deny"
+)
+
+// judgement is a ruling with its reason, for people.
+type judgement struct {
+	ruling ruling
+	why    string
+}
+
+func denied(format string, args ...any) judgement {
+	return judgement{deny, fmt.Sprintf(format, args...)}
+}
+
+func held(format string, args ...any) judgement { return judgement{hold, fmt.Sprintf(format, args...)} }
+
+// request is what a node asks for.
+type request struct {
+	username string
+	groups   []string
+	usages   []certificatesv1.KeyUsage
+	// asked is nil if it cannot be read.
+	asked *x509.CertificateRequest
+}
+
+// read takes a request apart.
+func read(csr *certificatesv1.CertificateSigningRequest) request {
+	r := request{username: csr.Spec.Username, groups: csr.Spec.Groups, usages: csr.Spec.Usages}
+	block, rest := pem.Decode(csr.Spec.Request)
+	if block == nil || block.Type != "CERTIFICATE REQUEST" || len(bytes.TrimSpace(rest)) > 0 {
+		return r
+	}
+	if asked, err := x509.ParseCertificateRequest(block.Bytes); err == nil && asked.CheckSignature() == nil {
+		r.asked = asked
+	}
+	return r
+}
+
+// names are the names and addresses that the certificate would stand for.
+func (r request) names() (dns []string, ips []netip.Addr, others bool) {
+	for _, ip := range r.asked.IPAddresses {
+		addr, ok := netip.AddrFromSlice(ip)
+		others = others || !ok
+		ips = append(ips, addr.Unmap())
+	}
+	return r.asked.DNSNames, ips, others || len(r.asked.EmailAddresses) > 0 || len(r.asked.URIs) > 0
+}
+
+// isFor reports whether the subject is a node, and nothing more.
+func (r request) isFor(node string) bool {
+	return r.asked.Subject.CommonName == nodeUserPrefix+node && slices.Equal(r.asked.Subject.Organization, []string{nodesGroup})
+}
+
+// uses reports whether what the key is to be used for is what is wanted, and
+// nothing more. Kubelets ask for key encipherment with RSA keys only.
+func (r request) uses(wanted certificatesv1.KeyUsage) bool {
+	for _, usage := range r.usages {
+		if usage != wanted && usage != certificatesv1.UsageDigitalSignature && usage != certificatesv1.UsageKeyEncipherment {
+			return false
+		}
+	}
+	return slices.Contains(r.usages, wanted) && slices.Contains(r.usages, certificatesv1.UsageDigitalSignature)
+}
+
+// joiner is what is known about a machine that asks to join.
+type joiner struct {
+	// machine is nil if the credential is of no machine of the cluster.
+	machine *clusterv1.Machine
+	// node is true if the tenant has a node of the machine's name.
+	node bool
+	// certified are the public keys of this machine's that were certified
+	// before.
+	certified []any
+}
+
+// judgeJoin judges a request for a kubelet's first client certificate. A
+// machine's credential is good for its own node, once: whoever has a copy of
+// it can do nothing with it after the machine has joined.
+func judgeJoin(r request, from joiner) judgement {
+	switch m := from.machine; {
+	case m == nil:
+		return denied("The credential is of no Machine of this cluster")
+	case r.asked == nil:
+		return denied("It is no certificate request")
+	case !r.isFor(m.Name):
+		return denied("The credential of Machine %s is for node %s and no other", m.Name, m.Name)
+	case !r.uses(certificatesv1.UsageClientAuth):
+		return denied("A node's certificate is for clients only")
+	case hasNames(r):
+		return denied("A node's client certificate stands for no names and addresses")
+	case m.Status.NodeRef.IsDefined() || from.node:
+		return denied("Machine %s has joined before, and its credential is good for once", m.Name)
+	case !m.DeletionTimestamp.IsZero():
+		return held("Machine %s is being deleted", m.Name)
+	}
+	for _, key := range from.certified {
+		if known, ok := key.(interface {
+			Equal(other crypto.PublicKey) bool
+		}); ok && known.Equal(r.asked.PublicKey) {
+			continue
+		}
+		return denied("Another key was certified for Machine %s before", from.machine.Name)
+	}
+	return judgement{approve, "It is the first certificate of Machine " + from.machine.Name + "'s node"}
+}
+
+func hasNames(r request) bool {
+	dns, ips, others := r.names()
+	return len(dns) > 0 || len(ips) > 0 || others
+}
+
+// judgeServing judges a request for the certificate that a kubelet shows its
+// clients. It may stand for the machine's own names and addresses only.
+func judgeServing(r request, m *clusterv1.Machine) judgement {
+	node := strings.TrimPrefix(r.username, nodeUserPrefix)
+	switch {
+	case node == r.username || !slices.Contains(r.groups, nodesGroup) || m == nil:
+		return judgement{ruling: ignore}
+	case r.asked == nil:
+		return denied("It is no certificate request")
+	case !r.isFor(node):
+		return denied("Node %s asks for the certificate of another", node)
+	case !r.uses(certificatesv1.UsageServerAuth):
+		return denied("A kubelet's serving certificate is for servers only")
+	}
+	dns, ips, others := r.names()
+	if others || len(dns)+len(ips) == 0 {
+		return denied("A kubelet's serving certificate stands for names and addresses, at least one, and nothing else")
+	}
+	own := ownNames(node, m)
+	for _, name := range dns {
+		if !own[name] {
+			return denied("%q is no name of Machine %s", name, m.Name)
+		}
+	}
+	for _, ip := range ips {
+		if !own[ip.String()] {
+			// The hypervisor may report it yet.
+			return held("%s is no address that Machine %s has reported", ip, m.Name)
+		}
+	}
+	return judgement{approve, "All names and addresses are those of Machine " + m.Name}
+}
+
+// ownNames are the names and addresses of a machine.
+func ownNames(node string, m *clusterv1.Machine) map[string]bool {
+	own := map[string]bool{node: true}
+	for _, a := range m.Status.Addresses {
+		text := a.Address
+		if ip, err := netip.ParseAddr(text); err == nil {
+			text = ip.Unmap().String()
+		}
+		own[text] = true
+	}
+	return own
+}
+
+// machineOfNode returns the machine of a node that serves.
+func machineOfNode(node string, machines []*clusterv1.Machine) *clusterv1.Machine {
+	for _, m := range machines {
+		if m.Status.NodeRef.IsDefined() && m.Status.NodeRef.Name == node || !m.Status.NodeRef.IsDefined() && m.Name == node {
+			return m
+		}
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+const (
+	// granted is how long what lets machines join is taken for being there.
+	granted = 10 * time.Minute
+	// holdAgain is when a request that was left pending is judged again, if
+	// nothing tells.
+	holdAgain = 15 * time.Second
+)
+
+// RequestReconciler judges what the nodes of tenants ask certificates for: the
+// first of a kubelet that joins, and those that kubelets serve with. It judges
+// for machines with a NovaConfig and leaves all others alone.
+type RequestReconciler struct {
+	// Client reads through the cache. Taken from the manager when nil.
+	Client client.Client
+	// Recorder records events. Taken from the manager when nil.
+	Recorder events.EventRecorder
+	// Tenants reaches the tenants.
+	Tenants clustercache.ClusterCache
+	// WatchFilterValue limits the Clusters to those with this watch label.
+	// Empty takes all.
+	WatchFilterValue string
+
+	watcher clustercache.SourceWatcher[ctrl.Request]
+	grants  memory[client.ObjectKey, time.Time]
+	// told are the requests that people were told are held.
+	told memory[types.UID, string]
+}
+
+// Reconcile judges the open requests of one tenant.
+func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
+		r.grants.forget(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !loop.Watched(cluster, r.WatchFilterValue) || annotations.IsPaused(cluster, cluster) || !cluster.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	machines, err := r.machines(ctx, cluster)
+	if err != nil || len(machines) == 0 {
+		return ctrl.Result{}, err
+	}
+	result, err := r.judgeAll(ctx, req.NamespacedName, machines)
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		// The tenant is told of when it answers.
+		r.grants.forget(req.NamespacedName)
+		return ctrl.Result{}, nil
+	}
+	return result, err
+}
+
+// machines are those of a cluster that have a NovaConfig.
+func (r *RequestReconciler) machines(ctx context.Context, cluster *clusterv1.Cluster) ([]*clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
+	if err != nil {
+		return nil, fmt.Errorf("listing Machines: %w", err)
+	}
+	var ours []*clusterv1.Machine
+	for i := range list.Items {
+		ref := list.Items[i].Spec.Bootstrap.ConfigRef
+		if ref.Kind == "NovaConfig" && ref.APIGroup == bootstrapv1.GroupVersion.Group {
+			ours = append(ours, &list.Items[i])
+		}
+	}
+	return ours, nil
+}
+
+// judgeAll prepares a tenant and judges its open requests.
+func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) (ctrl.Result, error) {
+	live, err := r.Tenants.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	if at, ok := r.grants.get(cluster); !ok || time.Since(at) > granted {
+		if err := grant(ctx, live); err != nil {
+			return ctrl.Result{}, err
+		}
+		r.grants.set(cluster, time.Now())
+	}
+	open, all, err := r.requests(ctx, cluster)
+	if meta.IsNoMatchError(err) {
+		ctrl.LoggerFrom(ctx).V(4).Info("The tenant knows no certificate requests")
+		return ctrl.Result{}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	result := ctrl.Result{RequeueAfter: granted}
+	var errs []error
+	for _, csr := range open {
+		verdict, machine, err := r.judge(ctx, live, csr, all, machines)
+		if err == nil {
+			err = r.settle(ctx, live, csr, verdict, machine)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("judging certificate request %s: %w", csr.Name, err))
+		}
+		if verdict.ruling == hold {
+			result.RequeueAfter = holdAgain
+		}
+	}
+	return result, errors.Join(errs...)
+}
+
+// requests are the open requests of nodes, and all of them.
+func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open, all []*certificatesv1.CertificateSigningRequest, err error) {
+	tenant, err := r.Tenants.GetClient(ctx, cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
+	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+		return nil, nil, err
+	}
+	if err := r.watch(ctx, cluster); err != nil {
+		return nil, nil, err
+	}
+	list := &certificatesv1.CertificateSigningRequestList{}
+	if err := tenant.List(ctx, list); err != nil {
+		return nil, nil, fmt.Errorf("listing certificate requests: %w", err)
+	}
+	for i := range list.Items {
+		csr := &list.Items[i]
+		if signer := csr.Spec.SignerName; signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
+			continue
+		}
+		all = append(all, csr)
+		if len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 {
+			open = append(open, csr)
+		}
+	}
+	return open, all, nil
+}
+
+// judge judges one request, and returns the machine it concerns.
+func (r *RequestReconciler) judge(ctx context.Context, live client.Client, csr *certificatesv1.CertificateSigningRequest,
+	all []*certificatesv1.CertificateSigningRequest, machines []*clusterv1.Machine,
+) (judgement, *clusterv1.Machine, error) {
+	asked := read(csr)
+	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		m := machineOfNode(strings.TrimPrefix(asked.username, nodeUserPrefix), machines)
+		return judgeServing(asked, m), m, nil
+	}
+	uid, ours, err := joinerOf(ctx, live, asked)
+	if err != nil || !ours {
+		return judgement{ruling: ignore}, nil, err
+	}
+	from := joiner{machine: machineOfUID(uid, machines)}
+	if from.machine != nil {
+		err := live.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
+		if client.IgnoreNotFound(err) != nil {
+			return judgement{}, nil, fmt.Errorf("reading node: %w", err)
+		}
+		from.node = !apierrors.IsNotFound(err)
+		from.certified = certified(csr.Spec.Username, all)
+	}
+	return judgeJoin(asked, from), from.machine, nil
+}
+
+// certified are the keys that were certified for a user that joins.
+func certified(username string, all []*certificatesv1.CertificateSigningRequest) []any {
+	var keys []any
+	for _, csr := range all {
+		if csr.Spec.Username != username || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
+			continue
+		}
+		for _, c := range csr.Status.Conditions {
+			if c.Type == certificatesv1.CertificateApproved {
+				if asked := read(csr).asked; asked != nil {
+					keys = append(keys, asked.PublicKey)
+				}
+			}
+		}
+	}
+	return keys
+}
+
+func machineOfUID(uid types.UID, machines []*clusterv1.Machine) *clusterv1.Machine {
+	for _, m := range machines {
+		if m.UID == uid {
+			return m
+		}
+	}
+	return nil
+}
+
+// settle writes a judgement down and tells people.
+func (r *RequestReconciler) settle(ctx context.Context, live client.Client, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) error {
+	if j.ruling == ignore {
+		return nil
+	}
+	if j.ruling != hold {
+		condition := certificatesv1.CertificateSigningRequestCondition{
+			Type: certificatesv1.CertificateApproved, Status: corev1.ConditionTrue, Reason: "NovaMachine", Message: j.why,
+			LastUpdateTime: metav1.Now(),
+		}
+		if j.ruling == deny {
+			condition.Type = certificatesv1.CertificateDenied
+		}
+		judged := csr.DeepCopy()
+		judged.Status.Conditions = append(judged.Status.Conditions, condition)
+		err := live.SubResource("approval").Update(ctx, judged)
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			return nil // somebody else was faster, and the watch tells
+		}
+		if err != nil {
+			return err
+		}
+	}
+	r.announce(ctx, csr, j, machine)
+	return nil
+}
+
+// announce tells of what was judged: once of what is held.
+func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) {
+	kind := "join"
+	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
+		kind = "serving"
+	}
+	if why, ok := r.told.get(csr.UID); ok && j.ruling == hold && why == j.why {
+		return
+	}
+	if j.ruling == hold {
+		r.told.set(csr.UID, j.why)
+	} else {
+		r.told.forget(csr.UID)
+	}
+	judged.WithLabelValues(kind, strings.ToLower(string(j.ruling))).Inc()
+	ctrl.LoggerFrom(ctx).Info("Judged certificate request", "request", csr.Name, "user", csr.Spec.Username, "ruling", j.ruling, "reason", j.why)
+	if machine == nil {
+		return
+	}
+	switch j.ruling {
+	case deny:
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateDenied", string(deny), "Denied the certificate request %s: %s", csr.Name, j.why)
+	case hold:
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateHeld", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.why)
+	default:
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.why)
+	}
+}

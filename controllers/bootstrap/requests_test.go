@@ -1,0 +1,175 @@
+package bootstrap_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// connect publishes a kubeconfig: the suite's API server is the tenant's too.
+func (b *bed) connect(ctx context.Context, cluster string) {
+	GinkgoHelper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["tenant"] = &clientcmdapi.Cluster{Server: api.Config.Host, CertificateAuthorityData: api.Config.CAData}
+	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: api.Config.CertData, ClientKeyData: api.Config.KeyData}
+	config.Contexts["tenant"] = &clientcmdapi.Context{Cluster: "tenant", AuthInfo: "admin"}
+	config.CurrentContext = "tenant"
+	data, err := clientcmd.Write(*config)
+	Expect(err).NotTo(HaveOccurred())
+	secret := &corev1.Secret{ObjectMeta: b.meta(cluster + "-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": data}}
+	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster}
+	Expect(b.Create(ctx, secret)).To(Succeed())
+}
+
+// as returns a client of somebody else.
+func as(user string, groups ...string) client.Client {
+	GinkgoHelper()
+	config := rest.CopyConfig(api.Config)
+	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "system:authenticated")}
+	c, err := client.New(config, client.Options{Scheme: api.Scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// ask asks for a certificate as a kubelet does, until that is allowed.
+func ask(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) *certificatesv1.CertificateSigningRequest {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: dns,
+	}, key)
+	Expect(err).NotTo(HaveOccurred())
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
+		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+	}}
+	Eventually(func() error { return c.Create(ctx, csr.DeepCopy()) }).Should(Succeed())
+	// Created once more, to have its name: the first is judged alike.
+	Expect(c.Create(ctx, csr)).To(Succeed())
+	return csr
+}
+
+// ruling polls what became of a request: Approved, Denied or nothing.
+func ruling(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
+	return func() (string, error) {
+		now := &certificatesv1.CertificateSigningRequest{}
+		if err := api.Client.Get(ctx, client.ObjectKeyFromObject(csr), now); err != nil || len(now.Status.Conditions) == 0 {
+			return "", err
+		}
+		return string(now.Status.Conditions[0].Type) + ": " + now.Status.Conditions[0].Message, nil
+	}
+}
+
+// judged polls what becomes of one request after the other.
+func judged(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) func(Gomega) string {
+	return func(g Gomega) string {
+		csr := ask(ctx, c, signer, node, usage, dns...)
+		g.Eventually(ruling(ctx, csr)).WithTimeout(5 * time.Second).ShouldNot(BeEmpty())
+		now, err := ruling(ctx, csr)()
+		g.Expect(err).NotTo(HaveOccurred())
+		return now
+	}
+}
+
+var _ = Describe("What nodes ask certificates for", func() {
+	const (
+		join    = certificatesv1.KubeAPIServerClientKubeletSignerName
+		serving = certificatesv1.KubeletServingSignerName
+		group   = "system:bootstrappers:nova"
+	)
+
+	It("is approved for a machine's own node, once", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.worker(ctx, "blue", "w-2", bootstrapv1.NovaConfigSpec{})
+		b.connect(ctx, "blue")
+		own := as("nova:machine:"+string(machine.UID), group)
+
+		By("asking for another machine's node")
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: The credential of Machine w-1 is for node w-1 and no other"))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
+
+		By("asking with the credential of no machine")
+		stranger := as("nova:machine:ffffffff-0000-0000-0000-000000000000", group)
+		Eventually(ruling(ctx, ask(ctx, stranger, join, "w-1", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: The credential is of no Machine of this cluster"))
+
+		By("asking for its own")
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal CertificateApproved"))
+
+		By("asking with another key, as a thief of the credential does")
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: Another key was certified for Machine w-1 before"))
+
+		By("asking after it has joined")
+		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
+		// The reconciler knows of the node a moment later.
+		Eventually(judged(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)).WithPolling(200 * time.Millisecond).
+			Should(Equal("Denied: Machine w-1 has joined before, and its credential is good for once"))
+
+		By("asking for more than to join")
+		Expect(apierrors.IsForbidden(own.List(ctx, &corev1.SecretList{}))).To(BeTrue())
+	})
+
+	It("is left to others for machines of others", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.connect(ctx, "blue")
+		jane := as("jane", "system:masters")
+		csr := ask(ctx, jane, join, "w-1", certificatesv1.UsageClientAuth)
+		foreign := ask(ctx, jane, serving, "other", certificatesv1.UsageServerAuth, "other")
+		Consistently(ruling(ctx, csr)).WithTimeout(2 * time.Second).Should(BeEmpty())
+		Expect(ruling(ctx, foreign)()).To(BeEmpty())
+	})
+
+	It("is approved for what a kubelet serves with when it is the machine's own", func(ctx SpecContext) {
+		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "test:nodes"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nova:join"},
+		}))).To(Succeed())
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.connect(ctx, "blue")
+		node := as("system:node:w-1", "system:nodes")
+
+		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1", "kubernetes"))).
+			Should(Equal(`Denied: "kubernetes" is no name of Machine w-1`))
+		Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1"))).Should(HavePrefix("Approved"))
+		b.patchMachine(ctx, machine, func() {
+			machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"}
+			machine.Status.Addresses = clusterv1.MachineAddresses{{Type: clusterv1.MachineInternalDNS, Address: "w-1.corp"}}
+		})
+		Eventually(judged(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1.corp")).WithPolling(200 * time.Millisecond).
+			Should(HavePrefix("Approved"))
+	})
+})

@@ -1,0 +1,143 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// connectRetry is when a tenant that did not answer is tried again: machines
+// that join wait for it.
+const connectRetry = 3 * time.Second
+
+// SetupTenants adds a cluster cache to mgr, which keeps nothing of a tenant in
+// memory but its certificate requests.
+func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
+	tenants, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient:     secrets,
+		WatchFilterValue: watchFilter,
+		Client:           clustercache.ClientOptions{UserAgent: userAgent},
+		Cache:            clustercache.CacheOptions{DefaultTransform: cache.TransformStripManagedFields()},
+	}, options)
+	if err != nil {
+		return nil, fmt.Errorf("setting up cluster cache: %w", err)
+	}
+	if c, ok := tenants.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
+		c.SetConnectionCreationRetryInterval(connectRetry)
+	}
+	return tenants, nil
+}
+
+// SetupWithManager starts judging with the manager.
+func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	if r.Recorder == nil {
+		r.Recorder = mgr.GetEventRecorder("novaconfig")
+	}
+	own := func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
+	}
+	const name = "novaconfig-requests"
+	c, err := ctrl.NewControllerManagedBy(mgr).
+		Named(name).
+		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WithOptions(loop.Options(options)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(toCluster), builder.WithPredicates(machineNamed())).
+		WatchesRawSource(r.Tenants.GetClusterSource(name, own)).
+		Build(r)
+	if err != nil {
+		return err
+	}
+	r.watcher = c
+	return nil
+}
+
+// watch asks to be told of requests. The cluster cache adds a watch only once
+// a connection.
+func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey) error {
+	err := r.Tenants.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
+		Name: "novaconfig-requests", Watcher: r.watcher, Kind: &certificatesv1.CertificateSigningRequest{},
+		EventHandler: handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request {
+			return []ctrl.Request{{NamespacedName: cluster}}
+		}),
+		Predicates: []predicate.Predicate{open()},
+	}))
+	if err != nil {
+		return fmt.Errorf("watching certificate requests: %w", err)
+	}
+	return nil
+}
+
+// open lets pass requests that nobody has judged yet.
+func open() predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+		return ok && len(csr.Status.Conditions) == 0 && csr.DeletionTimestamp.IsZero()
+	})
+}
+
+func toCluster(_ context.Context, o client.Object) []reconcile.Request {
+	m, ok := o.(*clusterv1.Machine)
+	if !ok || m.Spec.ClusterName == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
+}
+
+// machineNamed lets through what changes which certificates a machine may have.
+func machineNamed() predicate.Predicate {
+	return predicate.Funcs{
+		DeleteFunc: loop.IgnoreDelete,
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			was, isMachine := e.ObjectOld.(*clusterv1.Machine)
+			is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
+			return isMachine && isMachineToo &&
+				(was.Status.NodeRef != is.Status.NodeRef || !slices.Equal(was.Status.Addresses, is.Status.Addresses))
+		},
+	}
+}
+
+// joinerOf says which machine's credential a request was made with. It is not
+// ours if it was made with another's.
+func joinerOf(ctx context.Context, live client.Client, asked request) (uid types.UID, ours bool, err error) {
+	if uid, found := strings.CutPrefix(asked.username, joinUserPrefix); found {
+		return types.UID(uid), true, nil
+	}
+	id, found := strings.CutPrefix(asked.username, tokenUserPrefix)
+	if !found || !slices.Contains(asked.groups, joinGroup) {
+		return "", false, nil
+	}
+	token := &corev1.Secret{}
+	err = live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
+	if client.IgnoreNotFound(err) != nil {
+		return "", false, fmt.Errorf("reading bootstrap token: %w", err)
+	}
+	if apierrors.IsNotFound(err) {
+		return "", true, nil // taken back a moment ago
+	}
+	return types.UID(token.Annotations[tokenMachineAnnotation]), true, nil
+}

@@ -1,0 +1,199 @@
+package bootstrap
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/big"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+const (
+	// tokenTTL is how long a bootstrap token is good for. It can be short,
+	// because it is prolonged in the tenant until its machine has joined.
+	tokenTTL = time.Hour
+	// tokenUserPrefix begins the names of users with a bootstrap token, and
+	// tokenNamePrefix those of the Secrets that hold one.
+	tokenUserPrefix = "system:bootstrap:"
+	tokenNamePrefix = "bootstrap-token-"
+	// tokenAnnotation on the bootstrap data is the ID of the token in it.
+	tokenAnnotation = "nova.bootstrap.cluster.x-k8s.io/token-id"
+	// tokenMachineAnnotation on the token is the UID of the Machine it is for.
+	tokenMachineAnnotation = "nova.bootstrap.cluster.x-k8s.io/machine-uid"
+
+	tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
+)
+
+// keylessCA returns the certificates of an authority whose key is not here: a
+// control plane provider that is not ours may publish the certificate alone,
+// or only the kubeconfig. Nil says that there is no such thing.
+func (r *Reconciler) keylessCA(ctx context.Context, s *scope) []byte {
+	if s.controlPlane != nil || r.Tenants == nil {
+		return nil
+	}
+	published := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: secret.Name(s.cluster.Name, secret.ClusterCA)}
+	err := r.Client.Get(ctx, key, published)
+	switch {
+	case err == nil && len(published.Data[secret.TLSKeyDataName]) == 0:
+		return certificates(published.Data[secret.TLSCrtDataName])
+	case err == nil || !apierrors.IsNotFound(err):
+		return nil
+	}
+	key.Name = secret.Name(s.cluster.Name, secret.Kubeconfig)
+	if err := r.Client.Get(ctx, key, published); err != nil {
+		return nil
+	}
+	config, err := clientcmd.Load(published.Data[secret.KubeconfigDataName])
+	if err != nil || config.Contexts[config.CurrentContext] == nil {
+		return nil
+	}
+	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
+	if cluster == nil {
+		return nil
+	}
+	return certificates(cluster.CertificateAuthorityData)
+}
+
+// certificates returns what holds certificates, and nil for what does not.
+func certificates(pem []byte) []byte {
+	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
+		return nil
+	}
+	return pem
+}
+
+// issueToken gives the machine a bootstrap token of its own, or prolongs the
+// one it has: the data stays as it is then, also on a machine that has booted.
+func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error {
+	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return &obstacle{
+			waiting: true,
+			again:   connectRetry,
+			reason:  bootstrapv1.WaitingForAPIServerReason,
+			message: "Waiting for the API server to answer: the cluster's certificate authority has no key here, so the machine joins with a bootstrap token",
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	token, err := r.prolong(ctx, s, tenant)
+	if err == nil && token == nil {
+		token, err = newToken(s)
+		if err == nil {
+			err = tenant.Create(ctx, token)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("making bootstrap token: %w", err)
+	}
+	s.token, s.lifetime = string(token.Data["token-id"]), tokenTTL
+	s.join = &bootstrap.Credentials{CA: ca, Token: s.token + "." + string(token.Data["token-secret"])}
+	return nil
+}
+
+// prolong gives the machine's token more time, if it still has one.
+func (r *Reconciler) prolong(ctx context.Context, s *scope, tenant client.Client) (*corev1.Secret, error) {
+	id := storedToken(s.secret)
+	if id == "" {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	token := &corev1.Secret{}
+	err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
+	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.machine.UID) {
+		return nil, nil //nolint:nilnil // it expired, or is somebody else's
+	}
+	if err != nil {
+		return nil, err
+	}
+	token.Data["expiration"] = expiration()
+	return token, tenant.Update(ctx, token)
+}
+
+func expiration() []byte { return []byte(time.Now().Add(tokenTTL).UTC().Format(time.RFC3339)) }
+
+func newToken(s *scope) (*corev1.Secret, error) {
+	id, err := letters(6)
+	if err != nil {
+		return nil, err
+	}
+	key, err := letters(16)
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id,
+			Annotations: map[string]string{tokenMachineAnnotation: string(s.machine.UID)},
+		},
+		Type: corev1.SecretTypeBootstrapToken,
+		Data: map[string][]byte{
+			"token-id": []byte(id), "token-secret": []byte(key), "expiration": expiration(),
+			"usage-bootstrap-authentication": []byte("true"),
+			"auth-extra-groups":              []byte(joinGroup),
+			"description":                    []byte("Lets machine " + s.machine.Name + " join"),
+		},
+	}, nil
+}
+
+// letters returns random letters and digits.
+func letters(n int) (string, error) {
+	out := make([]byte, n)
+	for i := range out {
+		at, err := rand.Int(rand.Reader, big.NewInt(int64(len(tokenLetters))))
+		if err != nil {
+			return "", fmt.Errorf("reading random numbers: %w", err)
+		}
+		out[i] = tokenLetters[at.Int64()]
+	}
+	return string(out), nil
+}
+
+// storedToken is the ID of the token in the data, empty if there is none.
+func storedToken(data *corev1.Secret) string {
+	if data == nil {
+		return ""
+	}
+	return data.Annotations[tokenAnnotation]
+}
+
+// revoke takes the token of a machine that has joined out of the tenant.
+func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) {
+	id := storedToken(s.secret)
+	if id == "" || r.Tenants == nil {
+		return ctrl.Result{}, nil
+	}
+	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
+	if errors.Is(err, clustercache.ErrClusterNotConnected) {
+		return ctrl.Result{RequeueAfter: loop.Net}, nil // it expires by itself, too
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)
+	}
+	token := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}}
+	if err := tenant.Delete(ctx, token); client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("deleting bootstrap token: %w", err)
+	}
+	done := s.secret.DeepCopy()
+	delete(done.Annotations, tokenAnnotation)
+	if err := r.Client.Update(ctx, done); err != nil {
+		return ctrl.Result{}, fmt.Errorf("noting that the bootstrap token is gone: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
