@@ -23,7 +23,7 @@ trust() {
     echo "no store of authorities is known on this system" >&2
     return 1
   }
-  if update-ca-certificates --help 2>&1 | grep -q localcertsdir; then
+  if grep -q localcertsdir "$(command -v update-ca-certificates)"; then
     update-ca-certificates --localcertsdir $nova/ca
   else
     # Flatcar's takes what lies in the store, by this ending.

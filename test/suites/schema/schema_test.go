@@ -190,22 +190,26 @@ func filesOf(t *testing.T, golden string) map[string]string {
 	return files
 }
 
-// systemd takes the unit that stands in Ignition's documents.
-func TestUnit(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", "nova-bootstrap.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := newGuest(t.Context(), t)
-	verify := func(content string) error {
-		g.write(t, "mnt/nova-bootstrap.service", []byte(content), 0o600)
-		return g.run(t.Context(), "systemd-analyze", "verify", "--man=no", "/mnt/nova-bootstrap.service")
-	}
-	if err := verify(string(content)); err != nil {
-		t.Error(err)
-	}
-	if verify(strings.Replace(string(content), "/bin/sh", "/bin/no-shell", 1)) == nil {
-		t.Error("systemd takes a program that does not exist")
+// systemd takes the units that stand in the documents.
+func TestUnits(t *testing.T) {
+	for _, unit := range []string{"nova-bootstrap.service", "nova-api-balancer.service"} {
+		t.Run(unit, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join(tools.Root(), "bootstrap", unit))
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := newGuest(t.Context(), t)
+			verify := func(content string) error {
+				g.write(t, "mnt/"+unit, []byte(content), 0o600)
+				return g.run(t.Context(), "systemd-analyze", "verify", "--man=no", "/mnt/"+unit)
+			}
+			if err := verify(string(content)); err != nil {
+				t.Error(err)
+			}
+			if verify(strings.Replace(string(content), "/bin/sh", "/bin/no-shell", 1)) == nil {
+				t.Error("systemd takes a program that does not exist")
+			}
+		})
 	}
 }
 
