@@ -204,7 +204,7 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	}
 	t.with(cluster, func(m *memory) { m.unread, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
 	if !facts.ExternalEtcd {
-		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true))
+		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), etcdPatience)
 		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
 		if facts.KubeadmConfig && !fine(answer.health, facts.Nodes) {
 			facts.Again = lookAgain
@@ -242,7 +242,8 @@ func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines
 		m.unread = time.Time{}
 		facts.Nodes = slices.Clone(m.nodes)
 	})
-	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false))
+	// Bad news first: that nobody answers is told at once, and why a little later.
+	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false), 0)
 	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
 	t.remember(cluster, facts)
 }

@@ -79,7 +79,7 @@ var _ = Describe("Creating machines", func() {
 		reconciler := direct(testEnv.Config, tenant)
 		r.settle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "nobody asked", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true}}}
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "nobody asked", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
 		r.settle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 

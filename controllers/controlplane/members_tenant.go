@@ -23,6 +23,9 @@ const (
 	// etcdPatience bounds how long a reconcile waits for etcd. What comes later
 	// is told by an event.
 	etcdPatience = 1500 * time.Millisecond
+	// etcdRecent is how long an answer counts whatever it says: looks come in
+	// crowds when something happens.
+	etcdRecent = 2 * time.Second
 	// etcdStale is how long an answer stands in for one that takes long.
 	etcdStale = 15 * time.Second
 	// etcdBound ends a look at etcd.
@@ -102,19 +105,23 @@ func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
 // askEtcd asks etcd, unless it was healthy a moment ago and nothing changed. It
 // does not wait for one that is slow: then the last answer stands in for a
 // while, and the controller is told when the new one is there.
-func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target) etcdAnswer {
+func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, patience time.Duration) etcdAnswer {
 	var last etcdAnswer
 	var done chan struct{}
 	names := targetNames(of)
 	t.with(cluster, func(m *memory) {
 		last = m.etcd
-		if last.fingerprint == fingerprint && healthy(last.health, names) && time.Since(last.at) < etcdFresh {
+		counts := etcdRecent
+		if healthy(last.health, names) {
+			counts = etcdFresh
+		}
+		if last.fingerprint == fingerprint && time.Since(last.at) < counts {
 			return
 		}
 		if done = m.asking; done == nil {
 			done = make(chan struct{})
 			m.asking = done
-			t.start(func(ctx context.Context) { t.answer(ctx, cluster, fingerprint, of, done) })
+			t.start(func(ctx context.Context) { t.answer(ctx, cluster, fingerprint, of, done, patience) })
 		}
 	})
 	if done == nil {
@@ -124,7 +131,7 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 	case <-done:
 		t.with(cluster, func(m *memory) { last = m.etcd })
 		return last
-	case <-time.After(etcdPatience):
+	case <-time.After(patience):
 	case <-ctx.Done():
 	}
 	if last.health == nil || time.Since(last.at) > etcdStale {
@@ -134,13 +141,15 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 }
 
 // answer asks etcd and stores what it says.
-func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, done chan struct{}) {
+func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
+	done chan struct{}, patience time.Duration,
+) {
 	begun := time.Now()
 	answer := t.observeEtcd(ctx, cluster, of)
 	answer.fingerprint = fingerprint
 	t.with(cluster, func(m *memory) { m.etcd, m.asking = answer, nil })
 	close(done)
-	if time.Since(begun) >= etcdPatience {
+	if time.Since(begun) >= patience {
 		// Whoever asked has gone on without it.
 		t.pulses.changed(cluster)
 	}
@@ -149,7 +158,7 @@ func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerpr
 func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
 	ctx, cancel := context.WithTimeout(ctx, etcdBound)
 	defer cancel()
-	answer := etcdAnswer{at: time.Now()}
+	answer := etcdAnswer{}
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
 	if err == nil {
 		answer.health, err = etcd.Observe(ctx, dial, config, targetNames(of))
@@ -158,6 +167,7 @@ func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of 
 		ctrl.LoggerFrom(ctx).V(4).Info("Asking etcd failed", "Cluster", cluster.String(), "error", err.Error())
 		answer.silence = "No member of etcd answers"
 	}
+	answer.at = time.Now()
 	etcdObservations.WithLabelValues(result(err)).Inc()
 	return answer
 }

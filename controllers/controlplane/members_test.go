@@ -88,7 +88,7 @@ var _ = Describe("Members of etcd", func() {
 		machines := r.expectMachines(ctx, 3)
 		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
 		for i := range machines {
-			tenant.Nodes = append(tenant.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true})
+			tenant.Nodes = append(tenant.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
 			tenant.Etcd.Members = append(tenant.Etcd.Members, etcd.Member{
 				ID: uint64(i) + 1, Name: machines[i].Name, Answers: true, Leader: i == 0,
 			})

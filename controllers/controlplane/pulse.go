@@ -27,10 +27,10 @@ import (
 
 const (
 	// pulsePeriod and pulseTimeout bound how long a lost quorum stays unseen:
-	// two tries fail before a tenant counts as silent, so 2 s and twice 2.5 s
-	// make 7 s. Cluster API's cluster cache needs 50 s.
+	// two tries fail before a tenant counts as silent, so three times 2 s make
+	// little more than 6 s. Cluster API's cluster cache needs 50 s.
 	pulsePeriod  = 2 * time.Second
-	pulseTimeout = 2500 * time.Millisecond
+	pulseTimeout = 2 * time.Second
 	// pulseFailures is how many tries fail before a tenant counts as silent.
 	pulseFailures = 2
 	// pulseRetry is the pause after a try that failed.

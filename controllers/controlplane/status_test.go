@@ -69,8 +69,9 @@ func running() *scope {
 		machines:     machinesIn(""),
 		tenant: Facts{
 			Answers: true, KubeadmConfig: true,
-			Nodes: []Node{{Name: "m0", ControlPlane: true, Ready: true}},
-			Etcd:  &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
+			Nodes:    []Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
+			Endpoint: Endpoint{Asked: true, Answers: true, Holder: "m0", Settled: true},
+			Etcd:     &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
 		},
 	}
 }
@@ -88,7 +89,8 @@ func TestReport(t *testing.T) {
 			reason: "nothing to say",
 			want: []expect{
 				{"Available", "True", ""}, {"Initialized", "True", ""}, {"CertificatesAvailable", "True", ""},
-				{"EtcdClusterHealthy", "True", ""}, {"RollingOut", "False", ""}, {"ScalingUp", "False", ""},
+				{"EtcdClusterHealthy", "True", ""}, {"ControlPlaneComponentsHealthy", "True", ""},
+				{"EndpointHealthy", "True", "Node m0 holds the address"}, {"RollingOut", "False", ""}, {"ScalingUp", "False", ""},
 				{"ScalingDown", "False", ""}, {"Deleting", "False", ""},
 			},
 		},

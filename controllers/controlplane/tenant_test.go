@@ -76,23 +76,38 @@ func TestNewNodes(t *testing.T) {
 			Spec: corev1.NodeSpec{ProviderID: "vsphere://1", Taints: []corev1.Taint{
 				{Key: roleControlPlane, Effect: corev1.TaintEffectNoSchedule},
 			}},
-			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}},
+			Status: corev1.NodeStatus{
+				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Addresses: []corev1.NodeAddress{
+					{Type: corev1.NodeHostName, Address: "cp"}, {Type: corev1.NodeInternalIP, Address: "10.0.0.4"},
+				},
+				NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.2"},
+			},
 		},
 		{
 			ObjectMeta: metav1.ObjectMeta{Name: "worker"},
 			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{{Key: "node.kubernetes.io/not-ready", Effect: corev1.TaintEffectNoSchedule}}},
 			Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionFalse}}},
 		},
-		{ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true}},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "cordoned"}, Spec: corev1.NodeSpec{Unschedulable: true},
+			Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}}},
+		},
 	}
 	pods := []corev1.Pod{{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{componentLabel: apiServerName}},
-		Spec:       corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Image: "r/kube-apiserver:v1.36.3"}}},
+		Spec: corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{
+			Image: "r/kube-apiserver:v1.36.3", Command: []string{"kube-apiserver", "--secure-port=7443"},
+		}}},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 	}}
 	want := []Node{
-		{Name: "cp", ProviderID: "vsphere://1", ControlPlane: true, Ready: true, Schedulable: true, APIServer: "v1.36.3"},
+		{
+			Name: "cp", ProviderID: "vsphere://1", ControlPlane: true, Ready: true, Schedulable: true, Address: "10.0.0.4",
+			Kubelet: "v1.36.2", APIServer: "v1.36.3", APIServerPort: "7443", Components: Components{APIServer: Component{State: Running}},
+		},
 		{Name: "worker"},
-		{Name: "cordoned"},
+		{Name: "cordoned", Unreachable: true},
 	}
 	if diff := cmp.Diff(want, newNodes(nodes, pods)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

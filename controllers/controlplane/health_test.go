@@ -1,0 +1,122 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// seenWithin is how soon Available must tell of a lost quorum.
+const seenWithin = 10 * time.Second
+
+var _ = Describe("The health of a tenant", func() {
+	It("is told by condition, and a lost quorum within 10 seconds", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		machines := r.expectMachines(ctx, 3)
+		for i := range machines {
+			r.adopt(ctx, &machines[i])
+		}
+		tenant := startTenant(ctx, r, machines)
+		expires := time.Now().Add(100 * 24 * time.Hour).Truncate(time.Second)
+		for _, h := range tenant.hosts {
+			tenant.serve(ctx, net.JoinHostPort(h.address, "26443"), expires)
+		}
+		tenant.furnish(ctx)
+		lease := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To(machines[0].Name), RenewTime: ptr.To(metav1.NowMicro()), AcquireTime: ptr.To(metav1.NowMicro()),
+			},
+		}
+		Expect(tenant.client.Create(ctx, lease)).To(Succeed())
+		tenant.connect(ctx)
+		available := r.condition(ctx, controlplanev1.AvailableCondition)
+
+		By("all being well")
+		Eventually(available, "60s").Should(HaveField("Status", metav1.ConditionTrue))
+		for _, condition := range []string{
+			controlplanev1.EtcdClusterHealthyCondition, controlplanev1.ControlPlaneComponentsHealthyCondition, controlplanev1.EndpointHealthyCondition,
+		} {
+			Eventually(r.condition(ctx, condition)).Should(HaveField("Status", metav1.ConditionTrue), condition)
+		}
+		Expect(r.condition(ctx, controlplanev1.EndpointHealthyCondition)()).To(
+			HaveField("Message", fmt.Sprintf("Node %s holds the address", machines[0].Name)))
+		for i := range machines {
+			for _, condition := range machineHealth.Conditions {
+				Eventually(machineCondition(ctx, r, machines[i].Name, condition)).Should(HaveField("Status", metav1.ConditionTrue), condition)
+			}
+			config := &bootstrapv1.NovaConfig{}
+			Eventually(func() (string, error) {
+				err := testEnv.Client.Get(ctx, r.key(machines[i].Name), config)
+				return config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation], err
+			}).Should(Equal(expires.UTC().Format(time.RFC3339)))
+		}
+
+		By("a scheduler that has failed")
+		pod := &corev1.Pod{}
+		key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler-" + machines[1].Name}
+		Expect(tenant.client.Get(ctx, key, pod)).To(Succeed())
+		pod.Status.Conditions[0].Status = corev1.ConditionFalse
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kube-scheduler", RestartCount: 3}}
+		Expect(tenant.client.Status().Update(ctx, pod)).To(Succeed())
+		Eventually(machineCondition(ctx, r, machines[1].Name, controlplanev1.MachineSchedulerPodHealthyCondition)).Should(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.MachinePodFailedReason)))
+		Eventually(r.condition(ctx, controlplanev1.ControlPlaneComponentsHealthyCondition)).Should(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("SchedulerPodHealthy of "+machines[1].Name))))
+		Expect(available()).To(HaveField("Status", metav1.ConditionTrue))
+
+		By("two of three members being lost")
+		begun := time.Now()
+		tenant.freeze(tenant.hosts[1])
+		tenant.freeze(tenant.hosts[2])
+		Eventually(available, "30s").Should(HaveField("Status", metav1.ConditionFalse))
+		seen := time.Since(begun)
+		GinkgoWriter.Printf("lost quorum seen after %s\n", seen.Round(100*time.Millisecond))
+		AddReportEntry("lost quorum seen after", seen.Round(100*time.Millisecond).String(), ReportEntryVisibilityAlways)
+		Expect(seen).To(BeNumerically("<", seenWithin))
+		Eventually(available, "30s").Should(HaveField("Message", ContainSubstring("majority")), "who is left says that it has no leader")
+		Expect(r.condition(ctx, controlplanev1.EndpointHealthyCondition)()).To(
+			HaveField("Status", metav1.ConditionTrue), "the API server answers for all that")
+		Eventually(machineCondition(ctx, r, machines[1].Name, controlplanev1.MachineEtcdMemberHealthyCondition), "30s").Should(
+			HaveField("Status", metav1.ConditionFalse))
+
+		By("they having come back")
+		tenant.thaw(tenant.hosts[1])
+		tenant.thaw(tenant.hosts[2])
+		Eventually(available, "60s").Should(HaveField("Status", metav1.ConditionTrue))
+		Eventually(r.condition(ctx, controlplanev1.EtcdClusterHealthyCondition), "30s").Should(HaveField("Status", metav1.ConditionTrue))
+
+		By("the address moving to another node")
+		Expect(realTenants.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[2].Name)).To(Succeed())
+		Eventually(r.condition(ctx, controlplanev1.EndpointHealthyCondition)).Should(
+			HaveField("Message", fmt.Sprintf("Node %s holds the address", machines[2].Name)))
+		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)))
+		Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
+	}, SpecTimeout(5*time.Minute))
+})
+
+// machineCondition polls a condition of a machine.
+func machineCondition(ctx context.Context, r *rig, name, condition string) func() (metav1.Condition, error) {
+	return func() (metav1.Condition, error) {
+		machine := &clusterv1.Machine{}
+		if err := testEnv.Client.Get(ctx, r.key(name), machine); err != nil {
+			return metav1.Condition{}, err
+		}
+		return ptr.Deref(conditions.Get(machine, condition), metav1.Condition{}), nil
+	}
+}

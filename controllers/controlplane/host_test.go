@@ -1,0 +1,235 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/certs"
+	utilkubeconfig "sigs.k8s.io/cluster-api/util/kubeconfig"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// tenantHost is where one member of etcd runs, at an address of its own on
+// loopback: etcd's port is the one that kubeadm gives it.
+type tenantHost struct {
+	name, address string
+	etcd          *exec.Cmd
+}
+
+// realTenant is a real API server over a real etcd of three members, whose
+// certificates come from the cluster's authorities. Its nodes have no kubelet.
+type realTenant struct {
+	rig    *rig
+	hosts  []*tenantHost
+	dir    string
+	server *envtest.APIServer
+	config *rest.Config
+	client client.Client
+	paths  map[string]string
+}
+
+// startTenant starts one for the machines of a rig.
+func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *realTenant {
+	GinkgoHelper()
+	paths, err := tools.Paths(ctx, os.Stderr, "etcd", "kube-apiserver")
+	Expect(err).NotTo(HaveOccurred())
+	t := &realTenant{rig: r, dir: GinkgoT().TempDir(), paths: paths}
+	ca := &corev1.Secret{}
+	Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.EtcdCA)), ca)).To(Succeed())
+	t.write("ca.crt", ca.Data[secret.TLSCrtDataName])
+	var initial, clients []string
+	for i, machine := range machines {
+		h := &tenantHost{name: machine.Name, address: fmt.Sprintf("127.77.0.%d", i+1)}
+		t.hosts = append(t.hosts, h)
+		certificate, key := signedBy(ca, h.name, h.address, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
+		t.write(h.name+".crt", certificate)
+		t.write(h.name+".key", key)
+		initial = append(initial, fmt.Sprintf("%s=http://%s:2380", h.name, h.address))
+		clients = append(clients, fmt.Sprintf("https://%s:2379", h.address))
+	}
+	for _, h := range t.hosts {
+		t.startMember(h, strings.Join(initial, ","))
+	}
+	first, err := url.Parse(clients[0])
+	Expect(err).NotTo(HaveOccurred())
+	t.server = &envtest.APIServer{Path: paths["kube-apiserver"], EtcdURL: first, StartTimeout: 2 * time.Minute, Err: GinkgoWriter}
+	t.server.Configure().Set("etcd-servers", strings.Join(clients, ",")).Set("etcd-cafile", t.file("ca.crt")).
+		Set("etcd-certfile", t.file(t.hosts[0].name+".crt")).Set("etcd-keyfile", t.file(t.hosts[0].name+".key"))
+	Expect(t.server.Start()).To(Succeed())
+	DeferCleanup(func() {
+		for _, h := range t.hosts {
+			t.thaw(h)
+		}
+		Expect(t.server.Stop()).To(Succeed())
+	})
+	t.config, err = t.server.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{
+		Host: t.server.SecureServing.URL("https", "/").String(), TLSClientConfig: rest.TLSClientConfig{CAData: t.server.SecureServing.CA},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	t.client, err = client.New(t.config, client.Options{})
+	Expect(err).NotTo(HaveOccurred())
+	return t
+}
+
+func (t *realTenant) startMember(h *tenantHost, initial string) {
+	GinkgoHelper()
+	h.etcd = exec.Command(t.paths["etcd"], "--name", h.name, "--data-dir", filepath.Join(t.dir, h.name), "--unsafe-no-fsync",
+		"--log-level", "error", "--client-cert-auth",
+		"--listen-client-urls", "https://"+h.address+":2379", "--advertise-client-urls", "https://"+h.address+":2379",
+		"--listen-peer-urls", "http://"+h.address+":2380", "--initial-advertise-peer-urls", "http://"+h.address+":2380",
+		"--initial-cluster", initial, "--cert-file", t.file(h.name+".crt"), "--key-file", t.file(h.name+".key"),
+		"--trusted-ca-file", t.file("ca.crt"))
+	h.etcd.Stderr = GinkgoWriter
+	h.etcd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	Expect(h.etcd.Start()).To(Succeed())
+	DeferCleanup(func() {
+		_ = h.etcd.Process.Kill()
+		_ = h.etcd.Wait()
+	})
+}
+
+// freeze stops a member as the loss of its host does: nothing is said to
+// anybody. thaw lets it go on.
+func (*realTenant) freeze(h *tenantHost) {
+	GinkgoHelper()
+	Expect(h.etcd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
+}
+
+func (*realTenant) thaw(h *tenantHost) { _ = h.etcd.Process.Signal(syscall.SIGCONT) }
+
+func (t *realTenant) file(name string) string { return filepath.Join(t.dir, name) }
+
+func (t *realTenant) write(name string, data []byte) {
+	GinkgoHelper()
+	Expect(os.WriteFile(t.file(name), data, 0o600)).To(Succeed())
+}
+
+// furnish puts into the tenant what kubeadm and the kubelets would.
+func (t *realTenant) furnish(ctx context.Context) {
+	GinkgoHelper()
+	Expect(t.client.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName},
+		Data: map[string]string{clusterConfigurationKey: "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n" +
+			"kubernetesVersion: v1.36.3\ncertificatesDir: /etc/kubernetes/pki\netcd:\n  local:\n    dataDir: /var/lib/etcd\n"},
+	})).To(Succeed())
+	for _, h := range t.hosts {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: h.name, Labels: map[string]string{roleControlPlane: ""}}}
+		Expect(t.client.Create(ctx, node)).To(Succeed())
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
+		Expect(t.client.Status().Update(ctx, node)).To(Succeed())
+		for _, component := range []string{apiServerName, "kube-controller-manager", "kube-scheduler", etcdName} {
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: metav1.NamespaceSystem, Name: component + "-" + h.name,
+					Labels: map[string]string{componentLabel: component, tierLabel: tierControlPlane},
+				},
+				Spec: corev1.PodSpec{NodeName: h.name, Containers: []corev1.Container{{
+					Name: component, Image: "registry.k8s.io/" + component + ":v1.36.3", Command: []string{component, "--secure-port=26443"},
+				}}},
+			}
+			Expect(t.client.Create(ctx, pod)).To(Succeed())
+			pod.Status.Phase = corev1.PodRunning
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			Expect(t.client.Status().Update(ctx, pod)).To(Succeed())
+		}
+	}
+}
+
+// connect hands the tenant's kubeconfig in, as a user's.
+func (t *realTenant) connect(ctx context.Context) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(testEnv.Client.Get(ctx, t.rig.key(clusterName), cluster)).To(Succeed())
+	made := utilkubeconfig.GenerateSecret(cluster, utilkubeconfig.FromEnvTestConfig(t.config, cluster))
+	Eventually(func() error {
+		s := &corev1.Secret{}
+		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(made), s); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return testEnv.Client.Delete(ctx, s)
+	}).Should(Succeed())
+	Expect(testEnv.Client.Create(ctx, made)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		// Watches that stay open would keep the API server from stopping.
+		Expect(testEnv.Client.Delete(ctx, made)).To(Succeed())
+		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
+		Eventually(func() Facts { return realTenants.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
+	})
+}
+
+// serve answers TLS handshakes at an address with a certificate of the
+// cluster's CA that is good until then, as an API server would.
+func (t *realTenant) serve(ctx context.Context, address string, until time.Time) {
+	GinkgoHelper()
+	ca := &corev1.Secret{}
+	Expect(testEnv.Client.Get(ctx, t.rig.key(secret.Name(clusterName, secret.ClusterCA)), ca)).To(Succeed())
+	certificate, key := signed(ca, "kube-apiserver", until, []string{"kubernetes"}, nil, x509.ExtKeyUsageServerAuth)
+	pair, err := tls.X509KeyPair(certificate, key)
+	Expect(err).NotTo(HaveOccurred())
+	listener, err := tls.Listen("tcp", address, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_ = conn.(*tls.Conn).HandshakeContext(ctx)
+				_, _ = conn.Read(make([]byte, 1))
+				_ = conn.Close()
+			}()
+		}
+	}()
+}
+
+func signedBy(ca *corev1.Secret, name, address string, usages ...x509.ExtKeyUsage) (certificate, key []byte) {
+	GinkgoHelper()
+	return signed(ca, name, time.Now().Add(time.Hour), []string{name}, []net.IP{net.ParseIP(address)}, usages...)
+}
+
+func signed(ca *corev1.Secret, name string, until time.Time, names []string, addresses []net.IP, usages ...x509.ExtKeyUsage) (certificate, key []byte) {
+	GinkgoHelper()
+	authority, err := certs.DecodeCertPEM(ca.Data[secret.TLSCrtDataName])
+	Expect(err).NotTo(HaveOccurred())
+	signer, err := certs.DecodePrivateKeyPEM(ca.Data[secret.TLSKeyDataName])
+	Expect(err).NotTo(HaveOccurred())
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: authority.NotBefore, NotAfter: until, DNSNames: names, IPAddresses: addresses, ExtKeyUsage: usages,
+	}, authority, own.Public(), signer)
+	Expect(err).NotTo(HaveOccurred())
+	keyPEM, err := certs.EncodePrivateKeyPEMFromSigner(own)
+	Expect(err).NotTo(HaveOccurred())
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM
+}
