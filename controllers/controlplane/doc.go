@@ -2,13 +2,15 @@
 //
 // One reconcile observes the machines and the tenant (observe.go, tenant.go),
 // goes through the steps that are due (a file each: initialisation, certificates,
-// endpoint, kubeconfig, machines in sync, lost members of etcd, scale, CoreDNS)
-// and reports what it saw (status.go). What to do is decided by pure functions.
+// endpoint, kubeconfig, machines in sync, what was decided, CoreDNS) and reports
+// what it saw (status.go, progress.go).
 //
-// The package plan below it decides for a control plane that scales down, is
-// rolled out and remediated too. Only its word on members of etcd whose machine
-// and node are gone is carried out yet: they are removed by their ID.
+// What happens to machines and to members of etcd is decided by the package
+// plan below it, from everything that was observed (input.go), one action at a
+// time (act.go). A pre-terminate hook keeps each machine that is being deleted
+// until etcd can spare it (hook.go).
 //
-// It refuses to take a control plane machine away or to replace one, except
-// when the whole NovaControlPlane is deleted: it says so in a condition.
+// It refuses to change anything while etcd has no quorum or cannot be asked: it
+// says so in a condition. Only the deletion of a whole control plane asks
+// nothing of etcd.
 package controlplane

@@ -21,7 +21,7 @@ import (
 const (
 	// joinBound is how long a machine may take to initialise or to begin to
 	// join.
-	joinBound = 30 * time.Minute
+	joinBound = time.Hour
 	// learnerGrace is how long a join takes at most once it was begun.
 	learnerGrace = 5 * time.Minute
 )
@@ -122,14 +122,19 @@ func atHook(machine *clusterv1.Machine) bool {
 	return true
 }
 
-// givenUp says why a MachineHealthCheck gave a machine up. The conditions are
-// those of the contract: the check failed, and its owner is to act.
+// givenUp says why a machine is to be replaced: a MachineHealthCheck gave it
+// up, or its first boot failed for good. The conditions of the former are those
+// of the contract: the check failed, and the machine's owner is to act.
 func givenUp(machine *clusterv1.Machine) string {
-	if !conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
-		!conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
-		return ""
+	if conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
+		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
+		return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
 	}
-	return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
+	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	if !spared && !machine.Status.NodeRef.IsDefined() && conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed {
+		return "its first boot failed"
+	}
+	return ""
 }
 
 // externalEtcd reports whether somebody else runs etcd.
@@ -249,6 +254,10 @@ func encodeRemediation(r *plan.Remediation) (string, error) {
 	}
 	return string(encoded), nil
 }
+
+// bootstrapFailed is why a machine's infrastructure is not ready when the guest
+// reported that its first boot failed for good.
+const bootstrapFailed = "BootstrapFailed"
 
 // modeInit is the mode of bootstrap data that initialises.
 const modeInit = "Init"

@@ -232,9 +232,9 @@ func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 	if controllerutil.AddFinalizer(machine, clusterv1.MachineFinalizer) {
 		w.write(testEnv.Client.Update(ctx, machine))
 	}
-	w.rig.adopt(ctx, machine)
 	host := w.hosts[machine.Name]
 	if host == nil {
+		w.rig.adopt(ctx, machine)
 		w.boot(ctx, machine)
 		return
 	}
@@ -377,6 +377,7 @@ func (w *world) drive(ctx context.Context, reconciler *Reconciler, done func() b
 // driveWith takes the reconciler anew each time, because it may have died.
 func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done func() bool) {
 	GinkgoHelper()
+	var last error
 	for range 400 {
 		w.tick(ctx)
 		Expect(w.wrongs).To(BeEmpty())
@@ -387,6 +388,9 @@ func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done fu
 		if err != nil && !errors.Is(err, errDead) && !apierrors.IsConflict(err) {
 			Expect(err).To(MatchError(ContainSubstring(errDead.Error())))
 		}
+		if err != nil {
+			last = err
+		}
 	}
 	c, err := w.rig.controlPlane(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -396,7 +400,7 @@ func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done fu
 	for i := range machines {
 		states = append(states, fmt.Sprintf("%s deleting=%t annotations=%v", machines[i].Name, !machines[i].DeletionTimestamp.IsZero(), machines[i].Annotations))
 	}
-	Fail(fmt.Sprintf("it does not get there: %v\n%+v\n%v", c.Status.Conditions, w.members, states))
+	Fail(fmt.Sprintf("it does not get there: %v\n%+v\n%v\n%v", c.Status.Conditions, w.members, states, last))
 }
 
 // whole reports whether n machines are voting members and nodes, none goes and

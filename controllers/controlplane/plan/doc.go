@@ -15,7 +15,6 @@
 // without a quorum, and it knows nothing of how a control plane as a whole is
 // deleted, which asks nothing of etcd.
 //
-// The reconciler above it carries out its word on members of etcd that belong
-// to no machine, and nothing else yet: it starts control planes and creates
-// machines by rules of its own.
+// The reconciler above it fills Input, carries the one action out and looks
+// again.
 package plan
