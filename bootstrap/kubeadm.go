@@ -3,6 +3,8 @@ package bootstrap
 import (
 	"bytes"
 	"path"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 const (
@@ -60,7 +62,7 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 		documents = []document{
 			initConfiguration(in, registration),
 			clusterConfiguration(in),
-			newDocument(kubeletVersion, kubeletKind, nil),
+			kubeletConfiguration(&in.Platform),
 		}
 		if usesKubeProxy(in) {
 			documents = append(documents, kubeProxyConfiguration(&in.Platform))
@@ -76,6 +78,16 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 	}
 	expectEtcdData(in, &documents[0])
 	return documents, nil
+}
+
+// kubeletConfiguration is what all kubelets of the cluster take over.
+func kubeletConfiguration(platform *bootstrapv1.PlatformSpec) document {
+	content := map[string]any{}
+	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
+		// The provider approves what kubelets ask for then.
+		content["serverTLSBootstrap"] = true
+	}
+	return newDocument(kubeletVersion, kubeletKind, content)
 }
 
 func initConfiguration(in *Input, registration map[string]any) document {

@@ -153,7 +153,7 @@ wait_for_cluster() {
   until api $configmaps/kubelet-config; do
     sleep 1
   done
-  # kube-proxy is the last that kubeadm init installs. A cluster without it
+  # kube-proxy is the last that kubeadm init installs. A cluster that skips it
   # never has it, so it is not waited for without end.
   left=$kube_proxy_grace
   [ "${KUBE_PROXY:-true}" = true ] || left=0

@@ -62,6 +62,13 @@ type PlatformSpec struct {
 	// +optional
 	Etcd ComponentSpec `json:"etcd,omitempty,omitzero"`
 
+	// kubeletCertificates says who signs what kubelets serve with: Cluster has
+	// the tenant's authority sign it, for the machine's own names and
+	// addresses; SelfSigned lets each kubelet sign for itself. It counts when
+	// the cluster is made. Empty means Cluster.
+	// +optional
+	KubeletCertificates KubeletCertificates `json:"kubeletCertificates,omitempty"`
+
 	// kubeProxy says how services are programmed. It counts when the cluster
 	// is made. Empty means iptables.
 	// +optional
@@ -96,6 +103,22 @@ type PlatformSpec struct {
 	// ntp says which clocks the nodes follow. Empty leaves it to the image.
 	// +optional
 	NTP NTPSpec `json:"ntp,omitempty,omitzero"`
+}
+
+// KubeletCertificates says who signs what kubelets serve with.
+// +kubebuilder:validation:Enum=Cluster;SelfSigned
+type KubeletCertificates string
+
+// Who signs what kubelets serve with.
+const (
+	KubeletCertificatesCluster    KubeletCertificates = "Cluster"
+	KubeletCertificatesSelfSigned KubeletCertificates = "SelfSigned"
+)
+
+// GetKubeletCertificates returns who signs what kubelets serve with, or its
+// default.
+func (p *PlatformSpec) GetKubeletCertificates() KubeletCertificates {
+	return cmp.Or(p.KubeletCertificates, KubeletCertificatesCluster)
 }
 
 // GetImageRepository returns the image repository or its default.
