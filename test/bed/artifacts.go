@@ -12,7 +12,7 @@ import (
 )
 
 // hostLogs are the files of a host's directory that tell what happened in it.
-var hostLogs = []string{"console.log", "launch.log", "up/var/log/cloud-init-output.log", "up/var/log/cloud-init.log"}
+var hostLogs = []string{"console.log", "launch.log", "up/var/log/cloud-init-output.log", "up/var/log/cloud-init.log", "up/var/log/nova-bootstrap.log"}
 
 // CollectArtifacts copies what tells why something went wrong into a
 // directory: logs of programs and hosts, the objects of Cluster API, and

@@ -27,7 +27,7 @@ const (
 // planeBench measures how long clusters take with this project's control plane
 // and bootstrap managers, and with Cluster API's own.
 type planeBench struct {
-	name                   string
+	name, artifacts        string
 	controlPlanes, workers int
 	clone, timeout         time.Duration
 	order                  []string
@@ -48,6 +48,7 @@ func benchControlPlaneCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&n.name, "name", "bench-plane", "name of the bed")
+	flags.StringVar(&n.artifacts, "artifacts", "", "directory that keeps the logs of all programs and hosts of each cluster")
 	flags.IntVar(&n.controlPlanes, "control-planes", 3, "number of control plane machines")
 	flags.IntVar(&n.workers, "workers", 3, "number of workers")
 	flags.DurationVar(&n.clone, "clone", time.Minute, "how long vCenter takes to clone a VM")
@@ -120,6 +121,11 @@ func (n *planeBench) measure(ctx context.Context, which string, index int) (time
 		return 0, err
 	}
 	fmt.Fprintf(n.out, "%s: all nodes Ready after %.1f s\n", which, took.Seconds())
+	if n.artifacts != "" {
+		if err := n.bed.CollectArtifacts(ctx, filepath.Join(n.artifacts, which)); err != nil {
+			return 0, err
+		}
+	}
 	return took, n.remove(ctx, c)
 }
 
