@@ -1,0 +1,141 @@
+package bootstrap
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// How long things may take on a slow machine that builds something else.
+const (
+	bootTimeout = 6 * time.Minute
+	podTimeout  = 2 * time.Minute
+	bedName     = "bootstrap"
+)
+
+var (
+	// b is the bed that all specs share, and u what lies beyond its network.
+	b *bed.Bed
+	u *universe
+)
+
+// everything is set where all specs run on all hypervisors.
+var everything = os.Getenv("NOVA_SUITES") == "full"
+
+func TestBootstrap(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyPollingInterval(time.Second)
+	RunSpecs(t, "Hosts do what NovaConfigs say")
+}
+
+// hypervisors are those that specs run on.
+func hypervisors() []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere}
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	Expect(bed.Down(ctx, bedName)).To(Succeed(), "a bed that a crashed run left is taken away first")
+	var err error
+	b, err = bed.Start(ctx, bed.Options{Name: bedName, Hypervisors: hypervisors(), Log: GinkgoWriter, Progress: func(step string) func(error) {
+		By(step)
+		return func(error) {}
+	}})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	dialInside = b.Dial
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	DeferCleanup(stop)
+	assets, err := host.Prepare(ctx, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	balancer, err := host.HAProxy(ctx, GinkgoWriter, assets)
+	Expect(err).NotTo(HaveOccurred())
+	u, err = startUniverse(serving, balancer, b.Listen)
+	Expect(err).NotTo(HaveOccurred())
+})
+
+var _ = JustAfterEach(func(ctx context.Context) {
+	report := CurrentSpecReport()
+	if !report.Failed() {
+		return
+	}
+	dir := filepath.Join(tools.Root(), "_artifacts", "bootstrap", strconv.Itoa(report.LeafNodeLocation.LineNumber))
+	if err := b.CollectArtifacts(ctx, dir); err != nil {
+		AddReportEntry("collecting artifacts failed", err.Error())
+		return
+	}
+	AddReportEntry("what the bed was like", dir)
+})
+
+// on runs a command in a host.
+func on(ctx context.Context, vm string, args ...string) string {
+	GinkgoHelper()
+	out, err := b.Exec(ctx, vm, args...)
+	Expect(err).NotTo(HaveOccurred(), strings.Join(args, " "))
+	return out
+}
+
+// ready returns the tenant's nodes that are Ready.
+func ready(ctx context.Context, c bed.Cluster) ([]corev1.Node, error) {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := tenant.List(ctx, nodes); err != nil {
+		return nil, err
+	}
+	var found []corev1.Node
+	for _, node := range nodes.Items {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				found = append(found, node)
+			}
+		}
+	}
+	return found, nil
+}
+
+// awaitNodes waits until so many nodes are Ready, and returns them: those of
+// the control plane first.
+func awaitNodes(ctx context.Context, c bed.Cluster, controlPlanes, workers int) (masters, others []corev1.Node) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		nodes, err := ready(ctx, c)
+		g.Expect(err).NotTo(HaveOccurred())
+		masters, others = nil, nil
+		for _, node := range nodes {
+			if strings.Contains(node.Name, "-control-plane-") {
+				masters = append(masters, node)
+			} else {
+				others = append(others, node)
+			}
+		}
+		g.Expect(masters).To(HaveLen(controlPlanes))
+		g.Expect(others).To(HaveLen(workers))
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+	return masters, others
+}
+
+// create creates objects in the management cluster.
+func create(ctx context.Context, objects ...client.Object) {
+	GinkgoHelper()
+	for _, object := range objects {
+		Expect(b.Client.Create(ctx, object)).To(Succeed())
+	}
+}
