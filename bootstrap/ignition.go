@@ -25,6 +25,9 @@ var unit string
 // names the host, too, which cloud-init has from the hypervisor.
 func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
 	config := ignition.Config{Ignition: ignition.Ignition{Version: ignition.MaxVersion.String()}}
+	for _, argument := range in.Spec.Kernel.Arguments {
+		config.KernelArguments.ShouldExist = append(config.KernelArguments.ShouldExist, ignition.KernelArgument(argument))
+	}
 	yes := true
 	config.Systemd.Units = []ignition.Unit{{Name: "nova-bootstrap.service", Enabled: &yes, Contents: &unit}}
 	all := append([]writeFile{newFile("/etc/hostname", "0644", []byte(in.Machine+"\n"))}, files...)

@@ -31,14 +31,17 @@ func TestIgnitionHasTheSameContent(t *testing.T) {
 	for name, in := range shapes() {
 		t.Run(name, func(t *testing.T) {
 			want := filesOf(t, render(t, in))
-			permissions := map[string]string{}
-			for _, f := range read(t, render(t, in)).WriteFiles {
-				permissions[f.Path] = f.Permissions
+			permissions, owners, appended := map[string]string{}, map[string]string{}, map[string]bool{}
+			document := read(t, render(t, in))
+			for _, f := range document.WriteFiles {
+				permissions[f.Path], owners[f.Path], appended[f.Path] = f.Permissions, f.Owner, f.Append
 			}
+			owners["/etc/hostname"] = "root:root"
 			want["/etc/hostname"], permissions["/etc/hostname"] = "blue-abc12\n", "0644"
 			in.Spec.Format = bootstrapv1.FormatIgnition
 			got := map[string]string{}
-			for _, f := range validated(t, render(t, in)).Storage.Files {
+			config := validated(t, render(t, in))
+			for _, f := range config.Storage.Files {
 				where := strings.Replace(f.Path, firstBootDir, runDir, 1)
 				resource := f.Contents
 				if len(f.Append) > 0 {
@@ -52,12 +55,22 @@ func TestIgnitionHasTheSameContent(t *testing.T) {
 				if ptr.Deref(resource.Compression, "") == "gzip" {
 					got[where] = unpacked(t, got[where])
 				}
+				owner := ptr.Deref(f.User.Name, "root") + ":" + ptr.Deref(f.Group.Name, "root")
+				if owner != owners[where] || len(f.Append) > 0 != appended[where] {
+					t.Errorf("%s is %s's and appended=%t, want %s and %t", where, owner, len(f.Append) > 0, owners[where], appended[where])
+				}
 				if mode := "0" + octal(*f.Mode); mode != permissions[where] {
 					t.Errorf("%s is %s, want %s", where, mode, permissions[where])
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("files (-cloud-config +ignition):\n%s", diff)
+			}
+			// What cloud-init runs on the first boot, the only unit does.
+			run := strings.Join(document.RunCmd[0], " ")
+			if len(document.RunCmd) != 1 || len(config.Systemd.Units) != 1 || !ptr.Deref(config.Systemd.Units[0].Enabled, false) ||
+				!strings.Contains(*config.Systemd.Units[0].Contents, "exec "+run+"'\n") {
+				t.Errorf("cloud-init runs %v, and the units are %v", document.RunCmd, config.Systemd.Units)
 			}
 		})
 	}

@@ -41,6 +41,8 @@ type Input struct {
 	Spec bootstrapv1.NovaConfigSpec
 	// Platform are the cluster-wide settings.
 	Platform bootstrapv1.PlatformSpec
+	// PasswordHashes are what users of Spec name in Secrets, by the user's name.
+	PasswordHashes map[string]string
 	// Surroundings is what Platform names in Secrets and ConfigMaps.
 	Surroundings Surroundings
 	// KubeVIP, if set, makes control plane machines hold the endpoint.

@@ -6,9 +6,12 @@ import (
 	_ "embed"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 const (
@@ -26,11 +29,25 @@ const (
 //go:embed prepare.sh
 var prepareScript []byte
 
+// rebootFiles let a machine with cloud-init go on after it has started once
+// more: cloud-init runs a command on the first boot only. Ignition adds
+// arguments before the system starts, and has the unit anyhow.
+func rebootFiles(in *Input) []writeFile {
+	if len(in.Spec.Kernel.Arguments) == 0 || in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
+		return nil
+	}
+	return []writeFile{newFile("/etc/systemd/system/nova-bootstrap.service", "0644", []byte(unit))}
+}
+
 // prepareFiles are what prepares the machine before the user's commands run:
 // the functions, and a call for each thing to do. A machine that is to be as
 // its image has none of them.
 func prepareFiles(in *Input) ([]writeFile, error) {
-	files := nodeFiles(in)
+	files, err := nodeFiles(in)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, rebootFiles(in)...)
 	calls := prepareCalls(in)
 	if len(calls) == 0 {
 		return files, nil
@@ -51,19 +68,12 @@ func prepareFiles(in *Input) ([]writeFile, error) {
 }
 
 // nodeFiles are the files that the NovaConfig's settings make.
-func nodeFiles(in *Input) []writeFile {
-	var files []writeFile
-	spec := &in.Spec
-	for i := range spec.Users {
-		u := &spec.Users[i]
-		if len(u.SSHAuthorizedKeys) > 0 {
-			keys := strings.Join(u.SSHAuthorizedKeys, "\n") + "\n"
-			files = append(files, newFile(path.Join(runDir, "users", u.Name), "0600", []byte(keys)))
-		}
-		if u.Sudo != "" {
-			files = append(files, newFile("/etc/sudoers.d/90-nova-"+u.Name, "0440", []byte(u.Name+" "+u.Sudo+"\n")))
-		}
+func nodeFiles(in *Input) ([]writeFile, error) {
+	files, err := accountFiles(in)
+	if err != nil {
+		return nil, err
 	}
+	spec := &in.Spec
 	if modules := kernelModules(in); len(modules) > 0 {
 		files = append(files, newFile("/etc/modules-load.d/90-nova.conf", "0644", []byte(strings.Join(modules, "\n")+"\n")))
 	}
@@ -77,11 +87,40 @@ func nodeFiles(in *Input) []writeFile {
 	for _, s := range spec.Containerd.Snippets {
 		files = append(files, newFile(path.Join(snippetsDir, "nova-"+s.Name+".toml"), "0600", []byte(s.Content)))
 	}
-	return files
+	return files, nil
 }
 
-// prepareCalls are the calls of the script's functions. Disks come first:
-// what follows may want to write to them.
+// passwordHash is what /etc/shadow holds for a password: how it was made, the
+// salt, and the hash. Ways that are broken, DES and MD5, are not among them.
+var passwordHash = regexp.MustCompile(`^\$(y|gy|7|2[abxy]|5|6)\$[./A-Za-z0-9$=,]{20,}$`)
+
+// accountFiles are the users' keys, passwords and rights.
+func accountFiles(in *Input) ([]writeFile, error) {
+	var files []writeFile
+	for i := range in.Spec.Users {
+		u := &in.Spec.Users[i]
+		if len(u.SSHAuthorizedKeys) > 0 {
+			keys := strings.Join(u.SSHAuthorizedKeys, "\n") + "\n"
+			files = append(files, newFile(path.Join(runDir, "users", u.Name), "0600", []byte(keys)))
+		}
+		if from := u.PasswordHashFrom; from.Name != "" {
+			hash := strings.TrimSpace(in.PasswordHashes[u.Name])
+			if !passwordHash.MatchString(hash) {
+				return nil, renderErrorf(fmt.Sprintf("spec.users[%s].passwordHashFrom", u.Name),
+					"key %s of Secret %s holds no hash of a password; make one with \"mkpasswd\"", from.Key, from.Name)
+			}
+			files = append(files, newFile(path.Join(runDir, "users", u.Name+".hash"), "0600", []byte(u.Name+":"+hash+"\n")))
+		}
+		if u.Sudo != "" {
+			files = append(files, newFile("/etc/sudoers.d/90-nova-"+u.Name, "0440", []byte(u.Name+" "+u.Sudo+"\n")))
+		}
+	}
+	return files, nil
+}
+
+// prepareCalls are the calls of the script's functions. What makes the machine
+// start once more comes first, and disks next: what follows may want to write
+// to them.
 func prepareCalls(in *Input) [][]string {
 	return append(machineCalls(in), surroundingCalls(in)...)
 }
@@ -101,6 +140,9 @@ func kernelModules(in *Input) []string {
 func machineCalls(in *Input) [][]string {
 	var calls [][]string
 	spec := &in.Spec
+	if len(spec.Kernel.Arguments) > 0 {
+		calls = append(calls, append([]string{"boot_with"}, spec.Kernel.Arguments...))
+	}
 	for i := range spec.Disks {
 		d := &spec.Disks[i]
 		calls = append(calls, []string{

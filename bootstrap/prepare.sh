@@ -8,6 +8,39 @@ snippets=/etc/containerd/conf.d
 fstab=/etc/fstab
 swap=/var/lib/nova.swap
 mirrored=
+kept=/var/lib/nova
+grub=/etc/default/grub.d
+
+# boot_with has the kernel run with these arguments. The machine starts once
+# more for those that are missing, and goes on from what it keeps for that time.
+boot_with() {
+  missing=
+  for argument; do
+    case " $(cat /proc/cmdline) " in
+    *" $argument "*) ;;
+    *) missing="$missing $argument" ;;
+    esac
+  done
+  [ -n "$missing" ] || return 0
+  if [ -e $kept/rebooted ]; then
+    echo "the kernel was started without$missing: the image's boot loader does not pass them on" >&2
+    return 1
+  fi
+  if command -v grubby >/dev/null; then
+    grubby --update-kernel=ALL --args="${missing# }"
+  elif command -v update-grub >/dev/null && [ -d "$grub" ]; then
+    printf 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX%s"\n' "$missing" >$grub/90-nova.cfg
+    update-grub
+  else
+    echo "the image has no boot loader that is known here, so the kernel cannot be started with$missing" >&2
+    return 1
+  fi
+  (umask 077 && mkdir -p $kept && rm -rf $kept/first-boot && cp -a /run/nova $kept/first-boot && : >$kept/rebooted)
+  systemctl enable nova-bootstrap.service
+  systemctl reboot
+  # Nothing may run until the system goes down.
+  sleep infinity
+}
 
 # trust puts the authorities into the system's store: where an administrator
 # would, or else, where /usr cannot be written, where the store itself is.
@@ -152,6 +185,7 @@ add_user() {
     groupadd -f "$group"
     usermod -a -G "$group" "$user"
   done
+  [ ! -e "/run/nova/users/$user.hash" ] || chpasswd -e <"/run/nova/users/$user.hash"
   [ -e "/run/nova/users/$user" ] || return 0
   home=$(getent passwd "$user" | cut -d: -f6)
   mkdir -p "$home/.ssh"

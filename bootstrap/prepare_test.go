@@ -4,13 +4,21 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/coreos/ignition/v2/config/v3_3/types"
+	"github.com/google/go-cmp/cmp"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
+
+// testHash is one of a password.
+const testHash = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu9YterLp8wwnSq.qc.eoxqOmSuNp2xS0ktL3nh/"
 
 // equipped sets everything that a NovaConfig says of the machine itself.
 func equipped(in *Input) {
@@ -19,8 +27,9 @@ func equipped(in *Input) {
 	}
 	in.Spec.Users = []bootstrapv1.User{
 		{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA it's ops", "ssh-ed25519 BBBB"}, Groups: []string{"wheel", "adm"}, Sudo: "ALL=(ALL) NOPASSWD:ALL"},
-		{Name: "backup", Shell: "/bin/sh"},
+		{Name: "backup", Shell: "/bin/sh", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "backup"}},
 	}
+	in.PasswordHashes = map[string]string{"backup": testHash + "\n"}
 	in.Spec.Disks = []bootstrapv1.Disk{
 		{Device: "/dev/sdb", MountPath: "/var/lib/etcd"},
 		{Device: "/dev/sdc", Filesystem: "xfs", MountPath: "/var/lib/containerd", MountOptions: []string{"noatime", "nofail"}},
@@ -61,6 +70,7 @@ var equipment = map[string]string{
 	"id":         `[ "$1" = -gn ] && { echo "$2"; exit; }; [ "$1" = backup ]`,
 	"useradd":    `echo "useradd $*" >>"$T/calls"`,
 	"groupadd":   `echo "groupadd $*" >>"$T/calls"`,
+	"chpasswd":   `echo "chpasswd $*: $(cat)" >>"$T/calls"`,
 	"usermod":    `echo "usermod $*" >>"$T/calls"`,
 	"getent":     `echo "$2:x:1000:1000::$T/home/$2:/bin/sh"`,
 	"chown":      `echo "chown $2" >>"$T/calls"`,
@@ -105,7 +115,7 @@ func TestNodeIsEquipped(t *testing.T) {
 	calls, at := n.read("calls"), -1
 	for _, call := range []string{
 		"mkfs.ext4 sdb", "mount /var/lib/etcd", "mount /var/lib/containerd", "mkswap", "swapon", "modprobe ip_vs\n", "modprobe ip_vs_rr\n", "sysctl",
-		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown ops:ops", "systemctl restart containerd", "kubeadm join",
+		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown ops:ops", "chpasswd -e: backup:" + testHash, "systemctl restart containerd", "kubeadm join",
 	} {
 		next := strings.Index(calls, call)
 		if next <= at {
@@ -176,5 +186,101 @@ func TestMalformedEncodings(t *testing.T) {
 		if err == nil || err.Error() != "spec.files[/etc/x]: "+name {
 			t.Errorf("err = %v, want %s", err, name)
 		}
+	}
+}
+
+// Only what /etc/shadow can hold gets onto a node, and what is refused is not
+// told.
+func TestPasswordsAreHashed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hash  string
+		taken bool
+	}{
+		"SHA512": {testHash, true}, "Yescrypt": {"$y$j9T$F5Jx5fExrKuPp53xLKQ..1$X3DX6M94c7o.9agCG9G317fhZg9SqC.5i5rd.RhAtQ7", true},
+		"Plain": {"hunter2", false}, "Empty": {"", false}, "MD5": {"$1$etNnh7FA$OlM7eljE/B7F1J4XYNnk81", false}, "Lines": {testHash + "\nroot:" + testHash, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := Render(facts(JoinWorker, func(in *Input) {
+				in.Spec.Users = []bootstrapv1.User{{Name: "ops", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}}}
+				in.PasswordHashes = map[string]string{"ops": tc.hash}
+			}))
+			if tc.taken != (err == nil) {
+				t.Fatalf("err = %v", err)
+			}
+			if err == nil {
+				if got := filesOf(t, out)["/run/nova/users/ops.hash"]; got != "ops:"+tc.hash+"\n" {
+					t.Errorf("chpasswd gets %q", got)
+				}
+				return
+			}
+			if !strings.HasPrefix(err.Error(), "spec.users[ops].passwordHashFrom: key ops of Secret passwords holds no hash") || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("err = %v", err)
+			}
+		})
+	}
+}
+
+// withArguments has boot_with run on a machine whose kernel has a command line.
+func withArguments(t *testing.T, dir, cmdline string) (string, error) {
+	t.Helper()
+	script := strings.NewReplacer("/proc/cmdline", dir+"/cmdline", "/var/lib/nova", dir+"/kept", "/etc/default/grub.d", dir+"/grub", "/run/nova", dir+"/run").
+		Replace(string(prepareScript)) + "\nboot_with hugepagesz=1G quiet\necho on we go\n"
+	for path, content := range map[string]string{
+		"cmdline": cmdline, "prepare.sh": script, "run/settings": "x",
+		"bin/update-grub": "#!/bin/sh\necho update-grub\n", "bin/systemctl": "#!/bin/sh\necho \"systemctl $*\"\n", "bin/sleep": "#!/bin/sh\necho \"sleep $*\"\nexit 9\n",
+	} {
+		path = filepath.Join(dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(content), 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(dir, "prepare.sh"))
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestKernelIsStartedWithArguments(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "grub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := withArguments(t, dir, "root=/dev/sda1 quiet\n")
+	if err == nil || out != "update-grub\nsystemctl enable nova-bootstrap.service\nsystemctl reboot\nsleep infinity\n" {
+		t.Errorf("err = %v, output %q", err, out)
+	}
+	settings, err := os.ReadFile(filepath.Join(dir, "grub", "90-nova.cfg"))
+	if err != nil || string(settings) != "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX hugepagesz=1G\"\n" {
+		t.Errorf("err = %v, settings %q", err, settings)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "kept", "first-boot", "settings")); err != nil {
+		t.Errorf("the next boot has nothing to go on from: %v", err)
+	}
+	if out, err = withArguments(t, dir, "root=/dev/sda1 quiet hugepagesz=1G\n"); err != nil || out != "on we go\n" {
+		t.Errorf("with them: err = %v, output %q", err, out)
+	}
+	if out, err = withArguments(t, dir, "root=/dev/sda1 quiet\n"); err == nil || !strings.Contains(out, "started without hugepagesz=1G") {
+		t.Errorf("without them again: err = %v, output %q", err, out)
+	}
+}
+
+// Where no boot loader is known, nothing is started again and again.
+func TestKernelArgumentsNeedABootLoader(t *testing.T) {
+	if out, err := withArguments(t, t.TempDir(), "quiet\n"); err == nil || !strings.Contains(out, "no boot loader that is known") {
+		t.Errorf("err = %v, output %q", err, out)
+	}
+}
+
+func TestKernelArgumentsGoOnAfterTheBoot(t *testing.T) {
+	arguments := func(in *Input) { in.Spec.Kernel.Arguments = []string{"hugepagesz=1G"} }
+	if filesOf(t, render(t, facts(JoinWorker, arguments)))["/etc/systemd/system/nova-bootstrap.service"] != unit {
+		t.Error("nothing goes on after the machine has started once more")
+	}
+	config := validated(t, render(t, facts(JoinWorker, func(in *Input) {
+		arguments(in)
+		in.Spec.Format = bootstrapv1.FormatIgnition
+	})))
+	if diff := cmp.Diff([]types.KernelArgument{"hugepagesz=1G"}, config.KernelArguments.ShouldExist); diff != "" {
+		t.Errorf("Ignition's arguments (-want +got):\n%s", diff)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// readContent copies what files name in Secrets and ConfigMaps into the spec.
+// readContent copies what files name in Secrets and ConfigMaps into the spec,
+// and reads what users name.
 func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 	s.spec = *s.config.Spec.DeepCopy()
 	for i := range s.spec.Files {
@@ -25,6 +26,18 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 		}
 		// Where it is from stays: what a Secret holds must not be quoted.
 		file.Content = string(content)
+	}
+	s.passwordHashes = map[string]string{}
+	for i := range s.spec.Users {
+		user := &s.spec.Users[i]
+		if isZero(user.PasswordHashFrom) {
+			continue
+		}
+		hash, err := r.read(ctx, s.config.Namespace, bootstrapv1.FileSource{Secret: user.PasswordHashFrom}, "user "+user.Name)
+		if err != nil {
+			return err
+		}
+		s.passwordHashes[user.Name] = string(hash)
 	}
 	return nil
 }

@@ -48,6 +48,8 @@ func input(s *scope) bootstrap.Input {
 		Spec:     s.spec,
 		Platform: platform(s.config, s.controlPlane),
 
+		PasswordHashes: s.passwordHashes,
+
 		Surroundings: s.surroundings,
 		KubeVIP:      kubeVIP(s.controlPlane),
 		PKI:          s.pki,

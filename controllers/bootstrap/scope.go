@@ -29,8 +29,10 @@ type scope struct {
 	mode         bootstrap.Mode
 	spec         bootstrapv1.NovaConfigSpec
 	surroundings bootstrap.Surroundings
-	pki          []bootstrap.File
-	join         *bootstrap.Credentials
+	// passwordHashes are those of the spec's users, by name.
+	passwordHashes map[string]string
+	pki            []bootstrap.File
+	join           *bootstrap.Credentials
 	// lifetime is how long join is good for, and token its ID if it is a
 	// bootstrap token.
 	lifetime time.Duration

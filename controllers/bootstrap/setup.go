@@ -120,6 +120,11 @@ func indexContent(ctx context.Context, mgr ctrl.Manager) error {
 					names = append(names, n)
 				}
 			}
+			for i := range config.Spec.Users {
+				if n := by.file(bootstrapv1.FileSource{Secret: config.Spec.Users[i].PasswordHashFrom}); n != "" {
+					names = append(names, n)
+				}
+			}
 			return names
 		})
 		if err != nil {

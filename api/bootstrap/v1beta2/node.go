@@ -25,7 +25,8 @@ type Taint struct {
 	Effect string `json:"effect,omitempty"`
 }
 
-// User can log in to a node. Passwords are not set: they are for keys.
+// User can log in to a node, with keys, or with a password where a Secret has
+// its hash.
 type User struct {
 	// name is the user's name. One that the image has is kept as it is, and
 	// gets the keys and groups.
@@ -44,6 +45,12 @@ type User struct {
 	// +kubebuilder:validation:items:MaxLength=4096
 	// +kubebuilder:validation:items:Pattern=`^[^\r\n]+$`
 	SSHAuthorizedKeys []string `json:"sshAuthorizedKeys,omitempty"`
+
+	// passwordHashFrom is a key of a Secret with the hash of the user's
+	// password, as "mkpasswd" makes it for /etc/shadow. What is no hash is
+	// refused. Empty sets no password.
+	// +optional
+	PasswordHashFrom KeyReference `json:"passwordHashFrom,omitempty,omitzero"`
 
 	// groups are groups beside the user's own. One that does not exist is
 	// made. Empty adds none.
@@ -136,6 +143,19 @@ type KernelSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=200
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
+
+	// arguments are added to the kernel's command line, for instance
+	// hugepagesz=1G. The machine starts once more for them, before it joins.
+	// cloud-config needs an image with grubby or Debian's update-grub. Empty
+	// adds none.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_.,:=/@%+-]+$`
+	Arguments []string `json:"arguments,omitempty"`
 }
 
 // Sysctl is a setting of the kernel.
