@@ -48,6 +48,13 @@ func TestRemediation(t *testing.T) {
 				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-10 * time.Minute), Retries: 1}
 			}, want: Remediate, on: "b", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
 		},
+		"RetryStored": {
+			reason: "what was stored before a crash is the same retry, begun again",
+			in:     running(3), change: func(in *Input) {
+				in.Machines[2].Remediate, in.Machines[2].Replaces = "dead", "before"
+				in.LastRemediation = &Remediation{Machine: "c", At: now.Add(-time.Minute), Retries: 2}
+			}, want: Remediate, on: "c", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
+		},
 		"Period": {
 			reason: "not sooner than the period allows", in: running(3), change: func(in *Input) {
 				sick(1)(in)

@@ -104,6 +104,12 @@ func TestStart(t *testing.T) {
 				in.LockSince, in.Now = now, now.Add(35*time.Minute-time.Second)
 			}, want: Wait, about: "to initialise", also: func(d Decision) bool { return d.Again == 2*time.Second },
 		},
+		"ToldHolder": {
+			reason: "a holder that was told to join before it got the lock never initialises",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.LockSince, in.Machines[0].Role = "a", now, Join
+			}, want: ReplaceInit, on: "a", about: "told to join",
+		},
 		"GoingHolder": {
 			reason: "a holder keeps the lock until its host is gone",
 			in:     fresh(), change: func(in *Input) {
@@ -319,6 +325,12 @@ func TestRemoval(t *testing.T) {
 			reason: "a member without a machine goes", in: running(3), change: func(in *Input) {
 				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Name: "x", Machine: "x"})
 			}, want: RemoveMember, on: "x", member: 9, about: "belongs to no machine",
+		},
+		"Stranger": {
+			reason: "what runs is somebody's and no reason to wait",
+			in:     running(3), change: func(in *Input) {
+				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Name: "x", Healthy: true, Foreign: true})
+			}, want: Nothing,
 		},
 		"FreshLearner": {
 			reason: "one that has not started may be anybody's", in: running(3), change: func(in *Input) {
