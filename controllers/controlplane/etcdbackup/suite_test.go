@@ -70,17 +70,22 @@ type rig struct {
 	now       time.Time
 	tenants   *Tenants
 	recorder  *events.FakeRecorder
+	// lonely members lack another that they need for a majority.
+	lonely bool
 	// etcd is where the member listens, and member its process.
 	etcd   string
 	member *exec.Cmd
 }
 
 // newRig makes a cluster; change may alter its control plane before it is made.
-func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane)) *rig {
+func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), options ...func(*rig)) *rig {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "etcd-"}}
 	Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 	r := &rig{namespace: ns.Name, now: time.Now(), recorder: events.NewFakeRecorder(1000)}
+	for _, option := range options {
+		option(r)
+	}
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: clusterName},
 		Spec: clusterv1.ClusterSpec{
@@ -199,30 +204,61 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 	programs, err := tools.Paths(ctx, GinkgoWriter, "etcd")
 	Expect(err).NotTo(HaveOccurred())
 	r.etcd = freeAddress()
-	peer := freeAddress()
-	r.member = exec.Command(programs["etcd"], "--name", machineName, "--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync", "--log-level", "error",
-		"--listen-client-urls", "https://"+r.etcd, "--advertise-client-urls", "https://"+r.etcd, "--client-cert-auth",
-		"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", machineName+"=http://"+peer,
-		"--cert-file", filepath.Join(dir, "etcd.crt"), "--key-file", filepath.Join(dir, "etcd.key"), "--trusted-ca-file", filepath.Join(dir, "ca.crt"))
-	r.member.Stderr = GinkgoWriter
-	r.member.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	Expect(r.member.Start()).To(Succeed())
-	DeferCleanup(r.killEtcd)
-	Eventually(func() error {
-		conn, err := net.Dial("tcp", r.etcd)
-		if err != nil {
-			return err
+	peer, gone := freeAddress(), freeAddress()
+	initial := machineName + "=http://" + peer
+	run := func(name, address, peer string) *exec.Cmd {
+		member := exec.Command(programs["etcd"], "--name", name, "--data-dir", filepath.Join(dir, name), "--unsafe-no-fsync", "--log-level", "error",
+			"--heartbeat-interval", "50", "--election-timeout", "500",
+			"--listen-client-urls", "https://"+address, "--advertise-client-urls", "https://"+address, "--client-cert-auth",
+			"--listen-peer-urls", "http://"+peer, "--initial-advertise-peer-urls", "http://"+peer, "--initial-cluster", initial,
+			"--cert-file", filepath.Join(dir, "etcd.crt"), "--key-file", filepath.Join(dir, "etcd.key"), "--trusted-ca-file", filepath.Join(dir, "ca.crt"))
+		member.Stderr = GinkgoWriter
+		member.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		Expect(member.Start()).To(Succeed())
+		DeferCleanup(func() { kill(member) })
+		return member
+	}
+	if !r.lonely {
+		r.member = run(machineName, r.etcd, peer)
+		r.awaitLeader(ctx, authority, cluster, true)
+		return
+	}
+	initial += ",gone=http://" + gone
+	r.member = run(machineName, r.etcd, peer)
+	other := run("gone", freeAddress(), gone)
+	r.awaitLeader(ctx, authority, cluster, true)
+	kill(other)
+	r.awaitLeader(ctx, authority, cluster, false)
+}
+
+// awaitLeader waits until the member has a leader, or has none any more.
+func (r *rig) awaitLeader(ctx context.Context, authority pki.Authority, cluster client.ObjectKey, want bool) {
+	GinkgoHelper()
+	credentials, err := NewTenants(testEnv.Client, authority).credentials(ctx, cluster)
+	Expect(err).NotTo(HaveOccurred())
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)
+	}
+	Eventually(func(g Gomega) {
+		health, err := etcd.Observe(ctx, dial, credentials, []string{machineName})
+		g.Expect(err).NotTo(HaveOccurred())
+		if want {
+			g.Expect(health.Members).To(ContainElement(HaveField("Answers", true)))
+		} else {
+			g.Expect(health.Members).To(HaveEach(HaveField("Answers", false)))
 		}
-		return conn.Close()
 	}).Should(Succeed())
 }
 
-func (r *rig) killEtcd() {
-	if r.member.ProcessState == nil {
-		_ = r.member.Process.Kill()
-		_ = r.member.Wait()
+// kill kills a process, if it runs.
+func kill(process *exec.Cmd) {
+	if process.ProcessState == nil {
+		_ = process.Process.Kill()
+		_ = process.Wait()
 	}
 }
+
+func (r *rig) killEtcd() { kill(r.member) }
 
 func freeAddress() string {
 	GinkgoHelper()

@@ -1,0 +1,267 @@
+package etcdbackup
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"io"
+	"net/http"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+// addRestore makes a restore.
+func (r *rig) addRestore(ctx context.Context, name string, source controlplanev1.NovaEtcdRestoreSource) {
+	GinkgoHelper()
+	Expect(testEnv.Client.Create(ctx, &controlplanev1.NovaEtcdRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name},
+		Spec: controlplanev1.NovaEtcdRestoreSpec{
+			ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: clusterName}, Source: source,
+		},
+	})).To(Succeed())
+}
+
+func fromSnapshot(name string) controlplanev1.NovaEtcdRestoreSource {
+	return controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: name}}
+}
+
+func fromMachine(name string) controlplanev1.NovaEtcdRestoreSource {
+	return controlplanev1.NovaEtcdRestoreSource{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: name}}
+}
+
+// reconcileRestore reconciles once and returns the restore as it is then.
+func (r *rig) reconcileRestore(ctx context.Context, name string) *controlplanev1.NovaEtcdRestore {
+	GinkgoHelper()
+	reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+	_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(name)})
+	Expect(err).NotTo(HaveOccurred())
+	restore := &controlplanev1.NovaEtcdRestore{}
+	Expect(testEnv.Client.Get(ctx, r.key(name), restore)).To(Succeed())
+	return restore
+}
+
+func (r *rig) cluster(ctx context.Context) *clusterv1.Cluster {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+	return cluster
+}
+
+// download downloads what the Secret of a restore tells of and compares it.
+func (r *rig) download(ctx context.Context, name string) {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(testEnv.Client.Get(ctx, r.key(name), secret)).To(Succeed())
+	Expect(secret.Type).To(BeEquivalentTo(controlplanev1.EtcdRestoreSecretType))
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(secret.Data[controlplanev1.EtcdRestoreCAKey])
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
+	defer transport.CloseIdleConnections()
+	response, err := (&http.Client{Transport: transport}).Get(string(secret.Data[controlplanev1.EtcdRestoreURLKey]))
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { Expect(response.Body.Close()).To(Succeed()) }()
+	content, err := io.ReadAll(response.Body)
+	Expect(err).NotTo(HaveOccurred())
+	sum := sha256.Sum256(content)
+	Expect(hex.EncodeToString(sum[:])).To(Equal(string(secret.Data[controlplanev1.EtcdRestoreSHA256Key])))
+}
+
+// useEnvAsTenant makes the test's own API server the tenant's.
+func (r *rig) useEnvAsTenant(ctx context.Context) {
+	GinkgoHelper()
+	c := testEnv.Config
+	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: c.Host, CertificateAuthorityData: c.CAData}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {ClientCertificateData: c.CertData, ClientKeyData: c.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(testEnv.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: clusterName + "-kubeconfig"}, Data: map[string][]byte{"value": kubeconfig},
+	})).To(Succeed())
+}
+
+// addNode makes a node of the tenant.
+func addNode(ctx context.Context, name string, labels, annotations map[string]string) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
+	Expect(testEnv.Client.Create(ctx, node)).To(Succeed())
+	DeferCleanup(func(ctx context.Context) {
+		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, node))).To(Succeed())
+	})
+}
+
+// makeWhole lets machine and control plane say that all is well.
+func (r *rig) makeWhole(ctx context.Context) {
+	GinkgoHelper()
+	machine := &clusterv1.Machine{}
+	Expect(testEnv.Client.Get(ctx, r.key(machineName), machine)).To(Succeed())
+	conditions.Set(machine, metav1.Condition{Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"})
+	Expect(testEnv.Client.Status().Update(ctx, machine)).To(Succeed())
+	cp := r.controlPlane(ctx)
+	for _, name := range []string{controlplanev1.AvailableCondition, controlplanev1.EtcdClusterHealthyCondition} {
+		conditions.Set(cp, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Fine"})
+	}
+	Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
+}
+
+var _ = Describe("Restores", func() {
+	It("go from a snapshot to a whole control plane, once", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.useEnvAsTenant(ctx)
+		cp, _ := r.taken(ctx)
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+
+		By("finding the snapshot and telling where it is")
+		restore := r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(restore.Status.Snapshot).To(Equal(cp.Status.Etcd.LastSnapshot))
+		Expect(restore.OwnerReferences).To(ContainElement(HaveField("UID", cp.UID)))
+		r.download(ctx, "back")
+
+		By("renewing the URL before it ends")
+		before := &corev1.Secret{}
+		Expect(testEnv.Client.Get(ctx, r.key("back"), before)).To(Succeed())
+		r.now = r.now.Add(urlTTL/2 + time.Minute)
+		r.reconcileRestore(ctx, "back")
+		after := &corev1.Secret{}
+		Expect(testEnv.Client.Get(ctx, r.key("back"), after)).To(Succeed())
+		Expect(after.Data[controlplanev1.EtcdRestoreExpiresKey]).NotTo(Equal(before.Data[controlplanev1.EtcdRestoreExpiresKey]))
+
+		By("telling of machines that go")
+		Expect(initlock.BeginRestore(ctx, testEnv.Client, r.cluster(ctx), "back", "", r.now)).To(Succeed())
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRemoving))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(machineName))
+
+		By("waiting for the machine that restores")
+		Expect(initlock.BeginRestore(ctx, testEnv.Client, r.cluster(ctx), "back", machineName, r.now)).To(Succeed())
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
+		Expect(restore.Status.Machine).To(Equal(machineName))
+
+		By("cleaning up once it works")
+		controlPlane := map[string]string{roleControlPlane: ""}
+		addNode(ctx, machineName, controlPlane, nil)
+		addNode(ctx, "c-cp-gone", controlPlane, nil)
+		addNode(ctx, "c-worker-gone", nil, map[string]string{clusterv1.ClusterNameAnnotation: clusterName, clusterv1.MachineAnnotation: "c-worker-gone"})
+		addNode(ctx, "somebodys", nil, nil)
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
+		Expect(restore.Restored()).To(BeTrue())
+		nodes := &corev1.NodeList{}
+		Expect(testEnv.Client.List(ctx, nodes)).To(Succeed())
+		Expect(nodes.Items).To(ConsistOf(HaveField("Name", machineName), HaveField("Name", "somebodys")))
+		lock, err := initlock.ObserveRestore(ctx, testEnv.Client, r.cluster(ctx))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(lock.Name).To(BeEmpty(), "machines join as always")
+
+		By("being over once the control plane is whole")
+		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
+		r.makeWhole(ctx)
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
+		Expect(restore.Status.CompletionTime).NotTo(BeNil())
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
+
+		By("never being carried out again, though the status is lost")
+		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, restore)).To(Succeed())
+		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
+	})
+
+	It("begin with a snapshot of a member that lost the others", func(ctx context.Context) {
+		r := newRig(ctx, nil, func(r *rig) { r.lonely = true })
+		r.addRestore(ctx, "rescue", fromMachine(machineName))
+		restore := r.reconcileRestore(ctx, "rescue")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(restore.Status.Snapshot.Name).NotTo(BeEmpty())
+		Expect(r.objects()).To(HaveLen(2))
+		r.download(ctx, "rescue")
+	})
+
+	It("take their turns", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.taken(ctx)
+		r.addRestore(ctx, "a-first", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		r.addRestore(ctx, "b-second", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		second := r.reconcileRestore(ctx, "b-second")
+		Expect(second.Status.Phase).To(Equal(controlplanev1.EtcdRestorePending))
+		Expect(conditions.GetMessage(second, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring("a-first"))
+		Expect(testEnv.Client.Delete(ctx, r.reconcileRestore(ctx, "a-first"))).To(Succeed())
+		Expect(r.reconcileRestore(ctx, "b-second").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+	})
+
+	It("say what they wait for while the bucket is away", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.taken(ctx)
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		server.Stop()
+		reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder}
+		_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key("back")})
+		Expect(server.Run(ctx)).To(Succeed())
+		Expect(err).To(HaveOccurred())
+		restore := &controlplanev1.NovaEtcdRestore{}
+		Expect(testEnv.Client.Get(ctx, r.key("back"), restore)).To(Succeed())
+		Expect(conditions.GetReason(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal(controlplanev1.EtcdRestoreSourceReason))
+		Expect(restore.Finished()).To(BeEmpty())
+		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+	})
+})
+
+var _ = DescribeTable("Restores that are refused", func(ctx context.Context, change func(*controlplanev1.NovaControlPlane), source controlplanev1.NovaEtcdRestoreSource, want string) {
+	r := newRig(ctx, change)
+	r.addRestore(ctx, "back", source)
+	restore := r.reconcileRestore(ctx, "back")
+	Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
+	Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want))
+	Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
+	again := r.reconcileRestore(ctx, "back")
+	Expect(conditions.GetMessage(again, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want), "why is remembered")
+},
+	Entry("nothing to restore", nil, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "There is no snapshot of cluster c"),
+	Entry("a snapshot that is not there", nil, fromSnapshot("20200101t000000z"), "There is no snapshot 20200101t000000z"),
+	Entry("a machine that is not there", nil, fromMachine("nobody"), "There is no control plane Machine nobody"),
+	Entry("a member that has its quorum", nil, fromMachine(machineName), "its quorum is not lost"),
+	Entry("no bucket", func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Etcd = controlplanev1.EtcdSpec{} },
+		fromSnapshot(controlplanev1.LatestEtcdSnapshot), "say where snapshots lie"),
+	Entry("external etcd", func(cp *controlplanev1.NovaControlPlane) {
+		cp.Spec.Etcd = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"https://etcd:2379"}}}
+	}, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "whoever runs it restores it"),
+)
+
+var _ = Describe("A restore's spec", func() {
+	It("names exactly one source and never changes", func(ctx context.Context) {
+		make := func(source controlplanev1.NovaEtcdRestoreSource) *controlplanev1.NovaEtcdRestore {
+			return &controlplanev1.NovaEtcdRestore{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "r-"},
+				Spec:       controlplanev1.NovaEtcdRestoreSpec{ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: "x"}, Source: source},
+			}
+		}
+		both := fromSnapshot("a")
+		both.Machine.Name = "b"
+		Expect(testEnv.Client.Create(ctx, make(both))).To(MatchError(ContainSubstring("exactly one of snapshot and machine")))
+		restore := make(fromSnapshot("a"))
+		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
+		restore.Spec.Source = fromSnapshot("b")
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("a restore cannot be changed")))
+	})
+})
