@@ -15,7 +15,7 @@ import (
 )
 
 // untold is when to ask again who initialises: the lock tells nobody.
-const untold = time.Second
+const untold = 500 * time.Millisecond
 
 // decideMode settles how the machine becomes a node. Data that was stored
 // keeps its mode: the machine may have booted with it.

@@ -66,6 +66,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	applied apply.Memory
+	// externals is what external etcds answered.
+	externals externalEtcds
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -172,6 +174,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.initialization,
 		r.infrastructure,
 		r.former,
+		r.external,
 		r.certificates,
 		r.endpoint,
 		r.kubeconfig,
@@ -187,13 +190,13 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.spreadCoreDNS,
 	} {
 		if err := step(ctx, s); err != nil {
-			return err
+			return errors.Join(append(s.failures, err)...)
 		}
 		if s.waiting != "" {
 			break
 		}
 	}
-	return nil
+	return errors.Join(s.failures...)
 }
 
 // infrastructure waits for the cluster's infrastructure.

@@ -55,6 +55,10 @@ func (r *Reconciler) annotate(ctx context.Context, machine *clusterv1.Machine, c
 // reportMachines tells each machine what was decided about it: why its
 // deletion waits, and how far its remediation is.
 func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
+	if s.initialized && s.tenant.Early {
+		// Nobody has asked the tenant yet; what was said before stays.
+		return nil
+	}
 	in := input(s, r.now())
 	for _, seen := range in.Machines {
 		machine := s.machines[seen.Name]

@@ -39,6 +39,9 @@ func (s *scope) waits() string {
 }
 
 func (s *scope) rollingOutCondition() metav1.Condition {
+	if s.early(controlplanev1.RollingOutCondition) {
+		return metav1.Condition{}
+	}
 	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason}
 	var names []string
 	for _, machine := range s.sorted() {
@@ -62,6 +65,9 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 }
 
 func (s *scope) scalingUpCondition(err error) metav1.Condition {
+	if s.early(controlplanev1.ScalingUpCondition) {
+		return metav1.Condition{}
+	}
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
 	if is >= want || !s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
@@ -82,6 +88,9 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 }
 
 func (s *scope) scalingDownCondition() metav1.Condition {
+	if s.early(controlplanev1.ScalingDownCondition) {
+		return metav1.Condition{}
+	}
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
 	if is <= want || !s.controlPlane.DeletionTimestamp.IsZero() {
 		return metav1.Condition{
@@ -99,6 +108,9 @@ func (s *scope) scalingDownCondition() metav1.Condition {
 }
 
 func (s *scope) remediatingCondition() metav1.Condition {
+	if s.early(controlplanev1.RemediatingCondition) {
+		return metav1.Condition{}
+	}
 	c := metav1.Condition{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRemediatingReason}
 	if !s.controlPlane.DeletionTimestamp.IsZero() || s.cluster == nil {
 		return c

@@ -43,12 +43,17 @@ type scope struct {
 	certificates certificatesState
 	// initialized is what is known before this reconcile looked.
 	initialized bool
+	// externalProblems are what keeps external etcd from being healthy, for
+	// people.
+	externalProblems []string
 	// waiting is what the next step waits for, for people.
 	waiting string
 	// blocked is why no machine can be created although one is missing.
 	blocked string
 	// decision is what was decided last; its action is empty if nothing was.
 	decision plan.Decision
+	// failures are those that keep no later step.
+	failures []error
 	// deleting is what a deletion waits for.
 	deleting string
 	// again is when to look again without being told; 0 means never.

@@ -18,19 +18,19 @@ import (
 )
 
 // sync passes on to the machines what reaches them without a rollout, and
-// tells each whether it is up to date.
+// tells each whether it is up to date. A machine that takes nothing keeps
+// nothing else: it may be the one to be replaced.
 func (r *Reconciler) sync(ctx context.Context, s *scope) error {
-	var errs []error
 	for _, machine := range s.sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
 			r.applied.Forget(machine.UID)
 			continue
 		}
 		if err := r.syncMachine(ctx, s, machine); err != nil {
-			errs = append(errs, fmt.Errorf("passing settings on to machine %s: %w", machine.Name, err))
+			s.failures = append(s.failures, fmt.Errorf("passing settings on to machine %s: %w", machine.Name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 func (r *Reconciler) syncMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
@@ -63,7 +63,7 @@ func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clus
 	}
 	if diff := s.outdated[machine.Name]; len(diff) > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, clusterv1.MachineNotUpToDateReason
-		condition.Message = "Differs from the NovaControlPlane in " + strings.Join(diff, ", ")
+		condition.Message = "To be replaced: " + strings.Join(diff, ", ")
 	}
 	conditions.Set(machine, condition)
 	err = p.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{clusterv1.MachineUpToDateCondition}})

@@ -30,6 +30,22 @@ var _ = Describe("What the API server refuses", func() {
 		Entry("a version without its v", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "1.36.3" }, "full Kubernetes version"),
 		Entry("a minor version", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36" }, "full Kubernetes version"),
 		Entry("a pre-release", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.37.0-rc.1" }, ""),
+		Entry("a rollout that takes the only machine first", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Replicas = ptr.To(int32(1))
+			c.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(int32(0))
+		}, "needs 3 replicas at least"),
+		Entry("a rollout that takes a machine first", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(int32(0))
+		}, ""),
+		Entry("a surge for a rollout that people do", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Strategy = controlplanev1.NovaControlPlaneRolloutStrategy{
+				Type:          controlplanev1.OnDeleteStrategy,
+				RollingUpdate: controlplanev1.NovaControlPlaneRollingUpdate{MaxSurge: ptr.To(int32(1))},
+			}
+		}, "only be set with type RollingUpdate"),
+		Entry("certificates replaced in the last days", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Before.CertificatesExpiryDays = 3
+		}, "greater than or equal to 7"),
 		Entry("no template", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate = controlplanev1.NovaControlPlaneMachineTemplate{}
 		},
@@ -88,6 +104,23 @@ var _ = Describe("What the API server refuses", func() {
 		changed := c.DeepCopy()
 		changed.Spec.Platform.DNS = bootstrapv1.DNSSpec{BaseDomain: "corp.example"}
 		Expect(testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)).To(Succeed())
+	})
+
+	It("lets a control plane move up one minor version at a time", func(ctx SpecContext) {
+		c := newControlPlane(newRigNamespace(ctx))
+		c.Spec.Version = "v1.35.4"
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		update := func(version string) error {
+			changed := c.DeepCopy()
+			changed.Spec.Version = version
+			return testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)
+		}
+		for _, allowed := range []string{"v1.35.9", "v1.36.0", "v1.36.3+nova.1", "v1.34.1"} {
+			Expect(update(allowed)).To(Succeed(), allowed)
+		}
+		for _, refused := range []string{"v1.37.0", "v2.0.0"} {
+			Expect(update(refused)).To(MatchError(ContainSubstring("one minor version at a time")), refused)
+		}
 	})
 
 	It("refuses even replicas through the scale subresource too, and scales by it", func(ctx SpecContext) {

@@ -213,3 +213,18 @@ func TestExternalEtcd(t *testing.T) {
 		"Down": {reason: "one goes", in: running(3), change: func(in *Input) { external(in); in.Replicas = 2 }, want: DeleteMachine, on: "a"},
 	})
 }
+
+func TestSick(t *testing.T) {
+	in := running(3)
+	if why := Sick(in, in.Machines[0]); why != "" {
+		t.Errorf("a machine that is well is sick: %s", why)
+	}
+	in.Etcd.Members = in.Etcd.Members[1:]
+	if why := Sick(in, in.Machines[0]); why == "" {
+		t.Error("a machine that never joined etcd is well")
+	}
+	in.Etcd = nil
+	if why := Sick(in, in.Machines[0]); why != "" {
+		t.Errorf("a machine is sick because etcd is silent: %s", why)
+	}
+}

@@ -83,7 +83,7 @@ func (p *problem) sickness(m Machine) string {
 		case p.initBound(m).Before(p.Now):
 			return "it did not initialise the control plane in time"
 		}
-	case !p.ExternalEtcd && !has && p.joinBound(m).Before(p.Now):
+	case !p.ExternalEtcd && p.Etcd != nil && !has && p.joinBound(m).Before(p.Now):
 		return "it did not join etcd in time"
 	}
 	return ""
