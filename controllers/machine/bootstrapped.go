@@ -17,12 +17,12 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Running {
 		return nil
 	}
-	c := &metav1.Condition{Type: infrav1.NodeBootstrappedCondition, Status: metav1.ConditionFalse}
+	c := &metav1.Condition{Type: infrav1.NodeBootstrappedCondition, Status: metav1.ConditionUnknown}
 	report := s.vm.Report
 	switch {
 	case report.Stage == hypervisor.StageFailed:
 		// Also of a node that has joined: what was to follow did not work.
-		c.Reason, c.Message = infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
 	case s.joined():
 		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
 			return nil // an image that reports nothing, or a node of long ago

@@ -33,9 +33,9 @@ const SettlingReason = "Settling"
 // joined the tenant.
 const WaitingForNodeReason = "WaitingForNode"
 
-// NodeBootstrappedCondition is true once the machine's node has joined, and
-// says until then how far the guest reports its first boot to be. It is absent
-// while the guest has said nothing.
+// NodeBootstrappedCondition is true once the machine's node has joined, false
+// once its first boot failed for good, and unknown while it is under way. It
+// is absent while the guest has said nothing.
 const NodeBootstrappedCondition = "NodeBootstrapped"
 
 // Reasons of NodeBootstrapped.

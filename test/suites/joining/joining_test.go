@@ -1,0 +1,289 @@
+package joining
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+)
+
+// blue is the cluster that most specs look at.
+var blue = bed.Cluster{
+	Name: "blue", Namespace: "blue", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.60",
+}
+
+// describeInFull describes what takes long: how machines join is seen by other
+// suites too, and judged in the tests of the reconciler.
+func describeInFull(text string, args ...any) bool {
+	if everything {
+		Describe(text, append([]any{Offset(1)}, args...)...)
+	}
+	return everything
+}
+
+// find returns the generated object of a kind.
+func find(objects []*unstructured.Unstructured, kind string) *unstructured.Unstructured {
+	GinkgoHelper()
+	for _, o := range objects {
+		if o.GetKind() == kind {
+			return o
+		}
+	}
+	Fail("no " + kind + " is generated")
+	return nil
+}
+
+// without drops the objects of a kind.
+func without(objects []*unstructured.Unstructured, kind string) []*unstructured.Unstructured {
+	var left []*unstructured.Unstructured
+	for _, o := range objects {
+		if o.GetKind() != kind {
+			left = append(left, o)
+		}
+	}
+	return left
+}
+
+// worker returns the only worker of a MachineDeployment, when it has a node.
+func worker(ctx context.Context, namespace, deployment string) *clusterv1.Machine {
+	GinkgoHelper()
+	var found clusterv1.Machine
+	Eventually(func(g Gomega, ctx context.Context) {
+		list := &clusterv1.MachineList{}
+		g.Expect(b.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: deployment})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1))
+		found = list.Items[0]
+		g.Expect(found.Status.NodeRef.Name).To(Equal(found.Name))
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return conditionsOf(ctx, namespace) })
+	return &found
+}
+
+// conditionsOf says what the Machines of a namespace wait for.
+func conditionsOf(ctx context.Context, namespace string) string {
+	list := &clusterv1.MachineList{}
+	if err := b.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return err.Error()
+	}
+	out := ""
+	for i := range list.Items {
+		for _, c := range list.Items[i].Status.Conditions {
+			if c.Message != "" {
+				out += fmt.Sprintf("%s: %s=%s %s: %s\n", list.Items[i].Name, c.Type, c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+	return out
+}
+
+// discovery returns what the data of a machine says of joining.
+func discovery(ctx context.Context, machine *clusterv1.Machine) *rest.Config {
+	GinkgoHelper()
+	data := &corev1.Secret{}
+	Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(machine), data)).To(Succeed())
+	document := struct {
+		WriteFiles []struct {
+			Path     string `json:"path"`
+			Encoding string `json:"encoding"`
+			Content  string `json:"content"`
+		} `json:"write_files"`
+	}{}
+	Expect(yaml.Unmarshal(data.Data["value"], &document)).To(Succeed())
+	for _, f := range document.WriteFiles {
+		if f.Path != "/run/nova/discovery.conf" {
+			continue
+		}
+		content := []byte(f.Content)
+		if f.Encoding == "b64" {
+			var err error
+			content, err = base64.StdEncoding.DecodeString(f.Content)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		config, err := clientcmd.RESTConfigFromKubeConfig(content)
+		Expect(err).NotTo(HaveOccurred())
+		return config
+	}
+	Fail("the data has nothing to join with")
+	return nil
+}
+
+// as returns a client with a credential, reaching into the bed.
+func as(config *rest.Config) client.Client {
+	GinkgoHelper()
+	config.Dial, config.Proxy = b.Dial, nil
+	c, err := client.New(config, client.Options{Scheme: env.Scheme()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// ask asks for a certificate, and returns what became of that.
+func ask(ctx context.Context, c, tenant client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) string {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: dns,
+	}, key)
+	Expect(err).NotTo(HaveOccurred())
+	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
+		SignerName: signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
+		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+	}}
+	Expect(c.Create(ctx, csr)).To(Succeed())
+	Eventually(func(g Gomega, ctx context.Context) {
+		g.Expect(tenant.Get(ctx, client.ObjectKeyFromObject(csr), csr)).To(Succeed())
+		g.Expect(csr.Status.Conditions).NotTo(BeEmpty())
+	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	return string(csr.Status.Conditions[0].Type) + ": " + csr.Status.Conditions[0].Message
+}
+
+// bootstrapped polls the reason and message of a machine's first boot.
+func bootstrapped(ctx context.Context, c bed.Cluster, name string) func() (string, error) {
+	return func() (string, error) {
+		h, err := b.Hypervisor(c.Hypervisor)
+		if err != nil {
+			return "", err
+		}
+		machines, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
+		if err != nil {
+			return "", err
+		}
+		for _, m := range machines {
+			if name != "" && m.GetName() != name {
+				continue
+			}
+			for _, condition := range m.GetConditions() {
+				if condition.Type == infrav1.NodeBootstrappedCondition {
+					return condition.Reason + ": " + condition.Message, nil
+				}
+			}
+		}
+		return "", nil
+	}
+}
+
+var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
+	var (
+		tenant  client.WithWatch
+		machine *clusterv1.Machine
+		objects []*unstructured.Unstructured
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		var err error
+		objects, err = b.Generate(ctx, blue)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Credentials(ctx, blue)).To(Succeed())
+		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
+		machine = worker(ctx, blue.Namespace, find(objects, "MachineDeployment").GetName())
+		tenant, err = b.TenantClient(ctx, blue.Key())
+		Expect(err).NotTo(HaveOccurred())
+	})
+
+	It("join with a credential that is worthless afterwards", func(ctx context.Context) {
+		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+		thief := as(discovery(ctx, machine))
+		Expect(ask(ctx, thief, tenant, signer, "thief", certificatesv1.UsageClientAuth)).
+			To(Equal("Denied: The credential of Machine " + machine.Name + " is for node " + machine.Name + " and no other"))
+		Expect(ask(ctx, thief, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
+			To(Equal("Denied: Machine " + machine.Name + " has joined before, and its credential is good for once"))
+		Expect(thief.List(ctx, &corev1.SecretList{})).To(MatchError(ContainSubstring("forbidden")))
+	})
+
+	It("serve with certificates of the cluster, for themselves only", func(ctx context.Context) {
+		config, err := b.TenantConfig(ctx, blue.Key())
+		Expect(err).NotTo(HaveOccurred())
+		roots := x509.NewCertPool()
+		Expect(roots.AppendCertsFromPEM(config.CAData)).To(BeTrue())
+		nodes := &corev1.NodeList{}
+		Expect(tenant.List(ctx, nodes)).To(Succeed())
+		Expect(nodes.Items).To(HaveLen(2))
+		for _, node := range nodes.Items {
+			address := node.Status.Addresses[0].Address
+			Eventually(func(ctx context.Context) error {
+				plain, err := b.Dial(ctx, "tcp", net.JoinHostPort(address, "10250"))
+				if err != nil {
+					return err
+				}
+				defer func() { _ = plain.Close() }()
+				return tls.Client(plain, &tls.Config{RootCAs: roots, ServerName: address, MinVersion: tls.VersionTLS12}).HandshakeContext(ctx)
+			}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed(), node.Name)
+		}
+		pair, err := b.Exec(ctx, machine.Name, "cat", "/var/lib/kubelet/pki/kubelet-client-current.pem")
+		Expect(err).NotTo(HaveOccurred())
+		kubelet := as(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: []byte(pair), KeyData: []byte(pair)}})
+		Expect(ask(ctx, kubelet, tenant, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name, "kubernetes.default.svc")).
+			To(Equal(`Denied: "kubernetes.default.svc" is no name of Machine ` + machine.Name))
+	})
+
+	It("try again while nobody judges, say so, and join after all", func(ctx context.Context) {
+		late, config := find(objects, "MachineDeployment").DeepCopy(), find(objects, "NovaConfigTemplate").DeepCopy()
+		config.SetName("late")
+		patches := []any{map[string]any{"kind": "JoinConfiguration", "patch": "timeouts: {tlsBootstrap: 10s}"}}
+		Expect(unstructured.SetNestedSlice(config.Object, patches, "spec", "template", "spec", "kubeadm", "configPatches")).To(Succeed())
+		late.SetName("late")
+		Expect(unstructured.SetNestedField(late.Object, "late", "spec", "template", "spec", "bootstrap", "configRef", "name")).To(Succeed())
+		for _, fields := range [][]string{{"spec", "selector"}, {"spec", "template", "metadata", "labels"}} {
+			unstructured.RemoveNestedField(late.Object, fields...)
+		}
+		Expect(bed.Apply(ctx, b.Client, config, late)).To(Succeed())
+		var name string
+		Eventually(func(g Gomega, ctx context.Context) {
+			list := &clusterv1.MachineList{}
+			g.Expect(b.Client.List(ctx, list, client.InNamespace(blue.Namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: "late"})).To(Succeed())
+			g.Expect(list.Items).To(HaveLen(1))
+			g.Expect(list.Items[0].Spec.Bootstrap.DataSecretName).NotTo(BeNil())
+			name = list.Items[0].Name
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Expect(b.Kill("nova-bootstrap", syscall.SIGSTOP)).To(Succeed())
+		DeferCleanup(func() { _ = b.Kill("nova-bootstrap", syscall.SIGCONT) })
+		Eventually(bootstrapped(ctx, blue, name)).WithTimeout(bootTimeout).
+			Should(HavePrefix("BootstrapRetrying: The node tries again: kubeadm join failed, attempt 1 of 10; its log ends: "))
+		Expect(b.Kill("nova-bootstrap", syscall.SIGCONT)).To(Succeed())
+		worker(ctx, blue.Namespace, "late")
+		Eventually(bootstrapped(ctx, blue, name)).WithTimeout(joinTimeout).Should(HavePrefix("NodeJoined"))
+	})
+
+	It("join a control plane of which there is only a kubeconfig", func(ctx context.Context) {
+		By("having two Clusters for one tenant, of which the first is set aside")
+		Expect(b.Client.Patch(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}},
+			client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
+		hosted := blue
+		hosted.Name, hosted.Namespace = "hosted", "hosted"
+		machine := joinHosted(ctx, hosted)
+		config := discovery(ctx, machine)
+		Expect(config.CertData).To(BeEmpty())
+		Eventually(func(g Gomega, ctx context.Context) {
+			tokens := &corev1.SecretList{}
+			g.Expect(tenant.List(ctx, tokens, client.InNamespace(metav1.NamespaceSystem), client.MatchingFields{"type": string(corev1.SecretTypeBootstrapToken)})).To(Succeed())
+			g.Expect(tokens.Items).To(BeEmpty(), "the token goes when the machine has joined")
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+		Eventually(func() error { return as(config).List(ctx, &certificatesv1.CertificateSigningRequestList{}) }).
+			WithTimeout(time.Minute).Should(Satisfy(apierrors.IsUnauthorized))
+	})
+})
