@@ -31,7 +31,7 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode == bootstrap.JoinWorker {
 		return nil
 	}
-	files, err := r.Authority.ControlPlaneFiles(ctx, s.clusterKey())
+	files, err := r.Authority.ControlPlaneFiles(ctx, s.clusterKey(), s.machine.Name)
 	if err != nil {
 		return withoutCertificates(fmt.Errorf("reading control plane certificates: %w", err))
 	}

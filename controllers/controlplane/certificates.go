@@ -18,7 +18,7 @@ import (
 func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	var err error
 	if s.initialized {
-		_, err = r.Authority.ControlPlaneFiles(ctx, s.key())
+		err = r.Authority.Check(ctx, s.key())
 	} else {
 		err = r.Authority.Ensure(ctx, s.key(), s.owner())
 	}

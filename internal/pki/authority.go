@@ -16,6 +16,10 @@ type Authority interface {
 	// InvalidCertificateError.
 	Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
 
+	// Check reports whether all of the cluster's certificates are there and can
+	// be used, and makes none. ErrNotFound if one is gone.
+	Check(ctx context.Context, cluster client.ObjectKey) error
+
 	// ClusterCA returns the certificates, in PEM, that the tenant's API
 	// server and its clients are verified against. ErrNotFound until Ensure
 	// was through.
@@ -28,9 +32,11 @@ type Authority interface {
 	// returns the certificates its servers are verified against.
 	EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (pair KeyPair, ca []byte, err error)
 
-	// ControlPlaneFiles returns what a control plane machine must find under
-	// /etc/kubernetes/pki before kubeadm runs.
-	ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error)
+	// ControlPlaneFiles returns what the control plane machine of a node must
+	// find under /etc/kubernetes/pki before kubeadm runs. The node's name is for
+	// an authority that keeps its keys to itself: it hands out certificates
+	// alone, and what this node, and no other, fetches its own with.
+	ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, node string) ([]File, error)
 }
 
 // ClientRequest says whom a client certificate is for.

@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -100,6 +99,17 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 	return nil
 }
 
+// Check implements Authority.
+func (m *Managed) Check(ctx context.Context, cluster client.ObjectKey) error {
+	var errs []error
+	for _, mat := range materials {
+		if _, err := m.load(ctx, cluster, mat); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // ClusterCA implements Authority.
 func (m *Managed) ClusterCA(ctx context.Context, cluster client.ObjectKey) ([]byte, error) {
 	ca, err := m.load(ctx, cluster, materials[0])
@@ -124,6 +134,10 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 	if err != nil {
 		return KeyPair{}, nil, err
 	}
+	if ca.client != nil {
+		// Who runs etcd gave one certificate and no way to make another.
+		return *ca.client, ca.pair.Certificate, nil
+	}
 	pair, err := ca.sign(request, m.now())
 	if err != nil {
 		return KeyPair{}, nil, err
@@ -131,18 +145,15 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 	return pair, ca.pair.Certificate, nil
 }
 
-// ControlPlaneFiles implements Authority.
-func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey) ([]File, error) {
-	files := make([]File, 0, 2*len(materials))
+// ControlPlaneFiles implements Authority. All nodes get the same.
+func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, _ string) ([]File, error) {
+	files := make([]File, 0, 2*len(materials)+1)
 	for _, mat := range materials {
 		loaded, err := m.load(ctx, cluster, mat)
 		if err != nil {
 			return nil, err
 		}
-		files = append(files,
-			File{Path: path.Join(pkiDir, mat.certFile), Permissions: "0644", Content: loaded.pair.Certificate},
-			File{Path: path.Join(pkiDir, mat.keyFile), Permissions: "0600", Content: loaded.pair.Key},
-		)
+		files = append(files, loaded.files(mat)...)
 	}
 	return files, nil
 }
@@ -158,6 +169,9 @@ func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat materi
 		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
 	pair := KeyPair{Certificate: s.Data[secret.TLSCrtDataName], Key: s.Data[secret.TLSKeyDataName]}
+	if mat.purpose == secret.EtcdCA && len(pair.Key) == 0 && len(pair.Certificate) > 0 {
+		return m.loadExternal(ctx, cluster, key, pair.Certificate)
+	}
 	parsed, problem := parse(mat, pair, m.now())
 	if problem != "" {
 		return nil, &InvalidCertificateError{Secret: key, Problem: problem}
@@ -168,6 +182,9 @@ func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat materi
 // loaded is the checked content of a Secret.
 type loaded struct {
 	pair KeyPair
+	// client is the client certificate for an etcd that somebody else runs.
+	// The key is missing then.
+	client *KeyPair
 	// certificate is the signing certificate, nil for a plain key pair.
 	certificate *x509.Certificate
 	key         signer

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/ecdsa"
+	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/tls"
@@ -11,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"maps"
+	"math/big"
 	"slices"
 	"strings"
 	"sync"
@@ -204,6 +206,7 @@ func TestInvalidCertificates(t *testing.T) {
 	now := time.Now()
 	good, other := mustGenerate(t, materials[0], now), mustGenerate(t, materials[0], now)
 	expired := mustGenerate(t, materials[0], now.Add(-2*authorityLifetime))
+	early := mustGenerate(t, materials[0], now.Add(time.Hour))
 	sa := mustGenerate(t, materials[3], now)
 	leaf := func() KeyPair {
 		ca, problem := parse(materials[0], good, now)
@@ -228,6 +231,9 @@ func TestInvalidCertificates(t *testing.T) {
 		"WrongKey":      {"c-ca", KeyPair{Certificate: good.Certificate, Key: other.Key}, "does not belong"},
 		"NotACA":        {"c-ca", leaf, "not the certificate of a certificate authority"},
 		"Expired":       {"c-ca", expired, "expired"},
+		"Early":         {"c-ca", early, "not valid yet"},
+		"MayNotSign":    {"c-proxy", mayNotSign(t, now), "keyCertSign"},
+		"NoEtcdClient":  {"c-etcd", KeyPair{Certificate: good.Certificate}, "Secret c-apiserver-etcd-client has to be there too"},
 		"WrongPublic":   {"c-sa", KeyPair{Certificate: sa.Certificate, Key: mustGenerate(t, materials[3], now).Key}, "does not belong"},
 		"NotPublic":     {"c-sa", KeyPair{Certificate: []byte("x"), Key: sa.Key}, "no public key"},
 	} {
@@ -241,6 +247,45 @@ func TestInvalidCertificates(t *testing.T) {
 				t.Errorf("%s: %s, want %s: %s", invalid.Secret.Name, invalid.Problem, tc.secret, tc.problem)
 			}
 		})
+	}
+}
+
+// mayNotSign is the authority of somebody who forgot a key usage.
+func mayNotSign(t *testing.T, now time.Time) KeyPair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := encode(der, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair
+}
+
+func TestCheck(t *testing.T) {
+	c := newFake()
+	m := NewManaged(c)
+	if err := m.Check(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
+		t.Errorf("nothing is there: %v", err)
+	}
+	if got := dataOf(t, c); len(got) > 0 {
+		t.Errorf("a check made %v", got)
+	}
+	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context(), testKey); err != nil {
+		t.Errorf("all is there: %v", err)
 	}
 }
 
@@ -359,13 +404,13 @@ func must[T any](value T, err error) T {
 
 func TestControlPlaneFiles(t *testing.T) {
 	m := NewManaged(newFake())
-	if _, err := m.ControlPlaneFiles(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
+	if _, err := m.ControlPlaneFiles(t.Context(), testKey, "node"); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("before Ensure: err = %v, want ErrNotFound", err)
 	}
 	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
 		t.Fatal(err)
 	}
-	files, err := m.ControlPlaneFiles(t.Context(), testKey)
+	files, err := m.ControlPlaneFiles(t.Context(), testKey, "node")
 	if err != nil {
 		t.Fatal(err)
 	}

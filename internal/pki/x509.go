@@ -125,18 +125,35 @@ func parse(mat material, pair KeyPair, now time.Time) (result *loaded, problem s
 		}
 		return &loaded{pair: pair, key: key}, ""
 	}
-	certificate, err := certs.DecodeCertPEM(pair.Certificate)
+	certificate, problem := parseAuthority(pair.Certificate, now)
 	switch {
-	case err != nil:
+	case certificate == nil:
+		return nil, problem
+	case !samePublicKey(certificate.PublicKey, key.Public()):
+		return nil, "tls.crt does not belong to tls.key"
+	case problem != "":
+		return nil, problem
+	}
+	return &loaded{pair: pair, certificate: certificate, key: key}, ""
+}
+
+// parseAuthority checks the certificate of an authority, the first one in data.
+// It returns it also with a problem, if it is one at all.
+func parseAuthority(data []byte, now time.Time) (certificate *x509.Certificate, problem string) {
+	certificate, err := certs.DecodeCertPEM(data)
+	switch {
+	case err != nil || certificate == nil:
 		return nil, "tls.crt is no certificate in PEM"
 	case !certificate.IsCA:
 		return nil, "tls.crt is not the certificate of a certificate authority"
-	case !samePublicKey(certificate.PublicKey, key.Public()):
-		return nil, "tls.crt does not belong to tls.key"
+	case certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0:
+		return nil, "tls.crt is of a certificate authority that may not sign certificates: its key usage lacks keyCertSign"
 	case now.After(certificate.NotAfter):
-		return nil, "tls.crt has expired"
+		return certificate, "tls.crt has expired"
+	case now.Before(certificate.NotBefore):
+		return certificate, "tls.crt is not valid yet"
 	}
-	return &loaded{pair: pair, certificate: certificate, key: key}, ""
+	return certificate, ""
 }
 
 func encode(der []byte, key crypto.Signer) (KeyPair, error) {
