@@ -11,7 +11,9 @@ import (
 
 func TestDecideRestore(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	old := func(name string) restoreMachine { return restoreMachine{name: name, created: now.Add(-time.Hour), node: true} }
+	old := func(name string) restoreMachine {
+		return restoreMachine{name: name, created: now.Add(-time.Hour), node: true}
+	}
 	young := restoreMachine{name: "new", created: now.Add(-time.Minute)}
 	with := func(m restoreMachine, change func(*restoreMachine)) restoreMachine {
 		change(&m)

@@ -220,8 +220,10 @@ func (s *scope) etcdCondition() metav1.Condition {
 		c.Message = "The control plane is being deleted"
 	case s.early(c.Type):
 		return metav1.Condition{}
+	case externalEtcd(s) && len(s.externalProblems) > 0:
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
+		c.Message = strings.Join(s.externalProblems, ", ")
 	case externalEtcd(s) && s.tenant.Answers:
-		// Nobody here may ask its members, but it answers the API server.
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
 	case !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum()):
 		c.Message = s.tenant.Silence

@@ -1,0 +1,112 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+)
+
+const (
+	// externalFresh and externalAgain are how long an answer of an external
+	// etcd counts: of one that is healthy, and of one that is not.
+	externalFresh, externalAgain = time.Minute, 10 * time.Second
+)
+
+// externalEtcds remembers what external etcds answered, so that one that is
+// silent keeps no reconcile waiting each time.
+type externalEtcds struct {
+	mu      sync.Mutex
+	answers map[client.ObjectKey]externalAnswer
+}
+
+type externalAnswer struct {
+	at        time.Time
+	endpoints []string
+	problems  []string
+}
+
+// external waits until what an external etcd is reached with is there: before
+// that an authority of our own would be made, which that etcd does not know.
+// Then it asks how that etcd is.
+func (r *Reconciler) external(ctx context.Context, s *scope) error {
+	if !externalEtcd(s) {
+		return nil
+	}
+	if !s.initialized {
+		for _, purpose := range []secret.Purpose{secret.EtcdCA, secret.APIServerEtcdClient} {
+			key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, purpose)}
+			err := r.Client.Get(ctx, key, &corev1.Secret{})
+			if apierrors.IsNotFound(err) {
+				s.waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
+				s.lookAgain(externalAgain)
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("reading Secret %s: %w", key.Name, err)
+			}
+		}
+	}
+	return r.askExternal(ctx, s)
+}
+
+// askExternal asks external etcd, unless it answered a moment ago.
+func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
+	endpoints := s.controlPlane.Spec.Etcd.External.Endpoints
+	r.externals.mu.Lock()
+	last, known := r.externals.answers[s.key()]
+	r.externals.mu.Unlock()
+	fresh := externalFresh
+	if len(last.problems) > 0 {
+		fresh = externalAgain
+	}
+	if !known || !slices.Equal(last.endpoints, endpoints) || r.now().Sub(last.at) >= fresh {
+		config, err := r.externalConfig(ctx, s)
+		if err != nil {
+			return err
+		}
+		last = externalAnswer{at: r.now(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
+		r.externals.mu.Lock()
+		if r.externals.answers == nil {
+			r.externals.answers = map[client.ObjectKey]externalAnswer{}
+		}
+		r.externals.answers[s.key()] = last
+		r.externals.mu.Unlock()
+	}
+	s.externalProblems = last.problems
+	if len(last.problems) > 0 {
+		s.lookAgain(externalAgain)
+	} else {
+		s.lookAgain(externalFresh)
+	}
+	return nil
+}
+
+// externalConfig is what external etcd is reached with.
+func (r *Reconciler) externalConfig(ctx context.Context, s *scope) (*tls.Config, error) {
+	pair, ca, err := r.Authority.EtcdClient(ctx, s.key(), pki.ClientRequest{CommonName: "nova-control-plane", TTL: etcdTTL})
+	if err != nil {
+		return nil, fmt.Errorf("reading certificates of external etcd: %w", err)
+	}
+	certificate, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, fmt.Errorf("loading certificate for external etcd: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(ca) {
+		return nil, errors.New("the CA of external etcd holds no certificate")
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
+}

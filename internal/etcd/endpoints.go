@@ -1,0 +1,52 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+)
+
+// EndpointProblems asks each endpoint of an etcd that somebody else runs, and
+// says, for people, what keeps it from being healthy.
+func EndpointProblems(ctx context.Context, config *tls.Config, endpoints []string) []string {
+	answers := make([][]string, len(endpoints))
+	var group sync.WaitGroup
+	for i, endpoint := range endpoints {
+		group.Go(func() { answers[i] = askEndpoint(ctx, config, endpoint) })
+	}
+	group.Wait()
+	problems := slices.Concat(answers...)
+	slices.Sort(problems)
+	return slices.Compact(problems)
+}
+
+func askEndpoint(ctx context.Context, config *tls.Config, endpoint string) []string {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	client, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{endpoint}, TLS: config.Clone(), Logger: zap.NewNop()})
+	if err != nil {
+		return []string{fmt.Sprintf("Endpoint %s cannot be used", endpoint)}
+	}
+	// It says that the time is up, which is known.
+	defer func() { _ = client.Close() }()
+	status, err := client.Status(ctx, endpoint)
+	if err != nil {
+		return []string{fmt.Sprintf("Endpoint %s does not answer", endpoint)}
+	}
+	var problems []string
+	if status.Leader == 0 {
+		problems = append(problems, fmt.Sprintf("Endpoint %s has no leader", endpoint))
+	}
+	for _, e := range status.Errors {
+		if _, alarm, ok := strings.Cut(e, "alarm:"); ok {
+			problems = append(problems, "Alarm "+strings.TrimSpace(alarm)+" is raised")
+		}
+	}
+	return problems
+}
