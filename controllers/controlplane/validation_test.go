@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -121,6 +122,27 @@ var _ = Describe("What the API server refuses", func() {
 		for _, refused := range []string{"v1.37.0", "v2.0.0"} {
 			Expect(update(refused)).To(MatchError(ContainSubstring("one minor version at a time")), refused)
 		}
+	})
+
+	It("lets an upgrade be taken back, but no control plane go back", func(ctx SpecContext) {
+		c := newControlPlane(newRigNamespace(ctx))
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		runs := func(versions ...string) {
+			c.Status.Versions = nil
+			for _, v := range versions {
+				c.Status.Versions = append(c.Status.Versions, clusterv1.StatusVersion{Version: v, Replicas: 1})
+			}
+			Expect(testEnv.Client.Status().Update(ctx, c)).To(Succeed())
+		}
+		back := func() error {
+			changed := c.DeepCopy()
+			changed.Spec.Version = "v1.35.4"
+			return testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)
+		}
+		runs("v1.35.4", "v1.36.3")
+		Expect(back()).To(Succeed())
+		runs("v1.36.3")
+		Expect(back()).To(MatchError(ContainSubstring("does not go back")))
 	})
 
 	It("refuses even replicas through the scale subresource too, and scales by it", func(ctx SpecContext) {

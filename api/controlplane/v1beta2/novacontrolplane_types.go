@@ -356,6 +356,7 @@ type NovaControlPlaneInitializationStatus struct {
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Available')].message",description="What it waits for"
 
 // NovaControlPlane is the control plane of a tenant cluster on machines of its own.
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(self.status) || !has(self.status.versions) || int(self.spec.version.split('.')[1]) >= int(self.status.versions[0].version.split('.')[1])",message="a control plane does not go back to a minor version below the oldest that it runs"
 type NovaControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 
