@@ -2,11 +2,14 @@
 // on its first boot into a Secret that Cluster API hands on to the
 // infrastructure, and keeps the credentials in it fresh until the machine is
 // there. A second reconciler lets workers boot while their control plane comes
-// up for the first time.
+// up for the first time. A third looks into tenants and judges what their nodes
+// ask certificates for.
 //
 // Steps, a file each: owners, facts, mode, content, credentials, rendering,
 // storing. What is due is a pure function of what is observed.
 //
-// It refuses to talk to tenant clusters, so a machine's data needs no running
-// API server, and it never changes the data of a machine that exists.
+// It refuses to ask a tenant for what a machine is told, so that data needs no
+// running API server; only where the cluster's authority has no key here, a
+// bootstrap token is made there. It never changes the data of a machine that
+// has joined.
 package bootstrap
