@@ -31,6 +31,15 @@ func stopProvider(c *bed.Cluster) (goOn func()) {
 	return goOn
 }
 
+// destroy takes a VM away behind the provider's back.
+func destroy(ctx context.Context, c *bed.Cluster, vm string) {
+	GinkgoHelper()
+	goOn := stopProvider(c)
+	Expect(hypervisor(c).PowerOff(ctx, vm)).To(Succeed())
+	Expect(hypervisor(c).Destroy(ctx, vm)).To(Succeed())
+	goOn()
+}
+
 var _ = describeFull("A control plane that loses hosts", func() {
 	c := cluster("lossy", 25, 3, 0)
 
@@ -54,10 +63,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 		victim := names(ctx, c)[0]
 		started := time.Now()
 		keepingQuorum(ctx, c, func() {
-			goOn := stopProvider(c)
-			Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
-			Expect(hypervisor(c).Destroy(ctx, victim)).To(Succeed())
-			goOn()
+			destroy(ctx, c, victim)
 			replaced(ctx, c, victim)
 		})
 		figuref("a destroyed control plane host was replaced in %.0f s", time.Since(started).Seconds())

@@ -68,14 +68,7 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 
 	It("is replaced though its VM is gone", func(ctx context.Context) {
 		victim := names(ctx, c)[0]
-		Expect(hypervisor(c).PowerOff(ctx, victim)).To(Succeed())
-		// The provider starts it again at once, so destroying may need a second try.
-		Eventually(func(ctx context.Context) error {
-			if err := hypervisor(c).PowerOff(ctx, victim); err != nil {
-				GinkgoWriter.Println(err)
-			}
-			return hypervisor(c).Destroy(ctx, victim)
-		}).WithContext(ctx).WithTimeout(reportTimeout).WithPolling(200 * time.Millisecond).Should(Succeed())
+		destroy(ctx, c, victim)
 		replace(ctx, victim)
 	})
 
