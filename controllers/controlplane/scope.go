@@ -46,9 +46,6 @@ type scope struct {
 	// externalProblems are what keeps external etcd from being healthy, for
 	// people.
 	externalProblems []string
-	// externalProblems are what keeps external etcd from being healthy, for
-	// people.
-	externalProblems []string
 	// waiting is what the next step waits for, for people.
 	waiting string
 	// blocked is why no machine can be created although one is missing.
