@@ -68,9 +68,10 @@ func balancerFiles(in *Input) ([]writeFile, error) {
 // for each API server. The cluster's endpoint serves while there is none: on
 // the first boot, and for a node that was off while all of them were replaced.
 //
-// A server that does not answer is found in some 4 s, and then its connections
-// are cut: a kubelet would hold on to them for 45 s, longer than its node
-// counts as ready.
+// A server that does not answer is found in 16 s at most, and then its
+// connections are cut: a kubelet would hold on to them for 45 s, which with the
+// time to notice is longer than its node counts as ready. Asking more often
+// would cost API servers: each time is a TLS handshake from each worker.
 func balancerConfig(endpoint Endpoint, port string) string {
 	resolvers, options := "", ""
 	if _, err := netip.ParseAddr(endpoint.Host); err != nil {
@@ -85,7 +86,7 @@ func balancerConfig(endpoint Endpoint, port string) string {
   timeout client 10m
   timeout server 10m
   timeout tunnel 1h
-  timeout check 2s
+  timeout check 3s
 frontend api
   bind 127.0.0.1:%s
   default_backend api
@@ -94,7 +95,7 @@ backend api
   option redispatch
   option httpchk GET /readyz
   http-check expect ! rstatus ^5
-  default-server check check-ssl verify none inter 2s fastinter 1s fall 2 rise 1 on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions
+  default-server check check-ssl verify none inter 5s fastinter 1s fall 3 rise 1 on-marked-down shutdown-sessions on-marked-up shutdown-backup-sessions
   server endpoint %s backup init-addr libc,none%s
 `, resolvers, port, endpoint, options)
 }
