@@ -236,6 +236,17 @@ var _ = Describe("Remediation", func() {
 		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
+	It("needs nobody when what was wrong with an init is mended", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.35.4" })
+		w := newWorld(r)
+		w.failInit = 1
+		reconciler := w.reconciler(testEnv.Config)
+		w.drive(ctx, reconciler, func() bool { return w.failInit == 0 })
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		w.drive(ctx, reconciler, w.whole(ctx, 3))
+		Expect(w.inits).To(Equal(1))
+	})
+
 	It("says that it has stopped at its limit", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Replicas = ptr.To(int32(1))

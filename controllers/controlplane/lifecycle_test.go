@@ -304,6 +304,7 @@ var _ = Describe("The life of a control plane", func() {
 	It("passes metadata on in place and tells each machine whether it is up to date", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"old": "1", "kept": "1"}
+			c.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
 		})
 		reconciler := direct(testEnv.Config, &facts{})
 		r.settle(ctx, reconciler)
@@ -334,7 +335,7 @@ var _ = Describe("The life of a control plane", func() {
 			Expect(m.Spec.Version).To(Equal("v1.36.3"))
 		}
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
-			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("Rolling out 3 of 3 machines that are not up to date"))))
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("are replaced when they are deleted"))))
 		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
 	})
 

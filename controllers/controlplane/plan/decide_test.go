@@ -110,6 +110,16 @@ func TestStart(t *testing.T) {
 				in.LockHolder, in.LockSince, in.Machines[0].Role = "a", now, Join
 			}, want: ReplaceInit, on: "a", about: "told to join",
 		},
+		"Mended": {
+			reason: "what is wrong with a machine may be why nothing gets through",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Differs = "a", Init, []string{"config.files"}
+			}, want: DeleteMachine, on: "a", about: "config.files",
+		},
+		"MendedOnDelete": {
+			reason: "unless people do that",
+			in:     fresh(), change: func(in *Input) { in.Machines[0].Differs, in.Strategy = []string{"config.files"}, OnDelete }, want: StartInit, on: "a",
+		},
 		"GoingHolder": {
 			reason: "a holder keeps the lock until its host is gone",
 			in:     fresh(), change: func(in *Input) {

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"slices"
+	"strings"
 )
 
 // start brings a control plane to its one init. Until that is through nothing
@@ -22,6 +23,9 @@ func start(p *problem) *Decision {
 			return d
 		}
 		limited = d
+	}
+	if d := p.mendEarly(); d != nil {
+		return d
 	}
 	if holder, ok := p.machine(p.LockHolder); ok && holder.Deleting && !p.rules.mayInit(p) {
 		// A machine made now would be told to join what is about to go.
@@ -44,6 +48,20 @@ func start(p *problem) *Decision {
 		return limited
 	}
 	return p.awaitInit()
+}
+
+// mendEarly replaces a machine that differs from the spec before it serves
+// anybody: what is wrong with it may be why nothing gets through.
+func (p *problem) mendEarly() *Decision {
+	if p.Strategy == OnDelete {
+		return nil
+	}
+	for _, m := range p.staying {
+		if len(m.Differs) > 0 && !m.Node {
+			return onMachine(DeleteMachine, m, "Replacing machine %s, which is no node yet: %s", m.Name, strings.Join(m.Differs, ", "))
+		}
+	}
+	return nil
 }
 
 // awaitInit waits for whoever initialises, or makes room for another if that

@@ -1,0 +1,188 @@
+package controlplane
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+func condition(conditionType string, status metav1.ConditionStatus, reason string) metav1.Condition {
+	return metav1.Condition{Type: conditionType, Status: status, Reason: reason}
+}
+
+// machineWith has conditions.
+func machineWith(of ...metav1.Condition) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}
+	for _, c := range of {
+		conditions.Set(m, c)
+	}
+	return m
+}
+
+func TestGivenUp(t *testing.T) {
+	failed := condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode")
+	toDo := condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
+	broken := condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed)
+	joined := machineWith(broken)
+	joined.Status.NodeRef.Name = "m0"
+	spared := machineWith(broken)
+	spared.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+	for name, tc := range map[string]struct {
+		reason  string
+		machine *clusterv1.Machine
+		want    string
+	}{
+		"Well":       {reason: "nobody complains", machine: machineWith()},
+		"GivenUp":    {reason: "the check failed and the owner is to act", machine: machineWith(failed, toDo), want: "UnhealthyNode"},
+		"Others":     {reason: "somebody else remediates", machine: machineWith(failed)},
+		"CameBack":   {reason: "it is well again", machine: machineWith(condition(failed.Type, metav1.ConditionTrue, "Ok"), toDo)},
+		"BootFailed": {reason: "its guest reported so", machine: machineWith(broken), want: "first boot failed"},
+		"Joined":     {reason: "it is a node nevertheless", machine: joined},
+		"Spared":     {reason: "somebody wants to look at it", machine: spared},
+		"NoInfrastructure": {
+			reason: "that may come", machine: machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, "NotReady")),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := givenUp(tc.machine)
+			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestAtHook(t *testing.T) {
+	waiting := condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingWaitingForPreTerminateHookReason)
+	draining := condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, clusterv1.MachineDeletingDrainingNodeReason)
+	for name, tc := range map[string]struct {
+		reason  string
+		machine *clusterv1.Machine
+		others  string
+		want    bool
+	}{
+		"Draining": {reason: "not before drain and volumes", machine: machineWith(draining)},
+		"Waiting":  {reason: "nobody else is to come", machine: machineWith(waiting), want: true},
+		"Another":  {reason: "somebody else still needs the host", machine: machineWith(waiting), others: clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"},
+		"Drain":    {reason: "hooks before the drain are over", machine: machineWith(waiting), others: clusterv1.PreDrainDeleteHookAnnotationPrefix + "/x", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tc.machine.Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
+			if tc.others != "" {
+				tc.machine.Annotations[tc.others] = ""
+			}
+			if got := atHook(tc.machine); got != tc.want {
+				t.Errorf("%s: got %v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestReportHold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		seen     plan.Machine
+		decision plan.Decision
+		want     metav1.Condition
+	}{
+		"Staying":  {reason: "nothing is asked of it"},
+		"Draining": {reason: "Cluster API drains it", seen: plan.Machine{Deleting: true}, want: metav1.Condition{Status: "False", Message: "drained"}},
+		"Held": {
+			reason: "what was decided says why", seen: plan.Machine{Deleting: true, AtHook: true},
+			decision: plan.Decision{Action: plan.Wait, Reason: "etcd could lose its quorum"}, want: metav1.Condition{Status: "False", Message: "lose its quorum"},
+		},
+		"Released": {reason: "it may go", seen: plan.Machine{Deleting: true, Released: true}, want: metav1.Condition{Status: "True"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := machineWith(condition(controlplanev1.MachineReleasedCondition, metav1.ConditionUnknown, "Before"))
+			reportHold(&scope{decision: tc.decision}, tc.seen, m)
+			got := ptr.Deref(conditions.Get(m, controlplanev1.MachineReleasedCondition), metav1.Condition{})
+			if got.Status != tc.want.Status || !strings.Contains(got.Message, tc.want.Message) {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestRemediatingCondition(t *testing.T) {
+	given := func(s *scope) {
+		conditions.Set(s.machines["m0"], condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "UnhealthyNode"))
+		conditions.Set(s.machines["m0"], condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
+	}
+	for name, tc := range map[string]struct {
+		reason          string
+		change          func(*scope)
+		status          metav1.ConditionStatus
+		because, saying string
+	}{
+		"Well":   {reason: "nothing is to be done", change: func(*scope) {}, status: "False", because: controlplanev1.NotRemediatingReason},
+		"Begins": {reason: "one is to be replaced", change: given, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0"},
+		"Waits": {
+			reason: "something has to come first", change: func(s *scope) {
+				given(s)
+				s.decision = plan.Decision{Action: plan.Wait, Reason: "etcd lost its quorum. " + plan.Recovery}
+			}, status: "True", because: controlplanev1.RemediationBlockedReason, saying: "restore etcd",
+		},
+		"Limit": {
+			reason: "people have to look", change: func(s *scope) {
+				given(s)
+				s.decision = plan.Decision{Action: plan.Wait, Reason: "3 replacements failed", LimitReached: true}
+			}, status: "True", because: controlplanev1.RemediationLimitReachedReason, saying: "3 replacements",
+		},
+		"Going": {
+			reason: "it is on its way out", change: func(s *scope) {
+				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: time.Now()}
+				encoded, err := encodeRemediation(&plan.Remediation{Machine: "m0", At: time.Now()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.controlPlane.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
+			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0",
+		},
+		"SilentEtcd": {
+			reason: "who cannot be asked is not sick", change: func(s *scope) { s.tenant.Etcd = nil }, status: "False",
+			because: controlplanev1.NotRemediatingReason,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{
+				at: time.Now(), controlPlane: newControlPlane("ns"), cluster: &clusterv1.Cluster{}, machines: machinesIn(""), initialized: true,
+				tenant: Facts{
+					Answers: true, Nodes: []Node{{Name: "m0", Ready: true}},
+					Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}},
+				},
+			}
+			tc.change(s)
+			got := s.remediatingCondition()
+			if got.Status != tc.status || got.Reason != tc.because || !strings.Contains(got.Message, tc.saying) {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
+	}
+}
+
+func TestRemediationIsRead(t *testing.T) {
+	c := newControlPlane("ns")
+	begun := &plan.Remediation{Machine: "m0", At: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), Retries: 2}
+	encoded, err := encodeRemediation(begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
+	if got := lastRemediation(c); got == nil || got.Machine != "m0" || got.Retries != 2 || !got.At.Equal(begun.At) {
+		t.Errorf("got %+v", got)
+	}
+	c.Annotations[controlplanev1.RemediationAnnotation] = "garbage"
+	if got := lastRemediation(c); got != nil {
+		t.Errorf("garbage is read as %+v", got)
+	}
+}
