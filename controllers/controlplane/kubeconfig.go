@@ -22,8 +22,10 @@ import (
 )
 
 const (
-	// kubeconfigTTL is how long the kubeconfig's certificate is good for.
-	kubeconfigTTL = 30 * 24 * time.Hour
+	// kubeconfigTTL is how long the kubeconfig's certificate is good for. It is
+	// renewed after 2.8 days: whoever has read it has 4.2 days to read it again,
+	// and so long may this provider be away or the cluster be paused.
+	kubeconfigTTL = 7 * 24 * time.Hour
 	// kubeconfigRenewAt is what must be left of it, else it is renewed.
 	kubeconfigRenewAt = kubeconfigTTL * 6 / 10
 	kubeconfigUser    = "kubernetes-admin"

@@ -281,11 +281,15 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members map[string]string) beat {
 	ctx, cancel := context.WithTimeout(ctx, pulseAside)
 	defer cancel()
-	if c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil {
+	aside := make(chan []string, 1)
+	go func() { aside <- c.alive(ctx, members) }()
+	pings := c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil
+	alive := <-aside
+	if pings {
 		return beat{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
 	}
 	now := beat{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, plainly(err))}
-	if alive := c.alive(ctx, members); len(alive) > 0 {
+	if len(alive) > 0 {
 		now.problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
 			"the address of the endpoint has no holder, or it is not reachable from here", strings.Join(alive, ", "))
 	}

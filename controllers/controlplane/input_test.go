@@ -1,0 +1,134 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+func TestMachineOf(t *testing.T) {
+	machine := func(name, node, address string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		m.Status.NodeRef.Name = node
+		if address != "" {
+			m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: address}}
+		}
+		return m
+	}
+	s := &scope{
+		controlPlane: &controlplanev1.NovaControlPlane{},
+		machines: collections.FromMachines(
+			machine("m1", "n1", "10.0.0.1"), machine("m2", "", "10.0.0.2"), machine("m3", "n3", ""), machine("m4", "", "2001:db8::4")),
+		tenant: Facts{Nodes: []Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		member etcd.Member
+		want   string
+	}{
+		"Node":          {reason: "a member bears its node's name", member: etcd.Member{Name: "n1"}, want: "m1"},
+		"Machine":       {reason: "the node has the machine's name before anybody has seen it", member: etcd.Member{Name: "m2"}, want: "m2"},
+		"Nobody":        {reason: "no machine has that name", member: etcd.Member{Name: "n9"}},
+		"Unstarted":     {reason: "only the address is known", member: etcd.Member{Peers: []string{"https://10.0.0.2:2380"}}, want: "m2"},
+		"UnstartedNode": {reason: "the node may know it before the machine", member: etcd.Member{Peers: []string{"https://10.0.0.3:2380"}}, want: "m3"},
+		"UnstartedIPv6": {
+			reason: "an address may be written in several ways", member: etcd.Member{Peers: []string{"https://[2001:db8:0:0::4]:2380"}}, want: "m4",
+		},
+		"UnstartedNobody": {reason: "its machine may have no address yet", member: etcd.Member{Peers: []string{"https://10.0.0.9:2380"}}},
+		"NoURL":           {reason: "what cannot be read says nothing", member: etcd.Member{Peers: []string{"%"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := machineOf(s, tc.member); got != tc.want {
+				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestInputEtcd(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	whole := &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}}
+	lost := &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: false}}}
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*scope)
+		known  bool
+		since  time.Time
+	}{
+		"Known":       {reason: "what etcd says", known: true, since: now},
+		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope) { s.tenant.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
+		"Silent":      {reason: "nobody answers", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil }},
+		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.tenant.Answers = false }},
+		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, lost }},
+		"EtcdSilent":  {reason: "etcd could not be asked", change: func(s *scope) { s.tenant.Etcd = nil }},
+		"External":    {reason: "the API server answers from an etcd that nobody here may ask", known: true, change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
+		"ExternalOff": {reason: "it does not", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil; elsewhere(s) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			s.tenant.Etcd = whole
+			if tc.change != nil {
+				tc.change(s)
+			}
+			got, _ := inputEtcd(s, now)
+			if (got != nil) != tc.known {
+				t.Fatalf("%s: got %+v", tc.reason, got)
+			}
+			if !tc.since.IsZero() && !got.Members[0].Since.Equal(tc.since) {
+				t.Errorf("%s: since %s", tc.reason, got.Members[0].Since)
+			}
+		})
+	}
+}
+
+func elsewhere(s *scope) {
+	s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd.example.org:2379"}
+}
+
+func TestInputMachine(t *testing.T) {
+	expires := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason  string
+		change  func(*scope)
+		ready   bool
+		expires time.Time
+	}{
+		"Well":        {reason: "all components run", ready: true},
+		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.tenant.Nodes[0].Components.Scheduler.State = Failed }},
+		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{} }},
+		"ExternalEtcd": {
+			reason: "unless etcd runs elsewhere", ready: true,
+			change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{}; elsewhere(s) },
+		},
+		"Seen": {
+			reason: "what the API server shows counts", ready: true, expires: expires,
+			change: func(s *scope) { s.tenant.Nodes[0].CertificatesExpire = expires },
+		},
+		"Noted": {
+			reason: "what was noted outlives a start of this process", ready: true, expires: expires,
+			change: func(s *scope) {
+				s.configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
+					Annotations: map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: expires.Format(time.RFC3339)},
+				}}}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			got := inputMachine(s, s.sorted()[0])
+			if got.Ready != tc.ready || !got.CertificatesExpire.Equal(tc.expires) {
+				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
+	}
+}

@@ -1,0 +1,249 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const leaseOfN1 = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"n1","renewTime":"2026-01-01T00:00:00.000000Z"}}`
+
+// front is what stands at the endpoint of a tenant.
+type front struct {
+	server *httptest.Server
+	// token is what it lets in; hangs, if set, are paths that it never answers.
+	token atomic.Value
+	hangs atomic.Value
+}
+
+func newFront() *front {
+	f := &front{}
+	f.token.Store("first")
+	f.hangs.Store("")
+	f.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hangs, _ := f.hangs.Load().(string); hangs != "" && strings.HasPrefix(r.URL.Path, hangs) {
+			<-r.Context().Done()
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("Authorization") != "Bearer "+f.token.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if strings.HasSuffix(r.URL.Path, kubeVIPLease) {
+			_, _ = w.Write([]byte(leaseOfN1))
+		}
+	}))
+	DeferCleanup(func() {
+		f.server.CloseClientConnections()
+		f.server.Close()
+	})
+	return f
+}
+
+// kubeconfig is a Secret with a token for the front.
+func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
+	GinkgoHelper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		// The certificate of the test's server is for this name.
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: f.server.URL, CertificateAuthorityData: ca, TLSServerName: "example.com"}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: secret.Name(clusterName, secret.Kubeconfig), Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.KubeconfigDataName: data},
+	}
+}
+
+// view is a beat for matchers, which see exported fields only.
+type view struct {
+	Known, Answers, Endpoint bool
+	Problem, Holder          string
+}
+
+var _ = Describe("The pulse of a tenant", func() {
+	var (
+		f         *front
+		p         *pulse
+		namespace string
+		changes   atomic.Int32
+		stopped   chan struct{}
+	)
+	last := func() view {
+		b := p.last()
+		return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem, Holder: b.holder}
+	}
+	BeforeEach(func(ctx SpecContext) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pulse-"}}
+		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
+		namespace = ns.Name
+		f = newFront()
+		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
+		changes.Store(0)
+		p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, func() { changes.Add(1) })
+		running, cancel := context.WithCancel(context.Background())
+		stopped = make(chan struct{})
+		go func() {
+			defer close(stopped)
+			p.run(running)
+		}()
+		DeferCleanup(func() {
+			cancel()
+			Eventually(stopped).Should(BeClosed())
+		})
+		Eventually(last).Should(And(HaveField("Known", true), HaveField("Answers", true), HaveField("Holder", "n1")))
+		Expect(changes.Load()).To(BeEquivalentTo(1))
+	})
+
+	It("goes on with a renewed kubeconfig and nobody notices", func(ctx SpecContext) {
+		renewed := f.kubeconfig(namespace, "second")
+		f.token.Store("second")
+		Expect(testEnv.Client.Update(ctx, renewed)).To(Succeed())
+		Eventually(func() string { return p.restConfig().BearerToken }).Should(Equal("second"))
+		Consistently(last, 2*pulsePeriod).Should(HaveField("Answers", true))
+		Expect(changes.Load()).To(BeEquivalentTo(1))
+	})
+
+	It("says that the API server takes the certificate no more", func() {
+		f.token.Store("another")
+		Eventually(last).Should(And(
+			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("refuses the certificate of Secret c-kubeconfig"))))
+	})
+
+	It("tells an API server without etcd from one that is away", func() {
+		f.hangs.Store("/apis/")
+		Eventually(last).Should(And(
+			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("cannot read from etcd"))))
+		f.hangs.Store("")
+		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Problem", "")))
+	})
+
+	It("names the API servers that answer at their own addresses", func() {
+		other := newFront()
+		p.tell(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"})
+		f.hangs.Store("/")
+		begun := time.Now()
+		Eventually(last).Should(HaveField("Answers", false))
+		Expect(time.Since(begun)).To(BeNumerically("<", seenWithin))
+		Expect(last()).To(And(HaveField("Endpoint", false), HaveField("Holder", "n1"), HaveField("Problem", And(
+			ContainSubstring("no answer in time"), ContainSubstring("At its own address an API server answers on m1"), Not(ContainSubstring("m2"))))))
+	})
+
+	It("says when nobody listens, and ends with the kubeconfig", func(ctx SpecContext) {
+		f.server.CloseClientConnections()
+		Expect(f.server.Listener.Close()).To(Succeed())
+		Eventually(last).Should(And(HaveField("Endpoint", false), HaveField("Problem", ContainSubstring("connection refused"))))
+		problem := last().Problem
+		Consistently(func() string { return last().Problem }, 2*pulsePeriod).Should(Equal(problem), "what is said does not change from try to try")
+		Expect(testEnv.Client.Delete(ctx, f.kubeconfig(namespace, ""))).To(Succeed())
+		Eventually(stopped).Should(BeClosed())
+	})
+})
+
+var _ = Describe("A tenant that hangs", func() {
+	It("keeps nobody waiting", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		r.expectMachines(ctx, 3)
+		f := newFront()
+		f.hangs.Store("/")
+		made := f.kubeconfig(r.namespace, "first")
+		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, made.DeepCopy()))).To(Succeed())
+		Eventually(func() error { return client.IgnoreAlreadyExists(testEnv.Client.Create(ctx, made.DeepCopy())) }).Should(Succeed())
+		var slowest time.Duration
+		Eventually(func() Facts {
+			begun := time.Now()
+			facts := realTenants.Observe(ctx, r.key(clusterName), nil)
+			slowest = max(slowest, time.Since(begun))
+			return facts
+		}).Should(And(HaveField("Answers", false), HaveField("Early", false)))
+		Expect(slowest).To(BeNumerically("<", readPatience+time.Second))
+	})
+})
+
+func TestSettle(t *testing.T) {
+	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason string
+		after  time.Duration
+		renews bool
+		want   bool
+	}{
+		"AtOnce":   {reason: "nobody has taken the address yet", renews: true},
+		"InTime":   {reason: "the one before has let go", after: handsOver, renews: true, want: true},
+		"Silent":   {reason: "the new one has not been heard of", after: handsOver},
+		"TooLong":  {reason: "no wait is without end", after: handsOverBound, want: true},
+		"NotQuite": {reason: "the one before may still have it", after: handsOver - time.Second, renews: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &pulse{}
+			if p.settle("n1", start, start) {
+				t.Error("who is seen for the first time may just have got it")
+			}
+			p.moved("n2", start)
+			renewed := start
+			if tc.renews {
+				renewed = start.Add(time.Second)
+			}
+			if got := p.settle("n2", renewed, start.Add(tc.after)); got != tc.want {
+				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
+			}
+			if p.settle("n1", renewed, start.Add(tc.after)) {
+				t.Error("another holder begins anew")
+			}
+		})
+	}
+}
+
+func TestPlainly(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, refused := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	_, foreign := (&tls.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"Refused": {refused, "connection refused"},
+		"Timeout": {context.DeadlineExceeded, "no answer in time"},
+		"Foreign": {foreign, "its certificate is not the cluster's"},
+		"Other":   {http.ErrServerClosed, "the connection broke"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := plainly(tc.err); !strings.Contains(got, tc.want) || strings.Contains(got, address) {
+				t.Errorf("want %q, got %q", tc.want, got)
+			}
+		})
+	}
+}
