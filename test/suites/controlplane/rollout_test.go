@@ -39,7 +39,7 @@ func expectMark(ctx context.Context, c *bed.Cluster, mark string) {
 }
 
 var _ = describeFull("A control plane that is rolled out", func() {
-	c := cluster("rolled", 23, 3, 0)
+	c, p := cluster("rolled", 23, 3, 0), &promises{}
 
 	BeforeAll(func(ctx context.Context) {
 		create(ctx, c)
@@ -60,11 +60,10 @@ var _ = describeFull("A control plane that is rolled out", func() {
 			})
 		})
 		fewest, most := watch()
-		figuref("rollout of three with maxSurge %d: %.0f s, API: %s", surge, time.Since(started).Seconds(), seen)
+		p.within(plannedLoss, seen.Longest().Length, "rollout of three with maxSurge %d: %.0f s, API: %s", surge, time.Since(started).Seconds(), seen)
 		Expect(fewest).To(BeNumerically(">=", atLeast), "machines that are not being deleted")
 		Expect(most).To(BeNumerically("<=", atMost), "machines that are not being deleted")
 		expectMark(ctx, c, mark)
-		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
 	}
 
 	It("gets the new machine first with maxSurge 1", func(ctx context.Context) {
@@ -107,6 +106,8 @@ var _ = describeFull("A control plane that is rolled out", func() {
 	It("leaves nothing when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
+
+	p.kept()
 })
 
 // watchCount counts the control plane machines that nobody deletes, and returns
@@ -143,7 +144,7 @@ func watchCount(ctx context.Context, c *bed.Cluster) func() (fewest, most int) {
 }
 
 var _ = describeFull("A cluster that is upgraded by a minor version", func() {
-	c := cluster("upgraded", 24, 3, 2)
+	c, p := cluster("upgraded", 24, 3, 2), &promises{}
 	c.Version = bed.OlderVersion
 	var work, api *prober.Prober
 
@@ -196,15 +197,15 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 		awaitSettled(ctx, c, changeTimeout)
 		figuref("upgrade of two workers: %.0f s", time.Since(started).Seconds())
 		workload, endpoint := work.Stop(), api.Stop()
-		figuref("workload during the upgrade: %s", workload)
-		figuref("API during the upgrade: %s", endpoint)
-		Expect(workload.Longest().Length).To(BeNumerically("<=", plannedLoss), workload.String())
-		Expect(endpoint.Longest().Length).To(BeNumerically("<=", plannedLoss), endpoint.String())
+		p.within(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
+		p.within(plannedLoss, endpoint.Longest().Length, "API during the upgrade: %s", endpoint)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
+
+	p.kept()
 })
 
 // newTemplate makes a machine template as the present one, from the VM template

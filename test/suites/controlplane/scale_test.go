@@ -43,7 +43,7 @@ var _ = describeFull("A control plane of five", func() {
 })
 
 var _ = describeFull("A control plane machine that is deleted by hand", func() {
-	c := cluster("removed", 22, 3, 0)
+	c, p := cluster("removed", 22, 3, 0), &promises{}
 
 	BeforeAll(func(ctx context.Context) {
 		create(ctx, c)
@@ -62,8 +62,7 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 
 	It("is replaced, and the API is hardly missed although it had the address", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { replace(ctx, holder(ctx, c)) })
-		figuref("API during the planned replacement of the address's holder: %s", seen)
-		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
+		p.within(plannedLoss, seen.Longest().Length, "API during the planned replacement of the address's holder: %s", seen)
 	})
 
 	It("is replaced though its VM is gone", func(ctx context.Context) {
@@ -109,6 +108,8 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 	It("leaves nothing when the cluster is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
+
+	p.kept()
 })
 
 // tear takes everything off a machine that holds its deletion up, as somebody

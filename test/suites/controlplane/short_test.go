@@ -23,6 +23,7 @@ func read(path string) string {
 var _ = describeOn("A control plane of three", func(hypervisorName string, address int) {
 	c := cluster("three-"+hypervisorName, address, 3, 0)
 	c.Hypervisor = hypervisorName
+	p := &promises{}
 
 	It("comes up with three voters in etcd", func(ctx context.Context) {
 		create(ctx, c)
@@ -36,15 +37,13 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 				WithContext(ctx).WithTimeout(reportTimeout).ShouldNot(Equal(victim), "the address moved")
 			awaitSettled(ctx, c, changeTimeout)
 		})
-		figuref("API after a hard loss of the address's holder: %s", seen)
 		Expect(seen.Failures).NotTo(BeZero(), "the holder was lost")
-		Expect(seen.Longest().Length).To(BeNumerically("<=", hardLoss), seen.String())
+		p.within(hardLoss, seen.Longest().Length, "API after a hard loss of the address's holder: %s", seen)
 	})
 
 	It("scales down to one and takes its members with it", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { scale(ctx, c, 1) })
-		figuref("API during the removal of two: %s", seen)
-		Expect(seen.Longest().Length).To(BeNumerically("<=", plannedLoss), seen.String())
+		p.within(plannedLoss, seen.Longest().Length, "API during the removal of two: %s", seen)
 	})
 
 	It("replaces its machine when rollout.after passes", func(ctx context.Context) {
@@ -54,10 +53,12 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = metav1.Now() })
 			replaced(ctx, c, before...)
 		})
-		figuref("rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
+		p.within(plannedLoss, seen.Longest().Length, "rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
+
+	p.kept()
 })

@@ -98,6 +98,26 @@ func probing(ctx context.Context, c *bed.Cluster, do func()) prober.Report {
 	return p.Stop()
 }
 
+// promises are kept account of apart from what has to work: a busy machine
+// makes everything slow, and must not hide whether the rest works.
+type promises struct{ broken []string }
+
+// within notes whether something took no longer than was promised.
+func (p *promises) within(limit, took time.Duration, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	figuref("%s", what)
+	if took > limit {
+		p.broken = append(p.broken, fmt.Sprintf("%.1f s instead of %s: %s", took.Seconds(), limit, what))
+	}
+}
+
+// kept is the spec that says whether all were kept.
+func (p *promises) kept() {
+	It("kept its promises", func() {
+		Expect(p.broken).To(BeEmpty())
+	})
+}
+
 // machines returns the control plane machines.
 func machines(ctx context.Context, c *bed.Cluster) []clusterv1.Machine {
 	GinkgoHelper()

@@ -23,10 +23,12 @@ const (
 	reportTimeout = time.Minute
 )
 
-// How long the API may be away, by what the project promises.
+// What the project promises: how long the API may be away, and how soon
+// Available says the truth.
 const (
 	hardLoss    = 8 * time.Second
 	plannedLoss = 2 * time.Second
+	truth       = 10 * time.Second
 )
 
 // everything is set where all specs run, and not only the short ones.
