@@ -24,6 +24,14 @@ kubectl=$("$here/tools/build.sh" kubectl)
 cd "$here/.."
 echo "providers:" >"$dir/clusterctl.yaml"
 
+# quote puts the quotes back that kustomize takes for needless: a variable may
+# stand for text that YAML would read as a number. Counts and sizes are numbers,
+# but not in annotations.
+quote() {
+	sed -E -e '/-size: /!{' -e '/\$\{[A-Z_]*_(COUNT|CPUS|MIB|PORT)[:}]/b' -e '}' \
+		-e 's/^( *(- )?([^ "]+: )?)(\$\{[^}]*\}[^"]*)$/\1"\4"/'
+}
+
 # templates FOLDER RELEASE writes the cluster templates of a provider, one a
 # flavour, and its cluster classes.
 templates() {
@@ -31,7 +39,7 @@ templates() {
 	cp templates/"$1"/cluster*.yaml "$2/"
 	for flavor in templates/"$1"/flavors/*/; do
 		flavor=$(basename "$flavor")
-		"$kubectl" kustomize --load-restrictor LoadRestrictionsNone "templates/$1/flavors/$flavor" \
+		"$kubectl" kustomize --load-restrictor LoadRestrictionsNone "templates/$1/flavors/$flavor" | quote \
 			>"$2/cluster-template-$flavor.yaml"
 	done
 }

@@ -3,6 +3,8 @@ package clusterctl
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -99,21 +101,28 @@ func release(ctx context.Context, version string) error {
 	if out, err := components.CombinedOutput(); err != nil {
 		return fmt.Errorf("making release: %w: %s", err, out)
 	}
-	bin := filepath.Join(dir, "managers", version) + "/"
+	// Unchanged ones cost nothing the next time.
+	bin := managers(version) + "/"
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
 	}
 	const variable = "github.com/nova-platform/cluster-api-provider-nova/internal/manager.version"
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X "+variable+"="+version, "-o", bin)
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X "+variable+"="+version, "-o", bin)
 	for _, p := range manifests.Providers() {
 		build.Args = append(build.Args, "./cmd/"+p.Dir)
 	}
 	build.Args = append(build.Args, "./cmd/"+bed.AddonProvider)
-	build.Dir, build.Env = tools.Root(), append(os.Environ(), "CGO_ENABLED=0")
+	build.Dir = tools.Root()
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building managers: %w: %s", err, out)
 	}
 	return nil
+}
+
+// managers is where those of a release are.
+func managers(version string) string {
+	sum := sha256.Sum256([]byte(tools.Root()))
+	return filepath.Join(bed.Cache(), "bin", hex.EncodeToString(sum[:4]), version)
 }
 
 // core puts Cluster API's core provider into the repository, as its release
@@ -152,7 +161,7 @@ func core(ctx context.Context) error {
 // image's tag names.
 func program(image string) string {
 	image, tag := bed.ImageName(image)
-	path := filepath.Join(dir, "managers", tag, image)
+	path := filepath.Join(managers(tag), image)
 	if image == "cluster-api-controller" {
 		path = programs["capi-core"]
 	}

@@ -1,0 +1,88 @@
+package manifests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// flavors are what each hypervisor's release has beside the default template.
+var flavors = []string{"", "-ha", "-external-balancer", "-air-gapped", "-autoscaled", "-ignition", "-topology"}
+
+// asked are values for all variables that have no default.
+var asked = map[string]string{
+	"CLUSTER_NAME": "demo", "NAMESPACE": "flavors", "KUBERNETES_VERSION": "v1.36.3",
+	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_IP": "192.0.2.10",
+	"VSPHERE_SERVER": "vcenter.example", "VSPHERE_TLS_THUMBPRINT": thumbprint, "VSPHERE_DATACENTER": "dc",
+	"VSPHERE_RESOURCE_POOL": "pool", "VSPHERE_FOLDER": "folder", "VSPHERE_DATASTORE": "store",
+	"VSPHERE_NETWORK": "network", "VSPHERE_TEMPLATE": "template",
+	"ZVIRT_SERVER": "engine.example", "ZVIRT_TLS_THUMBPRINT": thumbprint, "ZVIRT_CLUSTER": "cluster",
+	"ZVIRT_STORAGE_DOMAIN": "store", "ZVIRT_VNIC_PROFILE": "network/profile", "ZVIRT_TEMPLATE": "template",
+	"UNIVERSE_IMAGE_REPOSITORY": "hub.universe.example/nova-universe",
+	"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all", "NTP_SERVER": "ntp.example",
+}
+
+var thumbprint = strings.TrimSuffix(strings.Repeat("AB:", 32), ":")
+
+var _ = Describe("a release", Ordered, func() {
+	var repository string
+
+	BeforeAll(func(ctx SpecContext) {
+		repository = GinkgoT().TempDir()
+		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: asked["NAMESPACE"]}})).To(Succeed())
+	})
+
+	It("has no version that its metadata does not know", func(ctx SpecContext) {
+		err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), GinkgoT().TempDir(), "v99.0.0").Run()
+		Expect(err).To(HaveOccurred())
+	})
+
+	for _, hypervisor := range []string{"nova-vsphere", "nova-zvirt"} {
+		for _, flavor := range flavors {
+			It("has the template"+flavor+" of "+hypervisor+" that the API server takes", func(ctx SpecContext) {
+				paths, err := tools.Paths(ctx, GinkgoWriter, "clusterctl")
+				Expect(err).NotTo(HaveOccurred())
+				file := filepath.Join(repository, "infrastructure-"+hypervisor, version, "cluster-template"+flavor+".yaml")
+				cmd := exec.CommandContext(ctx, paths["clusterctl"], "generate", "yaml", "--from", file)
+				cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+repository)
+				for name, value := range asked {
+					cmd.Env = append(cmd.Env, name+"="+value)
+				}
+				cmd.Stderr = GinkgoWriter
+				out, err := cmd.Output()
+				Expect(err).NotTo(HaveOccurred())
+				expectTaken(ctx, out)
+			})
+		}
+		It("has a class of "+hypervisor+" that the API server takes", func(ctx SpecContext) {
+			out, err := os.ReadFile(filepath.Join(repository, "infrastructure-"+hypervisor, version, "clusterclass-"+hypervisor+".yaml"))
+			Expect(err).NotTo(HaveOccurred())
+			expectTaken(ctx, out)
+		})
+	}
+})
+
+// expectTaken lets the API server judge a manifest, by definitions and their
+// rules, with no field unknown.
+func expectTaken(ctx SpecContext, manifest []byte) {
+	GinkgoHelper()
+	objects, err := Objects(manifest)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(objects).NotTo(BeEmpty())
+	for _, object := range objects {
+		object.SetNamespace(asked["NAMESPACE"])
+		Expect(server.Client.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
+			To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+}
