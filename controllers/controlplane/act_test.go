@@ -87,6 +87,20 @@ var _ = Describe("Scaling", func() {
 		Expect(w.inits).To(Equal(1))
 	})
 
+	It("leaves neither member nor node when somebody tears everything off a machine", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		victim := &machines[0]
+		Expect(testEnv.Client.Delete(ctx, victim)).To(Succeed())
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
+		victim.Finalizers, victim.Annotations = nil, nil
+		Expect(testEnv.Client.Update(ctx, victim)).To(Succeed())
+		delete(w.hosts, victim.Name)
+		w.torn[victim.Name] = true
+		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && len(w.torn) == 0 })
+	})
+
 	It("says on a machine why its deletion waits, and lets it go without a host", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)

@@ -184,6 +184,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.reportHealth,
 		r.storedConfiguration,
 		r.act,
+		r.leftNodes,
 		r.reportMachines,
 		r.syncAddons,
 		// Last: a tenant that refuses an eviction must keep nothing else.

@@ -159,7 +159,7 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
 			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader,
 		}
-		member.Foreign = member.Machine == "" && m.Name != "" && (m.Answers || hasNode(s, m.Name))
+		member.Foreign = member.Machine == "" && m.Name != "" && (m.Answers || ownNode(s, m.Name))
 		found.Members = append(found.Members, member)
 	}
 	return found, ""
@@ -222,8 +222,16 @@ func sameAddress(a, b string) bool {
 	return err == nil && left.Unmap() == right.Unmap()
 }
 
-func hasNode(s *scope, name string) bool {
-	return slices.ContainsFunc(s.tenant.Nodes, func(n Node) bool { return n.Name == name })
+// ownNode reports whether a node of that name is there that is not left of a
+// machine that is gone.
+func ownNode(s *scope, name string) bool {
+	return slices.ContainsFunc(s.tenant.Nodes, func(n Node) bool { return n.Name == name && !left(s, n) })
+}
+
+// left reports whether a node is left of a machine that is gone.
+func left(s *scope, node Node) bool {
+	_, ours := s.machines[node.Machine]
+	return node.Machine != "" && !ours && !s.strangers.Has(node.Machine)
 }
 
 // remediationRecord is what the remediation annotation holds.

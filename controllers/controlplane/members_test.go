@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -41,6 +42,14 @@ func TestLostMembers(t *testing.T) {
 		"Node": {
 			reason: "its node is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
 			nodes: []Node{{Name: "left", ControlPlane: true}},
+		},
+		"LeftNode": {
+			reason: "its node is only left of a machine that is gone", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
+			nodes: []Node{{Name: "left", ControlPlane: true, Machine: "left"}}, want: 3,
+		},
+		"StrangersNode": {
+			reason: "its machine is somebody else's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
+			nodes: []Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.strangers = sets.New("theirs") },
 		},
 		"Running": {reason: "what runs is somebody's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "stranger")}},
 		"Starting": {

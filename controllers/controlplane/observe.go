@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/version"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -79,15 +80,21 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 	return nil
 }
 
-// ownedMachines lists the machines of the control plane.
+// ownedMachines lists the machines of the control plane, and notes those that
+// are somebody else's.
 func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName}); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
+	s.strangers = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
-		return metav1.IsControlledBy(m, s.controlPlane)
+		ours := metav1.IsControlledBy(m, s.controlPlane)
+		if !ours {
+			s.strangers.Insert(m.Name)
+		}
+		return ours
 	}), nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,9 @@ type scope struct {
 
 	// machines are those that the control plane owns.
 	machines collections.Machines
+	// strangers are control plane machines of the cluster that somebody else
+	// owns.
+	strangers sets.Set[string]
 	// infra and configs are what belongs to the machines, by machine. Only
 	// the metadata of infra is known.
 	infra   map[string]*metav1.PartialObjectMetadata

@@ -293,7 +293,7 @@ type facts struct {
 	evicted []string
 	removed []uint64
 	// led, moved, upgrades and addons are what was asked for.
-	led, moved       []string
+	led, moved, gone []string
 	upgrades, addons []Upgrade
 	// refusal is what etcd says to a removal.
 	refusal error
@@ -325,6 +325,11 @@ func (f *facts) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) 
 func (f *facts) SyncAddons(_ context.Context, _ client.ObjectKey, want Upgrade) ([]string, error) {
 	f.addons = append(f.addons, want)
 	return nil, nil
+}
+
+func (f *facts) DeleteNode(_ context.Context, _ client.ObjectKey, name string) error {
+	f.gone = append(f.gone, name)
+	return nil
 }
 
 func (f *facts) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to string) error {

@@ -43,6 +43,8 @@ type Tenants interface {
 	// MoveEndpoint hands the address that kube-vip holds from one node to
 	// another, before the first one goes.
 	MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error
+	// DeleteNode deletes a node whose machine is gone.
+	DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error
 	// CoreDNS lists the tenant's CoreDNS pods.
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
 	// Evict takes a pod from its node as a drain does.
@@ -136,6 +138,9 @@ type Node struct {
 	Unreachable bool
 	// Schedulable is true if a pod that tolerates control planes may go there.
 	Schedulable bool
+	// Machine is the one that Cluster API says it belongs to; empty if it says
+	// nothing.
+	Machine string
 	// Address is the node's own.
 	Address string
 	// Kubelet is the kubelet's version.
@@ -208,6 +213,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod) []Node {
 			Ready:        nodeReady(&nodes[i]),
 			Unreachable:  nodeUnreachable(&nodes[i]),
 			Schedulable:  schedulable(&nodes[i]),
+			Machine:      nodes[i].Annotations[clusterv1.MachineAnnotation],
 			Address:      internalAddress(&nodes[i]),
 			Kubelet:      nodes[i].Status.NodeInfo.KubeletVersion,
 		}

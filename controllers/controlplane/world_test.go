@@ -55,6 +55,9 @@ type world struct {
 	onAct func() error
 	// wrongs are what must never be.
 	wrongs []string
+	// torn are nodes that were left when somebody tore everything off their
+	// machine.
+	torn map[string]bool
 	// leads and versions are what was asked for.
 	leads, versions []string
 }
@@ -67,7 +70,7 @@ type worldHost struct {
 }
 
 func newWorld(r *rig) *world {
-	return &world{rig: r, now: time.Now(), hosts: map[string]*worldHost{}, sick: map[string]bool{}, down: map[string]bool{}}
+	return &world{rig: r, now: time.Now(), hosts: map[string]*worldHost{}, sick: map[string]bool{}, down: map[string]bool{}, torn: map[string]bool{}}
 }
 
 // reconciler returns one that looks into this world.
@@ -111,10 +114,13 @@ func (w *world) look() Facts {
 	for name, host := range w.hosts {
 		if host.node {
 			f.Nodes = append(f.Nodes, Node{
-				Name: name, ControlPlane: true, Ready: w.up(name), APIServer: w.kubeadm,
+				Name: name, ControlPlane: true, Machine: name, Ready: w.up(name), APIServer: w.kubeadm,
 				Components: Components{APIServer: runs, ControllerManager: runs, Scheduler: runs, Etcd: runs},
 			})
 		}
+	}
+	for name := range w.torn {
+		f.Nodes = append(f.Nodes, Node{Name: name, ControlPlane: true, Machine: name})
 	}
 	w.elect()
 	for _, m := range w.members {
@@ -200,6 +206,12 @@ func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) 
 		w.versions = append(w.versions, want.Version)
 	}
 	w.stored, w.kubeadm = stored, want.Version
+	return w.acting()
+}
+
+// DeleteNode implements Tenants.
+func (w *world) DeleteNode(_ context.Context, _ client.ObjectKey, name string) error {
+	delete(w.torn, name)
 	return w.acting()
 }
 

@@ -1,0 +1,70 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// leftNodes deletes nodes of the control plane that are left of machines that
+// are gone. Cluster API deletes them with their machines, but not where it lost
+// patience with a tenant or somebody with Cluster API.
+func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
+	if !s.initialized || !s.tenant.Answers || len(leftOver(s)) == 0 {
+		return nil
+	}
+	// The cache may not know the newest machines yet.
+	seen := *s
+	live, err := r.ownedMachines(ctx, r.APIReader, &seen)
+	if err != nil {
+		return err
+	}
+	seen.machines = live
+	for _, name := range leftOver(&seen) {
+		if err := r.Tenants.DeleteNode(ctx, s.key(), name); err != nil {
+			return fmt.Errorf("deleting node %s of a machine that is gone: %w", name, err)
+		}
+		r.event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine is gone", name))
+	}
+	return nil
+}
+
+// leftOver names the nodes to delete: those that do not run any more, and whose
+// member of etcd is gone.
+func leftOver(s *scope) []string {
+	var names []string
+	for _, node := range s.tenant.Nodes {
+		if node.ControlPlane && !node.Ready && left(s, node) && !isMember(s, node.Name) {
+			names = append(names, node.Name)
+		}
+	}
+	return names
+}
+
+// isMember reports whether a node may have a member of etcd.
+func isMember(s *scope, node string) bool {
+	if externalEtcd(s) {
+		return false
+	}
+	if s.tenant.Etcd == nil {
+		return true
+	}
+	for _, m := range s.tenant.Etcd.Members {
+		if m.Name == node {
+			return true
+		}
+	}
+	return false
+}
+
+// DeleteNode implements Tenants.
+func (t *tenants) DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error {
+	c, err := t.clusters.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return fmt.Errorf("reaching API server: %w", err)
+	}
+	return client.IgnoreNotFound(c.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
