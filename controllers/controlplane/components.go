@@ -8,15 +8,15 @@ import (
 type ComponentState string
 
 const (
-	// Missing: there is no such pod.
+	// Missing means that there is no such pod.
 	Missing ComponentState = ""
-	// Provisioning: it starts.
+	// Provisioning means that it starts.
 	Provisioning ComponentState = "Provisioning"
-	// Running: it runs and is ready.
+	// Running means that it runs and is ready.
 	Running ComponentState = "Running"
-	// Failed: it runs no more, or is started again and again.
+	// Failed means that it runs no more, or is started again and again.
 	Failed ComponentState = "Failed"
-	// Deleting: it is being taken away.
+	// Deleting means that it is being taken away.
 	Deleting ComponentState = "Deleting"
 )
 

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -66,6 +67,15 @@ var _ = Describe("The health of a tenant", func() {
 			}).Should(Equal(expires.UTC().Format(time.RFC3339)))
 		}
 
+		By("kubeadm's stored configuration having what the spec says")
+		stored := func() (string, error) {
+			config := &corev1.ConfigMap{}
+			err := tenant.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
+			return config.Data[clusterConfigurationKey], err
+		}
+		Eventually(stored).Should(And(ContainSubstring("clusterName: c"), ContainSubstring("dataDir: /var/lib/etcd"),
+			ContainSubstring("kubernetesVersion: v1.36.3")))
+
 		By("a scheduler that has failed")
 		pod := &corev1.Pod{}
 		key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler-" + machines[1].Name}
@@ -107,6 +117,17 @@ var _ = Describe("The health of a tenant", func() {
 		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)))
 		Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
+		Expect(realTenants.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[1].Name)).To(Succeed())
+		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)), "who does not hold it cannot give it away")
+
+		By("another version being made ready")
+		Expect(realTenants.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
+		Expect(stored()).To(And(ContainSubstring("kubernetesVersion: v1.36.4"), ContainSubstring("dataDir: /var/lib/etcd")))
+		binding := &rbacv1.ClusterRoleBinding{}
+		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())
+		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", "kube-apiserver-kubelet-client")))
+		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
 	}, SpecTimeout(5*time.Minute))
 })
 

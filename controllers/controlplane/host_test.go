@@ -71,7 +71,7 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 		t.write(h.name+".crt", certificate)
 		t.write(h.name+".key", key)
 		initial = append(initial, fmt.Sprintf("%s=http://%s:2380", h.name, h.address))
-		clients = append(clients, fmt.Sprintf("https://%s:2379", h.address))
+		clients = append(clients, "https://"+net.JoinHostPort(h.address, "2379"))
 	}
 	for _, h := range t.hosts {
 		t.startMember(h, strings.Join(initial, ","))
@@ -89,7 +89,7 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 		Expect(t.server.Stop()).To(Succeed())
 	})
 	t.config, err = t.server.AddUser(envtest.User{Name: "admin", Groups: []string{"system:masters"}}, &rest.Config{
-		Host: t.server.SecureServing.URL("https", "/").String(), TLSClientConfig: rest.TLSClientConfig{CAData: t.server.SecureServing.CA},
+		Host: t.server.SecureServing.URL("https", "/").String(), TLSClientConfig: rest.TLSClientConfig{CAData: t.server.CA},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	t.client, err = client.New(t.config, client.Options{})

@@ -18,8 +18,21 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// Tenants looks into tenant clusters.
+// Tenants looks into tenant clusters and changes what belongs to the control
+// plane there.
 type Tenants interface {
+	Looker
+	MemberKeeper
+	Upgrader
+	Housekeeper
+	// Source tells when a tenant begins or ceases to answer.
+	Source(controller string, of handler.MapFunc) source.Source
+	// Notify tells w when something changed inside a tenant.
+	Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request)
+}
+
+// Looker looks into tenants.
+type Looker interface {
 	// Observe reports what the tenant says of itself. It waits for no tenant
 	// that does not answer.
 	Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
@@ -27,12 +40,20 @@ type Tenants interface {
 	// wait for a tenant that is slow: ask it right before something that
 	// cannot be taken back.
 	Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
+}
+
+// MemberKeeper changes the members of tenants' etcd.
+type MemberKeeper interface {
 	// RemoveMember removes a member of the tenant's etcd, through those on the
 	// nodes.
 	RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error
 	// MoveLeader makes another voting member of the tenant's etcd the leader.
 	// Only the leader can do that, so node must be the leader's.
 	MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error
+}
+
+// Upgrader moves what a tenant keeps of its version and settings.
+type Upgrader interface {
 	// SetVersion makes the tenant ready for machines of the wanted version: it
 	// writes kubeadm's stored configuration, which a joining control plane
 	// takes, and the permissions that a newer kubeadm counts on.
@@ -40,6 +61,10 @@ type Tenants interface {
 	// SyncAddons moves kube-proxy and CoreDNS to the wanted version, once all
 	// machines have it. It returns what it changed, for people.
 	SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error)
+}
+
+// Housekeeper does what else has to be done in tenants.
+type Housekeeper interface {
 	// MoveEndpoint hands the address that kube-vip holds from one node to
 	// another, before the first one goes.
 	MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error
@@ -49,10 +74,6 @@ type Tenants interface {
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
 	// Evict takes a pod from its node as a drain does.
 	Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error
-	// Source tells when a tenant begins or ceases to answer.
-	Source(controller string, of handler.MapFunc) source.Source
-	// Notify tells w when something changed inside a tenant.
-	Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request)
 }
 
 // Watcher is the part of a controller that takes sources.

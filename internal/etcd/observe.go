@@ -137,7 +137,7 @@ type alarm struct {
 // those of all.
 func parseAlarm(text string) (alarm, bool) {
 	found := alarm{}
-	for _, field := range strings.Fields(text) {
+	for field := range strings.FieldsSeq(text) {
 		if id, ok := strings.CutPrefix(field, "memberID:"); ok {
 			// Without an ID it still is an alarm.
 			found.member, _ = strconv.ParseUint(id, 10, 64)

@@ -201,3 +201,28 @@ func TestObserveAsksNobody(t *testing.T) {
 	_, err := Observe(t.Context(), nil, nil, nil)
 	g.Expect(err).To(MatchError("no node to ask"))
 }
+
+func TestParseAlarm(t *testing.T) {
+	g := NewWithT(t)
+	for text, want := range map[string]alarm{
+		"memberID:9372538179322589801 alarm:NOSPACE ": {member: 9372538179322589801, name: "NOSPACE"},
+		"alarm:CORRUPT": {name: "CORRUPT"},
+	} {
+		got, ok := parseAlarm(text)
+		g.Expect(ok).To(BeTrue(), text)
+		g.Expect(got).To(Equal(want), text)
+	}
+	_, ok := parseAlarm("etcdserver: no leader")
+	g.Expect(ok).To(BeFalse())
+}
+
+func TestRaise(t *testing.T) {
+	g := NewWithT(t)
+	h := &Health{Members: []Member{{ID: 1, Name: "cp-a", Answers: true}, {ID: 2}}}
+	// Every member that was asked lists all alarms.
+	h.raise(map[uint64][]string{1: {"NOSPACE", "NOSPACE"}, 2: {"CORRUPT"}, 3: {"NOSPACE"}})
+	g.Expect(h.Alarms).To(Equal([]string{
+		"Alarm CORRUPT is raised for member 2", "Alarm NOSPACE is raised", "Alarm NOSPACE is raised for member cp-a",
+	}))
+	g.Expect(h.Members[0].Alarms).To(Equal([]string{"NOSPACE"}))
+}
