@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,8 @@ const (
 	leftoverAge = 2 * snapshotTimeout
 	// heldAgain is when to look again while a restore goes on.
 	heldAgain = 30 * time.Second
+	// lookAtLeast is how often the bucket is looked into at least.
+	lookAtLeast = time.Hour
 )
 
 // SnapshotReconciler takes snapshots of the etcd of NovaControlPlanes.
@@ -57,6 +60,16 @@ type SnapshotReconciler struct {
 	WatchFilterValue string
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
+
+	mu      sync.Mutex
+	settled map[client.ObjectKey]settlement
+}
+
+// settlement is until when nothing is to be done for a control plane as it is,
+// so that its other changes cost the bucket nothing.
+type settlement struct {
+	generation int64
+	until      time.Time
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -89,6 +102,8 @@ type snapshotScope struct {
 	next time.Time
 	// stage is the reason of a failure.
 	stage string
+	// still is true if nothing was looked at, so nothing is said anew.
+	still bool
 }
 
 func (s *snapshotScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
@@ -154,8 +169,13 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	}
 	if restore.Name != "" {
 		// What is there is about to be replaced.
+		r.unsettle(s)
 		return ctrl.Result{RequeueAfter: heldAgain}, nil
 	}
+	if left := r.untilSettled(s); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
+	}
+	r.unsettle(s)
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
 	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3)
@@ -169,6 +189,10 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	again, err := r.due(s)
 	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if again == 0 && s.newest.Name == "" && !s.asked() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
+		// The first one has time until the cluster has come up.
+		return ctrl.Result{RequeueAfter: heldAgain}, nil
 	}
 	if again == 0 {
 		s.stage = controlplanev1.EtcdSnapshotFailedReason
@@ -185,7 +209,43 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: again}, nil
+	return ctrl.Result{RequeueAfter: r.settle(s, again)}, nil
+}
+
+// settle remembers that nothing is to be done for a while, and returns when to
+// look again.
+func (r *SnapshotReconciler) settle(s *snapshotScope, again time.Duration) time.Duration {
+	if again < 0 || again > lookAtLeast {
+		again = lookAtLeast
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled == nil {
+		r.settled = map[client.ObjectKey]settlement{}
+	}
+	r.settled[client.ObjectKeyFromObject(s.controlPlane)] = settlement{generation: s.controlPlane.Generation, until: r.now().Add(again)}
+	return again
+}
+
+// unsettle forgets that nothing is to be done.
+func (r *SnapshotReconciler) unsettle(s *snapshotScope) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.settled, client.ObjectKeyFromObject(s.controlPlane))
+}
+
+// untilSettled returns for how long nothing is to be done, 0 for not at all.
+func (r *SnapshotReconciler) untilSettled(s *snapshotScope) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known, ok := r.settled[client.ObjectKeyFromObject(s.controlPlane)]
+	if !ok || s.asked() || known.generation != s.controlPlane.Generation ||
+		conditions.Get(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition) == nil {
+		return 0
+	}
+	left := max(0, known.until.Sub(s.now))
+	s.still = left > 0
+	return left
 }
 
 // look reads what lies in the bucket.
@@ -341,6 +401,9 @@ func (s *snapshotScope) report(err error) {
 	if !spec.IsDefined() {
 		*status = controlplanev1.EtcdStatus{}
 		conditions.Delete(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition)
+		return
+	}
+	if s.still {
 		return
 	}
 	if s.listed {

@@ -74,7 +74,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
 		cp, result = r.taken(ctx)
 		Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(first.Name))
-		Expect(result.RequeueAfter).To(BeNumerically("~", 5*time.Hour, 2*time.Second))
+		Expect(result.RequeueAfter).To(Equal(time.Hour), "the bucket is looked into now and then")
 		Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("~", r.now.Add(5*time.Hour), 2*time.Second))
 
 		By("taking the next one when it is due")
@@ -99,7 +99,7 @@ var _ = Describe("Snapshots", func() {
 		cp, result, err := r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotSuspendedReason)))
-		Expect(result.RequeueAfter).To(BeNumerically("<=", 0))
+		Expect(result.RequeueAfter).To(Equal(time.Hour))
 		Expect(r.objects()).To(BeEmpty())
 		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
@@ -130,6 +130,35 @@ var _ = Describe("Snapshots", func() {
 		}
 		Expect(r.recorder.Events).To(Receive(ContainSubstring("Secret nobody")))
 		Expect(r.recorder.Events).NotTo(Receive(), "a failure is told once")
+	})
+
+	It("look into the bucket only when something may be due", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		reconciler := &SnapshotReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		reconcile := func() (ctrl.Result, error) {
+			return reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
+		}
+		_, err := reconcile()
+		Expect(err).NotTo(HaveOccurred())
+		before := r.controlPlane(ctx)
+		server.Stop()
+		r.now = r.now.Add(10 * time.Minute)
+		result, err := reconcile()
+		Expect(server.Run(ctx)).To(Succeed())
+		Expect(err).NotTo(HaveOccurred(), "nobody is asked")
+		Expect(result.RequeueAfter).To(BeNumerically("~", 50*time.Minute, 2*time.Second))
+		Expect(r.controlPlane(ctx).Status).To(Equal(before.Status))
+	})
+
+	It("leave a cluster that comes up its time", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cp := r.controlPlane(ctx)
+		conditions.Delete(cp, controlplanev1.EtcdClusterHealthyCondition)
+		Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
+		cp, _, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(cp)).To(HaveField("Status", metav1.ConditionUnknown))
+		Expect(r.objects()).To(BeEmpty())
 	})
 
 	It("wait for a server that is away", func(ctx context.Context) {

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -101,6 +102,7 @@ func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), 
 	}
 	Expect(testEnv.Client.Create(ctx, cp)).To(Succeed())
 	cp.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	conditions.Set(cp, metav1.Condition{Type: controlplanev1.EtcdClusterHealthyCondition, Status: metav1.ConditionTrue, Reason: "Fine"})
 	Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
 	Expect(testEnv.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "bucket"},
