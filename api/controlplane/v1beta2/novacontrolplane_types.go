@@ -261,9 +261,9 @@ type NovaControlPlaneMachineDeletionSpec struct {
 // NovaControlPlaneStatus is the observed state of a control plane.
 type NovaControlPlaneStatus struct {
 	// conditions are Available, Initialized, CertificatesAvailable,
-	// EtcdClusterHealthy, MachinesReady, MachinesUpToDate, RollingOut,
-	// ScalingUp, ScalingDown, Remediating, Deleting and Paused. Empty until the first
-	// reconcile.
+	// EtcdClusterHealthy, ControlPlaneComponentsHealthy, EndpointHealthy,
+	// MachinesReady, MachinesUpToDate, RollingOut, ScalingUp, ScalingDown,
+	// Remediating, Deleting and Paused. Empty until the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
