@@ -90,6 +90,11 @@ func (b *bed) run(ttl time.Duration) {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
+		// What is cached of tenants outlives a manager, and holds their API
+		// server up that is to stop.
+		if c, ok := tenants.(interface{ Shutdown() }); ok {
+			c.Shutdown()
+		}
 		Eventually(stopped).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net"
+	"strings"
 	"syscall"
 	"time"
 
@@ -90,15 +91,15 @@ func conditionsOf(ctx context.Context, namespace string) string {
 	if err := b.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return err.Error()
 	}
-	out := ""
+	var out strings.Builder
 	for i := range list.Items {
 		for _, c := range list.Items[i].Status.Conditions {
 			if c.Message != "" {
-				out += fmt.Sprintf("%s: %s=%s %s: %s\n", list.Items[i].Name, c.Type, c.Status, c.Reason, c.Message)
+				fmt.Fprintf(&out, "%s: %s=%s %s: %s\n", list.Items[i].Name, c.Type, c.Status, c.Reason, c.Message)
 			}
 		}
 	}
-	return out
+	return out.String()
 }
 
 // discovery returns what the data of a machine says of joining.
