@@ -21,6 +21,8 @@ const (
 	// servers, etcd members and nodes are only pretended, all in this one
 	// process. It pretends any number of control planes.
 	InMemory = "capd"
+	// CAPV is the manager of Cluster API's own provider for vSphere.
+	CAPV = "capv"
 )
 
 // KubeadmProviders are Cluster API's own bootstrap and control plane managers,
@@ -31,8 +33,8 @@ func KubeadmProviders() []string { return []string{KubeadmBootstrap, KubeadmCont
 // capiManager is what differs between Cluster API's managers.
 type capiManager struct {
 	// tool is the folder of hack/tools that pins its module, where that is not
-	// the one of this project.
-	tool string
+	// Cluster API itself as this project has it.
+	tool, module string
 	// dir is where its components are in the module.
 	dir string
 	// webhooks is the port of its webhooks: where each pod would have an
@@ -45,7 +47,8 @@ func capiManagers() map[string]capiManager {
 		CoreManager:         {dir: "core", webhooks: 9443},
 		KubeadmBootstrap:    {dir: "bootstrap/kubeadm", webhooks: 9444},
 		KubeadmControlPlane: {dir: "controlplane/kubeadm", webhooks: 9445},
-		InMemory:            {tool: "capd", dir: "infrastructure/docker", webhooks: 9446},
+		InMemory:            {tool: "capd", module: "sigs.k8s.io/cluster-api/test", dir: "infrastructure/docker", webhooks: 9446},
+		CAPV:                {tool: "capv", module: "sigs.k8s.io/cluster-api-provider-vsphere", webhooks: 9447},
 	}
 }
 
@@ -70,7 +73,7 @@ func capiAmong(names []string) []string {
 func (m capiManager) components(ctx context.Context) (string, error) {
 	find := func() (string, error) { return tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api") }
 	if m.tool != "" {
-		find = func() (string, error) { return tools.ToolDir(ctx, m.tool, "sigs.k8s.io/cluster-api/test") }
+		find = func() (string, error) { return tools.ToolDir(ctx, m.tool, m.module) }
 	}
 	dir, err := find()
 	return filepath.Join(dir, filepath.FromSlash(m.dir), "config", "default"), err

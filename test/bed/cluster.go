@@ -49,6 +49,9 @@ type Cluster struct {
 	// KubeadmConfigs in that of the workers' NovaConfigs. The bed must run
 	// KubeadmProviders.
 	KubeadmControlPlane, KubeadmWorkers bool
+	// CAPV puts CAPV's objects in the place of this project's on vSphere. The
+	// bed must run CAPV.
+	CAPV bool
 	// BaseDomain is the domain that Nova DNS serves. Empty serves none.
 	BaseDomain string
 	// Version is its version of Kubernetes. Empty means KubernetesVersion.
@@ -160,7 +163,7 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 	if err := suitHosts(objects, c); err != nil {
 		return nil, err
 	}
-	return objects, withKubeadm(objects, c)
+	return objects, errors.Join(withKubeadm(objects, c), withCAPV(objects, c))
 }
 
 // Variables are what the cluster templates ask for: what is so of the bed, and

@@ -51,3 +51,30 @@ func TestKubeadmTakesThePlaceOfNova(t *testing.T) {
 	g.Expect(seen).To(And(HaveKey("KubeadmControlPlane"), HaveKey("KubeadmConfigTemplate")))
 	g.Expect(seen).NotTo(Or(HaveKey("NovaControlPlane"), HaveKey("NovaConfigTemplate")))
 }
+
+// TestCAPVTakesThePlaceOfNova fails when a reference leads to a kind that is
+// not there, or when what CAPV needs is not in the template.
+func TestCAPVTakesThePlaceOfNova(t *testing.T) {
+	g := NewWithT(t)
+	c := Cluster{
+		Name: "demo", Namespace: "tenants", Hypervisor: VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10", CAPV: true,
+	}
+	kinds := map[string]int{}
+	for _, object := range generated(t, c) {
+		kinds[object.GetKind()]++
+		spec := object.Object["spec"]
+		switch object.GetKind() {
+		case "Cluster":
+			g.Expect(spec).To(HaveKeyWithValue("infrastructureRef", HaveKeyWithValue("kind", "VSphereCluster")))
+		case "VSphereCluster":
+			g.Expect(spec).To(HaveKeyWithValue("thumbprint", HavePrefix("AB:")))
+		case "VSphereMachineTemplate":
+			g.Expect(spec).To(HaveKeyWithValue("template", HaveKeyWithValue("spec", And(
+				HaveKeyWithValue("datastore", vcenterDatastore), HaveKeyWithValue("resourcePool", vcenterResourcePool),
+			))))
+		}
+	}
+	g.Expect(kinds).To(Equal(map[string]int{
+		"Cluster": 1, "VSphereCluster": 1, "NovaControlPlane": 1, "MachineDeployment": 1, "VSphereMachineTemplate": 2, "NovaConfigTemplate": 1,
+	}))
+}

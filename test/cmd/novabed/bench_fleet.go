@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/fleet"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -112,15 +113,15 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	if err := errors.Join(managers.begin(), others.begin()); err != nil {
 		return cost, err
 	}
-	f := &fleet{bed: n.bed, which: which, clusters: n.clusters, replicas: n.replicas}
+	f := &fleet.Fleet{Client: n.bed.Client, Kind: kindOf(which), Name: "fleet-" + which, Clusters: n.clusters, Replicas: n.replicas}
 	fmt.Fprintf(n.out, "%s: applying %d control planes of %d\n", which, n.clusters, n.replicas)
 	started := time.Now()
-	if err := f.apply(ctx); err != nil {
+	if err := f.Apply(ctx); err != nil {
 		return cost, err
 	}
 	fmt.Fprintf(n.out, "%s: applied after %.1f s\n", which, time.Since(started).Seconds())
-	if err := n.await(ctx, which+": not all control planes are ready", func() (bool, error) { return f.ready(ctx, n.out, started) }); err != nil {
-		return cost, errors.Join(err, f.tell(context.WithoutCancel(ctx), n.out))
+	if err := n.await(ctx, which+": not all control planes are ready", n.allReady(ctx, f, started)); err != nil {
+		return cost, errors.Join(err, f.Tell(context.WithoutCancel(ctx), n.out))
 	}
 	cost.seconds = time.Since(started)
 	used, err := managers.end()
@@ -138,16 +139,38 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	}
 	fmt.Fprintf(n.out, "%s: %.1f s of processor time in %s at rest, %d MiB at most\n", which, cost.rest.Seconds(), n.rest, cost.peak)
 	started = time.Now()
-	if err := f.remove(ctx); err != nil {
+	if err := f.Remove(ctx); err != nil {
 		return cost, err
 	}
-	err = n.await(ctx, which+": not all clusters are gone", func() (bool, error) { return f.gone(ctx) })
+	err = n.await(ctx, which+": not all clusters are gone", func() (bool, error) { return f.Gone(ctx) })
 	if err != nil {
-		return cost, errors.Join(err, f.tell(context.WithoutCancel(ctx), n.out))
+		return cost, errors.Join(err, f.Tell(context.WithoutCancel(ctx), n.out))
 	}
 	cost.removal = time.Since(started)
 	fmt.Fprintf(n.out, "%s: all gone after %.1f s\n", which, cost.removal.Seconds())
 	return cost, nil
+}
+
+// kindOf is the kind of the control planes of a fleet.
+func kindOf(which string) string {
+	if which == kubeadmPlane {
+		return fleet.Kubeadm
+	}
+	return fleet.Nova
+}
+
+// allReady tells whether all control planes are ready, and says on the way how
+// many.
+func (n *fleetBench) allReady(ctx context.Context, f *fleet.Fleet, started time.Time) func() (bool, error) {
+	told, step := 0, max(n.clusters/5, 1)
+	return func() (bool, error) {
+		ready, err := f.Ready(ctx)
+		if ready/step > told/step {
+			fmt.Fprintf(n.out, "%s: %d ready after %.1f s\n", f.Name, ready, time.Since(started).Seconds())
+		}
+		told = ready
+		return ready == n.clusters, err
+	}
 }
 
 // atRest measures while nothing changes. Memory is the most since the fleet was

@@ -1,10 +1,9 @@
-package main
+package fleet
 
 import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -16,30 +15,37 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// fleetParallel is how many objects are written at once.
-const fleetParallel = 16
+// version is what the control planes are of. Nothing runs it.
+const version = "v1.36.3"
 
-// fleet is many control planes of pretended machines, in a namespace of their
+// parallel is how many objects are written at once.
+const parallel = 16
+
+// The kinds of control planes.
+const (
+	Nova    = "NovaControlPlane"
+	Kubeadm = "KubeadmControlPlane"
+)
+
+// Fleet is many control planes of pretended machines, in a namespace of their
 // own.
-type fleet struct {
-	bed                *bed.Bed
-	which              string
-	clusters, replicas int
-	// told is how many were ready when that was last said.
-	told int
+type Fleet struct {
+	// Client reaches the management cluster.
+	Client client.Client
+	// Kind is Nova or Kubeadm.
+	Kind string
+	// Name begins the names of the clusters, and is that of their namespace.
+	Name string
+	// Clusters is their number, and Replicas that of each one's machines.
+	Clusters, Replicas int
 }
 
-func (f *fleet) namespace() string    { return "fleet-" + f.which }
-func (f *fleet) cluster(i int) string { return fmt.Sprintf("%s-%03d", f.which, i) }
-func (f *fleet) plane() string {
-	return map[string]string{novaPlane: "NovaControlPlane", kubeadmPlane: "KubeadmControlPlane"}[f.which]
-}
+func (f *Fleet) cluster(i int) string { return fmt.Sprintf("%s-%03d", f.Name, i) }
+
 // fields are group, version and kind of an object of the fleet.
-func (f *fleet) fields(kind string) schema.GroupVersionKind {
+func (f *Fleet) fields(kind string) schema.GroupVersionKind {
 	group := map[string]string{
 		"Cluster": "cluster.x-k8s.io", "DevCluster": "infrastructure.cluster.x-k8s.io", "DevMachineTemplate": "infrastructure.cluster.x-k8s.io",
 	}[kind]
@@ -49,11 +55,11 @@ func (f *fleet) fields(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: group, Version: "v1beta2", Kind: kind}
 }
 
-// apply makes all clusters.
-func (f *fleet) apply(ctx context.Context) error {
+// Apply makes all clusters.
+func (f *Fleet) Apply(ctx context.Context) error {
 	ns := &corev1.Namespace{}
-	ns.Name = f.namespace()
-	if err := f.bed.Client.Create(ctx, ns); err != nil {
+	ns.Name = f.Name
+	if err := f.Client.Create(ctx, ns); err != nil {
 		return fmt.Errorf("making namespace: %w", err)
 	}
 	if err := f.create(ctx, f.object("DevMachineTemplate", "control-plane", machineTemplate())); err != nil {
@@ -64,19 +70,19 @@ func (f *fleet) apply(ctx context.Context) error {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fleetParallel)
-	for i := range f.clusters {
+	group.SetLimit(parallel)
+	for i := range f.Clusters {
 		group.Go(func() error { return f.applyOne(ctx, f.cluster(i), pairs) })
 	}
 	return group.Wait()
 }
 
-func (f *fleet) applyOne(ctx context.Context, name string, pairs secret.Certificates) error {
+func (f *Fleet) applyOne(ctx context.Context, name string, pairs secret.Certificates) error {
 	for _, pair := range pairs {
 		s := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{
 			secret.TLSCrtDataName: pair.KeyPair.Cert, secret.TLSKeyDataName: pair.KeyPair.Key,
 		}}
-		s.Namespace, s.Name = f.namespace(), secret.Name(name, pair.Purpose)
+		s.Namespace, s.Name = f.Name, secret.Name(name, pair.Purpose)
 		s.Labels = map[string]string{clusterv1.ClusterNameLabel: name}
 		if err := f.create(ctx, s); err != nil {
 			return err
@@ -88,16 +94,16 @@ func (f *fleet) applyOne(ctx context.Context, name string, pairs secret.Certific
 	infra := f.object("DevCluster", name, map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}})
 	// Its controller writes into the annotations without asking whether there
 	// are any.
-	infra.SetAnnotations(map[string]string{"bench.nova/fleet": f.which})
+	infra.SetAnnotations(map[string]string{"bench.nova/fleet": f.Name})
 	objects := []client.Object{
 		infra,
-		f.object(f.plane(), name, f.planeSpec()),
+		f.object(f.Kind, name, f.planeSpec()),
 		f.object("Cluster", name, map[string]any{
 			"clusterNetwork": map[string]any{
 				"services": map[string]any{"cidrBlocks": []any{"10.128.0.0/12"}},
 				"pods":     map[string]any{"cidrBlocks": []any{"192.168.0.0/16"}},
 			},
-			"controlPlaneRef":   reference(f.plane()),
+			"controlPlaneRef":   reference(f.Kind),
 			"infrastructureRef": reference("DevCluster"),
 		}),
 	}
@@ -109,30 +115,30 @@ func (f *fleet) applyOne(ctx context.Context, name string, pairs secret.Certific
 	return nil
 }
 
-func (f *fleet) create(ctx context.Context, object client.Object) error {
-	if err := f.bed.Client.Create(ctx, object); err != nil {
+func (f *Fleet) create(ctx context.Context, object client.Object) error {
+	if err := f.Client.Create(ctx, object); err != nil {
 		return fmt.Errorf("making %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
 }
 
-func (f *fleet) object(kind, name string, spec map[string]any) *unstructured.Unstructured {
+func (f *Fleet) object(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	o.SetGroupVersionKind(f.fields(kind))
-	o.SetNamespace(f.namespace())
+	o.SetNamespace(f.Name)
 	o.SetName(name)
 	return o
 }
 
-func (f *fleet) planeSpec() map[string]any {
+func (f *Fleet) planeSpec() map[string]any {
 	spec := map[string]any{
-		"replicas": int64(f.replicas),
-		"version":  bed.KubernetesVersion,
+		"replicas": int64(f.Replicas),
+		"version":  version,
 		"machineTemplate": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{
 			"apiGroup": f.fields("DevMachineTemplate").Group, "kind": "DevMachineTemplate", "name": "control-plane",
 		}}},
 	}
-	if f.which == novaPlane {
+	if f.Kind == Nova {
 		// The infrastructure has the endpoint.
 		spec["endpoint"] = map[string]any{"provider": "External"}
 	}
@@ -161,29 +167,44 @@ func authorities() (secret.Certificates, error) {
 	return pairs, nil
 }
 
-// ready tells whether all control planes are, and says on the way how many.
-func (f *fleet) ready(ctx context.Context, out io.Writer, started time.Time) (bool, error) {
+// Ready is how many control planes are.
+func (f *Fleet) Ready(ctx context.Context) (int, error) {
 	list, err := f.planes(ctx)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	ready := 0
 	for i := range list.Items {
-		if planeReady(&list.Items[i], int64(f.replicas)) {
+		if planeReady(&list.Items[i], int64(f.Replicas)) {
 			ready++
 		}
 	}
-	if step := max(f.clusters/5, 1); ready/step > f.told/step {
-		fmt.Fprintf(out, "%s: %d ready after %.1f s\n", f.which, ready, time.Since(started).Seconds())
-	}
-	f.told = ready
-	return ready == f.clusters, nil
+	return ready, nil
 }
 
-func (f *fleet) planes(ctx context.Context) (*unstructured.UnstructuredList, error) {
+// Scale gives all control planes another number of machines.
+func (f *Fleet) Scale(ctx context.Context, replicas int) error {
+	f.Replicas = replicas
+	list, err := f.planes(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		before := list.Items[i].DeepCopy()
+		if err := unstructured.SetNestedField(list.Items[i].Object, int64(replicas), "spec", "replicas"); err != nil {
+			return fmt.Errorf("scaling %s: %w", before.GetName(), err)
+		}
+		if err := f.Client.Patch(ctx, &list.Items[i], client.MergeFrom(before)); err != nil {
+			return fmt.Errorf("scaling %s: %w", before.GetName(), err)
+		}
+	}
+	return nil
+}
+
+func (f *Fleet) planes(ctx context.Context) (*unstructured.UnstructuredList, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(f.fields(f.plane() + "List"))
-	if err := f.bed.Client.List(ctx, list, client.InNamespace(f.namespace())); err != nil {
+	list.SetGroupVersionKind(f.fields(f.Kind + "List"))
+	if err := f.Client.List(ctx, list, client.InNamespace(f.Name)); err != nil {
 		return nil, fmt.Errorf("listing control planes: %w", err)
 	}
 	return list, nil
@@ -208,15 +229,15 @@ func condition(object *unstructured.Unstructured, name string) map[string]any {
 	return nil
 }
 
-// tell says what the first control planes that are not ready wait for.
-func (f *fleet) tell(ctx context.Context, out io.Writer) error {
+// Tell says what the first control planes that are not ready wait for.
+func (f *Fleet) Tell(ctx context.Context, out io.Writer) error {
 	list, err := f.planes(ctx)
 	if err != nil {
 		return err
 	}
 	left := 3
 	for i := range list.Items {
-		if plane := &list.Items[i]; !planeReady(plane, int64(f.replicas)) && left > 0 {
+		if plane := &list.Items[i]; !planeReady(plane, int64(f.Replicas)) && left > 0 {
 			left--
 			conditions, _, err := unstructured.NestedSlice(plane.Object, "status", "conditions")
 			if err != nil {
@@ -230,13 +251,13 @@ func (f *fleet) tell(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// remove deletes all clusters.
-func (f *fleet) remove(ctx context.Context) error {
+// Remove deletes all clusters.
+func (f *Fleet) Remove(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fleetParallel)
-	for i := range f.clusters {
+	group.SetLimit(parallel)
+	for i := range f.Clusters {
 		group.Go(func() error {
-			err := f.bed.Client.Delete(ctx, f.object("Cluster", f.cluster(i), nil))
+			err := f.Client.Delete(ctx, f.object("Cluster", f.cluster(i), nil))
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("deleting cluster: %w", err)
 			}
@@ -246,10 +267,10 @@ func (f *fleet) remove(ctx context.Context) error {
 	return group.Wait()
 }
 
-// gone tells whether no cluster is left.
-func (f *fleet) gone(ctx context.Context) (bool, error) {
+// Gone tells whether no cluster is left.
+func (f *Fleet) Gone(ctx context.Context) (bool, error) {
 	list := &clusterv1.ClusterList{}
-	if err := f.bed.Client.List(ctx, list, client.InNamespace(f.namespace())); err != nil {
+	if err := f.Client.List(ctx, list, client.InNamespace(f.Name)); err != nil {
 		return false, fmt.Errorf("listing clusters: %w", err)
 	}
 	return len(list.Items) == 0, nil
