@@ -258,7 +258,7 @@ func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string
 func dryRun(ctx context.Context, objects []*unstructured.Unstructured) error {
 	var errs []error
 	for _, object := range objects {
-		err := one.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.DryRunAll,
+		err := one.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.DryRunAll,
 			client.FieldOwner("suite"), client.ForceOwnership)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err))
