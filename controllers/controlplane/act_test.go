@@ -176,7 +176,7 @@ var _ = Describe("A rollout", func() {
 		old := w.names()
 		// The API server stamps machines with its own time.
 		after := time.Now().Add(time.Second).Truncate(time.Second)
-		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.After = metav1.NewTime(after) })
+		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.After = ptr.To(metav1.NewTime(after)) })
 		Eventually(time.Now).Should(BeTemporally(">", after.Add(time.Second)))
 		w.drive(ctx, reconciler, func() bool { return !slices.Contains(w.names(), old[0]) && w.whole(ctx, 1)() })
 	})

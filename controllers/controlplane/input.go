@@ -36,7 +36,7 @@ func input(s *scope, now time.Time) plan.Input {
 		Version:         spec.Version,
 		Strategy:        plan.Strategy(spec.Rollout.Strategy.GetType()),
 		MaxSurge:        int(spec.Rollout.Strategy.RollingUpdate.GetMaxSurge()),
-		RolloutAfter:    spec.Rollout.After.Time,
+		RolloutAfter:    spec.Rollout.GetAfter(),
 		ExpiryWindow:    spec.Rollout.Before.GetWindow(),
 		Limits:          limits(&spec.Remediation),
 		Initialized:     s.initialized,

@@ -20,7 +20,7 @@ func (s *scope) reportRemediation() {
 		return
 	}
 	s.controlPlane.Status.LastRemediation = controlplanev1.LastRemediationStatus{
-		Machine: last.Machine, Time: metav1.NewTime(last.At), RetryCount: ptr.To(int32(last.Retries)),
+		Machine: last.Machine, Time: ptr.To(metav1.NewTime(last.At)), RetryCount: ptr.To(int32(last.Retries)),
 	}
 }
 

@@ -83,7 +83,7 @@ func (w *world) reconciler(config *rest.Config) *Reconciler {
 	return r
 }
 
-func (w *world) wrong(format string, args ...any) {
+func (w *world) wrongf(format string, args ...any) {
 	w.wrongs = append(w.wrongs, fmt.Sprintf(format, args...))
 }
 
@@ -164,19 +164,19 @@ func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, 
 	}
 	name := w.members[at].Name
 	if w.members[at].Leader && len(w.members) > 1 {
-		w.wrong("member %s is removed while it leads", name)
+		w.wrongf("member %s is removed while it leads", name)
 	}
 	machine := &clusterv1.Machine{}
 	err := testEnv.Client.Get(ctx, w.rig.key(name), machine)
 	if _, joined := machine.Annotations[controlplanev1.JoinedAnnotation]; err == nil && !joined {
-		w.wrong("member %s is removed before it is noted that it was one", name)
+		w.wrongf("member %s is removed before it is noted that it was one", name)
 	}
 	if err == nil && machine.DeletionTimestamp.IsZero() {
-		w.wrong("member %s is removed while its machine stays", name)
+		w.wrongf("member %s is removed while its machine stays", name)
 	}
 	w.members = slices.Delete(w.members, at, at+1)
 	if !w.quorum() {
-		w.wrong("member %s is removed and the quorum with it", name)
+		w.wrongf("member %s is removed and the quorum with it", name)
 	}
 	w.removed = append(w.removed, id)
 	return w.acting()
@@ -300,7 +300,7 @@ func (w *world) init(name, version string, host *worldHost) {
 		return
 	}
 	if len(w.members) > 0 {
-		w.wrong("%s initialises beside another init", name)
+		w.wrongf("%s initialises beside another init", name)
 	}
 	w.inits++
 	w.lastID++
@@ -350,7 +350,7 @@ func (w *world) die(ctx context.Context, machine *clusterv1.Machine) {
 	before := len(w.members) == 0 || w.quorum()
 	delete(w.hosts, machine.Name)
 	if len(w.members) > 0 && before && !w.quorum() && w.rigLives(ctx) {
-		w.wrong("machine %s was let go and took the quorum with it", machine.Name)
+		w.wrongf("machine %s was let go and took the quorum with it", machine.Name)
 	}
 	if w.rigLives(ctx) && len(w.hosts) == 0 {
 		w.members = nil

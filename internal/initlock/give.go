@@ -42,8 +42,8 @@ const (
 // Observe reads the lock of a cluster. A lock that is not there, or that is a
 // former Cluster's, names nobody.
 func Observe(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (State, error) {
-	lock, err := read(ctx, c, cluster)
-	if err != nil || lock == nil {
+	lock, found, err := read(ctx, c, cluster)
+	if err != nil || !found {
 		return State{}, err
 	}
 	return stateOf(lock), nil
@@ -57,17 +57,17 @@ func stateOf(lock *corev1.ConfigMap) State {
 	return state
 }
 
-// read returns the lock, nil if there is none or it is a former Cluster's.
-func read(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (*corev1.ConfigMap, error) {
+// read returns the lock, if there is one that is not a former Cluster's.
+func read(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (_ *corev1.ConfigMap, found bool, _ error) {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
 	if apierrors.IsNotFound(err) || err == nil && former(lock, cluster) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading init lock: %w", err)
+		return nil, false, fmt.Errorf("reading init lock: %w", err)
 	}
-	return lock, nil
+	return lock, true, nil
 }
 
 // Give gives the lock to a machine, if it still names from. It fails with
@@ -111,13 +111,13 @@ func Give(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, from
 //
 // c must read from the API server, not from a cache.
 func Told(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster, machine string) (Order, error) {
-	lock, err := read(ctx, c, cluster)
+	lock, found, err := read(ctx, c, cluster)
 	switch {
 	case err != nil:
 		return Wait, err
-	case lock == nil && lost(cluster), lock != nil && lock.Data[InitializedKey] == initializedValue:
+	case !found && lost(cluster), found && lock.Data[InitializedKey] == initializedValue:
 		return Join, nil
-	case lock == nil || lock.Data[MachineKey] == "":
+	case !found || lock.Data[MachineKey] == "":
 		return Wait, nil
 	case lock.Data[MachineKey] == machine:
 		return Initialise, nil

@@ -63,7 +63,7 @@ type LastRemediationStatus struct {
 
 	// time is when that was begun.
 	// +required
-	Time metav1.Time `json:"time,omitempty,omitzero"`
+	Time *metav1.Time `json:"time,omitempty"`
 
 	// retryCount is how many replacements before it failed too.
 	// +required

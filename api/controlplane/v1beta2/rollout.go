@@ -31,7 +31,7 @@ type NovaControlPlaneRolloutSpec struct {
 	// after replaces all machines created before this time, once it has
 	// passed. Empty means never.
 	// +optional
-	After metav1.Time `json:"after,omitempty,omitzero"`
+	After *metav1.Time `json:"after,omitempty"`
 
 	// strategy says how machines are replaced. Empty means one after another,
 	// the new one first.
@@ -83,6 +83,14 @@ func (s *NovaControlPlaneRolloutStrategy) GetType() RolloutStrategyType {
 		return RollingUpdateStrategy
 	}
 	return s.Type
+}
+
+// GetAfter returns when machines created before are replaced; zero means never.
+func (s *NovaControlPlaneRolloutSpec) GetAfter() time.Time {
+	if s.After == nil {
+		return time.Time{}
+	}
+	return s.After.Time
 }
 
 // GetMaxSurge returns the surge or its default.

@@ -8,10 +8,8 @@ import (
 // start brings a control plane to its one init. Until that is through nothing
 // is in use, so machines come and go freely; only a second init must never be.
 func start(p *problem) *Decision {
-	for _, m := range p.going {
-		if m.AtHook {
-			return onMachine(ReleaseHook, m, "Releasing machine %s: the control plane is not initialised", m.Name)
-		}
+	if d := p.releaseEarly(); d != nil {
+		return d
 	}
 	var limited *Decision
 	for _, m := range p.staying {
@@ -48,6 +46,16 @@ func start(p *problem) *Decision {
 		return limited
 	}
 	return p.awaitInit()
+}
+
+// releaseEarly lets machines go: nobody needs them yet.
+func (p *problem) releaseEarly() *Decision {
+	for _, m := range p.going {
+		if m.AtHook {
+			return onMachine(ReleaseHook, m, "Releasing machine %s: the control plane is not initialised", m.Name)
+		}
+	}
+	return nil
 }
 
 // mendEarly replaces a machine that differs from the spec before it serves

@@ -90,7 +90,7 @@ func replaceControlPlane(ctx context.Context, c bed.Cluster) {
 	controlPlane := &controlplanev1.NovaControlPlane{}
 	Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-control-plane"}, controlPlane)).To(Succeed())
 	before := controlPlane.DeepCopy()
-	controlPlane.Spec.Rollout.After = metav1.NewTime(time.Now().Add(-time.Second))
+	controlPlane.Spec.Rollout.After = &metav1.Time{Time: time.Now().Add(-time.Second)}
 	Expect(b.Client.Patch(ctx, controlPlane, client.MergeFrom(before))).To(Succeed())
 	var fresh corev1.Node
 	Eventually(func(g Gomega, ctx context.Context) {
