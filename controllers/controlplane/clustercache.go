@@ -89,7 +89,7 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	}
 	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024)}
 	t.start = func(run func(context.Context)) { go run(ctx) }
-	t.pulses = &pulses{start: t.start, secrets: options.SecretClient, changed: t.changed(ctx)}
+	t.pulses = &pulses{start: t.start, secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop}
 	return t, nil
 }
 
@@ -150,6 +150,13 @@ func (t *tenants) with(cluster client.ObjectKey, do func(m *memory)) {
 		t.memory[cluster] = &memory{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
 	}
 	do(t.memory[cluster])
+}
+
+// drop forgets a tenant.
+func (t *tenants) drop(cluster client.ObjectKey) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.memory, cluster)
 }
 
 // Source implements Tenants.

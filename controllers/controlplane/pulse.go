@@ -413,6 +413,8 @@ type pulses struct {
 	start   func(run func(ctx context.Context))
 	secrets client.Reader
 	changed func(client.ObjectKey)
+	// ended is told when there is no kubeconfig any more.
+	ended func(client.ObjectKey)
 
 	mu sync.Mutex
 	by map[client.ObjectKey]*pulse
@@ -432,6 +434,7 @@ func (s *pulses) of(cluster client.ObjectKey) *pulse {
 	s.by[cluster] = p
 	s.start(func(ctx context.Context) {
 		p.run(ctx)
+		s.ended(cluster)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.by, cluster)

@@ -149,15 +149,13 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = "Waiting for the first machine to initialise the cluster"
 	case s.early(c.Type):
 		return metav1.Condition{}
-	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum():
+	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum() && (!s.tenant.Answers || !s.tenant.Etcd.Led()):
 		c.Message = s.quorumLost()
 	case !s.tenant.Answers:
 		c.Message = s.tenant.Silence
-	case externalEtcd(s):
-		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
-	case s.tenant.Etcd == nil:
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdUnknownReason, s.tenant.EtcdSilence
 	default:
+		// An API server that answers does so from etcd, which takes a quorum,
+		// also where its members cannot be asked one by one.
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	}
 	return c

@@ -113,14 +113,49 @@ func TestReport(t *testing.T) {
 		"NoQuorum": {
 			reason: "two of three may not",
 			change: func(s *scope) {
-				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
+				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
+		"NoQuorumAndSilent": {
+			reason: "what is known of etcd says more than the API server's silence",
+			change: func(s *scope) {
+				s.tenant.Answers, s.tenant.Silence = false, "The API server does not answer"
+				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
+			},
+			want: []expect{
+				{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"},
+				{"ControlPlaneComponentsHealthy", "Unknown", "does not answer"},
+			},
+		},
+		"Unreachable": {
+			reason: "members that cannot be asked may work, and a leader that is seen says that they do",
+			change: func(s *scope) {
+				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
+			},
+			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "majority"}},
+		},
+		"EndpointSilent": {
+			reason: "the last one to hold the address is where to look",
+			change: func(s *scope) {
+				s.tenant = Facts{Silence: "x", Endpoint: Endpoint{Asked: true, Holder: "m0", Silence: "No API server answers at the endpoint"}}
+			},
+			want: []expect{{"EndpointHealthy", "False", "The last known holder of the address is node m0"}},
+		},
+		"SchedulerDown": {
+			reason: "what fails is named with its machine",
+			change: func(s *scope) {
+				s.tenant.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was started again"}
+			},
+			want: []expect{
+				{"Available", "True", ""},
+				{"ControlPlaneComponentsHealthy", "False", "SchedulerPodHealthy of m0: It is not ready and was started again"},
+			},
+		},
 		"EtcdSilent": {
-			reason: "what is not known is not claimed",
+			reason: "an API server that answers does so from etcd, and of its members nothing is claimed",
 			change: func(s *scope) { s.tenant.Etcd, s.tenant.EtcdSilence = nil, "No member answers" },
-			want:   []expect{{"Available", "Unknown", "No member answers"}, {"EtcdClusterHealthy", "Unknown", "No member answers"}},
+			want:   []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "Unknown", "No member answers"}},
 		},
 		"CertificatesInvalid": {
 			reason: "a person can act on the message",

@@ -65,6 +65,12 @@ func (h *Health) Quorum() bool {
 	return voters > 0 && answering > voters/2
 }
 
+// Led reports whether some member sees a leader. It does so only while a
+// majority works, whether that can be asked or not.
+func (h *Health) Led() bool {
+	return slices.ContainsFunc(h.Members, func(m Member) bool { return m.Answers })
+}
+
 // Problems says, for people, what keeps etcd from being healthy. Every name
 // in nodes should be a started, voting member that answers, and no other
 // member should exist.
