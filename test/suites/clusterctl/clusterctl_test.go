@@ -70,6 +70,28 @@ func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
 	return own, nil
 }
 
+// ready is how many nodes of a tenant are ready, as the management cluster it
+// moved to sees it.
+func ready(ctx context.Context, c bed.Cluster) (int, error) {
+	tenant, err := two.TenantClient(ctx, c.Key())
+	if err != nil {
+		return 0, err
+	}
+	nodes := &corev1.NodeList{}
+	if err := tenant.List(ctx, nodes); err != nil {
+		return 0, err
+	}
+	count := 0
+	for i := range nodes.Items {
+		for _, condition := range nodes.Items[i].Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				count++
+			}
+		}
+	}
+	return count, nil
+}
+
 // creations are how many VMs a hypervisor was asked to create.
 func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
@@ -134,7 +156,8 @@ var _ = Describe("clusterctl", Ordered, func() {
 		for _, c := range tenants {
 			Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(BeNumerically(">=", 1))
 			out := clusterctl(ctx, one, "describe", "cluster", c.Name, "-n", c.Namespace, "--show-conditions", "all", "--grouping=false", "--echo")
-			Expect(out).To(ContainSubstring("NovaControlPlane/" + c.Name + "-control-plane"))
+			Expect(out).To(MatchRegexp(`NovaControlPlane \S*` + c.Name + `-control-plane`))
+			Expect(out).To(ContainSubstring("Waiting for the first machine to initialise the cluster"))
 		}
 	})
 
@@ -156,6 +179,9 @@ var _ = Describe("clusterctl", Ordered, func() {
 					g.Expect(list.Items[i].Spec.ProviderID).NotTo(BeEmpty(), list.Items[i].Name)
 				}
 			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+			if everything {
+				Eventually(ready).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(c.ControlPlanes + c.Workers))
+			}
 			Expect(vms(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
 			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
 		}
