@@ -1,6 +1,7 @@
 package snapshots
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func Next(schedule string, last time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("reading schedule: %s is less than %s", every.Delay, shortest)
 	}
 	if parsed.Next(time.Unix(0, 0)).IsZero() {
-		return time.Time{}, fmt.Errorf("reading schedule: such a time never comes")
+		return time.Time{}, errors.New("reading schedule: such a time never comes")
 	}
 	if last.IsZero() {
 		return time.Time{}, nil

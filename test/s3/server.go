@@ -89,7 +89,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if s.CA, err = s.makeCertificates(); err != nil {
 		return nil, fmt.Errorf("making certificates: %w", err)
 	}
-	if s.address, err = s.freeAddress(); err != nil {
+	if s.address, err = s.freeAddress(ctx); err != nil {
 		return nil, fmt.Errorf("finding port: %w", err)
 	}
 	s.Endpoint = "https://" + s.address
@@ -98,7 +98,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 
 // Run starts the server again after Stop, with what it was given before.
 func (s *Server) Run(ctx context.Context) error {
-	s.process = exec.Command(s.program, "--port", s.address, "--access", s.AccessKeyID, "--secret", s.SecretAccessKey,
+	// It outlives ctx, which only bounds the wait.
+	s.process = exec.CommandContext(context.WithoutCancel(ctx), s.program, "--port", s.address, "--access", s.AccessKeyID, "--secret", s.SecretAccessKey,
 		"--cert", s.path("server.crt"), "--key", s.path("server.key"), "--quiet", "--health", "/healthz",
 		"posix", "--sidecar", s.path("meta"), s.path("data"))
 	s.process.Stdout, s.process.Stderr = s.options.Log, s.options.Log
@@ -198,11 +199,11 @@ func (s *Server) path(parts ...string) string {
 }
 
 // freeAddress finds a port below those that connections are given.
-func (s *Server) freeAddress() (address string, err error) {
+func (s *Server) freeAddress(ctx context.Context) (address string, err error) {
 	for range 100 {
 		address = net.JoinHostPort(s.options.IP, strconv.Itoa(20000+mathrand.IntN(10000)))
 		err = s.options.Inside(func() error {
-			l, err := net.Listen("tcp", address)
+			l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 			if err != nil {
 				return err
 			}

@@ -10,8 +10,10 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/remote"
+	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
@@ -59,9 +61,9 @@ func (t *Tenants) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd
 }
 
 func (t *Tenants) portForward(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error) {
-	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
+	config, err := t.config(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
 	return etcd.PortForward(config)
 }
@@ -97,15 +99,29 @@ func (t *Tenants) Direct(ctx context.Context, cluster client.ObjectKey, machine 
 
 // Client returns a client of a tenant's API server.
 func (t *Tenants) Client(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	config, err := remote.RESTConfig(ctx, userAgent, t.secrets, cluster)
+	config, err := t.config(ctx, cluster)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
 	c, err := client.New(config, client.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}
 	return c, nil
+}
+
+// config is how a tenant's API server is reached.
+func (t *Tenants) config(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+	data, err := kubeconfig.FromSecret(ctx, t.secrets, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config.UserAgent, config.Timeout = userAgent, dialTimeout
+	return config, nil
 }
 
 // credentials are a certificate for a tenant's etcd and what verifies that.

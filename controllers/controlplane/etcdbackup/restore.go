@@ -99,8 +99,8 @@ type restoreScope struct {
 
 func (s *restoreScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
 
-// is settles how far the restore is, and what it waits for.
-func (s *restoreScope) is(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
+// tellf settles how far the restore is, and what it waits for.
+func (s *restoreScope) tellf(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
 	s.phase, s.message = phase, fmt.Sprintf(format, args...)
 }
 
@@ -138,7 +138,7 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if refused, is := errors.AsType[*refusal](err); is {
 		s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreFailed))
 		s.reason = controlplanev1.EtcdRestoreRefusedReason
-		s.is(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
+		s.tellf(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
@@ -174,10 +174,10 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	switch {
 	case s.controlPlane == nil:
-		s.is(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
+		s.tellf(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
 		return waitAgain, nil
 	case s.cluster == nil:
-		s.is(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
+		s.tellf(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
 		return waitAgain, nil
 	}
 	// It goes with the control plane, and moves with it.
@@ -198,10 +198,10 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 		return 0, err
 	}
 	if before != "" {
-		s.is(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to be over", before)
+		s.tellf(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to be over", before)
 		return waitAgain, nil
 	}
-	s.is(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be taken away")
+	s.tellf(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be taken away")
 	return restoreAgain, r.prepare(ctx, s)
 }
 
@@ -400,42 +400,16 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 			return 0, err
 		}
 	}
-	var others []string
-	var machine *clusterv1.Machine
-	for i := range s.machines {
-		if s.machines[i].Name == s.lock.Machine {
-			machine = &s.machines[i]
-			continue
-		}
-		others = append(others, s.machines[i].Name)
-	}
+	machine, others := s.restorer()
 	if len(others) > 0 || machine == nil {
-		slices.Sort(others)
-		s.is(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be gone: %s", strings.Join(others, ", "))
+		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be gone: %s", strings.Join(others, ", "))
 		return restoreAgain, nil
 	}
 	s.restore.Status.Machine = machine.Name
-	s.is(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialise the control plane", machine.Name)
-	if !machine.Status.NodeRef.IsDefined() {
-		return restoreAgain, nil
-	}
-	tenant, err := r.Tenants.Client(ctx, s.key())
-	if err != nil {
-		return 0, err
-	}
-	node := &corev1.Node{}
-	if err := tenant.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node); err != nil {
-		if apierrors.IsNotFound(err) {
-			return restoreAgain, nil
-		}
-		return 0, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
-	}
-	if _, joined := node.Labels[roleControlPlane]; !joined {
-		return restoreAgain, nil
-	}
-	if err := r.whole(ctx, s, node.Name); err != nil {
-		s.message = loop.Sentence(err)
-		return restoreAgain, nil
+	s.tellf(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialise the control plane", machine.Name)
+	tenant, err := r.initialised(ctx, s, machine)
+	if err != nil || tenant == nil {
+		return restoreAgain, err
 	}
 	if err := r.cleanUp(ctx, s, tenant); err != nil {
 		return 0, err
@@ -449,8 +423,47 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 		return 0, err
 	}
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored snapshot %s", machine.Name, s.restore.Status.Snapshot.Name)
-	s.is(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
+	s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
 	return restoreAgain, nil
+}
+
+// restorer returns the machine that restores, nil until there is one, and the
+// names of the others.
+func (s *restoreScope) restorer() (machine *clusterv1.Machine, others []string) {
+	for i := range s.machines {
+		if s.machines[i].Name == s.lock.Machine {
+			machine = &s.machines[i]
+			continue
+		}
+		others = append(others, s.machines[i].Name)
+	}
+	slices.Sort(others)
+	return machine, others
+}
+
+// initialised returns a client of the tenant once the machine is a node of the
+// control plane and its member of etcd works, and nil before.
+func (r *RestoreReconciler) initialised(ctx context.Context, s *restoreScope, machine *clusterv1.Machine) (client.Client, error) {
+	if !machine.Status.NodeRef.IsDefined() {
+		return nil, nil //nolint:nilnil // Not yet is no failure.
+	}
+	tenant, err := r.Tenants.Client(ctx, s.key())
+	if err != nil {
+		return nil, err
+	}
+	node := &corev1.Node{}
+	err = tenant.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
+	}
+	if _, joined := node.Labels[roleControlPlane]; err != nil || !joined {
+		return nil, nil //nolint:nilnil // Not yet is no failure.
+	}
+	if err := r.whole(ctx, s, node.Name); err != nil {
+		s.message = loop.Sentence(err)
+		return nil, nil //nolint:nilnil,nilerr // What it waits for is told.
+	}
+	return tenant, nil
 }
 
 // whole fails unless the restored member works alone.
@@ -524,7 +537,7 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	if ready < want || !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) ||
 		!conditions.IsTrue(s.controlPlane, controlplanev1.AvailableCondition) {
-		s.is(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
+		s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
 		return restoreAgain, nil
 	}
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded))
@@ -535,7 +548,7 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 // finish tells what a restore that is over came to, also after a move, and
 // takes away what only it needed.
 func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
-	s.is(s.restore.Finished(), "")
+	s.tellf(s.restore.Finished(), "")
 	switch s.phase {
 	case controlplanev1.EtcdRestoreSucceeded:
 		s.reason = controlplanev1.EtcdRestoreSucceededReason

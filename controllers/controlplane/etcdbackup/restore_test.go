@@ -250,7 +250,7 @@ var _ = DescribeTable("Restores that are refused", func(ctx context.Context, cha
 
 var _ = Describe("A restore's spec", func() {
 	It("names exactly one source and never changes", func(ctx context.Context) {
-		make := func(source controlplanev1.NovaEtcdRestoreSource) *controlplanev1.NovaEtcdRestore {
+		restoring := func(source controlplanev1.NovaEtcdRestoreSource) *controlplanev1.NovaEtcdRestore {
 			return &controlplanev1.NovaEtcdRestore{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "r-"},
 				Spec:       controlplanev1.NovaEtcdRestoreSpec{ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: "x"}, Source: source},
@@ -258,8 +258,8 @@ var _ = Describe("A restore's spec", func() {
 		}
 		both := fromSnapshot("a")
 		both.Machine.Name = "b"
-		Expect(testEnv.Client.Create(ctx, make(both))).To(MatchError(ContainSubstring("exactly one of snapshot and machine")))
-		restore := make(fromSnapshot("a"))
+		Expect(testEnv.Client.Create(ctx, restoring(both))).To(MatchError(ContainSubstring("exactly one of snapshot and machine")))
+		restore := restoring(fromSnapshot("a"))
 		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
 		restore.Spec.Source = fromSnapshot("b")
 		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("a restore cannot be changed")))

@@ -186,30 +186,40 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	if err := r.look(ctx, s, bucket); err != nil {
 		return ctrl.Result{}, err
 	}
-	again, err := r.due(s)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	if again == 0 && s.newest.Name == "" && !s.asked() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
-		// The first one has time until the cluster has come up.
-		return ctrl.Result{RequeueAfter: heldAgain}, nil
-	}
-	if again == 0 {
-		s.stage = controlplanev1.EtcdSnapshotFailedReason
-		if err := r.take(ctx, s, bucket); err != nil {
-			return ctrl.Result{}, err
-		}
-		if again, err = r.due(s); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	if !spec.IsSuspended() {
-		s.stage = controlplanev1.EtcdSnapshotStorageReason
-		if err := r.expire(ctx, s, bucket); err != nil {
-			return ctrl.Result{}, err
-		}
+	again, err := r.act(ctx, s, bucket)
+	if err != nil || again == heldAgain {
+		return ctrl.Result{RequeueAfter: again}, err
 	}
 	return ctrl.Result{RequeueAfter: r.settle(s, again)}, nil
+}
+
+// act takes a snapshot if one is due, removes old ones, and returns in how long
+// the next one is due.
+func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) (time.Duration, error) {
+	again, err := r.due(s)
+	if err != nil {
+		return 0, err
+	}
+	if again == 0 {
+		if s.newest.Name == "" && !s.asked() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
+			// The first one has time until the cluster has come up.
+			return heldAgain, nil
+		}
+		s.stage = controlplanev1.EtcdSnapshotFailedReason
+		if err := r.take(ctx, s, bucket); err != nil {
+			return 0, err
+		}
+		if again, err = r.due(s); err != nil {
+			return 0, err
+		}
+	}
+	if !s.controlPlane.Spec.Etcd.Snapshots.IsSuspended() {
+		s.stage = controlplanev1.EtcdSnapshotStorageReason
+		if err := r.expire(ctx, s, bucket); err != nil {
+			return 0, err
+		}
+	}
+	return again, nil
 }
 
 // settle remembers that nothing is to be done for a while, and returns when to

@@ -58,7 +58,7 @@ var _ = Describe("Snapshots", func() {
 	It("are taken when they are due, and old ones removed", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		By("taking the first at once")
-		cp, result := r.taken(ctx)
+		cp, _ := r.taken(ctx)
 		first := cp.Status.Etcd.LastSnapshot
 		Expect(first.Name).To(Equal(r.now.UTC().Format("20060102t150405z")))
 		Expect(first.Size).To(BeNumerically(">", 10_000))
@@ -72,7 +72,7 @@ var _ = Describe("Snapshots", func() {
 		r.now = r.now.Add(time.Hour)
 		cp.Status.Etcd = controlplanev1.EtcdStatus{}
 		Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
-		cp, result = r.taken(ctx)
+		cp, result := r.taken(ctx)
 		Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(first.Name))
 		Expect(result.RequeueAfter).To(Equal(time.Hour), "the bucket is looked into now and then")
 		Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("~", r.now.Add(5*time.Hour), 2*time.Second))
