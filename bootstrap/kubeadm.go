@@ -137,7 +137,7 @@ func clusterConfiguration(in *Input) document {
 		networking["dnsDomain"] = in.Network.DNSDomain
 	}
 	apiServer := map[string]any{"extraArgs": mergeArgs(nil, platform.APIServer.ExtraArgs)}
-	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
+	if sans := platform.APIServer.GetCertSANs(); len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}
 	return newDocument(kubeadmVersion, "ClusterConfiguration", map[string]any{

@@ -93,6 +93,7 @@ func shapes() map[string]Input {
 			in.Platform = bootstrapv1.PlatformSpec{
 				ImageRepository: "registry.local/k8s",
 				APIServer: bootstrapv1.APIServerSpec{
+					FQDN:      "k8s.blue.example",
 					CertSANs:  []string{"api.blue.example"},
 					ExtraArgs: []bootstrapv1.Arg{{Name: "audit-log-maxage", Value: ptr.To("7")}},
 				},

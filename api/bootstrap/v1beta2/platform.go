@@ -1,6 +1,9 @@
 package v1beta2
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // Defaults of the platform settings.
 const (
@@ -142,6 +145,15 @@ func (k *KubeProxySpec) GetScheduler() IPVSScheduler {
 // APIServerSpec adds to the API server's settings.
 // +kubebuilder:validation:MinProperties=1
 type APIServerSpec struct {
+	// fqdn is the name by which people reach the API server (Nova's
+	// k8sAPIDefaultFqdn). Its certificate is good for it; that it resolves to
+	// the endpoint is for whoever keeps that name. Empty gives it none.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="fqdn must be a DNS name such as api.blue.example"
+	FQDN string `json:"fqdn,omitempty"`
+
 	// certSANs are names and addresses, beyond the endpoint, that the API
 	// server's certificate is good for. Empty adds none.
 	// +optional
@@ -161,6 +173,15 @@ type APIServerSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+}
+
+// GetCertSANs returns the names and addresses, beyond the endpoint, that the API
+// server's certificate is good for.
+func (a *APIServerSpec) GetCertSANs() []string {
+	if a.FQDN == "" || slices.Contains(a.CertSANs, a.FQDN) {
+		return a.CertSANs
+	}
+	return append([]string{a.FQDN}, a.CertSANs...)
 }
 
 // ComponentSpec adds to a control-plane component's settings.
