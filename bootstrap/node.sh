@@ -27,11 +27,13 @@ say() {
   printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"
 }
 
-# told is set once the hypervisor knows why this ended.
+# told is set once the hypervisor knows why this ended, and failed is what it
+# is told then: a machine that kubeadm has made a node is no failed one.
 told=
+failed=failed
 
 die() {
-  report failed "$*"
+  report $failed "$*"
   told=1
   say "FAILED: $*"
   printf 'nova-bootstrap: %s; see %s\n' "$*" "$log" >&3
@@ -40,7 +42,7 @@ die() {
 
 # ended tells of an end that nobody foresaw.
 ended() {
-  [ "$1" -eq 0 ] || [ -n "$told" ] || report failed "The script that makes this machine a node ended with status $1"
+  [ "$1" -eq 0 ] || [ -n "$told" ] || report $failed "The script that makes this machine a node ended with status $1"
 }
 trap 'ended $?' EXIT
 
@@ -234,6 +236,7 @@ else
   report running "kubeadm join"
   join
 fi
+failed=unfinished
 rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key" "$dir/token.header"
 
 run_commands postKubeadmCommands

@@ -32,8 +32,8 @@ last_lines() {
     }'
 }
 
-# report tells a stage (running, retrying, failed) and a step. What failed is
-# told with the end of the log; done takes back what was told. That the
+# report tells a stage (running, retrying, failed, or unfinished after kubeadm)
+# and a step. What failed is told with the end of the log; done takes back what was told. That the
 # hypervisor cannot be told stops nothing.
 report() (
   set +e

@@ -72,6 +72,20 @@ func TestReportToOVirt(t *testing.T) {
 	}
 }
 
+func TestReportOfANodeThatIsUnfinished(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, func(in *Input) { in.Spec.PostKubeadmCommands = []string{"echo no licence; exit 4"} }))
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if n.boot() == nil {
+		t.Fatal("a command that fails goes unnoticed")
+	}
+	if got := n.read("told"); !strings.Contains(got, "nova: unfinished: postKubeadmCommands 0000 failed with status 4 || ") || strings.Contains(got, "nova: failed") {
+		t.Errorf("told %q", got)
+	}
+}
+
 func TestReportHidesCredentials(t *testing.T) {
 	secrets := []string{"0123456789abcdef", "hunter22", "pa55", "MHcCAQEE", "abcdefgh12345", "eyJzdWIi", "QUJDQUJD"}
 	_, lines := told(t, "VMware, Inc.", `cat <<'END'

@@ -21,8 +21,9 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 	report := s.vm.Report
 	switch {
 	case report.Stage == hypervisor.StageFailed:
-		// Also of a node that has joined: what was to follow did not work.
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
+	case report.Stage == hypervisor.StageUnfinished:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapUnfinishedReason, "The machine became a node, but what was to follow failed: "+withLog(report)
 	case s.joined():
 		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
 			return nil // an image that reports nothing, or a node of long ago

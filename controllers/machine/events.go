@@ -46,7 +46,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	if s.aside() && s.failure != nil && changed(before.settled, now.settled) {
 		r.event(s, corev1.EventTypeWarning, now.settled.Reason, now.settled.Message)
 	}
-	if c := now.bootstrapped; changed(before.bootstrapped, c) && (c.Reason == infrav1.BootstrapFailedReason || c.Reason == infrav1.BootstrapRetryingReason) {
+	if c := now.bootstrapped; changed(before.bootstrapped, c) && (c.Status == metav1.ConditionFalse || c.Reason == infrav1.BootstrapRetryingReason) {
 		r.event(s, corev1.EventTypeWarning, c.Reason, c.Message[:min(len(c.Message), maxNote)])
 	}
 	if changed(before.provisioned, now.provisioned) {

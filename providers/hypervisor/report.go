@@ -16,6 +16,9 @@ const (
 	StageRetrying Stage = "retrying"
 	// StageFailed means a step failed for good: the guest does nothing more.
 	StageFailed Stage = "failed"
+	// StageUnfinished means the guest has become a node, and what was to
+	// follow failed.
+	StageUnfinished Stage = "unfinished"
 )
 
 // Report is what a guest says of its first boot.
@@ -48,7 +51,7 @@ func ParseReport(text string) Report {
 	stage, text, _ := strings.Cut(text, ": ")
 	r := Report{Stage: Stage(stage)}
 	switch r.Stage {
-	case StageRunning, StageRetrying, StageFailed:
+	case StageRunning, StageRetrying, StageFailed, StageUnfinished:
 	default:
 		return Report{}
 	}

@@ -20,6 +20,7 @@ func TestParseReport(t *testing.T) {
 			"nova: failed: preKubeadmCommands 0000 failed with status 3 || first | second: line",
 			hypervisor.Report{Stage: hypervisor.StageFailed, Step: "preKubeadmCommands 0000 failed with status 3", Log: "first | second: line"},
 		},
+		"Unfinished":        {"nova: unfinished: x", hypervisor.Report{Stage: hypervisor.StageUnfinished, Step: "x"}},
 		"ControlCharacters": {"nova: failed: a\x1b[31m\nb", hypervisor.Report{Stage: hypervisor.StageFailed, Step: "a [31m b"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,8 @@ var _ = Describe("A machine that fails", Ordered, func() {
 			commands, _, err := unstructured.NestedStringSlice(controlPlane, "spec", "config", "preKubeadmCommands")
 			Expect(err).NotTo(HaveOccurred())
 			Expect(unstructured.SetNestedStringSlice(controlPlane, append(commands, failing), "spec", "config", "preKubeadmCommands")).To(Succeed())
+			// Its control plane would replace it at once.
+			Expect(unstructured.SetNestedField(controlPlane, "", "spec", "machineTemplate", "metadata", "annotations", clusterv1.MachineSkipRemediationAnnotation)).To(Succeed())
 			Expect(b.Credentials(ctx, c)).To(Succeed())
 			Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 		}
