@@ -199,6 +199,7 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 		return nil
 	}
 	if err := r.Tenants.MoveLeader(ctx, s.key(), leader.Name, d.Target); err != nil {
+		r.clinging.note(s.controlPlane.UID, d.Member)
 		return fmt.Errorf("moving etcd's leadership: %w", err)
 	}
 	r.event(s, corev1.EventTypeNormal, "EtcdLeaderMoved", string(d.Action), d.Reason)
@@ -219,6 +220,7 @@ func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision
 	if err := r.Tenants.RemoveMember(ctx, s.key(), s.tenant.Nodes, d.Member); err != nil {
 		return fmt.Errorf("removing etcd member %x: %w", d.Member, err)
 	}
+	r.clinging.forget(s.controlPlane.UID, d.Member)
 	r.event(s, corev1.EventTypeNormal, "EtcdMemberRemoved", string(d.Action), d.Reason)
 	return nil
 }

@@ -87,6 +87,20 @@ var _ = Describe("Scaling", func() {
 		Expect(w.inits).To(Equal(1))
 	})
 
+	It("does not wait for a leader for ever", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		w.stubborn = true
+		leader := ""
+		for _, m := range w.members {
+			if m.Leader {
+				leader = m.Name
+			}
+		}
+		Expect(testEnv.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.rig.namespace, Name: leader}})).To(Succeed())
+		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), leader) })
+		Expect(w.leads).To(HaveLen(movesTried))
+	})
+
 	It("leaves neither member nor node when somebody tears everything off a machine", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
@@ -277,6 +291,28 @@ var _ = Describe("Remediation", func() {
 			return err == nil && c.Reason == controlplanev1.RemediationLimitReachedReason
 		})
 		Expect(w.inits).To(BeZero())
+	})
+})
+
+var _ = Describe("A control plane that goes", func() {
+	It("asks nothing of a tenant that has no quorum, also for a machine that waits for it", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 3, nil)
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		w.down[machines[0].Name], w.down[machines[1].Name] = true, true
+		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
+		until := w.now.Add(5 * worldTick)
+		w.drive(ctx, reconciler, func() bool { return w.now.After(until) })
+		w.rig.expectMachines(ctx, 3)
+		c, err := w.rig.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(testEnv.Client.Delete(ctx, c)).To(Succeed())
+		w.drive(ctx, reconciler, func() bool {
+			_, err := w.rig.controlPlane(ctx)
+			return apierrors.IsNotFound(err)
+		})
+		w.rig.expectMachines(ctx, 0)
+		Expect(w.removed).To(BeEmpty())
 	})
 })
 

@@ -65,7 +65,8 @@ type Reconciler struct {
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
 
-	applied apply.Memory
+	applied  apply.Memory
+	clinging clinging
 	// externals is what external etcds answered.
 	externals externalEtcds
 }

@@ -43,6 +43,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	r.clinging.forget(s.controlPlane.UID, 0)
 	if len(machines) == 0 {
 		if s.cluster != nil {
 			// Another control plane of this Cluster begins anew.

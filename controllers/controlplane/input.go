@@ -157,7 +157,7 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	for _, m := range s.tenant.Etcd.Members {
 		member := plan.Member{
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
-			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader,
+			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, Clings: s.clings[m.ID],
 		}
 		member.Foreign = member.Machine == "" && m.Name != "" && (m.Answers || ownNode(s, m.Name))
 		found.Members = append(found.Members, member)

@@ -51,6 +51,8 @@ type world struct {
 	sick, down map[string]bool
 	// failInit makes so many inits fail.
 	failInit int
+	// stubborn leaders do not hand over.
+	stubborn bool
 	// onAct is called before each change of the tenant and may let it fail.
 	onAct func() error
 	// wrongs are what must never be.
@@ -61,6 +63,8 @@ type world struct {
 	// leads and versions are what was asked for.
 	leads, versions []string
 }
+
+var errStubborn = errors.New("the leadership stays here")
 
 type worldHost struct {
 	mode    string
@@ -163,7 +167,7 @@ func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, 
 		return w.acting()
 	}
 	name := w.members[at].Name
-	if w.members[at].Leader && len(w.members) > 1 {
+	if w.members[at].Leader && len(w.members) > 1 && !w.stubborn {
 		w.wrongf("member %s is removed while it leads", name)
 	}
 	machine := &clusterv1.Machine{}
@@ -185,6 +189,9 @@ func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, 
 // MoveLeader implements Tenants.
 func (w *world) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
 	w.leads = append(w.leads, node)
+	if w.stubborn {
+		return errStubborn
+	}
 	for i := range w.members {
 		if w.members[i].Name == node && !w.members[i].Leader {
 			return errors.New("not the leader")
@@ -397,7 +404,7 @@ func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done fu
 			return
 		}
 		_, err := alive().Reconcile(ctx, ctrl.Request{NamespacedName: w.rig.key(controlPlaneName)})
-		if err != nil && !errors.Is(err, errDead) && !apierrors.IsConflict(err) {
+		if err != nil && !errors.Is(err, errStubborn) && !errors.Is(err, errDead) && !apierrors.IsConflict(err) {
 			Expect(err).To(MatchError(ContainSubstring(errDead.Error())))
 		}
 		if err != nil {

@@ -274,6 +274,18 @@ func TestRemoval(t *testing.T) {
 			reason: "the leadership goes before the member", in: running(3), change: going(0), want: MoveLeader, on: "a", member: 1,
 			also: func(d Decision) bool { return d.Target == 2 },
 		},
+		"SilentLeader": {
+			reason: "a leader that cannot be asked cannot hand over", in: running(3), change: func(in *Input) {
+				going(0)(in)
+				in.Etcd.Members[0].Healthy = false
+			}, want: RemoveMember, on: "a", member: 1,
+		},
+		"ClingingLeader": {
+			reason: "nobody waits for a leader for ever", in: running(3), change: func(in *Input) {
+				going(0)(in)
+				in.Etcd.Members[0].Clings = true
+			}, want: RemoveMember, on: "a", member: 1,
+		},
 		"Heir": {
 			reason: "a machine that stays and is up to date leads next", in: running(5), change: func(in *Input) {
 				going(0)(in)

@@ -109,7 +109,7 @@ func (p *problem) remove(m Member, why string) *Decision {
 	if !p.rules.survives(p, m) {
 		return nil
 	}
-	if m.Leader {
+	if m.Leader && m.Healthy && !m.Clings {
 		if target, ok := p.heir(m); ok {
 			return &Decision{
 				Action: MoveLeader, Machine: m.Machine, Member: m.ID, Target: target.ID,

@@ -161,6 +161,9 @@ type Member struct {
 	Healthy bool
 	// Leader is true for the leader.
 	Leader bool
+	// Clings is true if its leadership could not be moved, again and again: it
+	// goes with the member then.
+	Clings bool
 }
 
 // Remediation is a remediation that was begun. Whoever carries it out stores

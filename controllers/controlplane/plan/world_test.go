@@ -496,6 +496,9 @@ func (w *world) moveLeader(d Decision) {
 	if !ok || at < 0 || !w.up(d.Target) {
 		return
 	}
+	if h := w.on(d.Member); h == nil || !h.kubelet {
+		return // Only the leader itself can do it.
+	}
 	for i := range w.etcd {
 		w.etcd[i].Leader = i == at
 	}
@@ -531,5 +534,5 @@ func (w *world) remove(id uint64) {
 }
 
 func (l look) leads(id uint64) bool {
-	return slices.ContainsFunc(l.etcd.Members, func(m Member) bool { return m.ID == id && m.Leader })
+	return slices.ContainsFunc(l.etcd.Members, func(m Member) bool { return m.ID == id && m.Leader && m.Healthy })
 }

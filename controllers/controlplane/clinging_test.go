@@ -1,0 +1,26 @@
+package controlplane
+
+import "testing"
+
+func TestClinging(t *testing.T) {
+	c := &clinging{}
+	for range movesTried - 1 {
+		c.note("a", 1)
+	}
+	c.note("b", 1)
+	if c.members("a")[1] {
+		t.Error("a leadership is given up too soon")
+	}
+	c.note("a", 1)
+	if !c.members("a")[1] || c.members("b")[1] || c.members("a")[2] {
+		t.Errorf("a: %v, b: %v", c.members("a"), c.members("b"))
+	}
+	c.forget("a", 1)
+	if c.members("a")[1] {
+		t.Error("a member that was removed is remembered")
+	}
+	c.forget("b", 0)
+	if len(c.tried["b"]) > 0 {
+		t.Error("a control plane that is gone is remembered")
+	}
+}
