@@ -110,6 +110,12 @@ func TestStart(t *testing.T) {
 				in.LockHolder, in.LockSince, in.Machines[0].Role = "a", now, Join
 			}, want: ReplaceInit, on: "a", about: "told to join",
 		},
+		"FailedAgain": {
+			reason: "who initialises next takes the place of who failed", in: fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate = "a", Init, "no node in time"
+				in.LastRemediation = &Remediation{Machine: "gone", At: now.Add(-time.Minute), Retries: 1}
+			}, want: ReplaceInit, on: "a", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
+		},
 		"Mended": {
 			reason: "what is wrong with a machine may be why nothing gets through",
 			in:     fresh(), change: func(in *Input) {

@@ -98,6 +98,16 @@ func (p *problem) initBound(holder Machine) time.Time {
 	return since.Add(p.Limits.JoinBound)
 }
 
+// replacesLast reports whether a machine took the place of the one that was
+// remediated last. The place of a failed init is taken by whoever initialises
+// next.
+func (p *problem) replacesLast(m Machine) bool {
+	if !p.Initialized && m.Name == p.LockHolder {
+		return true
+	}
+	return m.Replaces != "" && m.Replaces == p.LastRemediation.Machine
+}
+
 // mayRetry counts how often the machine's place was remediated in a row, and
 // returns what to wait for if that was too often or not long enough ago.
 func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
@@ -106,8 +116,7 @@ func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 		// It was stored and the machine not deleted yet: the same once more.
 		return last.Retries, nil
 	}
-	if last == nil || m.Replaces == "" || m.Replaces != last.Machine ||
-		p.Now.Sub(last.At) >= p.Limits.MinHealthyPeriod {
+	if last == nil || !p.replacesLast(m) || p.Now.Sub(last.At) >= p.Limits.MinHealthyPeriod {
 		return 0, nil
 	}
 	retries = last.Retries + 1
