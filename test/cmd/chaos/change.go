@@ -60,7 +60,7 @@ func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) err
 		r.sayf("change: %s", kind)
 	case rolloutPlane:
 		now := metav1.Now()
-		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = now })
+		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = &now })
 		r.sayf("change: %s", kind)
 	case reconfigurePlane:
 		file := bootstrapv1.File{Path: "/etc/chaos", Content: fmt.Sprintf("%d\n", number)}

@@ -89,7 +89,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 			g.Expect(conditions.GetMessage(cp, controlplanev1.AvailableCondition)).To(ContainSubstring("restore etcd"))
 		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 		By("asking for something that needs quorum")
-		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = metav1.Now() })
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = ptr.To(metav1.Now()) })
 		Consistently(func(ctx context.Context) []string { return names(ctx, c) }).
 			WithContext(ctx).WithTimeout(20 * time.Second).Should(Equal(before))
 		for _, machine := range machines(ctx, c) {

@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
@@ -50,7 +51,7 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 		before := names(ctx, c)
 		started := time.Now()
 		seen := probing(ctx, c, func() {
-			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = metav1.Now() })
+			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = ptr.To(metav1.Now()) })
 			replaced(ctx, c, before...)
 		})
 		p.within(plannedLoss, seen.Longest().Length, "rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
