@@ -1,0 +1,116 @@
+package controlplane
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+// reconcileTimes reconciles so often, as what a restore asks to be looked at
+// again would.
+func (r *rig) reconcileTimes(ctx context.Context, reconciler *Reconciler, times int) {
+	GinkgoHelper()
+	for range times {
+		_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
+
+// restoring reads what the init lock says of a restore.
+func (r *rig) restoring(ctx context.Context) initlock.Restore {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+	restore, err := initlock.ObserveRestore(ctx, testEnv.Client, cluster)
+	Expect(err).NotTo(HaveOccurred())
+	return restore
+}
+
+var _ = Describe("A control plane whose etcd is restored", func() {
+	It("gives all machines up for one that restores, and holds everything else", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		before := r.expectMachines(ctx, 3)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
+		// Somebody holds a machine: it is waited for, and nothing is made beside it.
+		held := before[0].DeepCopy()
+		held.Finalizers = []string{"test.example.com/held"}
+		Expect(testEnv.Client.Patch(ctx, held, client.MergeFrom(&before[0]))).To(Succeed())
+
+		restore := &controlplanev1.NovaEtcdRestore{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"},
+			Spec: controlplanev1.NovaEtcdRestoreSpec{
+				ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: controlPlaneName},
+				Source:          controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: "Latest"}},
+			},
+		}
+		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.restoring(ctx).Name).To(BeEmpty(), "nothing changes before the snapshot is known to be whole")
+		r.expectMachines(ctx, 3)
+
+		Expect(testEnv.Client.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}, Type: controlplanev1.EtcdRestoreSecretType,
+		})).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 4)
+		Expect(r.restoring(ctx)).To(And(HaveField("Name", "back"), HaveField("Machine", BeEmpty())))
+		left, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left).To(ConsistOf(And(HaveField("Name", held.Name), HaveField("DeletionTimestamp", Not(BeNil())))))
+		Expect(left[0].Annotations).To(And(Not(HaveKey(controlplanev1.MachineHookAnnotation)), HaveKey(clusterv1.ExcludeNodeDrainingAnnotation)))
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("Waiting for machines to be gone before etcd is restored: "+held.Name))))
+
+		released := left[0].DeepCopy()
+		released.Finalizers = nil
+		Expect(testEnv.Client.Patch(ctx, released, client.MergeFrom(&left[0]))).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 4)
+		made := r.expectMachines(ctx, 1)
+		Expect(r.restoring(ctx).Machine).To(Equal(made[0].Name))
+		order, err := initlock.Told(ctx, testEnv.Client, cluster, made[0].Name)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(order).To(Equal(initlock.Initialise))
+
+		// Whoever deletes the machine gets another one.
+		Expect(testEnv.Client.Delete(ctx, &made[0])).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 4)
+		again := r.expectMachines(ctx, 1)
+		Expect(again[0].Name).NotTo(Equal(made[0].Name))
+		Expect(r.restoring(ctx).Machine).To(Equal(again[0].Name))
+
+		// A restore that is deleted midway leaves everything as it is.
+		Expect(testEnv.Client.Delete(ctx, restore)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(again[0].Name))
+		available, err = r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(ContainSubstring("make another NovaEtcdRestore"))
+	})
+
+	It("waits for what external etcd is reached with", func(ctx context.Context) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
+		})
+		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(Equal("Waiting for Secret c-etcd, which external etcd needs"))
+		list := &corev1.SecretList{}
+		Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
+		Expect(list.Items).To(BeEmpty(), "no authority of our own is made")
+	})
+})
