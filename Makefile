@@ -86,6 +86,10 @@ bench-vsphere-compare: ## Measure this provider and CAPV against the same vCente
 bench-controlplane: ## Measure clusters of this control plane and of KubeadmControlPlane (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-controlplane $(ARGS)
 
+.PHONY: bench-fleet
+bench-fleet: ## Measure 200 control planes of both kinds on pretended machines (root, Linux)
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-fleet $(ARGS)
+
 .PHONY: bench-modules
 bench-modules: ## Measure the add-on provider over a fleet
 	@$(GO_CHECK); go run ./test/cmd/modulesbench $(ARGS)
