@@ -9,7 +9,9 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,6 +94,30 @@ func ready(ctx context.Context, c bed.Cluster) (int, error) {
 	return count, nil
 }
 
+// pretendNodes tells clusterctl that machines have their nodes: it refuses to
+// move before, and a machine that is made while it moves passes it unseen all
+// the same. Status does not move, so the new managers find things as they are.
+func pretendNodes(ctx context.Context, c bed.Cluster) {
+	GinkgoHelper()
+	cluster := &clusterv1.Cluster{}
+	Expect(one.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
+	before := cluster.DeepCopy()
+	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+	Expect(one.Client.Status().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+	list := &clusterv1.MachineList{}
+	Expect(one.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+	for i := range list.Items {
+		machine := &list.Items[i]
+		before := machine.DeepCopy()
+		machine.Status.NodeRef.Name = machine.Name
+		Expect(one.Client.Status().Patch(ctx, machine, client.MergeFrom(before))).To(Succeed())
+	}
+	Eventually(func(g Gomega, ctx context.Context) {
+		g.Expect(one.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
+		g.Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition)).To(BeTrue())
+	}).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed())
+}
+
 // creations are how many VMs a hypervisor was asked to create.
 func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
@@ -163,7 +189,12 @@ var _ = Describe("clusterctl", Ordered, func() {
 
 	It("moves clusters whose VMs are being made", func(ctx context.Context) {
 		for _, c := range tenants {
+			_, err := command(ctx, "clusterctl", nil, "move", "--kubeconfig", one.Kubeconfig(), "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
+			Expect(err).To(MatchError(ContainSubstring("still provisioning the node")))
+			pretendNodes(ctx, c)
 			clusterctl(ctx, one, "move", "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
+			Expect(infraMachines(ctx, two, c)).To(ContainElement(HaveField("Object", HaveKeyWithValue("spec", Not(HaveKey("providerID"))))),
+				"else nothing was in flight")
 		}
 		for _, c := range tenants {
 			list := &clusterv1.MachineList{}

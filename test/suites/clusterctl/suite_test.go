@@ -31,7 +31,7 @@ const (
 	// first and next are two releases of this work tree.
 	first, next = "v0.1.0", "v0.1.1"
 	// cloneTime is long enough to find machines in flight.
-	cloneTime = 20 * time.Second
+	cloneTime = 40 * time.Second
 
 	installTimeout = 3 * time.Minute
 	bootTimeout    = 8 * time.Minute

@@ -52,8 +52,9 @@ func change(ctx context.Context, c bed.Cluster, mutate func(*clusterv1.Cluster))
 	}
 }
 
-// sizes are the numbers of processors of all machines of a cluster.
-func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
+// infraMachines are the machines of a cluster as its hypervisor's provider has
+// them.
+func infraMachines(ctx context.Context, in *bed.Empty, c bed.Cluster) ([]unstructured.Unstructured, error) {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
 		return nil, err
@@ -63,13 +64,20 @@ func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
 		Group: clusterv1.GroupVersionInfrastructure.Group, Version: clusterv1.GroupVersionInfrastructure.Version,
 		Kind: h.Facts().Kinds + "MachineList",
 	})
-	if err := one.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+	err = in.Client.List(ctx, list, client.InNamespace(c.Namespace))
+	return list.Items, err
+}
+
+// sizes are the numbers of processors of all machines of a cluster.
+func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
+	machines, err := infraMachines(ctx, one, c)
+	if err != nil {
 		return nil, err
 	}
 	path := map[string][]string{bed.VSphere: {"cpus"}, bed.ZVirt: {"cpu", "cores"}}[c.Hypervisor]
 	var found []int64
-	for i := range list.Items {
-		cpus, _, err := unstructured.NestedInt64(list.Items[i].Object, append([]string{"spec", "hardware"}, path...)...)
+	for i := range machines {
+		cpus, _, err := unstructured.NestedInt64(machines[i].Object, append([]string{"spec", "hardware"}, path...)...)
 		if err != nil {
 			return nil, err
 		}
