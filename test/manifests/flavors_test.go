@@ -16,7 +16,7 @@ import (
 )
 
 // flavors are what each hypervisor's release has beside the default template.
-var flavors = []string{"", "-ha", "-external-balancer", "-air-gapped", "-autoscaled", "-ignition", "-topology"}
+var flavors = []string{"", "-ha", "-external-balancer", "-air-gapped", "-autoscaled", "-etcd-snapshots", "-ignition", "-topology"}
 
 // asked are values for all variables that have no default.
 var asked = map[string]string{
@@ -29,6 +29,7 @@ var asked = map[string]string{
 	"ZVIRT_STORAGE_DOMAIN": "store", "ZVIRT_VNIC_PROFILE": "network/profile", "ZVIRT_TEMPLATE": "template",
 	"UNIVERSE_IMAGE_REPOSITORY": "hub.universe.example/nova-universe",
 	"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all", "NTP_SERVER": "ntp.example",
+	"ETCD_BUCKET_ENDPOINT": "https://s3.example", "ETCD_BUCKET": "etcd",
 }
 
 var thumbprint = strings.TrimSuffix(strings.Repeat("AB:", 32), ":")

@@ -29,6 +29,7 @@ var flavors = map[string]map[string]string{
 		"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all",
 		"NTP_SERVER":                "ntp.example",
 	},
+	"etcd-snapshots": {"ETCD_BUCKET_ENDPOINT": "https://s3.example", "ETCD_BUCKET": "etcd"},
 }
 
 // required are the variables of a template that clusterctl's list says have no
