@@ -80,6 +80,8 @@ type pulse struct {
 	secrets client.Reader
 	// changed is told when beat has changed.
 	changed func()
+	// period and timeout are pulsePeriod and pulseTimeout but in tests.
+	period, timeout time.Duration
 
 	mu       sync.Mutex
 	beat     beat
@@ -133,7 +135,7 @@ func (p *pulse) moved(to string, now time.Time) {
 func newPulse(cluster client.ObjectKey, secrets client.Reader, changed func()) *pulse {
 	return &pulse{
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
-		secrets: secrets, changed: changed,
+		secrets: secrets, changed: changed, period: pulsePeriod, timeout: pulseTimeout,
 	}
 }
 
@@ -178,10 +180,10 @@ func (p *pulse) run(ctx context.Context) {
 			connection.close()
 			connection, raw = next, read
 		}
-		wait := pulsePeriod
+		wait := p.period
 		if connection != nil {
 			if !p.note(p.try(ctx, connection)) {
-				wait = pulseRetry
+				wait = min(pulseRetry, p.period)
 			}
 		}
 		select {
@@ -194,7 +196,7 @@ func (p *pulse) run(ctx context.Context) {
 
 // connect returns a new connection if the kubeconfig is another than the last.
 func (p *pulse) connect(ctx context.Context, last string) (*connection, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pulseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	s := &corev1.Secret{}
 	if err := p.secrets.Get(ctx, p.secret, s); err != nil {
@@ -250,8 +252,11 @@ func (p *pulse) note(now beat) bool {
 // try asks once. Reading one object is answered from etcd and needs its quorum.
 // The object is the one by which kube-vip agrees who holds the address.
 func (p *pulse) try(ctx context.Context, c *connection) beat {
-	ctx, cancel := context.WithTimeout(ctx, pulseTimeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	if c.leaseless {
+		return p.tryPlain(ctx, c)
+	}
 	lease := &coordinationv1.Lease{}
 	err := c.client.Get().AbsPath("/apis/coordination.k8s.io/v1/namespaces/" + metav1.NamespaceSystem + "/leases/" + kubeVIPLease).
 		Do(ctx).Into(lease)
@@ -264,7 +269,32 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 		return now
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return beat{answers: true, endpoint: true}
-	case apierrors.IsUnauthorized(err):
+	case apierrors.IsInternalError(err):
+		// Pretended API servers, as those of Cluster API's in-memory
+		// infrastructure, have no leases. One that has lost etcd fails here too.
+		if now := p.tryPlain(ctx, c); now.answers {
+			c.leaseless = true
+			return now
+		}
+	}
+	return p.failed(ctx, c, err)
+}
+
+// tryPlain reads an object that every API server has.
+func (p *pulse) tryPlain(ctx context.Context, c *connection) beat {
+	err := c.client.Get().AbsPath("/api/v1/namespaces/" + metav1.NamespaceSystem).Do(ctx).Error()
+	if err == nil || apierrors.IsForbidden(err) {
+		return beat{answers: true, endpoint: true}
+	}
+	if !c.leaseless {
+		return beat{}
+	}
+	return p.failed(ctx, c, err)
+}
+
+// failed is what is known after a question that was not answered.
+func (p *pulse) failed(ctx context.Context, c *connection, err error) beat {
+	if apierrors.IsUnauthorized(err) {
 		return beat{endpoint: true, problem: "The API server refuses the certificate of Secret " + p.secret.Name}
 	}
 	p.mu.Lock()
@@ -304,6 +334,8 @@ type connection struct {
 	tls       *tls.Config
 	client    *rest.RESTClient
 	transport *http.Transport
+	// leaseless is set once the API server turned out to have no leases.
+	leaseless bool
 }
 
 func newConnection(config *rest.Config) (*connection, error) {
