@@ -205,7 +205,7 @@ func TestObserveAsksNobody(t *testing.T) {
 func TestParseAlarm(t *testing.T) {
 	g := NewWithT(t)
 	for text, want := range map[string]alarm{
-		"memberID:9372538179322589801 alarm:NOSPACE ": {member: 9372538179322589801, name: "NOSPACE"},
+		"memberID:9372538179322589801 alarm:NOSPACE": {member: 9372538179322589801, name: "NOSPACE"},
 		"alarm:CORRUPT": {name: "CORRUPT"},
 	} {
 		got, ok := parseAlarm(text)
