@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// systemRelease is what a system says of itself.
+const systemRelease = "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n"
+
 // told runs a machine that fails, and returns what its hypervisor was told.
 func told(t *testing.T, vendor string, commands ...string) (*node, []string) {
 	t.Helper()
@@ -16,7 +19,11 @@ func told(t *testing.T, vendor string, commands ...string) (*node, []string) {
 	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	n.write("etc/os-release", "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n")
+	n.write("usr/lib/os-release", systemRelease)
+	n.write("etc/.keep", "")
+	if err := os.Symlink("../usr/lib/os-release", filepath.Join(n.dir, "etc/os-release")); err != nil {
+		t.Fatal(err)
+	}
 	err := n.boot()
 	if fails := len(commands) > 0; (err != nil) != fails {
 		t.Fatalf("ended with %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
@@ -50,14 +57,20 @@ func TestReportIsTakenBackByANode(t *testing.T) {
 		t.Errorf("told last %q", last)
 	}
 	n, _ := told(t, "oVirt")
-	if got := n.read("etc/os-release"); got != "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n" {
+	if got := n.read("etc/os-release"); got != systemRelease {
 		t.Errorf("the system calls itself\n%s", got)
+	}
+	if link, err := os.Readlink(filepath.Join(n.dir, "etc/os-release")); link != "../usr/lib/os-release" {
+		t.Errorf("the link points to %q: %v", link, err)
 	}
 }
 
 func TestReportToOVirt(t *testing.T) {
 	n, _ := told(t, "oVirt", "echo 'the \"door\" is `locked` for $1'; i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done; printf '%s\\n' 'cd \\etc'; exit 3")
 	release := n.read("etc/os-release")
+	if got := n.read("usr/lib/os-release"); got != systemRelease {
+		t.Errorf("the system's own file became\n%s", got)
+	}
 	name, variant, found := strings.Cut(release, "VARIANT=\"")
 	if !found || !strings.Contains(name, "VERSION_ID=\"12\"\n") {
 		t.Fatalf("the system calls itself\n%s", release)
