@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,5 +40,25 @@ var _ = Describe("Machines of a NovaControlPlane", func() {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(mode(secret)).To(Equal(want))
 		}
+	})
+
+	It("does not boot with the certificates of a former cluster of the same name", func(ctx SpecContext) {
+		b := newBed(ctx)
+		former := b.cluster(ctx, "blue")
+		ca := &corev1.Secret{}
+		Expect(b.Get(ctx, b.key("blue-ca"), ca)).To(Succeed())
+		Expect(b.Delete(ctx, former)).To(Succeed())
+		Expect(b.Delete(ctx, &controlplanev1.NovaControlPlane{ObjectMeta: b.meta("blue")})).To(Succeed())
+		cluster := b.bareCluster(ctx, "blue")
+		b.provision(ctx, cluster)
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.run(0)
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForCertificatesReason, ContainSubstring("former cluster")))
+		Expect(b.absent(ctx, "w-1")()).To(BeTrue())
+
+		// The garbage collector, which does not run here.
+		Expect(b.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(b.namespace))).To(Succeed())
+		b.certificates(ctx, cluster)
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 })
