@@ -1,4 +1,4 @@
-// Command image writes the image of a manager to an OCI archive: one binary on
+// Command image writes the image of a manager to a docker archive: one binary on
 // nothing else, run as nobody. Neither a builder nor a registry is needed, and
 // the same binary always gives the same bytes.
 //
