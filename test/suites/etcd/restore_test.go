@@ -26,14 +26,14 @@ var _ = Describe("A control plane of one machine", Ordered, func() {
 		AddReportEntry("snapshot", taken)
 		Expect(store.Objects()).To(ContainElements("bed/one/one/"+taken.Name+".db", "bed/one/one/"+taken.Name+".json"))
 		write(ctx, c, "after")
-		lost := machines(ctx, c)[0].Name
-		destroy(ctx, lost)
+		lost := machines(ctx, c)
+		lose(ctx, lost...)
 
 		r := restore(ctx, c, latest)
 		awaitRestored(ctx, c, r)
 		awaitWhole(ctx, c, bootTimeout)
 		Expect(r.Status.Snapshot.Name).To(Equal(taken.Name))
-		Expect(r.Status.Machine).NotTo(Equal(lost))
+		Expect(r.Status.Machine).NotTo(Equal(lost[0].Name))
 		Expect(written(ctx, c, "before")).To(BeTrue())
 		Expect(written(ctx, c, "after")).To(BeFalse(), "what came after the snapshot is lost")
 		deleteCluster(ctx, c)
@@ -58,9 +58,7 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		write(ctx, c, "before")
 		AddReportEntry("snapshot", snapshot(ctx, c))
 		write(ctx, c, "after")
-		for _, machine := range machines(ctx, c) {
-			destroy(ctx, machine.Name)
-		}
+		lose(ctx, machines(ctx, c)...)
 		awaitRestored(ctx, c, restore(ctx, c, latest))
 		awaitWhole(ctx, c, bootTimeout)
 		Expect(written(ctx, c, "before")).To(BeTrue())
@@ -74,9 +72,7 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		all := machines(ctx, c)
 		Expect(all).To(HaveLen(3))
 		survivor := all[0].Name
-		for _, machine := range all[1:] {
-			destroy(ctx, machine.Name)
-		}
+		lose(ctx, all[1:]...)
 		Eventually(func(g Gomega, ctx context.Context) {
 			cp, err := controlPlane(ctx, c)
 			g.Expect(err).NotTo(HaveOccurred())

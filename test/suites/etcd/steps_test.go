@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -141,18 +142,19 @@ func machines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
 	return list.Items
 }
 
-// destroy takes the VM of a machine away for good, behind everybody's back.
-func destroy(ctx context.Context, machine string) {
+// lose takes the VMs of machines away for good, behind everybody's back. The
+// provider stands still meanwhile: it would start a VM that it finds off.
+func lose(ctx context.Context, machines ...clusterv1.Machine) {
 	GinkgoHelper()
+	const provider = "nova-vsphere"
 	h, err := b.Hypervisor("")
 	Expect(err).NotTo(HaveOccurred())
-	Eventually(func(ctx context.Context) error {
-		// A VM that is off is started again, so this may need a second time.
-		if err := h.PowerOff(ctx, machine); err != nil && !strings.Contains(err.Error(), "powered") {
-			return err
-		}
-		return h.Destroy(ctx, machine)
-	}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
+	Expect(b.Kill(provider, syscall.SIGSTOP)).To(Succeed())
+	defer func() { Expect(b.Kill(provider, syscall.SIGCONT)).To(Succeed()) }()
+	for _, machine := range machines {
+		Expect(h.PowerOff(ctx, machine.Name)).To(Succeed())
+		Expect(h.Destroy(ctx, machine.Name)).To(Succeed())
+	}
 }
 
 // restore makes a NovaEtcdRestore.
