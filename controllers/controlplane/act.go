@@ -99,6 +99,7 @@ func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 	}
 	if s.initialized {
 		s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
+		s.lookAgain(s.tenant.Again)
 		return nil
 	}
 	return r.observeRoles(ctx, s)

@@ -48,6 +48,8 @@ const (
 	connectRetry = 5 * time.Second
 	// readPatience bounds how long a reconcile waits for the cluster cache.
 	readPatience = 2 * time.Second
+	// freshBound bounds a look past everything that is kept in memory.
+	freshBound = 15 * time.Second
 	// reconnecting is how long the cluster cache may take to connect anew to a
 	// tenant that answers, as it does when the kubeconfig was renewed, before
 	// anything is made of it.
@@ -224,18 +226,29 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 
 // Fresh implements Tenants.
 func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+	ctx, cancel := context.WithTimeout(ctx, freshBound)
+	defer cancel()
+	now := t.pulses.of(cluster).last()
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return Facts{Silence: silence(err)}
+	var facts Facts
+	if err == nil {
+		facts, _, err = read(ctx, c)
 	}
-	facts, _, err := read(ctx, c)
+	facts.Endpoint = now.facts()
 	if err != nil {
-		return Facts{Silence: silence(err)}
+		// A connection may just have broken. Whether the tenant is silent is for
+		// the pulse to say.
+		facts.Answers, facts.Silence, facts.Again = false, silence(err), time.Second
+		facts.Early = now.answers
+		t.with(cluster, func(m *memory) { facts.Nodes = slices.Clone(m.nodes) })
+		return facts
 	}
-	facts.Endpoint = t.pulses.of(cluster).last().facts()
 	if !facts.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
 		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
+		if !fine(answer.health, facts.Nodes) {
+			facts.Again = lookAgain
+		}
 	}
 	t.remember(cluster, &facts)
 	return facts

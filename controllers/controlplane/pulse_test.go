@@ -199,6 +199,7 @@ var _ = Describe("A tenant that hangs", func() {
 			return facts
 		}).Should(And(HaveField("Answers", false), HaveField("Early", false)))
 		Expect(slowest).To(BeNumerically("<", readPatience+time.Second))
+		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Early", false)))
 	})
 })
 
