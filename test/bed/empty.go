@@ -226,14 +226,18 @@ func (e *Empty) Stop() error {
 	if e.pid == 0 {
 		return nil
 	}
-	var errs []error
+	// The supervisor first: it would start the others again.
+	pids := []int{e.pid}
 	for _, name := range []string{"kube-controller-manager", "kube-apiserver", "etcd"} {
 		if pid, err := supervisor.Pid(e.layout.pids(), name); err == nil {
-			defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+			pids = append(pids, pid)
 		}
 	}
-	if err := syscall.Kill(e.pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		errs = append(errs, fmt.Errorf("ending supervisor: %w", err))
+	var errs []error
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("ending process %d: %w", pid, err))
+		}
 	}
 	e.pid = 0
 	return errors.Join(errs...)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -237,7 +238,7 @@ func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string
 	args := []string{
 		"generate", "cluster", c.Name, "--infrastructure", h.Facts().Provider + ":" + first,
 		"--target-namespace", c.Namespace, "--kubernetes-version", bed.KubernetesVersion,
-		"--control-plane-machine-count", fmt.Sprint(c.ControlPlanes), "--worker-machine-count", fmt.Sprint(c.Workers),
+		"--control-plane-machine-count", strconv.Itoa(c.ControlPlanes), "--worker-machine-count", strconv.Itoa(c.Workers),
 		"--config", filepath.Join(dir, "clusterctl.yaml"), "--kubeconfig", one.Kubeconfig(),
 	}
 	if flavor != "" {
