@@ -37,6 +37,7 @@ boot_with() {
   fi
   (umask 077 && mkdir -p $kept && rm -rf $kept/first-boot && cp -a /run/nova $kept/first-boot && : >$kept/rebooted)
   systemctl enable nova-bootstrap.service
+  : >/run/nova/restarting
   systemctl reboot
   # Nothing may run until the system goes down.
   sleep infinity

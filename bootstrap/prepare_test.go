@@ -256,6 +256,11 @@ func TestKernelIsStartedWithArguments(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "kept", "first-boot", "settings")); err != nil {
 		t.Errorf("the next boot has nothing to go on from: %v", err)
 	}
+	for path, want := range map[string]bool{"run/restarting": true, "kept/first-boot/restarting": false} {
+		if _, err := os.Stat(filepath.Join(dir, path)); want != (err == nil) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 	if out, err = withArguments(t, dir, "root=/dev/sda1 quiet hugepagesz=1G\n"); err != nil || out != "on we go\n" {
 		t.Errorf("with them: err = %v, output %q", err, out)
 	}

@@ -37,6 +37,8 @@ last_lines() {
 # hypervisor cannot be told stops nothing.
 report() (
   set +e
+  # What ends because the machine starts once more has not failed.
+  [ ! -e "$dir/restarting" ] || return 0
   case $(dmi sys_vendor) in
   VMware*) most=1800 tell=tell_vmware ;;
   oVirt* | zVirt* | "Red Hat"* | RHEV*) most=230 tell=tell_ovirt ;;
