@@ -116,6 +116,12 @@ func TestStart(t *testing.T) {
 				in.LastRemediation = &Remediation{Machine: "gone", At: now.Add(-time.Minute), Retries: 1}
 			}, want: ReplaceInit, on: "a", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
 		},
+		"FailedOften": {
+			reason: "what failed again and again is tried at length only", in: fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate = "a", Init, "no node in time"
+				in.LastRemediation = &Remediation{Machine: "gone", At: now.Add(-time.Minute), Retries: 5}
+			}, want: Wait, about: "retry period", also: func(d Decision) bool { return d.Again == 2*time.Minute },
+		},
 		"Mended": {
 			reason: "what is wrong with a machine may be why nothing gets through",
 			in:     fresh(), change: func(in *Input) {

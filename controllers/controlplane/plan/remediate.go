@@ -98,6 +98,21 @@ func (p *problem) initBound(holder Machine) time.Time {
 	return since.Add(p.Limits.JoinBound)
 }
 
+const (
+	// retriesAtOnce are the retries without a pause of our own.
+	retriesAtOnce = 2
+	// longestPause is the longest pause between retries.
+	longestPause = 30 * time.Minute
+)
+
+// pause is the least time from the last remediation to a retry. What failed
+// again and again is not likely to get through the next time: each retry waits
+// a minute longer, so that it does not wear out the hypervisor.
+func (p *problem) pause(last *Remediation) time.Duration {
+	own := time.Duration(last.Retries-retriesAtOnce) * time.Minute
+	return max(p.Limits.RetryPeriod, min(own, longestPause))
+}
+
 // replacesLast reports whether a machine took the place of the one that was
 // remediated last. The place of a failed init is taken by whoever initialises
 // next.
@@ -126,7 +141,7 @@ func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 		d.Again = p.Limits.MinHealthyPeriod - p.Now.Sub(last.At)
 		return 0, d
 	}
-	if left := p.Limits.RetryPeriod - p.Now.Sub(last.At); left > 0 {
+	if left := p.pause(last) - p.Now.Sub(last.At); left > 0 {
 		d = wait("Waiting for the retry period before machine %s is replaced", m.Name)
 		d.Again = left
 		return 0, d
