@@ -11,11 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -70,6 +72,28 @@ func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
 		}
 	}
 	return own, nil
+}
+
+// states are how far the VMs of a tenant are in the management cluster that it
+// moved to. Those without a host never have an address.
+func states(ctx context.Context, c bed.Cluster) ([]string, error) {
+	machines, err := infraMachines(ctx, two, c)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for i := range machines {
+		conditions, _, err := unstructured.NestedSlice(machines[i].Object, "status", "conditions")
+		if err != nil {
+			return nil, err
+		}
+		for _, condition := range conditions {
+			if condition := condition.(map[string]any); condition["type"] == clusterv1.ReadyCondition {
+				found = append(found, condition["reason"].(string))
+			}
+		}
+	}
+	return found, nil
 }
 
 // ready is how many nodes of a tenant are ready, as the management cluster it
@@ -202,13 +226,9 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			sharesIdentity(ctx, c)
 
 			By("making each VM on " + c.Hypervisor + " once")
-			Eventually(func(g Gomega, ctx context.Context) {
-				g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
-				g.Expect(list.Items).To(HaveLen(c.ControlPlanes + c.Workers))
-				for i := range list.Items {
-					g.Expect(list.Items[i].Spec.ProviderID).NotTo(BeEmpty(), list.Items[i].Name)
-				}
-			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+			Eventually(states).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(And(
+				HaveLen(c.ControlPlanes+c.Workers), HaveEach(BeElementOf(infrav1.WaitingForAddressesReason, clusterv1.ReadyReason)),
+			))
 			if everything {
 				Eventually(ready).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(c.ControlPlanes + c.Workers))
 			}
