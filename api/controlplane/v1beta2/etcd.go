@@ -107,13 +107,13 @@ type EtcdSnapshotRetention struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
-	Count *int32 `json:"count,omitempty"`
+	Count int32 `json:"count,omitempty"`
 
 	// days is how long each is kept. Empty means for ever.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3650
-	Days *int32 `json:"days,omitempty"`
+	Days int32 `json:"days,omitempty"`
 }
 
 // DefaultEtcdSnapshotCount is how many snapshots are kept where nothing is said.
@@ -245,7 +245,7 @@ type EtcdSnapshotStatus struct {
 	// durationSeconds is how long it took to take it, rounded up.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	DurationSeconds *int32 `json:"durationSeconds,omitempty"`
+	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 }
 
 // IsDefined reports whether etcd is somebody else's.
@@ -260,9 +260,9 @@ func (s *EtcdSnapshotsSpec) IsSuspended() bool { return s.Suspend != nil && *s.S
 // GetCount returns how many snapshots are kept, 0 for no limit.
 func (r *EtcdSnapshotRetention) GetCount() int32 {
 	switch {
-	case r.Count != nil:
-		return *r.Count
-	case r.Days != nil:
+	case r.Count != 0:
+		return r.Count
+	case r.Days != 0:
 		return 0
 	default:
 		return DefaultEtcdSnapshotCount

@@ -456,30 +456,32 @@ func (r *RestoreReconciler) initialised(ctx context.Context, s *restoreScope, ma
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
 	}
-	if _, joined := node.Labels[roleControlPlane]; err != nil || !joined {
-		return nil, nil //nolint:nilnil // Not yet is no failure.
+	if _, joined := node.Labels[roleControlPlane]; !joined {
+		return nil, nil //nolint:nilnil // Not yet is no failure, and a node that is not there has no label.
 	}
-	if err := r.whole(ctx, s, node.Name); err != nil {
-		s.message = loop.Sentence(err)
-		return nil, nil //nolint:nilnil,nilerr // What it waits for is told.
+	waits, err := r.awaited(ctx, s, node.Name)
+	if err != nil || waits != "" {
+		s.message = waits
+		return nil, err
 	}
 	return tenant, nil
 }
 
-// whole fails unless the restored member works alone.
-func (r *RestoreReconciler) whole(ctx context.Context, s *restoreScope, node string) error {
+// awaited says what keeps the restored member from working alone, or nothing.
+func (r *RestoreReconciler) awaited(ctx context.Context, s *restoreScope, node string) (string, error) {
 	dial, credentials, err := r.Tenants.Forwarded(ctx, s.key())
 	if err != nil {
-		return err
+		return "", err
 	}
 	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
 	if err != nil {
-		return fmt.Errorf("waiting for etcd on node %s to answer", node)
+		ctrl.LoggerFrom(ctx).V(4).Info("Asking the restored member failed", "error", err.Error())
+		return fmt.Sprintf("Waiting for etcd on node %s to answer", node), nil
 	}
 	if problems := health.Problems([]string{node}); len(problems) > 0 {
-		return fmt.Errorf("waiting for etcd: %s", strings.Join(problems, ", "))
+		return "Waiting for etcd: " + strings.Join(problems, ", "), nil
 	}
-	return nil
+	return "", nil
 }
 
 // cleanUp deletes nodes that the snapshot knows and that are gone: those of

@@ -394,7 +394,7 @@ func pick(health *etcd.Health, nodes []string) (string, bool) {
 // expire removes snapshots that need not be kept any longer.
 func (r *SnapshotReconciler) expire(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) error {
 	retention := &s.controlPlane.Spec.Etcd.Snapshots.Retention
-	for _, old := range snapshots.Expired(s.all, int(retention.GetCount()), int(ptr.Deref(retention.Days, 0)), s.now) {
+	for _, old := range snapshots.Expired(s.all, int(retention.GetCount()), int(retention.Days), s.now) {
 		if err := bucket.Delete(ctx, old.Name); err != nil {
 			return err
 		}
@@ -461,7 +461,7 @@ func statusOf(s snapshots.Snapshot) controlplanev1.EtcdSnapshotStatus {
 	}
 	return controlplanev1.EtcdSnapshotStatus{
 		Name: s.Name, Time: metav1.Time{Time: s.Time}, Size: s.Size, Revision: s.Revision,
-		DurationSeconds: ptr.To(max(1, int32(math.Ceil(s.Duration.Seconds())))),
+		DurationSeconds: max(1, int32(math.Ceil(s.Duration.Seconds()))),
 	}
 }
 

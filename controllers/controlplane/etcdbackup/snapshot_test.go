@@ -63,7 +63,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(first.Name).To(Equal(r.now.UTC().Format("20060102t150405z")))
 		Expect(first.Size).To(BeNumerically(">", 10_000))
 		Expect(first.Revision).To(BeNumerically(">=", 1))
-		Expect(first.DurationSeconds).To(HaveValue(BeNumerically(">=", 1)))
+		Expect(first.DurationSeconds).To(BeNumerically(">=", 1))
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(1)))
 		Expect(r.objects()).To(ConsistOf("nova/"+r.namespace+"/c/"+first.Name+".db", "nova/"+r.namespace+"/c/"+first.Name+".json"))
 		Expect(r.recorder.Events).To(Receive(ContainSubstring("EtcdSnapshotTaken")))

@@ -137,7 +137,7 @@ func newControlPlane(namespace string) *controlplanev1.NovaControlPlane {
 	}
 	cp.Spec.Etcd.Snapshots = controlplanev1.EtcdSnapshotsSpec{
 		Schedule:  "@every 6h",
-		Retention: controlplanev1.EtcdSnapshotRetention{Count: ptr.To(int32(2))},
+		Retention: controlplanev1.EtcdSnapshotRetention{Count: 2},
 		S3:        newS3(),
 	}
 	return cp
