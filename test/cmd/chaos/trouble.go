@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"syscall"
@@ -96,7 +95,7 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	r.disturbed[victim] = time.Now()
 	r.mu.Unlock()
 	if kind == cutHost {
-		return r.whileCut(ctx, d, kind, "host "+victim, func(cut bool) error { return r.bed.SetLinks(victim, !cut) })
+		return r.whileCut(ctx, d, kind, "host "+victim, func(cut bool) error { return r.setLinks(ctx, victim, !cut) })
 	}
 	r.sayf("trouble: pulling the plug of host %s", victim)
 	if err := r.virtual.PowerOff(ctx, victim); err != nil {
@@ -106,8 +105,19 @@ func (r *run) strikeHost(ctx context.Context, d dice, kind trouble) error {
 	return nil
 }
 
-// look says which hosts may be disturbed. One that was is back when its node is
-// ready; one whose machine goes is left alone.
+// setLinks switches the links of a host. One that went meanwhile needs none.
+func (r *run) setLinks(ctx context.Context, vm string, up bool) error {
+	err := r.bed.SetLinks(vm, up)
+	if err != nil && up {
+		if all, listed := r.bed.VMsOf(context.WithoutCancel(ctx), r.asked()); listed == nil && !slices.Contains(all, vm) {
+			return nil
+		}
+	}
+	return err
+}
+
+// look says which hosts may be disturbed: also those whose machines are being
+// deleted. One that was is back when its node is ready.
 func (r *run) look(ctx context.Context) (hosts, error) {
 	planes, workers, err := r.bed.Machines(ctx, r.asked())
 	if err != nil {
@@ -139,6 +149,3 @@ func running(machines []clusterv1.Machine) []string {
 	}
 	return names
 }
-
-// String says what a change is, for people.
-func (c change) String() string { return fmt.Sprintf("%q", string(c)) }
