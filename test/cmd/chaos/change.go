@@ -39,38 +39,58 @@ func (r *run) makeChanges(ctx context.Context, d dice) {
 // carryOut asks for a change and waits until it is through.
 func (r *run) carryOut(ctx context.Context, d dice, kind change, number int) error {
 	var ask func(context.Context) error
+	var replaced []string
+	planes, workers, err := r.names(ctx)
+	if err != nil {
+		return err
+	}
 	switch kind {
 	case scaleWorkers:
-		workers := 2 + d.IntN(3)
-		ask = r.toWorkers(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(workers)) })
+		count := 2 + d.IntN(3)
+		ask = r.toWorkers(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To(int32(count)) })
 		r.mu.Lock()
-		r.cluster.Workers = workers
+		r.cluster.Workers = count
 		r.mu.Unlock()
-		r.sayf("change: %s to %d", kind, workers)
+		r.sayf("change: %s to %d", kind, count)
 	case scalePlane:
 		r.mu.Lock()
 		r.cluster.ControlPlanes = 8 - r.cluster.ControlPlanes // 3 and 5 in turn
-		planes := r.cluster.ControlPlanes
+		count := r.cluster.ControlPlanes
 		r.mu.Unlock()
-		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(planes)) })
-		r.sayf("change: %s to %d", kind, planes)
+		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(count)) })
+		r.sayf("change: %s to %d", kind, count)
 	case rolloutWorkers:
 		now := metav1.Now()
+		replaced = workers
 		ask = r.toWorkers(func(md *clusterv1.MachineDeployment) { md.Spec.Rollout.After = now })
 		r.sayf("change: %s", kind)
 	case rolloutPlane:
 		now := metav1.Now()
+		replaced = planes
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = &now })
 		r.sayf("change: %s", kind)
 	case reconfigurePlane:
+		replaced = planes
 		file := bootstrapv1.File{Path: "/etc/chaos", Content: fmt.Sprintf("%d\n", number)}
 		ask = r.toPlane(func(cp *controlplanev1.NovaControlPlane) { setFile(cp, file) })
 		r.sayf("change: %s", kind)
 	}
 	return errors.Join(
 		until(ctx, time.Minute, "asking to "+string(kind), ask),
-		until(ctx, changeTimeout, "waiting for the end of "+string(kind), r.carriedOut),
+		until(ctx, changeTimeout, "waiting for the end of "+string(kind), func(ctx context.Context) error {
+			return r.carriedOut(ctx, replaced)
+		}),
 	)
+}
+
+// names are those of the machines.
+func (r *run) names(ctx context.Context) (planes, workers []string, err error) {
+	err = until(ctx, time.Minute, "listing machines", func(ctx context.Context) error {
+		p, w, err := r.bed.Machines(ctx, r.asked())
+		planes, workers = names(p), names(w)
+		return err
+	})
+	return planes, workers, err
 }
 
 // setFile puts a file on the nodes of a control plane.
@@ -109,9 +129,10 @@ func (r *run) toPlane(how func(*controlplanev1.NovaControlPlane)) func(context.C
 	}
 }
 
-// carriedOut fails until the machines are those that were asked for. Whether
-// they are all well at this moment is another matter.
-func (r *run) carriedOut(ctx context.Context) error {
+// carriedOut fails until the machines are those that were asked for, and those
+// that are to be replaced are gone. Whether they are all well at this moment is
+// another matter.
+func (r *run) carriedOut(ctx context.Context, replaced []string) error {
 	c := r.asked()
 	cp, err := r.bed.ControlPlane(ctx, c)
 	if err != nil {
@@ -126,6 +147,8 @@ func (r *run) carriedOut(ctx context.Context) error {
 		return err
 	}
 	switch {
+	case among(replaced, names(planes)) || among(replaced, names(workers)):
+		return errors.New("a machine that is to be replaced is there")
 	case len(running(planes)) != c.ControlPlanes || len(planes) != c.ControlPlanes:
 		return fmt.Errorf("%d of %d control plane machines have joined, of %d", len(running(planes)), len(planes), c.ControlPlanes)
 	case len(running(workers)) != c.Workers || len(workers) != c.Workers:

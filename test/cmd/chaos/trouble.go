@@ -139,6 +139,15 @@ func (r *run) look(ctx context.Context) (hosts, error) {
 	}, nil
 }
 
+// names are those of machines.
+func names(machines []clusterv1.Machine) []string {
+	all := make([]string, len(machines))
+	for i := range machines {
+		all[i] = machines[i].Name
+	}
+	return all
+}
+
 // running are the names of machines that have joined.
 func running(machines []clusterv1.Machine) []string {
 	var names []string

@@ -187,6 +187,8 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 
 	It("moves the workers, and the workload and the API kept answering", func(ctx context.Context) {
 		started := time.Now()
+		_, workers, err := b.Machines(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
 		template := newTemplate(ctx, c, "worker")
 		md := &clusterv1.MachineDeployment{}
 		Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md)).To(Succeed())
@@ -194,7 +196,7 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 		md.Spec.Template.Spec.Version = bed.KubernetesVersion
 		md.Spec.Template.Spec.InfrastructureRef.Name = template
 		Expect(b.Client.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
-		awaitSettled(ctx, c, changeTimeout)
+		replaced(ctx, c, workers[0].Name, workers[1].Name)
 		figuref("upgrade of two workers: %.0f s", time.Since(started).Seconds())
 		workload, endpoint := work.Stop(), api.Stop()
 		p.within(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
