@@ -38,6 +38,10 @@ const (
 	// pulseAside bounds the questions that only say more about a failure.
 	pulseAside = time.Second
 
+	// leaselessAfter is how often an API server has to have no leases before it
+	// is not asked for one any more.
+	leaselessAfter = 3
+
 	kubeVIPLease = "plndr-cp-lock"
 )
 
@@ -262,6 +266,7 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 		Do(ctx).Into(lease)
 	switch {
 	case err == nil:
+		c.without = 0
 		now := beat{answers: true, endpoint: true}
 		if holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime; holder != nil && renewed != nil {
 			now.holder, now.settled = *holder, p.settle(*holder, renewed.Time, time.Now())
@@ -273,7 +278,9 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 		// Pretended API servers, as those of Cluster API's in-memory
 		// infrastructure, have no leases. One that has lost etcd fails here too.
 		if now := p.tryPlain(ctx, c); now.answers {
-			c.leaseless = true
+			// One that only stumbled has leases all the same.
+			c.without++
+			c.leaseless = c.without >= leaselessAfter
 			return now
 		}
 	}
@@ -334,8 +341,10 @@ type connection struct {
 	tls       *tls.Config
 	client    *rest.RESTClient
 	transport *http.Transport
-	// leaseless is set once the API server turned out to have no leases.
+	// leaseless is set once the API server turned out to have no leases, and
+	// without counts the times that it had none.
 	leaseless bool
+	without   int
 }
 
 func newConnection(config *rest.Config) (*connection, error) {
