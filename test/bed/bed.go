@@ -59,6 +59,9 @@ type Options struct {
 	// Unmanaged leaves the management cluster out: there are hypervisors, and
 	// StartEmpty makes management clusters for a person to fill.
 	Unmanaged bool
+	// Leaderless runs managers without leader election, for beds that keep the
+	// machine so busy that leases run out. There is one of each anyway.
+	Leaderless bool
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
@@ -301,6 +304,9 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 				p.managers[i], p.objects[i], err = b.takeFlux(name, i, components)
 			} else {
 				p.managers[i], p.objects[i], err = takeManager(name, i, components)
+				if options.Leaderless {
+					p.managers[i].args = withFlags(p.managers[i].args, "leader-elect=false")
+				}
 			}
 			return err
 		})
