@@ -82,7 +82,7 @@ var _ = describeFull("A control plane that loses hosts", func() {
 			g.Expect(conditions.IsFalse(cp, controlplanev1.AvailableCondition)).To(BeTrue())
 		}).WithContext(ctx).WithTimeout(reportTimeout).WithPolling(200*time.Millisecond).Should(Succeed(), func() string { return story(ctx, c) })
 		took := time.Since(lost)
-		p.within(truth, took, "Available false %.1f s after quorum was lost", took.Seconds())
+		p.withinf(truth, took, "Available false %.1f s after quorum was lost", took.Seconds())
 		Eventually(func(g Gomega, ctx context.Context) {
 			cp, err := b.ControlPlane(ctx, *c)
 			g.Expect(err).NotTo(HaveOccurred())

@@ -60,7 +60,7 @@ var _ = describeFull("A control plane that is rolled out", func() {
 			})
 		})
 		fewest, most := watch()
-		p.within(plannedLoss, seen.Longest().Length, "rollout of three with maxSurge %d: %.0f s, API: %s", surge, time.Since(started).Seconds(), seen)
+		p.withinf(plannedLoss, seen.Longest().Length, "rollout of three with maxSurge %d: %.0f s, API: %s", surge, time.Since(started).Seconds(), seen)
 		Expect(fewest).To(BeNumerically(">=", atLeast), "machines that are not being deleted")
 		Expect(most).To(BeNumerically("<=", atMost), "machines that are not being deleted")
 		expectMark(ctx, c, mark)
@@ -199,8 +199,8 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 		replaced(ctx, c, workers[0].Name, workers[1].Name)
 		figuref("upgrade of two workers: %.0f s", time.Since(started).Seconds())
 		workload, endpoint := work.Stop(), api.Stop()
-		p.within(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
-		p.within(plannedLoss, endpoint.Longest().Length, "API during the upgrade: %s", endpoint)
+		p.withinf(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
+		p.withinf(plannedLoss, endpoint.Longest().Length, "API during the upgrade: %s", endpoint)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {

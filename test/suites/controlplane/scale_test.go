@@ -62,7 +62,7 @@ var _ = describeFull("A control plane machine that is deleted by hand", func() {
 
 	It("is replaced, and the API is hardly missed although it had the address", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { replace(ctx, holder(ctx, c)) })
-		p.within(plannedLoss, seen.Longest().Length, "API during the planned replacement of the address's holder: %s", seen)
+		p.withinf(plannedLoss, seen.Longest().Length, "API during the planned replacement of the address's holder: %s", seen)
 	})
 
 	It("is replaced though its VM is gone", func(ctx context.Context) {

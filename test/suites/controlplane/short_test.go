@@ -39,12 +39,12 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 			awaitSettled(ctx, c, changeTimeout)
 		})
 		Expect(seen.Failures).NotTo(BeZero(), "the holder was lost")
-		p.within(hardLoss, seen.Longest().Length, "API after a hard loss of the address's holder: %s", seen)
+		p.withinf(hardLoss, seen.Longest().Length, "API after a hard loss of the address's holder: %s", seen)
 	})
 
 	It("scales down to one and takes its members with it", func(ctx context.Context) {
 		seen := probing(ctx, c, func() { scale(ctx, c, 1) })
-		p.within(plannedLoss, seen.Longest().Length, "API during the removal of two: %s", seen)
+		p.withinf(plannedLoss, seen.Longest().Length, "API during the removal of two: %s", seen)
 	})
 
 	It("replaces its machine when rollout.after passes", func(ctx context.Context) {
@@ -54,7 +54,7 @@ var _ = describeOn("A control plane of three", func(hypervisorName string, addre
 			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Rollout.After = ptr.To(metav1.Now()) })
 			replaced(ctx, c, before...)
 		})
-		p.within(plannedLoss, seen.Longest().Length, "rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
+		p.withinf(plannedLoss, seen.Longest().Length, "rollout of one: %.0f s, API: %s", time.Since(started).Seconds(), seen)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {

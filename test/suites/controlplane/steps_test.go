@@ -102,8 +102,8 @@ func probing(ctx context.Context, c *bed.Cluster, do func()) prober.Report {
 // makes everything slow, and must not hide whether the rest works.
 type promises struct{ broken []string }
 
-// within notes whether something took no longer than was promised.
-func (p *promises) within(limit, took time.Duration, format string, args ...any) {
+// withinf notes whether something took no longer than was promised.
+func (p *promises) withinf(limit, took time.Duration, format string, args ...any) {
 	what := fmt.Sprintf(format, args...)
 	figuref("%s", what)
 	if took > limit {
