@@ -269,6 +269,10 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 				g.Expect(list.Items).To(BeEmpty())
 			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
 		}
+		for _, c := range tenants {
+			shared, _ := identity(c)
+			Expect(two.Client.Delete(ctx, shared)).To(Succeed())
+		}
 		clusterctl(ctx, two, "delete", "--all", "--include-crd", "--include-namespace")
 		Eventually(images).WithContext(ctx).WithArguments(two).WithTimeout(changeTimeout).Should(BeEmpty())
 	})
