@@ -273,7 +273,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			shared, _ := identity(c)
 			Expect(two.Client.Delete(ctx, shared)).To(Succeed())
 		}
-		clusterctl(ctx, two, "delete", "--all", "--include-crd", "--include-namespace")
+		clusterctl(ctx, two, "delete", "--all")
 		Eventually(images).WithContext(ctx).WithArguments(two).WithTimeout(changeTimeout).Should(BeEmpty())
 	})
 })
