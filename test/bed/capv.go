@@ -25,16 +25,16 @@ func withCAPV(objects []*unstructured.Unstructured, c Cluster) error {
 	}
 	for _, object := range objects {
 		var err error
-		switch kind := object.GetKind(); {
-		case kind == "NovaVSphereCluster":
+		switch object.GetKind() {
+		case "NovaVSphereCluster":
 			err = capvCluster(object)
-		case kind == "NovaVSphereMachineTemplate":
+		case "NovaVSphereMachineTemplate":
 			err = capvTemplate(object, placement)
-		case kind == "Cluster":
+		case "Cluster":
 			err = unstructured.SetNestedField(object.Object, "VSphereCluster", "spec", "infrastructureRef", "kind")
-		case kind == "MachineDeployment":
+		case "MachineDeployment":
 			err = unstructured.SetNestedField(object.Object, "VSphereMachineTemplate", "spec", "template", "spec", "infrastructureRef", "kind")
-		case kind == "NovaControlPlane" || kind == "KubeadmControlPlane":
+		case "NovaControlPlane", "KubeadmControlPlane":
 			err = unstructured.SetNestedField(object.Object, "VSphereMachineTemplate", "spec", "machineTemplate", "spec", "infrastructureRef", "kind")
 		}
 		if err != nil {
