@@ -212,7 +212,11 @@ func TestProvider(t *testing.T) {
 	template.Spec.Template.Spec = machineSpec()
 	s.create(template)
 	s.becomes(template, infrav1.SizedCondition, infrav1.SizedReason)
-	s.Expect(template.Status.Capacity.Cpu().Value()).To(BeEquivalentTo(2))
+	// Conditions and the rest of a status are written one after the other.
+	s.Eventually(func() (int64, error) {
+		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(template), template)
+		return template.Status.Capacity.Cpu().Value(), err
+	}).Should(BeEquivalentTo(2))
 
 	first := s.createMachine("first")
 	s.boot(first, "10.0.0.1/24")
