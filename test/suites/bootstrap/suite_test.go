@@ -3,8 +3,6 @@ package bootstrap
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -50,14 +48,7 @@ func hypervisors() []string {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	Expect(bed.Down(ctx, bedName)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: bedName, Hypervisors: hypervisors(), Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: hypervisors()})
 	dialInside = b.Dial
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
@@ -69,18 +60,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	report := CurrentSpecReport()
-	if !report.Failed() {
-		return
-	}
-	dir := filepath.Join(tools.Root(), "_artifacts", "bootstrap", strconv.Itoa(report.LeafNodeLocation.LineNumber))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, bedName) })
 
 // on runs a command in a host.
 func on(ctx context.Context, vm string, args ...string) string {

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -47,29 +46,10 @@ func TestControlPlane(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	name := "controlplane"
-	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Hypervisors: hypervisors(), Older: everything, Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	b = harness.Start(ctx, bed.Options{Name: "controlplane", Hypervisors: hypervisors(), Older: everything})
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	report := CurrentSpecReport()
-	if !report.Failed() {
-		return
-	}
-	dir := filepath.Join(tools.Root(), "_artifacts", "controlplane", filepath.Base(report.LeafNodeLocation.FileName)+"-"+strconv.Itoa(report.LeafNodeLocation.LineNumber))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "controlplane") })
 
 // hypervisors are those of the bed: all, if everything is to run.
 func hypervisors() []string {

@@ -3,9 +3,7 @@ package etcd
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +12,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -44,15 +42,7 @@ func TestEtcd(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	name := "etcd"
-	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	b = harness.Start(ctx, bed.Options{Name: "etcd"})
 	dir, err := os.MkdirTemp("", "nova-s3-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(os.RemoveAll(dir)).To(Succeed()) })
@@ -61,19 +51,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() { store.Stop() })
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	report := CurrentSpecReport()
-	if !report.Failed() {
-		return
-	}
-	name := append(report.Labels(), strconv.Itoa(report.LeafNodeLocation.LineNumber))
-	dir := filepath.Join(tools.Root(), "_artifacts", "etcd", strings.Join(name, "-"))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "etcd") })
 
 // cluster is a cluster whose name and address are used once.
 func cluster(name string, address int) bed.Cluster {

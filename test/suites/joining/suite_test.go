@@ -3,9 +3,6 @@ package joining
 import (
 	"context"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -37,28 +34,11 @@ func TestJoining(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	Expect(bed.Down(ctx, bedName)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	options := bed.Options{Name: bedName, Hypervisors: bed.Hypervisors(), Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}}
+	options := bed.Options{Name: bedName, Hypervisors: bed.Hypervisors()}
 	if everything {
 		options.Providers = append(bed.Providers(options.Hypervisors...), bed.KubeadmProviders()...)
 	}
-	var err error
-	b, err = bed.Start(ctx, options)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	b = harness.Start(ctx, options)
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	dir := filepath.Join(tools.Root(), "_artifacts", bedName, strings.Join(append(CurrentSpecReport().Labels(), strconv.Itoa(CurrentSpecReport().LeafNodeLocation.LineNumber)), "-"))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, bedName) })

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +21,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -43,15 +41,7 @@ func TestModules(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	name := "modules"
-	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Flux: true, Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })
+	b = harness.Start(ctx, bed.Options{Name: "modules", Flux: true})
 	for _, add := range []func() error{
 		func() error { return helmv2.AddToScheme(b.Client.Scheme()) },
 		func() error { return kustomizev1.AddToScheme(b.Client.Scheme()) },
@@ -60,17 +50,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	}
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	dir := filepath.Join(tools.Root(), "_artifacts", "modules", strconv.Itoa(CurrentSpecReport().LeafNodeLocation.LineNumber))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "modules") })
 
 // tenant is a client of a tenant.
 func tenant(ctx context.Context, g Gomega, c bed.Cluster) client.Client {

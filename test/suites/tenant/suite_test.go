@@ -13,7 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // How long things may take on a slow machine that builds something else.
@@ -35,32 +35,14 @@ func TestTenant(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	name := "suite"
-	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
-	var err error
-	b, err = bed.Start(ctx, bed.Options{Name: name, Hypervisors: bed.Hypervisors(), Log: GinkgoWriter, Progress: func(step string) func(error) {
-		By(step)
-		return func(error) {}
-	}})
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func(ctx context.Context) {
-		Expect(b.Stop(ctx)).To(Succeed())
+	// What is registered first is done last.
+	DeferCleanup(func() {
 		Expect(leftovers(name)).To(BeEmpty(), "a stopped bed leaves no namespace, no control group and no mount")
 	})
+	b = harness.Start(ctx, bed.Options{Name: name, Hypervisors: bed.Hypervisors()})
 })
 
-var _ = JustAfterEach(func(ctx context.Context) {
-	if !CurrentSpecReport().Failed() {
-		return
-	}
-	report := CurrentSpecReport()
-	name := append(report.Labels(), strconv.Itoa(report.LeafNodeLocation.LineNumber))
-	dir := filepath.Join(tools.Root(), "_artifacts", "tenant", strings.Join(name, "-"))
-	if err := b.CollectArtifacts(ctx, dir); err != nil {
-		AddReportEntry("collecting artifacts failed", err.Error())
-		return
-	}
-	AddReportEntry("what the bed was like", dir)
-})
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "tenant") })
 
 // everything is set where all specs run on all hypervisors, and not only on
 // zVirt what differs there.

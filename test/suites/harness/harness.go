@@ -1,0 +1,47 @@
+package harness
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// Start starts a suite's bed, which is stopped when the suite ends. It logs to
+// the suite's output.
+func Start(ctx context.Context, options bed.Options) *bed.Bed {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(bed.Down(ctx, options.Name)).To(gomega.Succeed(), "a bed that a crashed run left is taken away first")
+	options.Log = ginkgo.GinkgoWriter
+	options.Progress = func(step string) func(error) {
+		ginkgo.By(step)
+		return func(error) {}
+	}
+	b, err := bed.Start(ctx, options)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ginkgo.DeferCleanup(func(ctx context.Context) { gomega.Expect(b.Stop(ctx)).To(gomega.Succeed()) })
+	return b
+}
+
+// KeepArtifacts keeps what the bed was like in _artifacts, in a folder of the
+// suite's name, if the spec that just ran has failed.
+func KeepArtifacts(ctx context.Context, b *bed.Bed, suite string) {
+	report := ginkgo.CurrentSpecReport()
+	if !report.Failed() {
+		return
+	}
+	at := report.LeafNodeLocation
+	name := append(report.Labels(), strings.TrimSuffix(filepath.Base(at.FileName), ".go"), strconv.Itoa(at.LineNumber))
+	dir := filepath.Join(tools.Root(), "_artifacts", suite, strings.Join(name, "-"))
+	if err := b.CollectArtifacts(ctx, dir); err != nil {
+		ginkgo.AddReportEntry("collecting artifacts failed", err.Error())
+		return
+	}
+	ginkgo.AddReportEntry("what the bed was like", dir)
+}
