@@ -104,6 +104,13 @@ func (o *Options) Controller() controller.Options {
 	}
 }
 
+// grace is how long a manager that is told to stop waits for its workers. It
+// is less than the Deployment's terminationGracePeriodSeconds, so that the
+// lease is given back and the next manager need not wait for it to expire:
+// Cluster API's cluster cache may wait for ever for a controller that no longer
+// takes its events.
+const grace = 8 * time.Second
+
 // manager returns the options of the manager called name.
 func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, error) {
 	_, metrics, err := flags.GetManagerOptions(o.Diagnostics)
@@ -118,6 +125,7 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 		LeaderElectionID:              name + "-leader",
 		LeaderElectionNamespace:       o.LeaderElectNamespace,
 		LeaderElectionReleaseOnCancel: true,
+		GracefulShutdownTimeout:       new(grace),
 		LeaseDuration:                 &o.LeaseDuration,
 		RenewDeadline:                 &o.RenewDeadline,
 		RetryPeriod:                   &o.RetryPeriod,
