@@ -28,7 +28,7 @@ endpointProvider: External
 server: hypervisor.example
 tls: {thumbprint: "` + "AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB" + `"}
 identity: {kind: Secret, name: account}
-template: image
+template: image-<version>
 controlPlaneSize: {cpus: 2, memoryMiB: 4096}
 nodeSize: {cpus: 4, memoryMiB: 8192}
 format: ignition
@@ -67,6 +67,10 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Expect(field(desired.ControlPlane.Object, "spec", "platform", "ntp", "servers")).To(ConsistOf("ntp.example"))
 	Expect(field(worker.BootstrapTemplate, "spec", "template", "spec")).To(And(
 		HaveKeyWithValue("roles", ConsistOf("infra")), HaveKeyWithValue("format", "cloud-config"), HaveKey("taints")))
+	for _, template := range []*unstructured.Unstructured{desired.ControlPlane.InfrastructureMachineTemplate, worker.InfrastructureMachineTemplate} {
+		Expect(field(template, "spec", "template", "spec", "template")).To(Or(
+			Equal("image-v1.36.3"), HaveKeyWithValue("name", "image-v1.36.3")), "a template can be one of the version")
+	}
 	Expect(field(worker.InfrastructureMachineTemplate, "spec", "template", "spec", "hardware", "memoryMiB")).To(BeEquivalentTo(16384),
 		"a machineDeployment overrides the size")
 	Expect(field(desired.ControlPlane.InfrastructureMachineTemplate, "spec", "template", "spec", "hardware", "memoryMiB")).To(BeEquivalentTo(4096))
