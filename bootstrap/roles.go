@@ -51,15 +51,24 @@ func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
 	if !controlPlane {
 		list = append(list, taint(uninitializedTaint))
 	}
+	for _, role := range tainting(roles) {
+		list = append(list, taint(roleKey(role)))
+	}
+	return list
+}
+
+// tainting returns the roles that keep a node free for themselves.
+func tainting(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
+	var free []bootstrapv1.NodeRole
 	if slices.Contains(roles, bootstrapv1.NodeRoleWorker) {
-		return list
+		return nil
 	}
 	for _, role := range []bootstrapv1.NodeRole{bootstrapv1.NodeRoleControlPlane, bootstrapv1.NodeRoleInfra} {
 		if slices.Contains(roles, role) {
-			list = append(list, taint(roleKey(role)))
+			free = append(free, role)
 		}
 	}
-	return list
+	return free
 }
 
 // ownTaints returns what the user adds to the taints of the roles.

@@ -16,6 +16,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -55,5 +56,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return err
 	}
 	templates := &bootstrap.TemplateReconciler{WatchFilterValue: o.WatchFilter}
-	return templates.SetupWithManager(ctx, mgr, o.Controller())
+	if err := templates.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
+		return err
+	}
+	groups := &nodegroup.Reconciler{WatchFilterValue: o.WatchFilter}
+	return groups.SetupWithManager(ctx, mgr, o.Controller())
 }

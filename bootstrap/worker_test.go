@@ -1,0 +1,44 @@
+package bootstrap
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+func TestWorker(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		spec   bootstrapv1.NovaConfigSpec
+		want   WorkerNode
+	}{
+		"Nothing": {"a plain worker has its role's label and no taint that stays", bootstrapv1.NovaConfigSpec{}, WorkerNode{
+			Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
+		}},
+		"Infra": {"infra nodes are kept free", bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"infra", "ingress"}}, WorkerNode{
+			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/ingress": ""},
+			Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}},
+		}},
+		"Own": {"what the user adds counts too", bootstrapv1.NovaConfigSpec{
+			Taints: []bootstrapv1.Taint{{Key: "example.com/gpu", Value: "a100", Effect: "NoExecute"}},
+			Kubelet: bootstrapv1.KubeletSpec{ExtraArgs: []bootstrapv1.Arg{
+				{Name: "max-pods", Value: ptr.To("60")}, {Name: "max-pods", Value: ptr.To("200")},
+				{Name: "node-labels", Value: ptr.To("example.com/a=1,example.com/b=")}, {Name: "node-labels", Value: ptr.To("c")},
+				{Name: "v", Value: ptr.To("2")},
+			}},
+		}, WorkerNode{
+			Labels:  map[string]string{"node-role.kubernetes.io/worker": "", "example.com/a": "1", "example.com/b": "", "c": ""},
+			Taints:  []bootstrapv1.Taint{{Key: "example.com/gpu", Value: "a100", Effect: "NoExecute"}},
+			MaxPods: "200",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, Worker(&tc.spec)); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			}
+		})
+	}
+}

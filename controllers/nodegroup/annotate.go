@@ -1,0 +1,117 @@
+package nodegroup
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+)
+
+// Annotations of a MachineDeployment that cluster-autoscaler reads.
+const (
+	LabelsAnnotation  = "capacity.cluster-autoscaler.kubernetes.io/labels"
+	TaintsAnnotation  = "capacity.cluster-autoscaler.kubernetes.io/taints"
+	MaxPodsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/maxPods"
+)
+
+// WrittenAnnotation holds what this package has written last. A value that
+// differs from it is a user's.
+const WrittenAnnotation = "nova.bootstrap.cluster.x-k8s.io/node-group"
+
+// written are the annotations that this package writes.
+func written() []string { return []string{LabelsAnnotation, TaintsAnnotation, MaxPodsAnnotation} }
+
+// isNodeGroup reports whether cluster-autoscaler may scale d.
+func isNodeGroup(d *clusterv1.MachineDeployment) bool {
+	_, found := d.Annotations[clusterv1.AutoscalerMaxSizeAnnotation]
+	return found
+}
+
+// expected returns what cluster-autoscaler is to know of the nodes of d.
+func expected(d *clusterv1.MachineDeployment, node bootstrap.WorkerNode) map[string]string {
+	labels := maps.Clone(node.Labels)
+	for key, value := range d.Spec.Template.Labels {
+		if carriedOver(key) {
+			labels[key] = value
+		}
+	}
+	var taints []string
+	for _, t := range d.Spec.Template.Spec.Taints {
+		taints = append(taints, taint(t.Key, t.Value, string(t.Effect)))
+	}
+	for _, t := range node.Taints {
+		taints = append(taints, taint(t.Key, t.Value, t.Effect))
+	}
+	known := map[string]string{LabelsAnnotation: list(labels), TaintsAnnotation: unique(taints), MaxPodsAnnotation: node.MaxPods}
+	maps.DeleteFunc(known, func(_, value string) bool { return value == "" })
+	return known
+}
+
+// carriedOver reports whether Cluster API carries a label over from a Machine
+// to its Node.
+func carriedOver(key string) bool {
+	domain, _, _ := strings.Cut(key, "/")
+	if domain == clusterv1.NodeRoleLabelPrefix {
+		return true
+	}
+	for _, managed := range []string{clusterv1.NodeRestrictionLabelDomain, clusterv1.ManagedNodeLabelDomain} {
+		if domain == managed || strings.HasSuffix(domain, "."+managed) {
+			return true
+		}
+	}
+	return false
+}
+
+// list writes labels as the autoscaler reads them, the same ones always alike.
+func list(labels map[string]string) string {
+	pairs := make([]string, 0, len(labels))
+	for key, value := range labels {
+		pairs = append(pairs, key+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
+}
+
+func taint(key, value, effect string) string {
+	if value != "" {
+		key += "=" + value
+	}
+	return key + ":" + effect
+}
+
+func unique(taints []string) string {
+	slices.Sort(taints)
+	return strings.Join(slices.Compact(taints), ",")
+}
+
+// annotate returns the annotations with what is wanted of ours, and whether
+// that changes anything. What a user has said stays, and is not ours from then
+// on.
+func annotate(annotations, wanted map[string]string) (result map[string]string, changed bool) {
+	ours := map[string]string{}
+	// What cannot be read was written by somebody else: nothing is ours then.
+	_ = json.Unmarshal([]byte(annotations[WrittenAnnotation]), &ours)
+	result = map[string]string{}
+	maps.Copy(result, annotations)
+	now := map[string]string{}
+	for _, key := range written() {
+		current, present := annotations[key]
+		if last, known := ours[key]; present && (!known || last != current) {
+			continue
+		}
+		delete(result, key)
+		if value, want := wanted[key]; want {
+			result[key], now[key] = value, value
+		}
+	}
+	delete(result, WrittenAnnotation)
+	if len(now) > 0 {
+		text, _ := json.Marshal(now) // a map of strings can be written
+		result[WrittenAnnotation] = string(text)
+	}
+	return result, !maps.Equal(annotations, result)
+}

@@ -1,0 +1,142 @@
+package nodegroup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	capiannotations "sigs.k8s.io/cluster-api/util/annotations"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// Reconciler annotates MachineDeployments that cluster-autoscaler may scale.
+type Reconciler struct {
+	// Client reads through the cache and writes. Taken from the manager when
+	// nil.
+	Client client.Client
+	// WatchFilterValue limits the MachineDeployments to those with this watch
+	// label. Empty takes all.
+	WatchFilterValue string
+}
+
+// SetupWithManager starts reconciling with the manager.
+func (r *Reconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
+	if r.Client == nil {
+		r.Client = mgr.GetClient()
+	}
+	fromCluster, err := util.ClusterToTypedObjectsMapper(r.Client, &clusterv1.MachineDeploymentList{}, mgr.GetScheme())
+	if err != nil {
+		return fmt.Errorf("mapping Clusters to MachineDeployments: %w", err)
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("nodegroup").
+		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		WithOptions(loop.Options(options)).
+		Watches(&bootstrapv1.NovaConfigTemplate{}, handler.EnqueueRequestsFromMapFunc(r.fromTemplate), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(fromCluster), builder.WithPredicates(pauseChanged())).
+		Complete(r)
+}
+
+// Reconcile annotates one MachineDeployment.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	d := &clusterv1.MachineDeployment{}
+	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if !d.DeletionTimestamp.IsZero() || !loop.Watched(d, r.WatchFilterValue) || templateOf(d) == "" {
+		return ctrl.Result{}, nil
+	}
+	cluster, err := util.GetClusterByName(ctx, r.Client, d.Namespace, d.Spec.ClusterName)
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			return ctrl.Result{}, nil // its event comes
+		}
+		return ctrl.Result{}, fmt.Errorf("reading Cluster: %w", err)
+	}
+	if capiannotations.IsPaused(cluster, d) {
+		return ctrl.Result{}, nil
+	}
+	wanted, err := r.wanted(ctx, d)
+	if err != nil || wanted == nil {
+		return ctrl.Result{}, err
+	}
+	annotations, changed := annotate(d.Annotations, wanted)
+	if !changed {
+		return ctrl.Result{}, nil
+	}
+	before := d.DeepCopy()
+	d.Annotations = annotations
+	// With the resource version, so that a user's change in between counts.
+	if err := r.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return ctrl.Result{}, fmt.Errorf("annotating MachineDeployment: %w", err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// wanted returns what is to be written, nothing for what is no node group, and
+// nil while that is not known.
+func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment) (map[string]string, error) {
+	if !isNodeGroup(d) {
+		return map[string]string{}, nil
+	}
+	template := &bootstrapv1.NovaConfigTemplate{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: templateOf(d)}, template)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // its event comes
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading NovaConfigTemplate: %w", err)
+	}
+	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec)), nil
+}
+
+// fromTemplate finds the MachineDeployments that use a NovaConfigTemplate.
+func (r *Reconciler) fromTemplate(ctx context.Context, o client.Object) []reconcile.Request {
+	deployments := &clusterv1.MachineDeploymentList{}
+	if err := r.Client.List(ctx, deployments, client.InNamespace(o.GetNamespace())); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing MachineDeployments")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range deployments.Items {
+		if d := &deployments.Items[i]; templateOf(d) == o.GetName() {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(d)})
+		}
+	}
+	return requests
+}
+
+// templateOf returns the name of the NovaConfigTemplate that nodes of d are
+// told by, empty if it is another kind.
+func templateOf(d *clusterv1.MachineDeployment) string {
+	ref := d.Spec.Template.Spec.Bootstrap.ConfigRef
+	if ref.Kind != "NovaConfigTemplate" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
+		return ""
+	}
+	return ref.Name
+}
+
+// pauseChanged lets through Clusters that come, go on, or are paused.
+func pauseChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
+		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
+		return isCluster && isClusterToo &&
+			(ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) || !maps.Equal(was.Annotations, is.Annotations))
+	}}
+}
