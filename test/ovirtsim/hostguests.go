@@ -2,10 +2,8 @@ package ovirtsim
 
 import (
 	"context"
-	"log"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
 	testhost "github.com/nova-platform/cluster-api-provider-nova/test/host"
@@ -21,32 +19,15 @@ const configDriveLabel = "config-2"
 
 // HostGuests gives VMs a body: a host each, which boots when its VM is started,
 // finds the configuration drive that the engine made, and whose addresses are
-// those of the VM.
+// those of the VM. The disk of a VM's host is named by the VM's ID.
 type HostGuests struct {
-	runner  *testhost.Runner
+	hosts   *testhost.Guests[*guestHost]
 	reports Reports
-
-	mu    sync.Mutex
-	hosts map[string]*guestHost // by the VM's ID
 }
 
-// guestHost is a running host.
-type guestHost struct {
-	*testhost.Host
-	vm VM
-	// followed is closed when nothing is reported for the host any more.
-	followed chan struct{}
-	// system is what was reported last. Only the one who follows touches it.
-	system GuestSystem
-
-	mu       sync.Mutex
-	stopping bool
-}
-
-// NewHostGuests returns Guests that boot hosts with runner. The disk of a VM's
-// host is named by the VM's ID.
+// NewHostGuests returns Guests that boot hosts with runner.
 func NewHostGuests(runner *testhost.Runner) *HostGuests {
-	return &HostGuests{runner: runner, hosts: map[string]*guestHost{}}
+	return &HostGuests{hosts: testhost.NewGuests[*guestHost](runner, systemInterval)}
 }
 
 // Attach says where hosts report to.
@@ -56,86 +37,51 @@ func (g *HostGuests) Attach(reports Reports) {
 
 // Host returns the running host of a VM, or nil.
 func (g *HostGuests) Host(id string) *testhost.Host {
-	if running := g.running(id); running != nil {
-		return running.Host
-	}
-	return nil
-}
-
-func (g *HostGuests) running(id string) *guestHost {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hosts[id]
+	h, _, _ := g.hosts.Get(id)
+	return h
 }
 
 // PowerOn boots the VM's host.
 func (g *HostGuests) PowerOn(ctx context.Context, vm VM) error {
-	h, err := g.runner.PowerOn(ctx, hostSpec(vm))
-	if err != nil {
-		return err
-	}
-	running := &guestHost{Host: h, vm: vm, followed: make(chan struct{})}
-	g.mu.Lock()
-	g.hosts[vm.ID] = running
-	g.mu.Unlock()
-	go g.follow(ctx, running)
-	return nil
+	return g.hosts.PowerOn(ctx, hostSpec(vm), &guestHost{id: vm.ID, reports: g.reports})
 }
 
 // PowerOff ends the VM's host. What it reported before is delivered by then.
 func (g *HostGuests) PowerOff(ctx context.Context, vm VM, soft bool) error {
-	running := g.running(vm.ID)
-	if running == nil {
-		return nil
-	}
-	running.mu.Lock()
-	running.stopping = true
-	running.mu.Unlock()
-	if err := running.PowerOff(ctx, soft); err != nil {
-		return err
-	}
-	select {
-	case <-running.followed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return g.hosts.PowerOff(ctx, vm.ID, soft)
 }
 
 // Destroy removes the host's disk.
 func (g *HostGuests) Destroy(ctx context.Context, vm VM) error {
-	return g.runner.Destroy(ctx, vm.ID)
+	return g.hosts.Destroy(ctx, vm.ID)
 }
 
-// follow reports what a host does until it is off.
-func (g *HostGuests) follow(ctx context.Context, running *guestHost) {
-	defer close(running.followed)
-	ticker := time.NewTicker(systemInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case addresses, ok := <-running.Changes():
-			if !ok {
-				g.ended(running)
-				return
-			}
-			if err := g.report(ctx, running, addresses); err != nil {
-				log.Printf("host of %s: %v", running.vm.Name, err)
-			}
-		case <-ticker.C:
-			if err := g.reportSystem(ctx, running); err != nil {
-				log.Printf("host of %s: %v", running.vm.Name, err)
-			}
-		}
+// guestHost tells the engine what a running host does.
+type guestHost struct {
+	id      string
+	reports Reports
+	// system is what was reported last.
+	system GuestSystem
+}
+
+// Addressed reports the host's addresses and its own name. A host that is still
+// starting or already stopping has no name to say.
+func (g *guestHost) Addressed(ctx context.Context, h *testhost.Host, addresses []testhost.Address) error {
+	if err := g.reports.SetGuestAddresses(g.id, guestNICs(addresses)); err != nil {
+		return err
 	}
+	out, err := h.Exec(ctx, "hostname")
+	name := strings.TrimSpace(string(out))
+	if err != nil || name == "" {
+		return nil //nolint:nilerr // the next change asks again
+	}
+	return g.reports.SetGuestHostName(g.id, name)
 }
 
-// reportSystem reports what the host's os-release says, as the guest's agent
-// reads it. A host that is still starting or already stopping says nothing.
-func (g *HostGuests) reportSystem(ctx context.Context, running *guestHost) error {
-	out, err := running.Exec(ctx, "cat", "/etc/os-release")
+// Looked reports what the host's os-release says, as the guest's agent reads it.
+// A host that is still starting or already stopping says nothing.
+func (g *guestHost) Looked(ctx context.Context, h *testhost.Host) error {
+	out, err := h.Exec(ctx, "cat", "/etc/os-release")
 	if err != nil {
 		return nil //nolint:nilerr // it is asked again
 	}
@@ -145,42 +91,16 @@ func (g *HostGuests) reportSystem(ctx context.Context, running *guestHost) error
 		said[key] = strings.Trim(value, `"`)
 	}
 	system := GuestSystem{Name: said["NAME"], Version: said["VERSION_ID"], Variant: said["VARIANT"]}
-	if system == running.system {
+	if system == g.system {
 		return nil
 	}
-	running.system = system
-	return g.reports.SetGuestSystem(running.vm.ID, system)
+	g.system = system
+	return g.reports.SetGuestSystem(g.id, system)
 }
 
-func (g *HostGuests) ended(running *guestHost) {
-	g.mu.Lock()
-	if g.hosts[running.vm.ID] == running {
-		delete(g.hosts, running.vm.ID)
-	}
-	g.mu.Unlock()
-	running.mu.Lock()
-	stopping := running.stopping
-	running.mu.Unlock()
-	if stopping {
-		return
-	}
-	if err := g.reports.GuestStopped(running.vm.ID); err != nil {
-		log.Printf("host of %s: %v", running.vm.Name, err)
-	}
-}
-
-// report reports the host's addresses and its own name. A host that is still
-// starting or already stopping has no name to say.
-func (g *HostGuests) report(ctx context.Context, running *guestHost, addresses []testhost.Address) error {
-	if err := g.reports.SetGuestAddresses(running.vm.ID, guestNICs(addresses)); err != nil {
-		return err
-	}
-	out, err := running.Exec(ctx, "hostname")
-	name := strings.TrimSpace(string(out))
-	if err != nil || name == "" {
-		return nil //nolint:nilerr // the next change asks again
-	}
-	return g.reports.SetGuestHostName(running.vm.ID, name)
+// Stopped reports that the host ended by itself.
+func (g *guestHost) Stopped() error {
+	return g.reports.GuestStopped(g.id)
 }
 
 // hostSpec is a VM's hardware as its kernel shows it.

@@ -2,7 +2,6 @@ package vcenter
 
 import (
 	"context"
-	"log"
 	"net/netip"
 	"strings"
 	"sync"
@@ -23,31 +22,16 @@ const (
 )
 
 // HostGuests gives VMs a body: a host each, which boots when its VM is powered
-// on, and whose addresses and settings are those of the VM.
+// on, and whose addresses and settings are those of the VM. The disk of a VM's
+// host is named by the VM's BIOS UUID.
 type HostGuests struct {
-	runner  *host.Runner
+	hosts   *host.Guests[*guestHost]
 	reports Reports
-
-	mu    sync.Mutex
-	hosts map[string]*guestHost // by BIOS UUID
 }
 
-// guestHost is a running host.
-type guestHost struct {
-	*host.Host
-	vm VM
-	// followed is closed when nothing is reported for the host any more.
-	followed chan struct{}
-
-	mu       sync.Mutex
-	stopping bool
-	info     map[string]string // as both sides know it
-}
-
-// NewHostGuests returns Guests that boot hosts with runner. The disk of a VM
-// is named by its BIOS UUID.
+// NewHostGuests returns Guests that boot hosts with runner.
 func NewHostGuests(runner *host.Runner) *HostGuests {
-	return &HostGuests{runner: runner, hosts: map[string]*guestHost{}}
+	return &HostGuests{hosts: host.NewGuests[*guestHost](runner, guestInfoInterval)}
 }
 
 // Attach says where hosts report to.
@@ -57,167 +41,116 @@ func (g *HostGuests) Attach(reports Reports) {
 
 // Host returns the running host of a VM, or nil.
 func (g *HostGuests) Host(biosUUID string) *host.Host {
-	if running := g.running(biosUUID); running != nil {
-		return running.Host
-	}
-	return nil
-}
-
-func (g *HostGuests) running(biosUUID string) *guestHost {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.hosts[biosUUID]
+	h, _, _ := g.hosts.Get(biosUUID)
+	return h
 }
 
 // PowerOn boots the VM's host.
 func (g *HostGuests) PowerOn(ctx context.Context, vm VM) error {
 	spec := hostSpec(vm)
-	h, err := g.runner.PowerOn(ctx, spec)
-	if err != nil {
-		return err
-	}
-	running := &guestHost{Host: h, vm: vm, info: spec.GuestInfo, followed: make(chan struct{})}
-	g.mu.Lock()
-	g.hosts[vm.BIOSUUID] = running
-	g.mu.Unlock()
-	go g.follow(ctx, running)
-	return nil
+	return g.hosts.PowerOn(ctx, spec, &guestHost{id: vm.BIOSUUID, reports: g.reports, info: spec.GuestInfo})
 }
 
 // PowerOff ends the VM's host. What it reported before is delivered by then.
 func (g *HostGuests) PowerOff(ctx context.Context, vm VM, soft bool) error {
-	running := g.running(vm.BIOSUUID)
-	if running == nil {
-		return nil
-	}
-	running.mu.Lock()
-	running.stopping = true
-	running.mu.Unlock()
-	if err := running.PowerOff(ctx, soft); err != nil {
-		return err
-	}
-	select {
-	case <-running.followed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return g.hosts.PowerOff(ctx, vm.BIOSUUID, soft)
 }
 
 // Destroy removes the VM's disk.
 func (g *HostGuests) Destroy(ctx context.Context, vm VM) error {
-	return g.runner.Destroy(ctx, vm.BIOSUUID)
+	return g.hosts.Destroy(ctx, vm.BIOSUUID)
 }
 
 // Reconfigure shows a running host its VM's changed settings.
 func (g *HostGuests) Reconfigure(_ context.Context, vm VM) error {
-	running := g.running(vm.BIOSUUID)
-	if running == nil {
+	h, running, ok := g.hosts.Get(vm.BIOSUUID)
+	if !ok {
 		return nil
 	}
-	want := guestInfo(vm)
-	running.mu.Lock()
-	defer running.mu.Unlock()
-	for key := range running.info {
-		if _, ok := want[key]; ok {
-			continue
-		}
-		if err := running.SetGuestInfo(key, ""); err != nil {
-			return err
-		}
-		delete(running.info, key)
-	}
-	for key, value := range want {
-		if running.info[key] == value {
-			continue
-		}
-		if err := running.SetGuestInfo(key, value); err != nil {
-			return err
-		}
-		running.info[key] = value
-	}
-	return nil
+	return running.show(h, guestInfo(vm))
 }
 
-// follow reports what a host does until it is off.
-func (g *HostGuests) follow(ctx context.Context, running *guestHost) {
-	defer close(running.followed)
-	ticker := time.NewTicker(guestInfoInterval)
-	defer ticker.Stop()
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case addresses, ok := <-running.Changes():
-			if !ok {
-				g.ended(running)
-				return
-			}
-			err = g.reports.SetGuestAddresses(running.vm.BIOSUUID, guestNICs(addresses))
-			if err == nil {
-				err = g.reportName(ctx, running)
-			}
-		case <-ticker.C:
-			err = g.reportInfo(ctx, running)
-		}
-		if err != nil {
-			log.Printf("host of %s: %v", running.vm.Name, err)
-		}
-	}
+// guestHost tells the vCenter what a running host does.
+type guestHost struct {
+	id      string
+	reports Reports
+
+	mu   sync.Mutex
+	info map[string]string // as both sides know it
 }
 
-func (g *HostGuests) ended(running *guestHost) {
+// Addressed reports the host's addresses and its own name.
+func (g *guestHost) Addressed(ctx context.Context, h *host.Host, addresses []host.Address) error {
+	if err := g.reports.SetGuestAddresses(g.id, guestNICs(addresses)); err != nil {
+		return err
+	}
+	return g.reportName(ctx, h)
+}
+
+// Looked reports what the guest wrote into its settings.
+func (g *guestHost) Looked(ctx context.Context, h *host.Host) error {
 	g.mu.Lock()
-	if g.hosts[running.vm.BIOSUUID] == running {
-		delete(g.hosts, running.vm.BIOSUUID)
-	}
-	g.mu.Unlock()
-	running.mu.Lock()
-	stopping := running.stopping
-	running.mu.Unlock()
-	if stopping {
-		return
-	}
-	if err := g.reports.GuestStopped(running.vm.BIOSUUID); err != nil {
-		log.Printf("host of %s: %v", running.vm.Name, err)
-	}
-}
-
-// reportInfo reports what the guest wrote into its settings.
-func (g *HostGuests) reportInfo(ctx context.Context, running *guestHost) error {
-	running.mu.Lock()
-	defer running.mu.Unlock()
-	now, err := running.GuestInfo()
+	defer g.mu.Unlock()
+	now, err := h.GuestInfo()
 	if err != nil {
 		return err
 	}
 	changed := false
 	for key, value := range now {
-		if running.info[key] == value {
+		if g.info[key] == value {
 			continue
 		}
-		if err := g.reports.SetGuestInfo(running.vm.BIOSUUID, key, value); err != nil {
+		if err := g.reports.SetGuestInfo(g.id, key, value); err != nil {
 			return err
 		}
-		running.info[key] = value
+		g.info[key] = value
 		changed = true
 	}
 	if changed {
-		return g.reportName(ctx, running)
+		return g.reportName(ctx, h)
+	}
+	return nil
+}
+
+// Stopped reports that the host ended by itself.
+func (g *guestHost) Stopped() error {
+	return g.reports.GuestStopped(g.id)
+}
+
+// show writes settings into a host, where they differ from what it has.
+func (g *guestHost) show(h *host.Host, want map[string]string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for key := range g.info {
+		if _, ok := want[key]; ok {
+			continue
+		}
+		if err := h.SetGuestInfo(key, ""); err != nil {
+			return err
+		}
+		delete(g.info, key)
+	}
+	for key, value := range want {
+		if g.info[key] == value {
+			continue
+		}
+		if err := h.SetGuestInfo(key, value); err != nil {
+			return err
+		}
+		g.info[key] = value
 	}
 	return nil
 }
 
 // reportName reports the host's own name. A host that is still starting or
 // already stopping has none to say.
-func (g *HostGuests) reportName(ctx context.Context, running *guestHost) error {
-	out, err := running.Exec(ctx, "hostname")
+func (g *guestHost) reportName(ctx context.Context, h *host.Host) error {
+	out, err := h.Exec(ctx, "hostname")
 	name := strings.TrimSpace(string(out))
 	if err != nil || name == "" {
 		return nil //nolint:nilerr // the next change asks again
 	}
-	return g.reports.SetGuestHostName(running.vm.BIOSUUID, name)
+	return g.reports.SetGuestHostName(g.id, name)
 }
 
 // hostSpec is a VM's hardware as its kernel shows it. See the package's
