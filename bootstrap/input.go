@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"net"
 	"strconv"
+	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
@@ -51,6 +52,9 @@ type Input struct {
 	PKI []File
 	// Join is what a joining machine proves itself with.
 	Join *Credentials
+	// Patience is how long the machine may wait for its cluster before it gives
+	// up. It is never less than bootstrapv1.JoinBound.
+	Patience time.Duration
 	// ExternalEtcd are the endpoints of an etcd that somebody else runs. Empty
 	// runs a member on each control plane machine.
 	ExternalEtcd []string

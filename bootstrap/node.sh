@@ -8,8 +8,8 @@ log=/var/log/nova-bootstrap.log
 kubernetes=/etc/kubernetes
 sentinel=/run/cluster-api/bootstrap-success.complete
 
-# Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY and
-# SKIP_PHASES.
+# Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
+# SKIP_PHASES, KUBE_PROXY, WAIT_BOUND and JOIN_BOUND.
 . "$dir/settings"
 . "$dir/report.sh"
 
@@ -38,6 +38,17 @@ die() {
   say "FAILED: $*"
   printf 'nova-bootstrap: %s; see %s\n' "$*" "$log" >&3
   exit 1
+}
+
+# now prints seconds of a clock that nobody sets: a machine's own is often wrong
+# on its first boot.
+now() {
+  cut -d. -f1 /proc/uptime
+}
+
+# minutes_since prints how long ago a time was, for people.
+minutes_since() {
+  echo "$((($(now) - $1) / 60)) min"
 }
 
 # ended tells of an end that nobody foresaw.
@@ -131,15 +142,16 @@ extract() {
   (umask 077 && sed -n "s/^ *$1: //p" "$dir/discovery.conf" | base64 -d >"$dir/$2")
 }
 
-# api reads a path of the API server with the machine's own certificate.
+# api reads a path of the API server with the machine's own certificate, and
+# keeps what is said of a failure.
 api() {
   if command -v kubectl >/dev/null; then
     kubectl --kubeconfig "$dir/discovery.conf" --request-timeout=5s get --raw "$1"
   elif [ -s "$dir/token.header" ]; then
-    curl --silent --fail --max-time 5 --cacert "$dir/ca.crt" --header @"$dir/token.header" "$ENDPOINT$1"
+    curl --silent --show-error --fail --max-time 5 --cacert "$dir/ca.crt" --header @"$dir/token.header" "$ENDPOINT$1"
   else
-    curl --silent --fail --max-time 5 --cacert "$dir/ca.crt" --cert "$dir/client.crt" --key "$dir/client.key" "$ENDPOINT$1"
-  fi >/dev/null 2>&1
+    curl --silent --show-error --fail --max-time 5 --cacert "$dir/ca.crt" --cert "$dir/client.crt" --key "$dir/client.key" "$ENDPOINT$1"
+  fi >/dev/null 2>"$dir/api.error"
 }
 
 # wait_for_cluster waits until kubeadm init is through. kubeadm join would
@@ -153,6 +165,10 @@ wait_for_cluster() {
   extract client-key-data client.key
   (umask 077 && sed -n 's/^ *token: /Authorization: Bearer /p' "$dir/discovery.conf" >"$dir/token.header")
   until api $configmaps/kubelet-config; do
+    [ "$(now)" -lt "$give_up_at" ] || {
+      tail -n 1 "$dir/api.error"
+      die "The cluster did not let this machine join within $(minutes_since "$begun"): $ENDPOINT gives no answer, or none to this machine"
+    }
     sleep 1
   done
   # kube-proxy is the last that kubeadm init installs. A cluster that skips it
@@ -189,11 +205,29 @@ recover() {
   skip=$skip${skip:+${SKIP_PHASES:+,}}$SKIP_PHASES
 }
 
+# give_up ends for good what would go on trying to make this machine a node:
+# nobody counts on it any more.
+give_up() {
+  [ -e $kubernetes/kubelet.conf ] || systemctl stop kubelet || true
+  die "$*"
+}
+
+# bounded runs a command until a time at most.
+bounded() {
+  left=$(($1 - $(now)))
+  shift
+  timeout --kill-after=10 "$((left > 0 ? left : 1))" "$@"
+}
+
 join() {
   attempt=1
   skip=$SKIP_PHASES
-  until kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
-    [ "$attempt" -lt "$join_attempts" ] || die "kubeadm join failed $join_attempts times"
+  since=$(now)
+  join_by=$((since + JOIN_BOUND))
+  [ "$join_by" -lt "$give_up_at" ] || join_by=$give_up_at
+  until bounded "$join_by" kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
+    [ "$attempt" -lt "$join_attempts" ] || give_up "kubeadm join failed $join_attempts times"
+    [ "$(($(now) + join_pause))" -lt "$join_by" ] || give_up "kubeadm join did not get through within $(minutes_since "$since"), in $attempt attempts"
     report retrying "kubeadm join failed, attempt $attempt of $join_attempts"
     say "kubeadm join failed, attempt $attempt of $join_attempts"
     attempt=$((attempt + 1))
@@ -202,6 +236,10 @@ join() {
   done
 }
 
+# A control plane counts on a machine for so long; what joins later could cost
+# etcd its quorum.
+begun=$(now)
+give_up_at=$((begun + WAIT_BOUND))
 say "Making $NODE_NAME a node ($MODE)"
 left=$address_timeout
 until find_addresses; do
@@ -229,7 +267,7 @@ fi
 if [ "$MODE" = Init ]; then
   say "Running kubeadm init"
   report running "kubeadm init"
-  kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" || die "kubeadm init failed"
+  bounded "$give_up_at" kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" || die "kubeadm init failed after $(minutes_since "$begun")"
 else
   wait_for_cluster
   say "Running kubeadm join"

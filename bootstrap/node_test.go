@@ -6,14 +6,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 // The commands that the script calls on a node. Each writes down how it was
-// called; kubeadm fails as often as the file fail-join says, and then leaves
+// called, sleep lets the machine's clock go on instead of waiting; kubeadm fails as often as the file fail-join says, and then leaves
 // what a failed join leaves.
 var commands = map[string]string{
 	"ip": `case "$*" in
@@ -24,7 +26,8 @@ var commands = map[string]string{
 esac`,
 	"kubectl":   `echo "kubectl $*" >>"$T/calls"; case "$*" in *"$(cat "$T/missing" 2>/dev/null || echo nothing)"*) exit 1 ;; esac`,
 	"systemctl": `echo "systemctl $*" >>"$T/calls"`,
-	"sleep":     `echo "sleep $*" >>"$T/sleeps"`,
+	"sleep":     `echo "sleep $*" >>"$T/sleeps"; echo "$(($(cut -d. -f1 "$T/proc/uptime") + $1)).50 1.00" >"$T/proc/uptime"`,
+	"timeout":   `echo "timeout $*" >>"$T/timeouts"; shift 2; exec "$@"`,
 	"kubeadm": `[ "$1" = token ] && { echo 111111.2222222222222222; exit 0; }
 echo "kubeadm $*" >>"$T/calls"
 cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
@@ -45,15 +48,13 @@ func newNode(t *testing.T, in Input) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir()}
 	for name, body := range commands {
-		n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
-		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		n.command(name, body)
 	}
 	for path, content := range filesOf(t, render(t, in)) {
 		n.write(path, content)
 	}
 	n.write("var/log/.keep", "")
+	n.write("proc/uptime", "100.50 1.00\n")
 	n.write("sys/class/dmi/id/sys_vendor", "VMware, Inc.\n")
 	n.write("sys/class/dmi/id/product_uuid", "b2a13742-d4c3-f6e5-0102-030405060701\n")
 	n.write("sys/class/dmi/id/product_serial", "VMware-42 37 a1 b2 c3 d4 e5 f6-01 02 03 04 05 06 07 01\n")
@@ -81,7 +82,7 @@ func (n *node) boot() error {
 	n.t.Helper()
 	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh"} {
 		script := n.read(name)
-		for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/etc/os-release", "/sys/class/"} {
+		for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/etc/os-release", "/sys/class/", "/proc/"} {
 			script = strings.ReplaceAll(script, folder, n.dir+folder)
 		}
 		n.write(name, script)
@@ -285,5 +286,76 @@ func TestNodeGivesUp(t *testing.T) {
 	}
 	if n.read(sentinel) != "" {
 		t.Error("claims success")
+	}
+}
+
+func TestNodeStopsTryingInTime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		mode   Mode
+		// patience is how long the machine may wait for its cluster.
+		patience time.Duration
+		// slow is a command that takes 25 minutes each time, and fails.
+		slow    string
+		leave   string
+		want    string
+		waited  time.Duration
+		stopped bool
+	}{
+		"NoCluster": {
+			reason: "a control plane machine that nobody counts on waits no longer", mode: JoinControlPlane, slow: "kubectl",
+			want:   "The cluster did not let this machine join within 75 min: https://10.77.0.10:6443 gives no answer, or none to this machine",
+			waited: time.Hour,
+		},
+		"PatientWorker": {
+			reason: "a worker waits as long as its credential is good for", mode: JoinWorker, patience: 2 * time.Hour, slow: "kubectl",
+			want: "did not let this machine join within 125 min", waited: 2 * time.Hour,
+		},
+		"Slow": {
+			reason: "attempts that take long are not begun any more", mode: JoinControlPlane, slow: "kubeadm",
+			want: "kubeadm join did not get through within 75 min, in 3 attempts", waited: time.Hour, stopped: true,
+		},
+		"SlowNode": {
+			reason: "the kubelet of a machine that is a node goes on", mode: JoinControlPlane, slow: "kubeadm", leave: "kubelet.conf",
+			want: "kubeadm join did not get through within 75 min, in 3 attempts", waited: time.Hour,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(tc.mode, func(in *Input) { in.Patience = tc.patience }))
+			n.write("fail-join", "99")
+			n.write("leave", tc.leave)
+			n.command(tc.slow, "sleep 1500\n"+commands[tc.slow]+"\nexit 1")
+			err := n.boot()
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("%s: err = %v", tc.reason, err)
+			}
+			var now float64
+			if _, err := fmt.Sscanf(n.read("proc/uptime"), "%f", &now); err != nil || now < tc.waited.Seconds() {
+				t.Errorf("%s: gave up at %v: %v", tc.reason, now, err)
+			}
+			if stopped := strings.HasSuffix(n.read("calls"), "systemctl stop kubelet\n"); stopped != tc.stopped {
+				t.Errorf("%s: kubelet stopped in the end = %v", tc.reason, stopped)
+			}
+			if n.read(sentinel) != "" {
+				t.Error("claims success")
+			}
+		})
+	}
+}
+
+// What kubeadm does is ended when the time is over.
+func TestNodeBoundsKubeadm(t *testing.T) {
+	n := newNode(t, facts(JoinControlPlane, nil))
+	n.write("fail-join", "1")
+	n.write("leave", "")
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	var bounds []string
+	for line := range strings.Lines(n.read("timeouts")) {
+		bounds = append(bounds, strings.Join(strings.Fields(line)[:4], " "))
+	}
+	if want := []string{"timeout --kill-after=10 3600 kubeadm", "timeout --kill-after=10 3590 kubeadm"}; !slices.Equal(bounds, want) {
+		t.Errorf("kubeadm is run with %q, want %q", bounds, want)
 	}
 }

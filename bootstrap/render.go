@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
@@ -110,6 +111,8 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
 		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
+		{"WAIT_BOUND", seconds(max(in.Patience, bootstrapv1.JoinBound))},
+		{"JOIN_BOUND", seconds(bootstrapv1.JoinBound)},
 	} {
 		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
 	}
@@ -118,6 +121,8 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		newFile(path.Join(runDir, "settings"), "0600", settings.Bytes()),
 	}, nil
 }
+
+func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 
 // quote makes one word of a shell.
 func quote(value string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
@@ -51,7 +52,9 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 		}
 		return fmt.Errorf("reading cluster certificate: %w", err)
 	}
-	s.lifetime = r.ttl()
+	if err := r.boundJoin(s, time.Now()); err != nil {
+		return err
+	}
 	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
 		CommonName:    joinUserPrefix + string(s.machine.UID),
 		Organizations: []string{joinGroup},
@@ -61,6 +64,32 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 		return fmt.Errorf("issuing join certificate: %w", err)
 	}
 	s.join = &bootstrap.Credentials{CA: ca, Certificate: pair.Certificate, Key: pair.Key}
+	return nil
+}
+
+// leastLifetime is what a credential is good for at least: a machine that would
+// have less could not even boot meanwhile.
+const leastLifetime = time.Minute
+
+// boundJoin settles how long a machine may join. The credential of one that is
+// to be a member of etcd ends when its control plane stops counting on it,
+// whatever its own clock says: a member that nobody expects could cost the
+// quorum.
+func (r *Reconciler) boundJoin(s *scope, now time.Time) error {
+	s.lifetime = r.ttl()
+	if s.mode != bootstrap.JoinControlPlane || s.controlPlane == nil || len(externalEtcd(s.controlPlane)) > 0 {
+		return nil
+	}
+	left := s.machine.CreationTimestamp.Add(bootstrapv1.JoinBound).Sub(now)
+	if left < leastLifetime {
+		return &obstacle{
+			reason:  bootstrapv1.TooLateToJoinReason,
+			message: "The Machine is too old to join etcd: machines that have not joined within an hour are replaced by their control plane",
+		}
+	}
+	if left <= s.lifetime {
+		s.lifetime, s.final = left, true
+	}
 	return nil
 }
 

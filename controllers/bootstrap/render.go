@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
@@ -54,9 +55,19 @@ func input(s *scope) bootstrap.Input {
 		KubeVIP:      kubeVIP(s.controlPlane),
 		PKI:          s.pki,
 		Join:         s.join,
+		Patience:     patience(s),
 		ExternalEtcd: externalEtcd(s.controlPlane),
 		Restore:      s.restore,
 	}
+}
+
+// patience is how long the machine may wait for its cluster. A worker costs
+// nobody anything and waits as long as its credential is good for.
+func patience(s *scope) time.Duration {
+	if s.mode == bootstrap.JoinWorker {
+		return max(s.lifetime, bootstrapv1.JoinBound)
+	}
+	return bootstrapv1.JoinBound
 }
 
 func isZero[T any](value T) bool { return reflect.ValueOf(value).IsZero() }

@@ -37,6 +37,8 @@ type scope struct {
 	// bootstrap token.
 	lifetime time.Duration
 	token    string
+	// final says that the machine will be given no newer credential.
+	final bool
 	// restore is what etcd starts with, if not empty, and restoreExpires until
 	// when it can be had.
 	restore        *bootstrap.Restore

@@ -76,7 +76,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},
 	}
-	if s.join != nil {
+	if s.join != nil && !s.final {
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
 	}
 	if s.token != "" {

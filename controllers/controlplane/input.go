@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
@@ -21,7 +22,7 @@ import (
 const (
 	// joinBound is how long a machine may take to initialise or to begin to
 	// join.
-	joinBound = time.Hour
+	joinBound = bootstrapv1.JoinBound
 	// learnerGrace is how long a join takes at most once it was begun.
 	learnerGrace = 5 * time.Minute
 )

@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -13,6 +15,10 @@ const DataSecretAvailableCondition = "DataSecretAvailable"
 // machine that boots with it becomes a node: Init, JoinControlPlane or
 // JoinWorker.
 const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
+
+// JoinBound is how long a control plane counts on a machine that has not
+// initialised it or begun to join, and how long a machine tries to.
+const JoinBound = time.Hour
 
 const (
 	// DataSecretAvailableReason: the user data is there.
@@ -31,6 +37,8 @@ const (
 	WaitingForAPIServerReason = "WaitingForAPIServer"
 	// ContentUnavailableReason: a Secret or ConfigMap that a file names lacks the content.
 	ContentUnavailableReason = "ContentUnavailable"
+	// TooLateToJoinReason: the machine's control plane does not count on it any more.
+	TooLateToJoinReason = "TooLateToJoin"
 	// RenderingFailedReason: the user data cannot be rendered from the spec.
 	RenderingFailedReason = "RenderingFailed"
 	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.
