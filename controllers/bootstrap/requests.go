@@ -30,6 +30,9 @@ const (
 	// holdAgain is when a request that was left pending is judged again, if
 	// nothing tells.
 	holdAgain = 15 * time.Second
+	// unservedAgain is when a tenant that serves no certificate requests is
+	// asked again: somebody has to change its API server first.
+	unservedAgain = time.Minute
 )
 
 // RequestReconciler judges what the nodes of tenants ask certificates for: the
@@ -50,6 +53,9 @@ type RequestReconciler struct {
 	grants  memory[client.ObjectKey, time.Time]
 	// told are the requests that people were told are held.
 	told memory[types.UID, string]
+	// unserved are the tenants of which people were told that they serve no
+	// requests.
+	unserved memory[client.ObjectKey, struct{}]
 }
 
 // Reconcile judges the open requests of one tenant.
@@ -57,6 +63,7 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.grants.forget(req.NamespacedName)
+		r.unserved.forget(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(cluster, r.WatchFilterValue) || annotations.IsPaused(cluster, cluster) || !cluster.DeletionTimestamp.IsZero() {
@@ -72,7 +79,41 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		r.grants.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	if missing, is := errors.AsType[*unservedError](err); is {
+		r.announceUnserved(ctx, cluster, missing)
+		return ctrl.Result{RequeueAfter: unservedAgain}, nil
+	}
+	if err == nil {
+		r.unserved.forget(req.NamespacedName)
+	}
 	return result, err
+}
+
+// unservedError says that a tenant answers, and serves no certificate requests.
+type unservedError struct{ err error }
+
+func (e *unservedError) Error() string { return e.err.Error() }
+
+func (e *unservedError) Unwrap() error { return e.err }
+
+// unserved tells a tenant that does not serve requests from one that is not
+// reached.
+func unserved(err error) bool {
+	var answer apierrors.APIStatus
+	return meta.IsNoMatchError(err) || errors.As(err, &answer)
+}
+
+// announceUnserved tells once that no machine can join: each waits for its
+// certificate.
+func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clusterv1.Cluster, missing *unservedError) {
+	key := client.ObjectKeyFromObject(cluster)
+	if _, ok := r.unserved.get(key); ok {
+		return
+	}
+	r.unserved.set(key, struct{}{})
+	ctrl.LoggerFrom(ctx).Error(missing, "The tenant serves no certificate requests")
+	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificateRequestsUnserved", "Judge",
+		"No machine can join: the API server does not serve %s, is it turned off by its argument runtime-config? %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
 // machines are those of a cluster that have a NovaConfig.
@@ -105,10 +146,6 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 		r.grants.set(cluster, time.Now())
 	}
 	open, all, err := r.requests(ctx, cluster)
-	if meta.IsNoMatchError(err) {
-		ctrl.LoggerFrom(ctx).V(4).Info("The tenant knows no certificate requests")
-		return ctrl.Result{}, nil
-	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -136,8 +173,10 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 		return nil, nil, err
 	}
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
-	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-		return nil, nil, err
+	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); unserved(err) {
+		return nil, nil, &unservedError{err: err}
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("looking for certificate requests: %w", err)
 	}
 	if err := r.watch(ctx, cluster); err != nil {
 		return nil, nil, err

@@ -8,6 +8,12 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -29,8 +35,14 @@ import (
 // connect publishes a kubeconfig: the suite's API server is the tenant's too.
 func (b *bed) connect(ctx context.Context, cluster string) {
 	GinkgoHelper()
+	b.connectTo(ctx, cluster, api.Config.Host, api.Config.CAData)
+}
+
+// connectTo publishes a kubeconfig for the suite's API server at an address.
+func (b *bed) connectTo(ctx context.Context, cluster, server string, ca []byte) {
+	GinkgoHelper()
 	config := clientcmdapi.NewConfig()
-	config.Clusters["tenant"] = &clientcmdapi.Cluster{Server: api.Config.Host, CertificateAuthorityData: api.Config.CAData}
+	config.Clusters["tenant"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
 	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: api.Config.CertData, ClientKeyData: api.Config.KeyData}
 	config.Contexts["tenant"] = &clientcmdapi.Context{Cluster: "tenant", AuthInfo: "admin"}
 	config.CurrentContext = "tenant"
@@ -39,6 +51,45 @@ func (b *bed) connect(ctx context.Context, cluster string) {
 	secret := &corev1.Secret{ObjectMeta: b.meta(cluster + "-kubeconfig"), Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": data}}
 	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster}
 	Expect(b.Create(ctx, secret)).To(Succeed())
+}
+
+// partly is the suite's API server without what lies under a path.
+type partly struct {
+	*httptest.Server
+
+	ca []byte
+	// refused counts what was asked for there, and whole serves it after all.
+	refused atomic.Int32
+	whole   atomic.Bool
+}
+
+// servePartly serves the suite's API server, but for what lies under a path.
+// What it is asked there fails, as with an API server that has the group and
+// not the version.
+func servePartly(path string) *partly {
+	GinkgoHelper()
+	transport, err := rest.TransportFor(api.Config)
+	Expect(err).NotTo(HaveOccurred())
+	target, err := url.Parse(api.Config.Host)
+	Expect(err).NotTo(HaveOccurred())
+	p := &partly{}
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }}
+	p.Server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, path) && !p.whole.Load() {
+			p.refused.Add(1)
+			http.Error(w, "not served", http.StatusInternalServerError)
+			return
+		}
+		if r.URL.Path == "/apis" {
+			// Not all groups with all that they have, but their names.
+			r.Header.Set("Accept", "application/json")
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	// Watches would keep it open.
+	DeferCleanup(func() { p.CloseClientConnections() })
+	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
+	return p
 }
 
 // as returns a client of somebody else.
@@ -134,6 +185,33 @@ var _ = Describe("What nodes ask certificates for", func() {
 
 		By("asking for more than to join")
 		Expect(apierrors.IsForbidden(own.List(ctx, &corev1.SecretList{}))).To(BeTrue())
+	})
+
+	It("cannot be judged where the API server serves no requests, which is told once", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		cluster := b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		partial := servePartly("/apis/certificates.k8s.io/")
+		b.connectTo(ctx, "blue", partial.URL, partial.ca)
+		Eventually(b.events(ctx, "blue")).Should(ContainElement("Warning CertificateRequestsUnserved"))
+		By("not asking again and again")
+		asked := partial.refused.Load()
+		touch := func() {
+			before := cluster.DeepCopy()
+			cluster.Annotations = map[string]string{"example.com/touched": time.Now().String()}
+			Expect(b.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+		}
+		Consistently(partial.refused.Load).Should(BeNumerically("<=", asked+1))
+		touch()
+		Eventually(partial.refused.Load).Should(BeNumerically(">", asked))
+		Expect(b.events(ctx, "blue")()).To(HaveExactElements("Warning CertificateRequestsUnserved"))
+
+		By("being served after all")
+		partial.whole.Store(true)
+		touch()
+		own := as("nova:machine:"+string(machine.UID), group)
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
 	})
 
 	It("is left to others for machines of others", func(ctx SpecContext) {
