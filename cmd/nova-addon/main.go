@@ -49,6 +49,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return err
 	}
+	if err := manager.ExportConditions(mgr, o, &addonsv1.NovaModuleSetList{}); err != nil {
+		return err
+	}
 	recorder := mgr.GetEventRecorder(name)
 	return modules.SetupWithManager(ctx, mgr,
 		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter},

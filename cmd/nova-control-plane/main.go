@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/remote"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -54,6 +55,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, o.Controller()); err != nil {
 		return err
+	}
+	for _, list := range []client.ObjectList{&clusterv1.ClusterList{}, &controlplanev1.NovaControlPlaneList{}} {
+		if err := manager.ExportConditions(mgr, o, list); err != nil {
+			return err
+		}
 	}
 	return (&controlplane.Reconciler{
 		Client:           mgr.GetClient(),

@@ -71,6 +71,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up templates: %w", err)
 	}
+	if err := manager.ExportConditions(mgr, o, &infrav1.NovaVSphereClusterList{}); err != nil {
+		return err
+	}
 	return (&machine.Reconciler[*infrav1.NovaVSphereMachine]{
 		Connector:        connector,
 		New:              func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },

@@ -70,6 +70,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("setting up templates: %w", err)
 	}
+	if err := manager.ExportConditions(mgr, o, &infrav1.NovaZVirtClusterList{}); err != nil {
+		return err
+	}
 	return (&machine.Reconciler[*infrav1.NovaZVirtMachine]{
 		Connector:        connector,
 		New:              func() *infrav1.NovaZVirtMachine { return &infrav1.NovaZVirtMachine{} },

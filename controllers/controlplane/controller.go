@@ -105,6 +105,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	s := &scope{controlPlane: &controlplanev1.NovaControlPlane{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
+		if apierrors.IsNotFound(err) {
+			unmeasure(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	// Events of what it owns get past the filter of the watch.
@@ -127,6 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	}
 	defer func() {
 		s.report(reterr)
+		s.measure()
 		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
 		if !s.controlPlane.DeletionTimestamp.IsZero() {
 			// The finalizer was the last thing that held it.

@@ -47,6 +47,8 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	} else if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
 	}
+	s.expires(ofClusterCA, pemExpires(ca))
+	s.expires(ofKubeconfig, kubeconfigExpires(current))
 	if current != nil && !metav1.IsControlledBy(current, s.controlPlane) {
 		return nil
 	}

@@ -5,7 +5,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
+// ofOne are the labels of what is told of a control plane.
+var ofOne = []string{"namespace", "control_plane"}
+
 var (
+	replicas = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_control_plane_replicas",
+		Help: "Machines of a control plane by state: Desired, Current, Ready, Available, UpToDate.",
+	}, append(ofOne, "state"))
+	etcdMembers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_control_plane_etcd_members",
+		Help: "Members of a control plane's own etcd by state: Voting, those of them that are Answering, and Learner. A lost quorum is Answering of half of Voting or less.",
+	}, append(ofOne, "state"))
+	certificatesExpireAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_control_plane_certificates_expire_timestamp_seconds",
+		Help: "When the first of a control plane's certificates expires, in seconds since 1970, by what they are of: Machines, Kubeconfig, ClusterCA.",
+	}, append(ofOne, "of"))
 	machinesCreated = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_machines_created_total",
 		Help: "Control plane machines created.",
@@ -37,5 +52,6 @@ var (
 )
 
 func init() {
+	metrics.Registry.MustRegister(replicas, etcdMembers, certificatesExpireAt)
 	metrics.Registry.MustRegister(machinesCreated, actionsDone, actionsFailed, remediations, orphansDeleted, kubeconfigsIssued, etcdObservations)
 }

@@ -2,45 +2,127 @@ package machine
 
 import (
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// census counts machines by how far their VM is, for metrics. A machine is
-// counted from its first reconcile on.
+// registry is what metrics are asked of: the censuses of all reconcilers of
+// this process.
+type registry struct {
+	mu  sync.Mutex
+	all []*census
+}
+
+var censuses = &registry{}
+
+// census knows how far the machines of a reconciler are, for metrics. A machine
+// is counted from its first reconcile on.
 type census struct {
+	joins sync.Once
 	mu    sync.Mutex
 	known map[types.NamespacedName]standing
 }
 
-// standing is where a machine is counted.
-type standing struct{ kind, state string }
-
-// count moves a machine to where it belongs.
-func (c *census) count(key types.NamespacedName, kind, state string) {
-	c.move(key, standing{kind: kind, state: state})
+// standing is how far a machine is: its VM, and the first boot of its guest.
+type standing struct {
+	kind, cluster string
+	vm, boot      stay
 }
 
-// forget counts a machine no more.
-func (c *census) forget(key types.NamespacedName) { c.move(key, standing{}) }
+// stay is a state, and since when the machine is in it.
+type stay struct {
+	state string
+	since time.Time
+}
 
-func (c *census) move(key types.NamespacedName, to standing) {
+// next is what follows was, now that a condition says c. Of a machine that is
+// seen for the first time the condition knows better since when.
+func (was stay) next(c metav1.Condition, seen bool, now time.Time) stay {
+	switch {
+	case was.state == c.Reason && seen:
+		return was
+	case !seen && !c.LastTransitionTime.IsZero():
+		return stay{state: c.Reason, since: c.LastTransitionTime.Time}
+	}
+	return stay{state: c.Reason, since: now}
+}
+
+// count notes how far a machine is.
+func (c *census) count(key types.NamespacedName, kind, cluster string, vm, boot metav1.Condition) {
+	c.joins.Do(func() {
+		censuses.mu.Lock()
+		defer censuses.mu.Unlock()
+		censuses.all = append(censuses.all, c)
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from := c.known[key]
-	if from == to {
-		return
-	}
-	if from != (standing{}) {
-		machines.WithLabelValues(from.kind, from.state).Dec()
-	}
-	if to == (standing{}) {
-		delete(c.known, key)
-		return
-	}
-	machines.WithLabelValues(to.kind, to.state).Inc()
 	if c.known == nil {
 		c.known = map[types.NamespacedName]standing{}
 	}
-	c.known[key] = to
+	was, seen := c.known[key]
+	now := time.Now()
+	c.known[key] = standing{kind: kind, cluster: cluster, vm: was.vm.next(vm, seen, now), boot: was.boot.next(boot, seen, now)}
+}
+
+// forget counts a machine no more.
+func (c *census) forget(key types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.known, key)
+}
+
+// group are machines that are counted together.
+type group struct{ kind, namespace, cluster, state string }
+
+// tally is how many they are, and how long one of them is there at most.
+type tally struct {
+	n       int
+	longest time.Duration
+}
+
+// tallies counts the machines of all reconcilers by what of returns.
+func (r *registry) tallies(now time.Time, of func(standing) stay) map[group]tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := map[group]tally{}
+	for _, c := range r.all {
+		c.add(found, now, of)
+	}
+	return found
+}
+
+func (c *census) add(to map[group]tally, now time.Time, of func(standing) stay) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, s := range c.known {
+		is := of(s)
+		if is.state == "" {
+			continue
+		}
+		at := group{s.kind, key.Namespace, s.cluster, is.state}
+		to[at] = tally{to[at].n + 1, max(to[at].longest, now.Sub(is.since))}
+	}
+}
+
+// Describe names the metrics.
+func (r *registry) Describe(to chan<- *prometheus.Desc) {
+	to <- machines
+	to <- machinesLongest
+	to <- boots
+}
+
+// Collect counts all machines.
+func (r *registry) Collect(to chan<- prometheus.Metric) {
+	now := time.Now()
+	for at, t := range r.tallies(now, func(s standing) stay { return s.vm }) {
+		labels := []string{at.kind, at.namespace, at.cluster, at.state}
+		to <- prometheus.MustNewConstMetric(machines, prometheus.GaugeValue, float64(t.n), labels...)
+		to <- prometheus.MustNewConstMetric(machinesLongest, prometheus.GaugeValue, t.longest.Seconds(), labels...)
+	}
+	for at, t := range r.tallies(now, func(s standing) stay { return s.boot }) {
+		to <- prometheus.MustNewConstMetric(boots, prometheus.GaugeValue, float64(t.n), at.kind, at.namespace, at.cluster, at.state)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -39,7 +40,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	}
 	now := snapshot(s.infra)
 	before = r.written.swap(s.key(), before, now)
-	r.census.count(s.key(), r.kind(s), now.provisioned.Reason)
+	r.census.count(s.key(), r.kind(s), s.infra.GetLabels()[clusterv1.ClusterNameLabel], now.provisioned, now.bootstrapped)
 	if hypervisor.IsWaiting(s.failure) {
 		return
 	}

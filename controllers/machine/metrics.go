@@ -14,6 +14,9 @@ const (
 	failed   = "failed"
 )
 
+// byState are the labels by which machines are counted.
+var byState = []string{"kind", "namespace", "cluster", "state"}
+
 var (
 	provisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nova_machine_provision_seconds",
@@ -21,10 +24,15 @@ var (
 		Buckets: []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 3600},
 	}, []string{"kind"})
 
-	machines = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "nova_machines",
-		Help: "Infrastructure machines by kind and state: the reason of the condition VirtualMachineProvisioned.",
-	}, []string{"kind", "state"})
+	machines = prometheus.NewDesc("nova_machines",
+		"Infrastructure machines by cluster and state: the reason of the condition VirtualMachineProvisioned.", byState, nil)
+
+	machinesLongest = prometheus.NewDesc("nova_machines_longest_seconds",
+		"How long the one of these machines that came first into the state has been in it.", byState, nil)
+
+	boots = prometheus.NewDesc("nova_machine_first_boots",
+		"Infrastructure machines by cluster and how far the guest is on its way to a node: the reason of the condition NodeBootstrapped.",
+		byState, nil)
 
 	actionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_machine_actions_total",
@@ -33,7 +41,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(provisionSeconds, machines, actionsTotal)
+	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, censuses)
 }
 
 // count counts what became of the action that is due. An action that was

@@ -21,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -40,6 +41,15 @@ func TestRun(t *testing.T) {
 		})).To(Succeed())
 	}
 
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "c"}, Spec: clusterv1.ClusterSpec{
+		InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "AnyCluster", Name: "c"},
+	}}
+	g.Expect(e.Client.Create(t.Context(), cluster)).To(Succeed())
+	cluster.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.AvailableCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotAvailableReason, LastTransitionTime: metav1.Now(),
+	}}
+	g.Expect(e.Client.Status().Update(t.Context(), cluster)).To(Succeed())
+
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	g.Expect(err).NotTo(HaveOccurred())
 	health := listener.Addr().String()
@@ -55,6 +65,9 @@ func TestRun(t *testing.T) {
 		ended <- Run(ctx, "nova-test", o, e.Scheme, func(_ context.Context, mgr ctrl.Manager, _ *Options) (err error) {
 			live = mgr.GetClient()
 			if cached, err = SecretClient(mgr); err != nil {
+				return err
+			}
+			if err := ExportConditions(mgr, o, &clusterv1.ClusterList{}); err != nil {
 				return err
 			}
 			return mgr.Add(manager.RunnableFunc(func(context.Context) error { close(led); return nil }))
@@ -82,6 +95,9 @@ func TestRun(t *testing.T) {
 	g.Expect(data(cached, "ours")).To(HaveKey("key"))
 	g.Expect(data(cached, "other")).To(HaveKey("key"), "the cache does not have it")
 	g.Expect(data(live, "other")).To(HaveKey("key"))
+
+	g.Eventually(func() map[string]float64 { return series(t, metrics.Registry, "nova_condition") }, 10*time.Second).
+		Should(HaveKeyWithValue("condition=Available kind=Cluster name=c namespace=default ", 0.0))
 
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: "default", Name: "nova-test-leader"}

@@ -25,6 +25,10 @@ var (
 		Name: "nova_etcd_snapshot_last_duration_seconds",
 		Help: "How long it took to take the newest snapshot of etcd in the bucket.",
 	}, labels)
+	nextSnapshotTime = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "nova_etcd_snapshot_next_timestamp_seconds",
+		Help: "When the next snapshot of etcd is due by the schedule, in seconds since 1970. What lies in the past was missed.",
+	}, labels)
 	snapshotsKept = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshots",
 		Help: "Snapshots of etcd in the bucket.",
@@ -36,7 +40,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(lastSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept, snapshotsTaken)
+	metrics.Registry.MustRegister(lastSnapshotTime, nextSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept, snapshotsTaken)
 }
 
 // measure tells of the newest of the snapshots.
@@ -50,10 +54,20 @@ func measure(of client.ObjectKey, newest snapshots.Snapshot, kept int) {
 	lastSnapshotDuration.WithLabelValues(of.Namespace, of.Name).Set(newest.Duration.Round(time.Millisecond).Seconds())
 }
 
+// schedule tells when the next snapshot is due; never, while the schedule
+// stands still.
+func schedule(of client.ObjectKey, next time.Time) {
+	if next.IsZero() {
+		nextSnapshotTime.DeleteLabelValues(of.Namespace, of.Name)
+		return
+	}
+	nextSnapshotTime.WithLabelValues(of.Namespace, of.Name).Set(float64(next.Unix()))
+}
+
 // forget drops what was told of a control plane that has no snapshots any more.
 func forget(of client.ObjectKey) {
 	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
-	for _, gauge := range []*prometheus.GaugeVec{lastSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept} {
+	for _, gauge := range []*prometheus.GaugeVec{lastSnapshotTime, nextSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept} {
 		gauge.DeletePartialMatch(match)
 	}
 	snapshotsTaken.DeletePartialMatch(match)

@@ -420,6 +420,7 @@ func (s *snapshotScope) report(err error) {
 		status.LastSnapshot = statusOf(s.newest)
 		status.Snapshots = ptr.To(int32(len(s.all)))
 		measure(client.ObjectKeyFromObject(s.controlPlane), s.newest, len(s.all))
+		schedule(client.ObjectKeyFromObject(s.controlPlane), s.next)
 	}
 	status.NextSnapshotTime = nil
 	if !s.next.IsZero() {

@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -76,6 +77,8 @@ var _ = Describe("Snapshots", func() {
 		Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(first.Name))
 		Expect(result.RequeueAfter).To(Equal(time.Hour), "the bucket is looked into now and then")
 		Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("~", r.now.Add(5*time.Hour), 2*time.Second))
+		Expect(testutil.ToFloat64(nextSnapshotTime.WithLabelValues(cp.Namespace, cp.Name))).To(BeEquivalentTo(cp.Status.Etcd.NextSnapshotTime.Unix()))
+		Expect(testutil.ToFloat64(lastSnapshotTime.WithLabelValues(cp.Namespace, cp.Name))).To(BeEquivalentTo(first.Time.Unix()))
 
 		By("taking the next one when it is due")
 		r.now = r.now.Add(5 * time.Hour)

@@ -1,0 +1,129 @@
+package controlplane
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+// What certificates are counted by.
+const (
+	ofMachines   = "Machines"
+	ofKubeconfig = "Kubeconfig"
+	ofClusterCA  = "ClusterCA"
+)
+
+// measure tells of one control plane what its conditions do not say in numbers.
+func (s *scope) measure() {
+	if s.machines == nil {
+		return
+	}
+	of := client.ObjectKeyFromObject(s.controlPlane)
+	for state, n := range map[string]int32{
+		"Desired":   s.controlPlane.GetReplicas(),
+		"Current":   ptr.Deref(s.controlPlane.Status.Replicas, 0),
+		"Ready":     ptr.Deref(s.controlPlane.Status.ReadyReplicas, 0),
+		"Available": ptr.Deref(s.controlPlane.Status.AvailableReplicas, 0),
+		"UpToDate":  ptr.Deref(s.controlPlane.Status.UpToDateReplicas, 0),
+	} {
+		replicas.WithLabelValues(of.Namespace, of.Name, state).Set(float64(n))
+	}
+	if !s.tenant.Early {
+		counts := membersByState(s.tenant.Etcd)
+		for _, state := range []string{"Voting", "Answering", "Learner"} {
+			if n, known := counts[state]; known {
+				etcdMembers.WithLabelValues(of.Namespace, of.Name, state).Set(float64(n))
+			} else {
+				etcdMembers.DeleteLabelValues(of.Namespace, of.Name, state)
+			}
+		}
+	}
+	s.expires(ofMachines, s.firstExpiry())
+}
+
+// membersByState counts members of etcd. While nobody could be asked nothing is
+// known: that is no lost quorum, as long as the API server answers.
+func membersByState(health *etcd.Health) map[string]int {
+	if health == nil {
+		return nil
+	}
+	counts := map[string]int{"Voting": 0, "Learner": 0, "Answering": 0}
+	for _, m := range health.Members {
+		if m.Learner || m.Name == "" {
+			counts["Learner"]++
+			continue
+		}
+		counts["Voting"]++
+		if m.Answers {
+			counts["Answering"]++
+		}
+	}
+	return counts
+}
+
+// firstExpiry is when the first certificate of a machine expires; zero if that
+// is not known of any.
+func (s *scope) firstExpiry() time.Time {
+	var first time.Time
+	for _, machine := range s.machines {
+		expires := certificatesExpire(s, machine, nodeOf(machine, s.tenant.Nodes))
+		if !expires.IsZero() && (first.IsZero() || expires.Before(first)) {
+			first = expires
+		}
+	}
+	return first
+}
+
+// expires tells when the certificates for something expire.
+func (s *scope) expires(what string, at time.Time) {
+	labels := []string{s.controlPlane.Namespace, s.controlPlane.Name, what}
+	if at.IsZero() {
+		certificatesExpireAt.DeleteLabelValues(labels...)
+		return
+	}
+	certificatesExpireAt.WithLabelValues(labels...).Set(float64(at.Unix()))
+}
+
+// kubeconfigExpires is when a kubeconfig's client certificate expires; zero if
+// it has none, as one that somebody made with a token.
+func kubeconfigExpires(current *corev1.Secret) time.Time {
+	if current == nil {
+		return time.Time{}
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(current.Data[secret.KubeconfigDataName])
+	if err != nil {
+		return time.Time{}
+	}
+	return pemExpires(config.CertData)
+}
+
+// pemExpires is when the first certificate in data expires; zero if there is
+// none.
+func pemExpires(data []byte) time.Time {
+	block, _ := pem.Decode(data)
+	if block == nil {
+		return time.Time{}
+	}
+	certificate, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return time.Time{}
+	}
+	return certificate.NotAfter
+}
+
+// unmeasure forgets a control plane that is gone.
+func unmeasure(of client.ObjectKey) {
+	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
+	for _, gauge := range []*prometheus.GaugeVec{replicas, etcdMembers, certificatesExpireAt} {
+		gauge.DeletePartialMatch(match)
+	}
+}

@@ -1,0 +1,86 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+func TestMembersByState(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		health *etcd.Health
+		want   map[string]int
+	}{
+		{"nobody could be asked", nil, nil},
+		{"nobody answers", &etcd.Health{}, map[string]int{"Voting": 0, "Learner": 0, "Answering": 0}},
+		{"one is lost, one joins", &etcd.Health{Members: []etcd.Member{
+			{Name: "a", Answers: true}, {Name: "b", Answers: true}, {Name: "c"}, {Name: "d", Learner: true, Answers: true}, {},
+		}}, map[string]int{"Voting": 3, "Learner": 2, "Answering": 2}},
+	} {
+		if diff := cmp.Diff(test.want, membersByState(test.health)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.name, diff)
+		}
+	}
+}
+
+func TestMeasure(t *testing.T) {
+	g := NewWithT(t)
+	replicasBefore, certificatesBefore := testutil.CollectAndCount(replicas), testutil.CollectAndCount(certificatesExpireAt)
+	s := running()
+	s.controlPlane.Namespace, s.controlPlane.Name = "measured", "cp"
+	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
+	s.machines = machinesIn("", "")
+	s.tenant.Nodes = []Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
+	s.tenant.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
+	s.report(nil)
+	s.measure()
+	members := func(state string) float64 {
+		return testutil.ToFloat64(etcdMembers.WithLabelValues("measured", "cp", state))
+	}
+	g.Expect(members("Voting")).To(Equal(2.0))
+	g.Expect(members("Answering")).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Desired"))).To(Equal(1.0))
+	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Current"))).To(Equal(2.0))
+	g.Expect(testutil.ToFloat64(certificatesExpireAt.WithLabelValues("measured", "cp", ofMachines))).To(Equal(1.8e9), "the first")
+
+	all := testutil.CollectAndCount(etcdMembers)
+	s.tenant.Etcd = nil
+	s.measure()
+	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-3), "nothing is known of etcd, and so nothing told")
+
+	unmeasure(client.ObjectKeyFromObject(s.controlPlane))
+	g.Expect(testutil.CollectAndCount(replicas)).To(Equal(replicasBefore))
+	g.Expect(testutil.CollectAndCount(certificatesExpireAt)).To(Equal(certificatesBefore))
+}
+
+func TestKubeconfigExpires(t *testing.T) {
+	g := NewWithT(t)
+	write := func(user *clientcmdapi.AuthInfo) *corev1.Secret {
+		data, err := clientcmd.Write(clientcmdapi.Config{
+			Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:6443"}},
+			AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": user},
+			Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+			CurrentContext: "x",
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		return &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: data}}
+	}
+	expires := time.Date(2031, 1, 2, 3, 4, 5, 0, time.UTC)
+	pair := selfSigned(t, expires)
+	g.Expect(kubeconfigExpires(write(&clientcmdapi.AuthInfo{ClientCertificateData: pair, ClientKeyData: []byte("k")}))).To(Equal(expires))
+	g.Expect(kubeconfigExpires(write(&clientcmdapi.AuthInfo{Token: "t"}))).To(BeZero())
+	g.Expect(kubeconfigExpires(&corev1.Secret{})).To(BeZero())
+	g.Expect(kubeconfigExpires(nil)).To(BeZero())
+	g.Expect(pemExpires([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))).To(BeZero())
+}
