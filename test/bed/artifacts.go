@@ -20,16 +20,33 @@ var hostLogs = []string{"console.log", "launch.log", "up/var/log/cloud-init-outp
 // not keep the rest back.
 func (b *Bed) CollectArtifacts(ctx context.Context, dir string) error {
 	return errors.Join(
-		copyMatches(filepath.Join(b.Logs(), "*.log"), filepath.Join(dir, "programs")),
+		b.CollectPrograms(filepath.Join(dir, "programs")),
 		b.collectHosts(filepath.Join(dir, "hosts")),
 		b.dump(ctx, filepath.Join(dir, "objects.yaml"), "get", "cluster-api", "-A", "-o", "yaml"),
 		b.dump(ctx, filepath.Join(dir, "events.txt"), "get", "events", "-A", "--sort-by=.lastTimestamp"),
 	)
 }
 
+// CollectHost copies the logs of a VM's host, running or not, into a directory.
+// It does nothing for a VM that has no disk any more.
+func (b *Bed) CollectHost(vm, dir string) error {
+	return b.collectHostsTo(func(name string) string {
+		if name != vm {
+			return ""
+		}
+		return dir
+	})
+}
+
 // collectHosts copies the logs of all hosts that have a disk, running or not,
 // each into a directory that is named as its VM.
 func (b *Bed) collectHosts(dir string) error {
+	return b.collectHostsTo(func(name string) string { return filepath.Join(dir, name) })
+}
+
+// collectHostsTo copies the logs of each host to where its name says, if that
+// is anywhere.
+func (b *Bed) collectHostsTo(where func(name string) string) error {
 	disks, err := os.ReadDir(b.Hosts())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("collecting logs of hosts: %w", err)
@@ -42,8 +59,12 @@ func (b *Bed) collectHosts(dir string) error {
 		if data, err := os.ReadFile(filepath.Join(path, "spec.json")); err == nil && json.Unmarshal(data, &spec) == nil && spec.Name != "" {
 			name = spec.Name
 		}
+		dir := where(filepath.Base(name))
+		if dir == "" {
+			continue
+		}
 		for _, log := range hostLogs {
-			errs = append(errs, copyMatches(filepath.Join(path, log), filepath.Join(dir, filepath.Base(name))))
+			errs = append(errs, copyMatches(filepath.Join(path, log), dir))
 		}
 	}
 	return errors.Join(errs...)
@@ -89,4 +110,9 @@ func copyMatches(pattern, dir string) error {
 		}
 	}
 	return nil
+}
+
+// CollectPrograms copies the logs of the bed's own programs into a directory.
+func (b *Bed) CollectPrograms(dir string) error {
+	return copyMatches(filepath.Join(b.Logs(), "*.log"), dir)
 }

@@ -130,7 +130,7 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	if _, err := b.simulations(); err != nil {
 		return nil, fmt.Errorf("starting bed %s: %w", b.Name, err)
 	}
-	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors}); err != nil {
+	if err := claim(record{Name: b.Name, Dir: b.Dir, Hypervisors: b.hypervisors, Unmanaged: b.unmanaged}); err != nil {
 		return nil, err
 	}
 	if err := b.start(ctx, options); err != nil {
@@ -139,13 +139,16 @@ func Start(ctx context.Context, options Options) (*Bed, error) {
 	return b, nil
 }
 
-// Open returns a bed that runs already.
+// Open returns a bed that runs already. An unmanaged one has no clients.
 func Open(ctx context.Context, name string) (*Bed, error) {
 	r, err := recorded(name)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bed{Name: name, Dir: r.Dir, hypervisors: r.Hypervisors, layout: layout(r.Dir), log: io.Discard}
+	b := &Bed{Name: name, Dir: r.Dir, hypervisors: r.Hypervisors, unmanaged: r.Unmanaged, layout: layout(r.Dir), log: io.Discard}
+	if b.unmanaged {
+		return b, nil
+	}
 	if err := b.connect(); err != nil {
 		return nil, err
 	}

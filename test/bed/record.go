@@ -23,6 +23,8 @@ type record struct {
 	Name        string   `json:"name"`
 	Dir         string   `json:"dir"`
 	Hypervisors []string `json:"hypervisors"`
+	// Unmanaged says that there is no management cluster to connect to.
+	Unmanaged bool `json:"unmanaged,omitempty"`
 }
 
 // validName keeps names short: they become part of names of interfaces.

@@ -2,7 +2,6 @@ package clusterctl
 
 import (
 	"context"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,7 +69,7 @@ func listVariables(ctx context.Context, provider, flavor string) string {
 	GinkgoHelper()
 	args := []string{
 		"generate", "cluster", "demo", "--infrastructure", provider + ":" + first, "--list-variables",
-		"--config", filepath.Join(dir, "clusterctl.yaml"), "--kubeconfig", one.Kubeconfig(),
+		"--config", releases.Config(), "--kubeconfig", one.Kubeconfig(),
 	}
 	if flavor != "" {
 		args = append(args, "--flavor", flavor)

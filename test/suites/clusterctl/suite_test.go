@@ -3,8 +3,6 @@ package clusterctl
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/manifests"
+	"github.com/nova-platform/cluster-api-provider-nova/test/release"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -50,6 +48,8 @@ var (
 	programs map[string]string
 	// dir holds the releases and the configuration of clusterctl.
 	dir string
+	// releases are those that it holds.
+	releases *release.Repository
 )
 
 func TestClusterctl(t *testing.T) {
@@ -61,7 +61,7 @@ func TestClusterctl(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(bed.Down(ctx, name)).To(Succeed(), "a bed that a crashed run left is taken away first")
 	var err error
-	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "kubectl", "capi-core")
+	programs, err = tools.Paths(ctx, GinkgoWriter, "clusterctl", "kubectl")
 	Expect(err).NotTo(HaveOccurred())
 	b, err = bed.Start(ctx, bed.Options{
 		Name: name, Hypervisors: bed.Hypervisors(), Unmanaged: true, Bodiless: !everything, Log: GinkgoWriter,
@@ -73,14 +73,16 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	dir = filepath.Join(b.Dir, "bin", "releases")
 	var wait sync.WaitGroup
 	fail := make([]error, 3)
-	wait.Go(func() { fail[0] = errors.Join(release(ctx, first), release(ctx, next), core(ctx)) })
+	// Pods start once there are Deployments, which clusterctl makes of releases.
+	program := func(image string) string { return releases.Program(image) }
+	wait.Go(func() { releases, fail[0] = release.Make(ctx, GinkgoWriter, filepath.Join(dir, "repository"), first, next) })
 	wait.Go(func() { one, fail[1] = b.StartEmpty(ctx, "one", "10.77.0.2", program) })
 	wait.Go(func() { two, fail[2] = b.StartEmpty(ctx, "two", "10.77.0.3", program) })
 	wait.Wait()
 	Expect(errors.Join(fail...)).To(Succeed())
 	for _, cluster := range []*bed.Empty{one, two} {
 		DeferCleanup(cluster.Stop)
-		Expect(certManager(ctx, cluster)).To(Succeed())
+		Expect(release.CertManager(ctx, cluster.Client)).To(Succeed())
 	}
 })
 
@@ -95,109 +97,6 @@ var _ = JustAfterEach(func() {
 		}
 	}
 })
-
-// release puts a release into the repository, and its managers beside it.
-func release(ctx context.Context, version string) error {
-	components := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), filepath.Join(dir, "repository"), version)
-	if out, err := components.CombinedOutput(); err != nil {
-		return fmt.Errorf("making release: %w: %s", err, out)
-	}
-	// Unchanged ones cost nothing the next time.
-	bin := managers(version) + "/"
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		return err
-	}
-	const variable = "github.com/nova-platform/cluster-api-provider-nova/internal/manager.version"
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags", "-s -w -X "+variable+"="+version, "-o", bin)
-	for _, p := range manifests.Providers() {
-		build.Args = append(build.Args, "./cmd/"+p.Dir)
-	}
-	build.Args = append(build.Args, "./cmd/"+bed.AddonProvider)
-	build.Dir = tools.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("building managers: %w: %s", err, out)
-	}
-	return nil
-}
-
-// managers is where those of a release are.
-func managers(version string) string {
-	sum := sha256.Sum256([]byte(tools.Root()))
-	return filepath.Join(bed.Cache(), "bin", hex.EncodeToString(sum[:4]), version)
-}
-
-// core puts Cluster API's core provider into the repository, as its release
-// has it, and says so in the configuration.
-func core(ctx context.Context) error {
-	module, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
-	if err != nil {
-		return err
-	}
-	components, err := exec.CommandContext(ctx, programs["kubectl"], "kustomize", filepath.Join(module, "core", "config", "default")).Output()
-	if err != nil {
-		return fmt.Errorf("rendering core provider: %w", err)
-	}
-	version := filepath.Base(module)[len("cluster-api@"):]
-	release := filepath.Join(dir, "repository", "cluster-api", version)
-	if err := os.MkdirAll(release, 0o755); err != nil {
-		return err
-	}
-	metadata, err := os.ReadFile(filepath.Join(module, "metadata.yaml"))
-	if err != nil {
-		return err
-	}
-	config, err := os.ReadFile(filepath.Join(dir, "repository", "clusterctl.yaml"))
-	if err != nil {
-		return err
-	}
-	provider := fmt.Sprintf("- name: cluster-api\n  type: CoreProvider\n  url: %s/core-components.yaml\n", release)
-	return errors.Join(
-		os.WriteFile(filepath.Join(release, "core-components.yaml"), components, 0o644),
-		os.WriteFile(filepath.Join(release, "metadata.yaml"), metadata, 0o644),
-		os.WriteFile(filepath.Join(dir, "clusterctl.yaml"), append(config, provider...), 0o644),
-	)
-}
-
-// program is what an image would run: a manager of the release that the
-// image's tag names.
-func program(image string) string {
-	image, tag := bed.ImageName(image)
-	path := filepath.Join(managers(tag), image)
-	if image == "cluster-api-controller" {
-		path = programs["capi-core"]
-	}
-	if _, err := os.Stat(path); err != nil {
-		return ""
-	}
-	return path
-}
-
-// certManager installs cert-manager's definitions: to clusterctl it is there
-// already, as where another team runs it.
-func certManager(ctx context.Context, cluster *bed.Empty) error {
-	module, err := tools.ToolDir(ctx, "cert-manager", "github.com/cert-manager/cert-manager")
-	if err != nil {
-		return err
-	}
-	files, err := filepath.Glob(filepath.Join(module, "deploy", "crds", "*.yaml"))
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		objects, err := manifests.Objects(data)
-		if err != nil {
-			return err
-		}
-		if err := bed.Apply(ctx, cluster.Client, objects...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // command is clusterctl's or kubectl's, run where management clusters are
 // reached.
@@ -222,7 +121,7 @@ func command(ctx context.Context, program string, variables map[string]string, a
 func clusterctl(ctx context.Context, cluster *bed.Empty, args ...string) string {
 	GinkgoHelper()
 	out, err := command(ctx, "clusterctl", nil,
-		append(args, "--config", filepath.Join(dir, "clusterctl.yaml"), "--kubeconfig", cluster.Kubeconfig())...)
+		append(args, "--config", releases.Config(), "--kubeconfig", cluster.Kubeconfig())...)
 	Expect(err).NotTo(HaveOccurred())
 	return out
 }
@@ -239,7 +138,7 @@ func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string
 		"generate", "cluster", c.Name, "--infrastructure", h.Facts().Provider + ":" + first,
 		"--target-namespace", c.Namespace, "--kubernetes-version", bed.KubernetesVersion,
 		"--control-plane-machine-count", strconv.Itoa(c.ControlPlanes), "--worker-machine-count", strconv.Itoa(c.Workers),
-		"--config", filepath.Join(dir, "clusterctl.yaml"), "--kubeconfig", one.Kubeconfig(),
+		"--config", releases.Config(), "--kubeconfig", one.Kubeconfig(),
 	}
 	if flavor != "" {
 		args = append(args, "--flavor", flavor)
