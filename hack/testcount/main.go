@@ -1,17 +1,18 @@
 // Command testcount counts the tests in what "go test -json" wrote and ends
 // with one line, "N passed, N failed".
 //
-//	testcount [-checks FILE] FILE...
+//	testcount [-checks FILE] [-table FILE] FILE...
 //
 // A Ginkgo suite is one test to Go; its specs are counted instead. Of a test
 // with subtests only the subtests count. A test that was skipped, a spec that
 // is pending and a package that did not compile count as failed: none of them
 // showed that anything works. Each line of FILE of -checks, "pass" or "fail",
-// counts as one more.
+// counts as one more. -table writes what came of each package as a table.
 package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -26,8 +27,9 @@ import (
 
 func main() {
 	checks := flag.String("checks", "", "file with a line \"pass\" or \"fail\" for each check")
+	table := flag.String("table", "", "file for a table of the packages, in Markdown")
 	flag.Parse()
-	sum, err := run(*checks, flag.Args(), os.Stdout)
+	sum, err := run(*checks, *table, flag.Args(), os.Stdout)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testcount:", err)
 		os.Exit(2)
@@ -37,7 +39,7 @@ func main() {
 	}
 }
 
-func run(checks string, files []string, out io.Writer) (count, error) {
+func run(checks, table string, files []string, out io.Writer) (count, error) {
 	r := results{}
 	for _, file := range files {
 		if err := readFile(file, r.readEvents); err != nil {
@@ -45,6 +47,11 @@ func run(checks string, files []string, out io.Writer) (count, error) {
 		}
 	}
 	sum := r.sum(out)
+	if table != "" {
+		if err := os.WriteFile(table, r.table(), 0o644); err != nil {
+			return count{}, fmt.Errorf("writing table: %w", err)
+		}
+	}
 	if checks != "" {
 		if err := readFile(checks, sum.readChecks); err != nil {
 			return count{}, err
@@ -89,11 +96,14 @@ func (c *count) readChecks(r io.Reader) error {
 // event is a line of "go test -json".
 type event struct {
 	Action, Package, Test, Output string
+	// Elapsed is in seconds.
+	Elapsed float64
 }
 
 // outcome is what is known of one test.
 type outcome struct {
-	action string
+	action  string
+	seconds float64
 	// specs is set for a Ginkgo suite.
 	specs *count
 	// parent is a test with subtests.
@@ -140,7 +150,7 @@ func (r results) take(e event) {
 			r.at(e.Package, e.Test[:i]).parent = true
 		}
 	case "pass", "fail", "skip":
-		r.at(e.Package, e.Test).action = e.Action
+		r.at(e.Package, e.Test).action, r.at(e.Package, e.Test).seconds = e.Action, e.Elapsed
 	case "output":
 		if specs, ok := specs(e.Output); ok {
 			r.at(e.Package, e.Test).specs = &specs
@@ -174,25 +184,48 @@ func specs(line string) (count, bool) {
 func (r results) sum(out io.Writer) count {
 	var total count
 	for _, pkg := range sortedKeys(r) {
-		var here count
-		for _, test := range sortedKeys(r[pkg]) {
-			c := r[pkg][test].count(test)
-			if r[pkg][test].parent && r.failedBelow(pkg, test) {
-				c = count{}
-			}
-			if c.failed > 0 {
-				fmt.Fprintf(out, "%s: %s %s (%d)\n", verb(r[pkg][test].action), pkg, test, c.failed)
-			}
-			here.add(c)
-		}
-		// Neither a panic outside a test nor a broken build is any test's fault.
-		if r[pkg][""] != nil && r[pkg][""].action == "fail" && here.failed == 0 {
-			fmt.Fprintf(out, "failed: %s\n", pkg)
-			here.failed++
-		}
-		total.add(here)
+		total.add(r.sumOf(pkg, out))
 	}
 	return total
+}
+
+// sumOf counts those of a package.
+func (r results) sumOf(pkg string, out io.Writer) count {
+	var here count
+	for _, test := range sortedKeys(r[pkg]) {
+		c := r[pkg][test].count(test)
+		if r[pkg][test].parent && r.failedBelow(pkg, test) {
+			c = count{}
+		}
+		if c.failed > 0 {
+			fmt.Fprintf(out, "%s: %s %s (%d)\n", verb(r[pkg][test].action), pkg, test, c.failed)
+		}
+		here.add(c)
+	}
+	// Neither a panic outside a test nor a broken build is any test's fault.
+	if r[pkg][""] != nil && r[pkg][""].action == "fail" && here.failed == 0 {
+		fmt.Fprintf(out, "failed: %s\n", pkg)
+		here.failed++
+	}
+	return here
+}
+
+// table has a row for each package that has tests.
+func (r results) table() []byte {
+	var rows bytes.Buffer
+	rows.WriteString("| package | passed | failed | seconds |\n|---|---|---|---|\n")
+	for _, pkg := range sortedKeys(r) {
+		c := r.sumOf(pkg, io.Discard)
+		if c == (count{}) {
+			continue
+		}
+		var seconds float64
+		if r[pkg][""] != nil {
+			seconds = r[pkg][""].seconds
+		}
+		fmt.Fprintf(&rows, "| %s | %d | %d | %.0f |\n", pkg, c.passed, c.failed, seconds)
+	}
+	return rows.Bytes()
 }
 
 func (o *outcome) count(test string) count {

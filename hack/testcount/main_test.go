@@ -97,7 +97,7 @@ func TestRun(t *testing.T) {
 				checks = write(t, filepath.Join(dir, "checks"), c.checks)
 			}
 			var out bytes.Buffer
-			if _, err := run(checks, []string{events}, &out); err != nil {
+			if _, err := run(checks, "", []string{events}, &out); err != nil {
 				t.Fatal(err)
 			}
 			if out.String() != c.want {
@@ -109,7 +109,7 @@ func TestRun(t *testing.T) {
 
 func TestRunRefusesWhatIsNoEvent(t *testing.T) {
 	file := write(t, filepath.Join(t.TempDir(), "events"), "FAIL\n")
-	_, err := run("", []string{file}, &bytes.Buffer{})
+	_, err := run("", "", []string{file}, &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "parsing event") {
 		t.Errorf("got %v", err)
 	}
@@ -121,4 +121,28 @@ func write(t *testing.T, name, text string) string {
 		t.Fatal(err)
 	}
 	return name
+}
+
+func TestTable(t *testing.T) {
+	dir := t.TempDir()
+	events, table := filepath.Join(dir, "events"), filepath.Join(dir, "table")
+	lines := `{"Action":"run","Package":"p","Test":"TestA"}
+		{"Action":"pass","Package":"p","Test":"TestA","Elapsed":1.5}
+		{"Action":"pass","Package":"p","Elapsed":61.6}
+		{"Action":"skip","Package":"without tests"}
+		{"Action":"fail","Package":"q","Elapsed":2}`
+	if err := os.WriteFile(events, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := run("", table, []string{events}, &bytes.Buffer{}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "| package | passed | failed | seconds |\n|---|---|---|---|\n| p | 1 | 0 | 62 |\n| q | 0 | 1 | 2 |\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
 }
