@@ -173,19 +173,22 @@ func TestStoppedSessionSaysSo(t *testing.T) {
 
 // stub is a session in a pool.
 type stub struct {
-	done chan struct{}
-	key  hypervisor.Key
+	done   chan struct{}
+	key    hypervisor.Key
+	server string
+	turns  *Turns
 }
 
 func (s *stub) Stop()                  { close(s.done) }
 func (s *stub) Done() <-chan struct{}  { return s.done }
 func (s *stub) Keys() []hypervisor.Key { return []hypervisor.Key{s.key} }
+func (s *stub) Server() string         { return s.server }
 
 func TestPool(t *testing.T) {
-	g, p := NewWithT(t), NewPool[*stub]()
+	g, p := NewWithT(t), NewPool[*stub](0)
 	made := 0
 	open := func(id, cluster string) *stub {
-		s, err := p.Open(id, hypervisor.Key{Name: cluster}, func() (*stub, error) {
+		s, err := p.Open(id, "server", hypervisor.Key{Name: cluster}, func(*Turns) (*stub, error) {
 			made++
 			return &stub{done: make(chan struct{}), key: hypervisor.Key{Name: id}}, nil
 		})
@@ -211,15 +214,38 @@ func TestPool(t *testing.T) {
 	}
 	g.Expect(told).To(ConsistOf(hypervisor.Key{Name: "one"}, hypervisor.Key{Name: "two"}))
 
-	p.sweep(time.Now())
+	p.Sweep(time.Now())
 	g.Expect(b.Done()).NotTo(BeClosed())
-	p.sweep(time.Now().Add(2 * Idle))
+	p.Sweep(time.Now().Add(2 * Idle))
 	g.Expect(b.Done()).To(BeClosed())
-	_, err := p.Open("c", hypervisor.Key{Name: "one"}, func() (*stub, error) { return nil, errors.New("no") })
+	_, err := p.Open("c", "server", hypervisor.Key{Name: "one"}, func(*Turns) (*stub, error) { return nil, errors.New("no") })
 	g.Expect(err).To(MatchError("no"))
 	c := open("c", "one")
+	g.Expect(p.Len()).To(Equal(1))
 	p.Close()
 	g.Expect(c.Done()).To(BeClosed())
+	g.Expect(p.Len()).To(BeZero())
+}
+
+// A machine whose cluster goes elsewhere must not keep others from being made
+// where it was; new credentials leave everybody's turn.
+func TestPoolKeepsTurnsOfServer(t *testing.T) {
+	g, p := NewWithT(t), NewPool[*stub](1)
+	defer p.Close()
+	machine, other := hypervisor.Key{Name: "m"}, hypervisor.Key{Name: "other"}
+	open := func(id, server string) *Turns {
+		s, err := p.Open(id, server, hypervisor.Key{Name: "cluster"}, func(t *Turns) (*stub, error) {
+			return &stub{done: make(chan struct{}), key: machine, server: server, turns: t}, nil
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		return s.turns
+	}
+	there := open("a", "there")
+	g.Expect(there.Take(machine)).To(BeTrue())
+	g.Expect(open("b", "there")).To(BeIdenticalTo(there), "sessions of one server share its turns")
+	g.Expect(there.Take(other)).To(BeFalse(), "new credentials leave the turn taken")
+	g.Expect(open("c", "elsewhere")).NotTo(BeIdenticalTo(there))
+	g.Expect(there.Take(other)).To(BeTrue())
 }
 
 func TestFeed(t *testing.T) {

@@ -3,10 +3,6 @@ package vsphere
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
-	"time"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -14,8 +10,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
-	feeds "github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -33,24 +28,12 @@ type Options struct {
 	wrap wrap
 }
 
-// idle is after how long a session that nobody asks for is closed.
-const idle = time.Hour
-
 // Connector shares sessions with vCenters between machines and clusters.
 type Connector struct {
 	reader   client.Reader
 	options  Options
 	accounts *credentials.Resolver
-	machines *feeds.Feed
-	clusters *feeds.Feed
-
-	mu sync.Mutex
-	// turns bounds what is being made, by vCenter.
-	turns    map[string]*turns.Turns[hypervisor.Key]
-	sessions map[string]*session
-	asked    map[string]time.Time
-	// users tells which session a cluster uses.
-	users map[hypervisor.Key]string
+	pool     *sessions.Pool[*session]
 }
 
 var (
@@ -72,62 +55,19 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			Reader: reader, Namespace: o.Namespace, Kind: infrav1.NovaVSphereIdentityKind,
 			NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 		},
-		turns:    map[string]*turns.Turns[hypervisor.Key]{},
-		machines: feeds.NewFeed(),
-		clusters: feeds.NewFeed(),
-		sessions: map[string]*session{},
-		asked:    map[string]time.Time{},
-		users:    map[hypervisor.Key]string{},
+		pool: sessions.NewPool[*session](o.MaxCreations),
 	}
 }
 
 // Start closes sessions that nobody asks for any more, and at the end all, so
 // that a manager can run the Connector.
 func (c *Connector) Start(ctx context.Context) error {
-	defer c.Close()
-	sweep := time.NewTicker(idle / 10)
-	defer sweep.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case now := <-sweep.C:
-			c.sweep(now)
-		}
-	}
-}
-
-// sweep closes the sessions of clusters that are gone: their credentials must
-// not be tried for ever.
-func (c *Connector) sweep(now time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for id, at := range c.asked {
-		if now.Sub(at) > idle {
-			c.evict(id, "")
-		}
-	}
+	c.pool.Run(ctx)
+	return nil
 }
 
 // Close logs out everywhere.
-func (c *Connector) Close() {
-	c.mu.Lock()
-	all := slices.Collect(maps.Values(c.sessions))
-	clear(c.sessions)
-	clear(c.asked)
-	clear(c.users)
-	for server, t := range c.turns {
-		t.Close()
-		delete(c.turns, server)
-	}
-	c.mu.Unlock()
-	for _, s := range all {
-		s.stop()
-	}
-	for _, s := range all {
-		<-s.done
-	}
-}
+func (c *Connector) Close() { c.pool.Close() }
 
 // Connect returns a driver for m. It waits no longer than a moment for a
 // session that is being opened, and not at all for one that is known to be
@@ -154,10 +94,10 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 }
 
 // Changes delivers the machines whose VM changed.
-func (c *Connector) Changes() <-chan hypervisor.Key { return c.machines.Keys() }
+func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
 
 // SiteChanges delivers the clusters whose vCenter came or went.
-func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.clusters.Keys() }
+func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // clusterOf finds the infrastructure cluster of m. It does not ask the
 // Cluster, which may be gone.
@@ -183,74 +123,16 @@ func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*
 	return &list.Items[0], nil
 }
 
-// open returns the session that cluster asks for, and lets go of the one it
-// used before if that was another.
+// open returns the session that cluster asks for.
 func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, error) {
 	e, err := c.endpoint(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	id, user := e.id(), hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.users[user]
-	c.users[user], c.asked[id] = id, time.Now()
-	if before != "" && before != id && !slices.Contains(slices.Collect(maps.Values(c.users)), before) {
-		c.evict(before, e.server)
-	}
-	s, ok := c.sessions[id]
-	if !ok {
-		s = newSession(e, &c.options, c.turnsAt(e.server), func(k hypervisor.Key) { c.machines.Add(k) }, func() { c.tell(id) })
-		c.sessions[id] = s
-	}
-	return s, nil
-}
-
-// turnsAt returns the turns at a vCenter, which all its sessions share. The
-// caller holds the lock.
-func (c *Connector) turnsAt(server string) *turns.Turns[hypervisor.Key] {
-	t, ok := c.turns[server]
-	if !ok {
-		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.machines.Add(k) })
-		c.turns[server] = t
-	}
-	return t
-}
-
-// evict closes a session in the background. Its machines and clusters, as far
-// as they still are, come back over another: one with the vCenter called
-// server, where their turns stay theirs. The caller holds the lock.
-func (c *Connector) evict(id, server string) {
-	s, ok := c.sessions[id]
-	delete(c.sessions, id)
-	delete(c.asked, id)
-	for user, used := range c.users {
-		if used == id {
-			delete(c.users, user)
-			c.clusters.Add(user)
-		}
-	}
-	if ok {
-		s.stop()
-		keys := s.inv.keys()
-		if s.endpoint.server != server {
-			for _, key := range keys {
-				s.turns.Release(key)
-			}
-		}
-		c.machines.Add(keys...)
-	}
-}
-
-// tell queues the clusters that use a session.
-func (c *Connector) tell(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for user, used := range c.users {
-		if used == id {
-			c.clusters.Add(user)
-		}
-	}
+	id := e.id()
+	return c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*session, error) {
+		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.Tell(id) }), nil
+	})
 }
 
 // endpoint reads where and how to log in for cluster.

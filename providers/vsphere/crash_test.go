@@ -179,7 +179,8 @@ func (j *journey) leg() error {
 		p.mu.Unlock()
 		p.queue.Add(keyOf(c.machine))
 	}
-	deadline := time.After(soon)
+	// Many go at once.
+	deadline := time.After(3 * soon)
 	for _, c := range j.crafts {
 		select {
 		case <-c.done:

@@ -22,13 +22,6 @@ func (b *bed) inspected(cluster *infrav1.NovaVSphereCluster) {
 	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), cluster); return err }).Should(Succeed())
 }
 
-// open is the number of sessions the connector has.
-func (b *bed) open() int {
-	b.connector.mu.Lock()
-	defer b.connector.mu.Unlock()
-	return len(b.connector.sessions)
-}
-
 // A password that is changed in the middle of a scale-up loses nothing: the
 // old session ends, a new one takes over.
 func TestRotationLosesNothing(t *testing.T) {
@@ -53,7 +46,7 @@ func TestRotationLosesNothing(t *testing.T) {
 	b.once(machines)
 	b.Expect(b.vc.Requests()).To(And(HaveKeyWithValue("Login", 2), HaveKeyWithValue("CloneVM_Task", n)))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
-	b.Expect(b.open()).To(Equal(1))
+	b.Expect(b.connector.pool.Len()).To(Equal(1))
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", 4+4), "for a moment both sessions count")
 }
 
@@ -69,12 +62,12 @@ func TestTrustRotation(t *testing.T) {
 	setCA(string(other.CABundle))
 	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("unknown authority")))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
-	b.Expect(b.open()).To(Equal(1))
+	b.Expect(b.connector.pool.Len()).To(Equal(1))
 
 	setCA(string(other.CABundle) + string(b.vc.CABundle))
 	b.reaches(m, hypervisor.Running)
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 2))
-	b.Expect(b.open()).To(Equal(1))
+	b.Expect(b.connector.pool.Len()).To(Equal(1))
 }
 
 // An identity lends an account to the namespaces it allows. Clusters that use

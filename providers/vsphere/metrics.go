@@ -20,7 +20,7 @@ var (
 		Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
 	}, []string{"server", "method"})
 
-	sessions = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	sessionPhases = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_vsphere_sessions",
 		Help: "Sessions with a vCenter by state (Connecting, Up, Down).",
 	}, []string{"server", "state"})
@@ -35,7 +35,7 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(requests, requestSeconds, sessions, live)
+	metrics.Registry.MustRegister(requests, requestSeconds, sessionPhases, live)
 }
 
 // gauges are the metrics that are asked of the sessions when somebody looks.

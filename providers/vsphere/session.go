@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -48,12 +48,12 @@ type session struct {
 	rules    *ruler
 	marks    *marker
 	// turns bounds the clones under way at the vCenter, over all sessions.
-	turns *turns.Turns[hypervisor.Key]
+	turns *sessions.Turns
 	// turned is called when the endpoint came or went.
 	turned func()
 
-	stop context.CancelFunc
-	done chan struct{}
+	cancel context.CancelFunc
+	done   chan struct{}
 
 	mu     sync.Mutex
 	phase  phase
@@ -79,7 +79,7 @@ type session struct {
 }
 
 // newSession opens a session in the background.
-func newSession(e endpoint, o *Options, t *turns.Turns[hypervisor.Key], changed func(hypervisor.Key), turned func()) *session {
+func newSession(e endpoint, o *Options, t *sessions.Turns, changed func(hypervisor.Key), turned func()) *session {
 	s := &session{
 		endpoint: e,
 		inv:      newInventory(changed),
@@ -96,13 +96,25 @@ func newSession(e endpoint, o *Options, t *turns.Turns[hypervisor.Key], changed 
 	s.rules = &ruler{session: s, queued: map[ref]map[uuid.UUID]bool{}, running: map[ref]bool{}}
 	s.marks = &marker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.stop = cancel
-	sessions.WithLabelValues(e.server, string(connecting)).Inc()
+	s.cancel = cancel
+	sessionPhases.WithLabelValues(e.server, string(connecting)).Inc()
 	live.add(s)
 	// What keeps the session must not wait behind what uses it.
 	go s.run(urgent(ctx))
 	return s
 }
+
+// Stop logs out in the background.
+func (s *session) Stop() { s.cancel() }
+
+// Done is closed when the session has ended.
+func (s *session) Done() <-chan struct{} { return s.done }
+
+// Keys are the machines that were asked about.
+func (s *session) Keys() []hypervisor.Key { return s.inv.keys() }
+
+// Server is the vCenter's address.
+func (s *session) Server() string { return s.endpoint.server }
 
 // run keeps the session until it is stopped.
 func (s *session) run(ctx context.Context) {
@@ -118,7 +130,7 @@ func (s *session) run(ctx context.Context) {
 			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Passing = true
 			s.turn(down, closed, nil)
-			sessions.WithLabelValues(s.endpoint.server, string(down)).Dec()
+			sessionPhases.WithLabelValues(s.endpoint.server, string(down)).Dec()
 			return
 		}
 		err = classify(s.endpoint.server, err)
@@ -246,8 +258,8 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 	if from == to {
 		return to == down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
 	}
-	sessions.WithLabelValues(s.endpoint.server, string(from)).Dec()
-	sessions.WithLabelValues(s.endpoint.server, string(to)).Inc()
+	sessionPhases.WithLabelValues(s.endpoint.server, string(from)).Dec()
+	sessionPhases.WithLabelValues(s.endpoint.server, string(to)).Inc()
 	close(s.verdict)
 	s.verdict = make(chan struct{})
 	// A loss that is mended at once is no news.

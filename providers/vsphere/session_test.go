@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -38,17 +39,13 @@ func TestWrongPassword(t *testing.T) {
 func TestRotation(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
-	b.connector.mu.Lock()
-	b.Expect(b.connector.sessions).To(HaveLen(1))
-	b.connector.mu.Unlock()
+	b.Expect(b.connector.pool.Len()).To(Equal(1))
 	changes := b.connector.Changes()
 	b.drain(changes)
 
 	b.setPassword("another")
 	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
-	b.connector.mu.Lock()
-	b.Expect(b.connector.sessions).To(HaveLen(1), "the old session is closed")
-	b.connector.mu.Unlock()
+	b.Expect(b.connector.pool.Len()).To(Equal(1), "the old session is closed")
 	b.told(changes, "m", soon)
 	b.setPassword(vcenter.DefaultPassword)
 	b.reaches(m, hypervisor.Running)
@@ -144,9 +141,9 @@ func TestIdleSessionIsClosed(t *testing.T) {
 	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
 	b.drain(changes)
 	b.drain(sites)
-	b.connector.sweep(time.Now().Add(idle / 2))
+	b.connector.pool.Sweep(time.Now().Add(sessions.Idle / 2))
 	b.Consistently(b.vc.Requests, "100ms").ShouldNot(HaveKey("Logout"))
-	b.connector.sweep(time.Now().Add(2 * idle))
+	b.connector.pool.Sweep(time.Now().Add(2 * sessions.Idle))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
 	b.told(changes, "m", soon)
 	b.told(sites, b.cluster.Name, soon)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -16,7 +15,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
 )
@@ -40,10 +38,6 @@ type Connector struct {
 	accounts *credentials.Resolver
 	options  Options
 	pool     *sessions.Pool[*engine.Session]
-
-	mu sync.Mutex
-	// turns bounds what is being made, by engine.
-	turns map[string]*turns.Turns[hypervisor.Key]
 }
 
 var (
@@ -65,8 +59,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 			NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 		},
 		options: o,
-		pool:    sessions.NewPool[*engine.Session](),
-		turns:   map[string]*turns.Turns[hypervisor.Key]{},
+		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
 	}
 }
 
@@ -159,21 +152,9 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", []string{e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(e.Trust.Insecure)})
 	id := string(h.Sum(nil))
-	return c.pool.Open(id, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func() (*engine.Session, error) {
-		return engine.Open(e, c.options.pace, c.turnsAt(e.Server), c.pool.Machines.Add, func() { c.pool.Tell(id) })
+	return c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {
+		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.Tell(id) })
 	})
-}
-
-// turnsAt returns the turns of an engine, whoever asks.
-func (c *Connector) turnsAt(server string) *turns.Turns[hypervisor.Key] {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	t, ok := c.turns[server]
-	if !ok {
-		t = turns.New(c.options.MaxCreations, server, func(k hypervisor.Key) { c.pool.Machines.Add(k) })
-		c.turns[server] = t
-	}
-	return t
 }
 
 // clusterNameOf returns the Cluster that a template belongs to: the one of its

@@ -14,7 +14,6 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -40,7 +39,7 @@ type Session struct {
 	*sessions.Session
 
 	Mirror *ovirt.Mirror
-	Turns  *turns.Turns[hypervisor.Key]
+	Turns  *sessions.Turns
 	// Grouping lets one at a time change affinity groups: engines refuse
 	// some that come at once.
 	Grouping chan struct{}
@@ -58,7 +57,7 @@ type Session struct {
 }
 
 // Open opens a session. It calls wake with machines to look at again.
-func Open(e ovirt.Endpoint, pace Pace, t *turns.Turns[hypervisor.Key], wake func(...hypervisor.Key), turned func()) (*Session, error) {
+func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hypervisor.Key), turned func()) (*Session, error) {
 	client, err := ovirt.NewClient(e, meter(e.Server))
 	if err != nil {
 		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
@@ -78,6 +77,9 @@ func Open(e ovirt.Endpoint, pace Pace, t *turns.Turns[hypervisor.Key], wake func
 	})
 	return s, nil
 }
+
+// Server is the engine's address.
+func (s *Session) Server() string { return s.server }
 
 // serve logs in, learns what there is and keeps it up to date until that
 // fails. The token lasts from one try to the next.
