@@ -1,27 +1,40 @@
 #!/usr/bin/env bash
 # Runs the tests, and ends with a line that counts them.
 #
-#   hack/test.sh [unit] [hosts]
+#   hack/test.sh [unit] [hosts] [e2e]
 #
 # unit are the tests that need no more than an API server, hosts those that
-# boot hosts: they need root, and run one after another. Both, if none is said.
-# CHECKS names a file with the results of verify.sh, to be counted too.
+# boot hosts, e2e Cluster API's own specs on hosts: these two need root. All, if
+# none is said. Two packages of unit or hosts run at a time: hosts wait more than
+# they compute, and each bed has a network of its own. NOVA_AT_ONCE says another
+# number. CHECKS names a file with the results of verify.sh, to be counted too,
+# REPORT a folder for reports: JUnit of each part, and a table of all packages.
 set -uo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/ensure-go.sh"
 cd "$here/.."
-[[ $# -gt 0 ]] || set -- unit hosts
+[[ $# -gt 0 ]] || set -- unit hosts e2e
 host_packages='/test/(bed|host|suites)(/|$)'
 hosts_timeout=40m
-[[ ${NOVA_SUITES:-} != full ]] || hosts_timeout=180m
+at_once=${NOVA_AT_ONCE:-2}
+hosts_at_once=$at_once
+if [[ ${NOVA_SUITES:-} == full ]]; then
+	# Figures are measured: nothing else may run.
+	hosts_timeout=180m
+	hosts_at_once=${NOVA_AT_ONCE:-1}
+fi
 results=$(mktemp -d)
 trap 'rm -rf "$results"' EXIT
 started=$SECONDS
+if [[ -n ${REPORT:-} ]]; then
+	mkdir -p "$REPORT"
+	REPORT=$(cd "$REPORT" && pwd)
+fi
 
 prepare() {
 	local tools="gotestsum etcd kube-apiserver kubectl clusterctl"
-	if [[ " $* " == *" hosts "* ]]; then
+	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
 		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
 			return 1
@@ -42,7 +55,7 @@ tests() {
 	shift 3
 	(($#)) || return 0
 	printf 'test: %s, %d packages\n' "$name" $#
-	"$(hack/tools/build.sh gotestsum)" --format pkgname --format-hide-empty-pkg --hide-summary skipped \
+	"$("$here/tools/build.sh" gotestsum)" ${REPORT:+--junitfile "$REPORT/$name.xml"} --format pkgname --format-hide-empty-pkg --hide-summary skipped \
 		--jsonfile "$results/$name.json" -- -count=1 -p "$at_once" -timeout "$timeout" "$@"
 }
 
@@ -55,9 +68,10 @@ else
 	for part in "$@"; do
 		case $part in
 		# shellcheck disable=SC2046 # a list of words
-		unit) tests unit 2 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
+		unit) tests unit "$at_once" 15m $(grep -vE "$host_packages" <<<"$packages") || failed=1 ;;
 		# shellcheck disable=SC2046 # a list of words
-		hosts) tests hosts 1 "$hosts_timeout" $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
+		hosts) tests hosts "$hosts_at_once" "$hosts_timeout" $(grep -E "$host_packages" <<<"$packages") || failed=1 ;;
+		e2e) (cd e2e && tests e2e 1 "$hosts_timeout" ./...) || failed=1 ;;
 		*)
 			echo "test.sh: unknown part \"$part\"" >&2
 			exit 2
@@ -68,5 +82,5 @@ fi
 printf 'test: %d s\n' $((SECONDS - started))
 
 shopt -s nullglob
-go run ./hack/testcount -checks "$results/checks" "$results"/*.json || failed=1
+go run ./hack/testcount ${REPORT:+-table "$REPORT/summary.md"} -checks "$results/checks" "$results"/*.json || failed=1
 exit $failed

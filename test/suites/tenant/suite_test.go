@@ -39,7 +39,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	DeferCleanup(func() {
 		Expect(leftovers(name)).To(BeEmpty(), "a stopped bed leaves no namespace, no control group and no mount")
 	})
-	b = harness.Start(ctx, bed.Options{Name: name, Hypervisors: bed.Hypervisors()})
+	b = harness.Start(ctx, bed.Options{Name: name, Hypervisors: bed.Hypervisors(), ShortLease: true})
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "tenant") })
