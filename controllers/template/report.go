@@ -1,6 +1,8 @@
 package template
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,6 +51,12 @@ func capacity(size hypervisor.Size) corev1.ResourceList {
 	return known
 }
 
+// usual is the architecture of machines whose hypervisor does not say it.
+const usual = "amd64"
+
+// nodeInfo returns what a node will report of itself, always all of it:
+// cluster-autoscaler takes what is left out for an empty label, so no pod that
+// asks for an architecture would ever fit.
 func nodeInfo(size hypervisor.Size) infrav1.NodeInfo {
-	return infrav1.NodeInfo{Architecture: size.Architecture, OperatingSystem: "linux"}
+	return infrav1.NodeInfo{Architecture: cmp.Or(size.Architecture, usual), OperatingSystem: "linux"}
 }

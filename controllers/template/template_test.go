@@ -43,7 +43,7 @@ var _ = Describe("A machine template", func() {
 		rig.Hypervisor.SetSize(hypervisor.Size{CPUs: 4, MemoryBytes: 8 << 30})
 		touch(ctx, rig)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(map[string]string{"cpu": "4", "memory": "8Gi"}),
-			HaveField("Status.NodeInfo", infrav1.NodeInfo{OperatingSystem: "linux"})))
+			HaveField("Status.NodeInfo", infrav1.NodeInfo{Architecture: "amd64", OperatingSystem: "linux"})), "an architecture that is left out is an empty label to cluster-autoscaler")
 
 		By("staying as it is, without another write")
 		t, err := templateOf(ctx, rig)()

@@ -44,12 +44,12 @@ type MachineTemplateStatus struct {
 // NodeInfo is what a node reports of itself.
 // +kubebuilder:validation:MinProperties=1
 type NodeInfo struct {
-	// architecture is the processor's. Empty when it is not known.
+	// architecture is the processor's, amd64 where the hypervisor does not say.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64;s390x;ppc64le
 	Architecture string `json:"architecture,omitempty"`
 
-	// operatingSystem is linux. Empty when it is not known.
+	// operatingSystem is linux.
 	// +optional
 	// +kubebuilder:validation:Enum=linux
 	OperatingSystem string `json:"operatingSystem,omitempty"`
