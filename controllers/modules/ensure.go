@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -45,7 +46,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	})
 	if wrong != nil {
 		r.look(d)
-		d.reason, d.message = addonsv1.InvalidReason, sentence(wrong)
+		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
 		return nil
 	}
 	if err := r.Tenants.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
@@ -68,7 +69,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
 	if wrong := current.Validate(); wrong != nil {
-		d.reason, d.message = addonsv1.InvalidReason, sentence(wrong)
+		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
 		return nil, "", nil
 	}
 	revision := current.Revision()

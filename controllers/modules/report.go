@@ -3,14 +3,13 @@ package modules
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -60,14 +59,14 @@ func (d *delivery) condition(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.title()), Status: metav1.ConditionFalse}
 	switch {
 	case failure != nil:
-		c.Reason, c.Message = addonsv1.NotReadyReason, sentence(failure)
+		c.Reason, c.Message = addonsv1.NotReadyReason, loop.Sentence(failure)
 	case d.reason != "":
 		c.Reason, c.Message = d.reason, d.message
 		if len(d.order) > 0 && d.reason != addonsv1.InvalidReason {
 			c.Message += "; " + d.summary()
 		}
 	case len(d.order) > 0:
-		c.Reason, c.Message = addonsv1.NotReadyReason, capitalised(d.summary())
+		c.Reason, c.Message = addonsv1.NotReadyReason, d.summary()
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, addonsv1.ReadyReason
 	}
@@ -85,17 +84,4 @@ func (d *delivery) summary() string {
 		text += fmt.Sprintf("; and %d more", more)
 	}
 	return text
-}
-
-// sentence turns an error into a message for people.
-func sentence(err error) string {
-	return capitalised(strings.TrimRight(strings.Join(strings.Fields(err.Error()), " "), "."))
-}
-
-func capitalised(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	if size == 0 {
-		return ""
-	}
-	return string(unicode.ToUpper(first)) + text[size:]
 }

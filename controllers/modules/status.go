@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
 // report writes the set's status and tells people what changed.
@@ -72,7 +73,7 @@ func (f *fleet) counts() {
 
 func (f *fleet) valid() metav1.Condition {
 	if f.invalid != nil {
-		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: sentence(f.invalid)}
+		return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionFalse, Reason: addonsv1.InvalidReason, Message: loop.Sentence(f.invalid)}
 	}
 	return metav1.Condition{Type: addonsv1.ValidCondition, Status: metav1.ConditionTrue, Reason: addonsv1.ValidReason}
 }
@@ -101,11 +102,11 @@ func (f *fleet) ready(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ReadyCondition, Status: metav1.ConditionFalse, Reason: addonsv1.NotReadyReason}
 	switch {
 	case failure != nil:
-		c.Message = sentence(failure)
+		c.Message = loop.Sentence(failure)
 	case !f.set.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = addonsv1.DeletingReason, fmt.Sprintf("Waiting for the modules of %d Clusters to go", f.remaining)
 	case f.invalid != nil:
-		c.Reason, c.Message = addonsv1.InvalidReason, sentence(f.invalid)
+		c.Reason, c.Message = addonsv1.InvalidReason, loop.Sentence(f.invalid)
 	case ptr.Deref(f.set.Spec.Suspend, false):
 		c.Reason, c.Message = addonsv1.SuspendedReason, "The set is suspended"
 	case len(f.members) == 0:
