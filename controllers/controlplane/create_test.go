@@ -3,13 +3,13 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -126,15 +126,22 @@ var _ = Describe("Creating machines", func() {
 		r.expectMachines(ctx, 3)
 		Expect(count.writes).To(BeNumerically(">", 15), "certificates, kubeconfig, three times three children and more")
 		// To die before a write leaves what dying after the one before leaves.
+		var all errgroup.Group
+		// They have nothing to do with each other, and each waits for answers.
+		all.SetLimit(4)
 		for at := 1; at <= count.writes; at++ {
-			By(fmt.Sprintf("crashing after write %d", at))
-			r := newRig(ctx, "", nil)
-			crashing := &crash{at: at}
-			crashed(ctx, r, direct(crashing.config(), &facts{}))
-			Expect(crashing.dead).To(BeTrue())
-			r.settle(ctx, direct(testEnv.Config, &facts{}))
-			r.expectMachines(ctx, 3)
+			all.Go(func() error {
+				defer GinkgoRecover()
+				r := newRig(ctx, "", nil)
+				crashing := &crash{at: at}
+				crashed(ctx, r, direct(crashing.config(), &facts{}))
+				Expect(crashing.dead).To(BeTrue(), "crashing after write %d", at)
+				r.settle(ctx, direct(testEnv.Config, &facts{}))
+				r.expectMachines(ctx, 3)
+				return nil
+			})
 		}
+		Expect(all.Wait()).To(Succeed())
 	})
 
 	It("takes back what it made when a machine cannot be created", func(ctx SpecContext) {

@@ -40,6 +40,8 @@ var (
 	testEnv *env.Env
 	// realTenants is what the suite's manager looks into tenants with.
 	realTenants Tenants
+	// definitions reads custom resource definitions from the manager's cache.
+	definitions client.Reader
 )
 
 func TestControlPlane(t *testing.T) {
@@ -81,6 +83,7 @@ func startManager() {
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: realTenants,
 		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
 	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
+	definitions = mgr.GetCache()
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
@@ -262,11 +265,24 @@ func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 // direct returns a reconciler that a test calls itself, over config.
 func direct(config *rest.Config, tenants Tenants) *Reconciler {
 	GinkgoHelper()
-	c, err := client.New(config, client.Options{Scheme: testEnv.Scheme})
+	direct, err := client.New(config, client.Options{Scheme: testEnv.Scheme, Mapper: testEnv.Client.RESTMapper()})
 	Expect(err).NotTo(HaveOccurred())
+	c := definitionsCached{Client: direct}
 	return &Reconciler{
 		Client: c, APIReader: c, Authority: pki.NewManaged(c), Tenants: tenants, Recorder: events.NewFakeRecorder(1000),
 	}
+}
+
+// definitionsCached is a client without a cache but for definitions, which are
+// large, asked for all the time and never changed by anybody here.
+type definitionsCached struct{ client.Client }
+
+// Get implements client.Client.
+func (c definitionsCached) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if o.GetObjectKind().GroupVersionKind().Kind == "CustomResourceDefinition" {
+		return definitions.Get(ctx, key, o, options...)
+	}
+	return c.Client.Get(ctx, key, o, options...)
 }
 
 // settle reconciles until nothing is left to do but wait.

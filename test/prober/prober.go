@@ -54,7 +54,7 @@ func (r Report) String() string {
 	longest := r.Longest()
 	text := fmt.Sprintf("%d of %d questions failed, longest outage %.1f s, all outages %.1f s", r.Failures, r.Checks, longest.Length.Seconds(), r.Total().Seconds())
 	if longest.Cause != nil {
-		text += ": " + longest.Cause.Error()
+		text += fmt.Sprintf(" (from %s: %v)", longest.From.Format(time.TimeOnly), longest.Cause)
 	}
 	return text
 }

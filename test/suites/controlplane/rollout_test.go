@@ -201,6 +201,9 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 		workload, endpoint := work.Stop(), api.Stop()
 		p.withinf(plannedLoss, workload.Longest().Length, "workload during the upgrade: %s", workload)
 		p.withinf(plannedLoss, endpoint.Longest().Length, "API during the upgrade: %s", endpoint)
+		if len(p.broken) > 0 {
+			AddReportEntry("what the tenant saw", tenantEvents(ctx, c))
+		}
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {

@@ -10,6 +10,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -195,6 +196,25 @@ func hosts(c *bed.Cluster) []string {
 	disks, err := filepath.Glob(filepath.Join(b.Hosts(), "*", "spec.json"))
 	Expect(err).NotTo(HaveOccurred())
 	return slices.DeleteFunc(disks, func(path string) bool { return !strings.Contains(read(path), `"Name":"`+c.Name+"-") })
+}
+
+// tenantEvents lists what happened in a tenant, which goes with it.
+func tenantEvents(ctx context.Context, c *bed.Cluster) string {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return err.Error()
+	}
+	events := &corev1.EventList{}
+	if err := tenant.List(ctx, events); err != nil {
+		return err.Error()
+	}
+	slices.SortFunc(events.Items, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
+	var out strings.Builder
+	for i := range events.Items {
+		e := &events.Items[i]
+		fmt.Fprintf(&out, "%s %dx %s/%s %s: %s\n", e.LastTimestamp.Format(time.TimeOnly), e.Count, e.InvolvedObject.Kind, e.InvolvedObject.Name, e.Reason, e.Message)
+	}
+	return out.String()
 }
 
 // story says what the objects of a cluster wait for.
