@@ -208,12 +208,44 @@ func suitHosts(objects []*unstructured.Unstructured, c Cluster) error {
 			}
 		case "NovaConfigTemplate":
 			err = merge(object, "node.yaml", "spec", "template", "spec")
+		case "Cluster":
+			err = suitTopology(object)
 		}
 		if err != nil {
 			return fmt.Errorf("suiting %s %s to hosts: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
 	return nil
+}
+
+// ClassVariables are the variables of a cluster class that give its nodes what
+// only the hosts of a bed need.
+func ClassVariables() (map[string]any, error) {
+	controlPlane, node := &unstructured.Unstructured{Object: map[string]any{}}, &unstructured.Unstructured{Object: map[string]any{}}
+	err := errors.Join(
+		merge(controlPlane, "node.yaml", "config"),
+		merge(controlPlane, "control-plane.yaml"),
+		merge(node, "node.yaml"),
+	)
+	return map[string]any{
+		"controlPlaneConfig": controlPlane.Object["config"], "platform": controlPlane.Object["platform"], "nodeConfig": node.Object,
+	}, err
+}
+
+// suitTopology adds the variables to a Cluster that has a topology.
+func suitTopology(cluster *unstructured.Unstructured) error {
+	given, found, err := unstructured.NestedSlice(cluster.Object, "spec", "topology", "variables")
+	if err != nil || !found {
+		return err
+	}
+	variables, err := ClassVariables()
+	if err != nil {
+		return err
+	}
+	for name, value := range variables {
+		given = append(given, map[string]any{"name": name, "value": value})
+	}
+	return unstructured.SetNestedSlice(cluster.Object, given, "spec", "topology", "variables")
 }
 
 // merge merges a file of the overlay into a field of an object.
@@ -243,6 +275,10 @@ func merge(object *unstructured.Unstructured, file string, fields ...string) err
 	merged := map[string]any{}
 	if err := yaml.Unmarshal(after, &merged); err != nil {
 		return err
+	}
+	if len(fields) == 0 {
+		object.Object = merged
+		return nil
 	}
 	return unstructured.SetNestedMap(object.Object, merged, fields...)
 }

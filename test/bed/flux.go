@@ -96,5 +96,9 @@ func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstru
 	}
 	// A tenant's objects may not reach into other namespaces.
 	m.args = withFlags(m.args, "no-cross-namespace-refs=true", "requeue-dependency=5s")
+	if name == "kustomize-controller" {
+		// A commit that mends something is not to wait for what it mends.
+		m.args = withFlags(m.args, "feature-gates=CancelHealthCheckOnNewRevision=true")
+	}
 	return m, objects, nil
 }

@@ -15,9 +15,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// defaulted is a variable of a components file with its default, as clusterctl
-// resolves it when nobody sets the variable.
-var defaulted = regexp.MustCompile(`\$\{[A-Z0-9_]+:?[=-]([^}]*)\}`)
+// defaulted is a variable of a components file with its default.
+var defaulted = regexp.MustCompile(`\$\{([A-Z0-9_]+):?[=-]([^}]*)\}`)
 
 // render builds a kustomization, with its variables as they are.
 func render(ctx context.Context, kubectl, dir string) ([]byte, error) {
@@ -31,9 +30,16 @@ func render(ctx context.Context, kubectl, dir string) ([]byte, error) {
 	return out, nil
 }
 
-// resolve gives the variables of components their defaults.
-func resolve(components []byte) []byte {
-	return defaulted.ReplaceAll(components, []byte("$1"))
+// resolve gives the variables of components their values, or else their
+// defaults, as clusterctl does.
+func resolve(components []byte, variables map[string]string) []byte {
+	return defaulted.ReplaceAllFunc(components, func(variable []byte) []byte {
+		parts := defaulted.FindSubmatch(variable)
+		if value, set := variables[string(parts[1])]; set {
+			return []byte(value)
+		}
+		return parts[2]
+	})
 }
 
 // parse splits YAML documents into objects.

@@ -39,7 +39,7 @@ func NewPod(ctx context.Context, kubectl, kustomization, name, dir string, bundl
 	if err != nil {
 		return nil, err
 	}
-	components, err := parse(resolve(rendered))
+	components, err := parse(resolve(rendered, nil))
 	if err != nil {
 		return nil, err
 	}

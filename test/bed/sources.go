@@ -72,20 +72,41 @@ func RunSources(ctx context.Context, dir string) error {
 	return nil
 }
 
+// Repository returns where on disk a Git repository is that is served at
+// GitURL: what people clone and push to. It makes an empty one if there is none.
+func (b *Bed) Repository(ctx context.Context, repository string) (string, error) {
+	bare := filepath.Join(b.sourcesDir(), "git", repository+".git")
+	if _, err := os.Stat(bare); errors.Is(err, fs.ErrNotExist) {
+		return bare, git(ctx, b.Dir, "init", "--quiet", "--bare", "--initial-branch=main", bare)
+	}
+	return bare, nil
+}
+
+// Head is the commit that the branch main of a repository is at.
+func (b *Bed) Head(ctx context.Context, repository string) (string, error) {
+	bare, err := b.Repository(ctx, repository)
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, "git", "--git-dir", bare, "rev-parse", "main").Output()
+	if err != nil {
+		return "", fmt.Errorf("reading main of %s: %w", repository, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
 // Publish commits files, by their paths, as all that a repository has, and
 // tags the commit. The branch is main.
 func (b *Bed) Publish(ctx context.Context, repository, tag string, files map[string]string) error {
-	bare := filepath.Join(b.sourcesDir(), "git", repository+".git")
+	bare, err := b.Repository(ctx, repository)
+	if err != nil {
+		return err
+	}
 	work, err := os.MkdirTemp(b.Dir, ".publish-")
 	if err != nil {
 		return fmt.Errorf("publishing %s: %w", repository, err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
-	if _, err := os.Stat(bare); errors.Is(err, fs.ErrNotExist) {
-		if err := git(ctx, b.Dir, "init", "--quiet", "--bare", "--initial-branch=main", bare); err != nil {
-			return err
-		}
-	}
 	if err := git(ctx, b.Dir, "clone", "--quiet", bare, work); err != nil {
 		return err
 	}
