@@ -2,7 +2,11 @@ module github.com/nova-platform/cluster-api-provider-nova/hack/tools/flux-kustom
 
 go 1.26.0
 
-require github.com/fluxcd/kustomize-controller v1.9.5
+require (
+	filippo.io/age v1.3.1
+	github.com/fluxcd/kustomize-controller v1.9.5
+	github.com/getsops/sops/v3 v3.13.2
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect
@@ -15,7 +19,6 @@ require (
 	cloud.google.com/go/longrunning v1.1.0 // indirect
 	cloud.google.com/go/monitoring v1.29.0 // indirect
 	cloud.google.com/go/storage v1.63.0 // indirect
-	filippo.io/age v1.3.1 // indirect
 	filippo.io/edwards25519 v1.2.0 // indirect
 	filippo.io/hpke v0.4.0 // indirect
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.22.0 // indirect
@@ -97,7 +100,6 @@ require (
 	github.com/fsnotify/fsnotify v1.9.0 // indirect
 	github.com/fxamacker/cbor/v2 v2.9.2 // indirect
 	github.com/getsops/gopgagent v0.0.0-20241224165529-7044f28e491e // indirect
-	github.com/getsops/sops/v3 v3.13.2 // indirect
 	github.com/go-errors/errors v1.5.1 // indirect
 	github.com/go-jose/go-jose/v4 v4.1.4 // indirect
 	github.com/go-logr/logr v1.4.3 // indirect
