@@ -1,0 +1,46 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// template makes the Cluster an owner of the machine template, as Cluster API
+// does for those of workers: clusterctl moves what a Cluster owns and leaves
+// the rest behind, and a template that was left behind makes no machines. One
+// that is missing is told where a machine is to be made from it.
+func (r *Reconciler) template(ctx context.Context, s *scope) error {
+	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
+	if err != nil {
+		return fmt.Errorf("reading infrastructure template: %w", err)
+	}
+	template := &metav1.PartialObjectMetadata{}
+	template.SetGroupVersionKind(gvk)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: ref.Name}, template)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading infrastructure template: %w", err)
+	}
+	owner := metav1.OwnerReference{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: clusterKind, Name: s.cluster.Name, UID: s.cluster.UID,
+	}
+	if util.HasExactOwnerRef(template.OwnerReferences, owner) {
+		return nil
+	}
+	before := template.DeepCopy()
+	template.OwnerReferences = util.EnsureOwnerRef(template.OwnerReferences, owner)
+	// With the resource version, so that an owner that comes meanwhile stays.
+	if err := r.Client.Patch(ctx, template, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return fmt.Errorf("owning infrastructure template: %w", err)
+	}
+	return nil
+}
