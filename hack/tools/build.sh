@@ -48,6 +48,8 @@ locate() {
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
 	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
+	sops) module=flux-kustomize package=github.com/getsops/sops/v3/cmd/sops ;;
+	age-keygen) module=flux-kustomize package=filippo.io/age/cmd/age-keygen ;;
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
