@@ -59,12 +59,13 @@ image_list() {
 	"$kubeadm" config images list --kubernetes-version "$("$kubeadm" version -o short)"
 }
 
-rm -rf "$dir"/{bin,images,sbom}
+rm -rf "$dir"/{bin,images,sbom,gitops}
 mkdir -p "$dir"/{images,sbom,repository}
 REGISTRY=$registry "$here/components.sh" "$dir/repository" "$version"
 sed "s|$dir/repository|\${NOVA_REPOSITORY}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
 rm "$dir/repository/clusterctl.yaml"
 cp "$here/release/Dockerfile" "$dir/"
+"$here/gitops.sh" "$dir/gitops" "$version"
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \

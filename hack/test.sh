@@ -40,7 +40,7 @@ prepare() {
 			return 1
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
-		tools+=" source-controller kustomize-controller helm-controller kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip"
+		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip"
 		# Clusters are upgraded from the minor version before.
 		[[ ${NOVA_SUITES:-} != full ]] || tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 	fi

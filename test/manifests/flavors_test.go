@@ -49,6 +49,22 @@ var _ = Describe("a release", Ordered, func() {
 		Expect(err).To(HaveOccurred())
 	})
 
+	It("has a management repository that the API server takes", func(ctx SpecContext) {
+		paths, err := tools.Paths(ctx, GinkgoWriter, "kubectl")
+		Expect(err).NotTo(HaveOccurred())
+		dir := GinkgoT().TempDir()
+		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "gitops.sh"), dir, "v0.1.7").CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		for _, folder := range []string{"classes", "credentials", "modules", "tenants/test/acme", "tenants/production/globex"} {
+			out, err := exec.CommandContext(ctx, paths["kubectl"], "kustomize", filepath.Join(dir, folder)).Output()
+			Expect(err).NotTo(HaveOccurred(), folder)
+			if folder != "credentials" && folder != "modules" {
+				Expect(string(out)).To(ContainSubstring("-v0.1.7"), "classes have the names of their release")
+			}
+			expectTaken(ctx, out)
+		}
+	})
+
 	for _, hypervisor := range []string{"nova-vsphere", "nova-zvirt"} {
 		for _, flavor := range flavors {
 			It("has the template"+flavor+" of "+hypervisor+" that the API server takes", func(ctx SpecContext) {
@@ -82,7 +98,9 @@ func expectTaken(ctx SpecContext, manifest []byte) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(objects).NotTo(BeEmpty())
 	for _, object := range objects {
-		object.SetNamespace(asked["NAMESPACE"])
+		if object.GetKind() != "Namespace" && !strings.HasSuffix(object.GetKind(), "Identity") {
+			object.SetNamespace(asked["NAMESPACE"])
+		}
 		Expect(server.Client.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
 			To(Succeed(), "%s %s", object.GetKind(), object.GetName())
 	}
