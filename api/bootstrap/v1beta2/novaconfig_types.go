@@ -417,6 +417,8 @@ type NovaConfigInitializationStatus struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the user data is there"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='DataSecretAvailable')].reason",description="Why it is there or not"
+// +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.roles",description="Roles of the node",priority=10
 // +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the user data",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
@@ -477,6 +479,8 @@ type NovaConfigTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novaconfigtemplates,scope=Namespaced,categories=cluster-api,shortName=nvct
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.template.spec.roles",description="Roles of nodes"
+// +kubebuilder:printcolumn:name="Format",type="string",JSONPath=".spec.template.spec.format",description="What images boot by, cloud-config if empty",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
 // NovaConfigTemplate is a template for NovaConfigs.

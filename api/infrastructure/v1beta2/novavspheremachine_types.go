@@ -96,7 +96,7 @@ func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSp
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="How far the VM is"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
-// +kubebuilder:printcolumn:name="Domain",type="string",JSONPath=".status.failureDomain",description="Failure domain the VM is in"
+// +kubebuilder:printcolumn:name="Domain",type="string",JSONPath=".status.failureDomain",description="Failure domain the VM is in",priority=10
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template",description="vCenter template",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
@@ -176,10 +176,14 @@ type NovaVSphereMachineTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novavspheremachinetemplates,scope=Namespaced,categories=cluster-api,shortName=nvsmt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template",description="vCenter template"
-// +kubebuilder:printcolumn:name="CPUs",type="integer",JSONPath=".spec.template.spec.hardware.cpus",description="Virtual processors"
-// +kubebuilder:printcolumn:name="MemoryMiB",type="integer",JSONPath=".spec.template.spec.hardware.memoryMiB",description="Memory in MiB"
+// +kubebuilder:printcolumn:name="CPUs",type="string",JSONPath=".status.capacity.cpu",description="Virtual processors"
+// +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory"
+// +kubebuilder:printcolumn:name="Disk",type="string",JSONPath=".status.capacity.ephemeral-storage",description="Boot disk",priority=10
+// +kubebuilder:printcolumn:name="Sized",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].status",description="Whether it is known what machines will have"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].message",description="Why that is not known"
 
 // NovaVSphereMachineTemplate is a template for machines.
 type NovaVSphereMachineTemplate struct {

@@ -212,6 +212,7 @@ func (d *NovaZVirtFailureDomain) IsControlPlane() bool {
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why they can or cannot"
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="Engine"
 // +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
 // +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the engine",priority=10
@@ -282,6 +283,7 @@ type NovaZVirtClusterTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novazvirtclustertemplates,scope=Namespaced,categories=cluster-api,shortName=nzvct
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.template.spec.server",description="Server of the hypervisor"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
 // NovaZVirtClusterTemplate is a template for ClusterClasses.

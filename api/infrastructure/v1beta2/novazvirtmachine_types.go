@@ -499,7 +499,8 @@ func (a *NovaZVirtAffinity) GetAntiAffinity() NovaZVirtAntiAffinity {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the VM is up"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="How far the VM is"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
-// +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on",priority=10
+// +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template of the engine",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
@@ -582,11 +583,15 @@ type NovaZVirtMachineTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novazvirtmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=nzvmt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template.name",description="Template of the engine"
 // +kubebuilder:printcolumn:name="InstanceType",type="string",JSONPath=".spec.template.spec.hardware.instanceType",description="Instance type",priority=10
 // +kubebuilder:printcolumn:name="CPUs",type="string",JSONPath=".status.capacity.cpu",description="Virtual processors"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory"
+// +kubebuilder:printcolumn:name="Disk",type="string",JSONPath=".status.capacity.ephemeral-storage",description="Boot disk",priority=10
+// +kubebuilder:printcolumn:name="Sized",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].status",description="Whether it is known what machines will have"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].message",description="Why that is not known"
 
 // NovaZVirtMachineTemplate is a template for machines.
 type NovaZVirtMachineTemplate struct {
