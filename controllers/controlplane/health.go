@@ -134,6 +134,15 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 	return all
 }
 
+// joinTime says until when a machine that joins is waited for.
+func joinTime(s *scope) string {
+	if externalEtcd(s) {
+		// It is in nobody's way, and a MachineHealthCheck's to give up.
+		return ""
+	}
+	return fmt.Sprintf(". It is replaced if it did not join within %.0f minutes of its creation", (joinBound + learnerGrace).Minutes())
+}
+
 // unknownHealth is what is said while nothing can be known of a node.
 func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition string) (c metav1.Condition, known bool) {
 	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
@@ -143,7 +152,7 @@ func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition s
 	case node == nil && !machine.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = controlplanev1.MachinePodDeletingReason, "The machine is being deleted and has no node"
 	case node == nil:
-		c.Message = "Waiting for the machine to become a node"
+		c.Message = "Waiting for the machine to become a node" + joinTime(s)
 	case node.Unreachable:
 		c.Message = "Nobody has heard of the kubelet on node " + node.Name
 	default:
@@ -184,7 +193,7 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Co
 	if at < 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason, "etcd has no member of this machine"
 		if node == nil && machine.DeletionTimestamp.IsZero() {
-			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.MachineInspectionFailedReason, "Waiting for the machine to join etcd"
+			c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.MachineInspectionFailedReason, "Waiting for the machine to join etcd"+joinTime(s)
 		}
 		return c
 	}

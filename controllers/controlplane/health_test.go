@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -19,10 +20,49 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
 // seenWithin is how soon Available must tell of a lost quorum.
 const seenWithin = 10 * time.Second
+
+func TestHealthWhileJoining(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		external bool
+		want     map[string]string
+	}{
+		"Bounded": {reason: "how long it is waited for is said", want: map[string]string{
+			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node. It is replaced if it did not join within 65 minutes of its creation",
+			controlplanev1.MachineEtcdMemberHealthyCondition:   "Waiting for the machine to join etcd. It is replaced if it did not join within 65 minutes of its creation",
+		}},
+		"ExternalEtcd": {reason: "nobody needs it gone", external: true, want: map[string]string{
+			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{
+				controlPlane: newControlPlane("ns"), machines: machinesIn(""),
+				tenant: Facts{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
+			}
+			if tc.external {
+				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
+			}
+			got := map[string]string{}
+			for _, c := range healthOf(s, s.machines["m0"]) {
+				if c.Status != metav1.ConditionUnknown {
+					t.Errorf("%s: nothing is known yet, got %+v", tc.reason, c)
+				}
+				got[c.Type] = c.Message
+			}
+			for condition, message := range tc.want {
+				if got[condition] != message {
+					t.Errorf("%s: %s: want %q, got %q", tc.reason, condition, message, got[condition])
+				}
+			}
+		})
+	}
+}
 
 var _ = Describe("The health of a tenant", func() {
 	It("is told by condition, and a lost quorum within 10 seconds", func(ctx SpecContext) {

@@ -121,9 +121,9 @@ func (s *scope) remediatingCondition() metav1.Condition {
 		why := plan.Sick(in, m)
 		switch {
 		case m.Deleting && (why != "" || in.LastRemediation != nil && in.LastRemediation.Machine == m.Name):
-			going = append(going, m.Name)
+			going = append(going, named(m.Name, why))
 		case why != "":
-			sick = append(sick, fmt.Sprintf("%s (%s)", m.Name, why))
+			sick = append(sick, named(m.Name, why))
 		}
 	}
 	if len(sick)+len(going) == 0 {
@@ -144,4 +144,12 @@ func (s *scope) remediatingCondition() metav1.Condition {
 		c.Message = "Replacing " + shorten(sick)
 	}
 	return c
+}
+
+// named is a machine with what is said of it.
+func named(machine, why string) string {
+	if why == "" {
+		return machine
+	}
+	return fmt.Sprintf("%s (%s)", machine, why)
 }

@@ -148,6 +148,13 @@ func TestRemediatingCondition(t *testing.T) {
 				s.controlPlane.Annotations = map[string]string{controlplanev1.RemediationAnnotation: encoded}
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0",
 		},
+		"GoingLate": {
+			reason: "who ran out of time is told of as long as it is there", change: func(s *scope) {
+				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-joinBound - learnerGrace - time.Minute)
+				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.at}
+				s.tenant.Etcd.Members[0].Name = "m1"
+			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",
+		},
 		"SilentEtcd": {
 			reason: "who cannot be asked is not sick", change: func(s *scope) { s.tenant.Etcd = nil }, status: "False",
 			because: controlplanev1.NotRemediatingReason,

@@ -76,12 +76,55 @@ func TestRemediation(t *testing.T) {
 				in.LastRemediation = &Remediation{Machine: "x", At: now.Add(-2 * time.Hour), Retries: 2}
 			}, want: Remediate, on: "b", also: func(d Decision) bool { return d.Remediation.Retries == 0 },
 		},
+		"LateInitFailure": {
+			reason: "etcd runs where the init failed at its end: another machine has to join before that one goes",
+			in:     lateFailure(), want: CreateMachine, about: "etcd's only voting member", also: func(d Decision) bool { return d.Remediation == nil },
+		},
+		"LateInitFailureWaits": {
+			reason: "and is waited for", in: lateFailure(), change: func(in *Input) {
+				in.Machines = append(in.Machines, newcomer("d"))
+			}, want: Wait, about: "machine a is blocked",
+		},
+		"LateInitFailureJoiners": {
+			reason: "joiners that failed there too do not have to wait for it", in: lateFailure(), change: func(in *Input) {
+				in.Machines = append(in.Machines, newcomer("d"))
+				in.Machines[1].Remediate = "its first boot failed"
+			}, want: Remediate, on: "b",
+		},
+		"LateInitFailureMended": {
+			reason: "it goes when two others vote", in: lateFailure(), change: func(in *Input) {
+				in.Machines = append(in.Machines, newcomer("d"))
+				for i, name := range []string{"b", "c"} {
+					in.Machines[i+1].Node, in.Machines[i+1].Ready = true, true
+					in.Etcd.Members = append(in.Etcd.Members, Member{ID: uint64(i + 2), Name: name, Machine: name, Healthy: true})
+				}
+				in.Machines = in.Machines[:3]
+			}, want: Remediate, on: "a",
+		},
+		"BlockedKeepsNobody": {
+			reason: "one that etcd cannot spare keeps no other from being replaced", in: running(3), change: func(in *Input) {
+				sick(0)(in)
+				in.Machines = append(in.Machines, newcomer("x"), newcomer("y"))
+				in.Machines[3].Remediate = "its first boot failed"
+			}, want: Remediate, on: "x",
+		},
 		"NeverJoined": {
 			reason: "a machine that did not join etcd in time is replaced unasked", in: running(3), change: func(in *Input) {
 				in.Etcd.Members = in.Etcd.Members[:2]
 			}, want: Remediate, on: "c", about: "did not join etcd",
 		},
 	})
+}
+
+// lateFailure is a control plane of three whose init failed after etcd and the
+// API server had come up: there is one member, and its machine is no node.
+func lateFailure() Input {
+	in := running(1)
+	in.Replicas = 3
+	in.Machines[0].Role, in.Machines[0].Node, in.Machines[0].Ready = Init, false, false
+	in.Machines[0].Remediate = "its first boot failed"
+	in.Machines = append(in.Machines, newcomer("b"), newcomer("c"))
+	return in
 }
 
 func TestScale(t *testing.T) {

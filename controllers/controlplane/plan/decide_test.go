@@ -90,6 +90,20 @@ func TestStart(t *testing.T) {
 			}, want: ReplaceInit, on: "a", about: "no node in time",
 			also: func(d Decision) bool { return d.Remediation != nil && d.Remediation.Machine == "a" },
 		},
+		"FailedHolderWithEtcd": {
+			reason: "etcd may run where an init failed before kubeadm stored its configuration: nobody can have joined it",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Remediate = "a", Init, true, "its first boot failed"
+				in.Etcd = &Etcd{Members: []Member{{ID: 1, Name: "a", Machine: "a", Healthy: true, Leader: true}}}
+			}, want: ReplaceInit, on: "a", about: "first boot failed",
+		},
+		"FailedHolderKeepsLock": {
+			reason: "as long as its host is there nobody initialises beside it",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Deleting = "a", Init, true, true
+				in.Etcd = &Etcd{Members: []Member{{ID: 1, Name: "a", Machine: "a", Healthy: true, Leader: true}}}
+			}, want: Wait, about: "machine a to be gone",
+		},
 		"LateHolder": {
 			reason: "a holder that never gets through is replaced unasked",
 			in:     fresh(), change: func(in *Input) {

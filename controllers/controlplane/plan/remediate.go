@@ -19,10 +19,26 @@ func remediation(p *problem) *Decision {
 		return nil
 	}
 	slices.SortStableFunc(sick, func(a, b Machine) int { return p.urgency(a) - p.urgency(b) })
-	m := sick[0]
 	if !p.rules.oneRemediation(p) {
-		return wait("Remediation of machine %s waits for another machine to be gone", m.Name)
+		return wait("Remediation of machine %s waits for another machine to be gone", sick[0].Name)
 	}
+	// One that has to stay for now keeps nobody else: it may be the others that
+	// etcd could count on in vain.
+	var first *Decision
+	for _, m := range sick {
+		d := p.replace(m)
+		if d.Action != Wait {
+			return d
+		}
+		if first == nil {
+			first = d
+		}
+	}
+	return first
+}
+
+// replace replaces a machine that was given up, if etcd can do without it.
+func (p *problem) replace(m Machine) *Decision {
 	member, has := p.member(m.Name)
 	if has && !member.Learner && !p.rules.survives(p, member) {
 		return p.makeRoom(m)
