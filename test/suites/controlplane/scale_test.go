@@ -2,6 +2,9 @@ package controlplane
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"slices"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
@@ -30,17 +34,50 @@ var _ = describeFull("A control plane that is scaled", func() {
 	})
 })
 
-var _ = describeFull("A control plane of five", func() {
+var _ = describeFull("A control plane of five with its user's authorities", func() {
 	c := cluster("five", 21, 5, 0)
+	var own secret.Certificates
 
 	It("comes up at once", func(ctx context.Context) {
+		own = bringAuthorities(ctx, c)
 		create(ctx, c)
+	})
+
+	It("is signed for by them, and they stay the user's", func(ctx context.Context) {
+		roots := x509.NewCertPool()
+		Expect(roots.AppendCertsFromPEM(own.GetByPurpose(secret.ClusterCA).KeyPair.Cert)).To(BeTrue())
+		conn, err := b.Dial(ctx, "tcp", net.JoinHostPort(c.Endpoint, "6443"))
+		Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = conn.Close() }()
+		Expect(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: c.Endpoint}).HandshakeContext(ctx)).To(Succeed())
+		for _, certificate := range own {
+			is, was := &corev1.Secret{}, certificate.AsSecret(c.Key(), metav1.OwnerReference{})
+			Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(was), is)).To(Succeed())
+			Expect(is.Data).To(Equal(was.Data), is.Name)
+			Expect(is.OwnerReferences).To(BeEmpty(), is.Name)
+		}
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
 	})
 })
+
+// bringAuthorities makes the Secrets of a cluster's authorities before the
+// cluster, as a user does who has some.
+func bringAuthorities(ctx context.Context, c *bed.Cluster) secret.Certificates {
+	GinkgoHelper()
+	Expect(b.Credentials(ctx, *c)).To(Succeed(), "which makes the namespace")
+	own := secret.NewCertificatesForInitialControlPlane(nil)
+	Expect(own.Generate()).To(Succeed())
+	for _, certificate := range own {
+		s := certificate.AsSecret(c.Key(), metav1.OwnerReference{})
+		s.OwnerReferences = nil
+		Expect(b.Client.Create(ctx, s)).To(Succeed())
+		DeferCleanup(func(ctx context.Context) { Expect(b.Client.Delete(ctx, s)).To(Succeed()) })
+	}
+	return own
+}
 
 var _ = describeFull("A control plane machine that is deleted by hand", func() {
 	c, p := cluster("removed", 22, 3, 0), &promises{}
