@@ -19,8 +19,10 @@ var _ = func() bool {
 	}
 	return Describe("CAPV", func() {
 		It("boots a control plane and a worker of this project on its VMs", func(ctx context.Context) {
+			// The cluster is generated from this project's template for vSphere,
+			// so that provider is installed too. It is given nothing to do.
 			b := start(ctx, bed.Options{
-				Name: "foreign-capv", Hypervisors: []string{bed.VSphere}, Providers: append(bed.Providers(), bed.CAPV),
+				Name: "foreign-capv", Hypervisors: []string{bed.VSphere}, Providers: append(bed.Providers(bed.VSphere), bed.CAPV),
 			})
 			c := bed.Cluster{Name: "capv", Namespace: "capv", ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.10", CAPV: true}
 			Expect(b.Create(ctx, c)).To(Succeed())
