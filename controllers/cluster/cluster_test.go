@@ -77,8 +77,8 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(And(
-			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal("Connecting to hypervisor: wrong password")),
-			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal("Connecting to hypervisor: wrong password")),
+			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal(`Checking the hypervisor: wrong password; correct Secret "vcenter"`)),
+			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal(`Checking the hypervisor: wrong password; correct Secret "vcenter"`)),
 			Not(beProvisioned())))
 		rig.Hypervisor.Mend(fake.Inspect)
 		rig.Hypervisor.PushSite(key)

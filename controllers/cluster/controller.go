@@ -137,6 +137,8 @@ var owned = patch.WithOwnedConditions{Conditions: []string{
 // scope is what one reconcile knows. Fields are filled from top to bottom.
 type scope[C Object] struct {
 	infra C
+	// account is where the credentials are, in words.
+	account string
 	// cluster is nil when it is gone, or not there yet.
 	cluster *clusterv1.Cluster
 	// inspected is set when the hypervisor was asked, and failure when that
@@ -147,6 +149,14 @@ type scope[C Object] struct {
 	// released is set when it waits for none.
 	remaining []string
 	released  bool
+}
+
+// account says where an account is written down.
+func account(kind, name string) string {
+	if kind == "" || kind == infrav1.SecretIdentityKind {
+		return fmt.Sprintf("Secret %q", name)
+	}
+	return fmt.Sprintf("the Secret of %s %q", kind, name)
 }
 
 func (s *scope[C]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
@@ -174,12 +184,13 @@ func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
 // inspect looks at the hypervisor and says whether machines can be created.
 func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	s.inspected = true
+	s.account = account(r.Identity(s.infra))
 	site, err := r.Inspector.Inspect(ctx, s.infra)
 	if err == nil {
 		err = r.pin(ctx, s, site.ID)
 	}
 	if err != nil {
-		s.failure = fmt.Errorf("connecting to hypervisor: %w", err)
+		s.failure = fmt.Errorf("checking the hypervisor: %w", err)
 		return s.failure
 	}
 	_, status := s.infra.Common()

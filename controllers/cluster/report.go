@@ -28,7 +28,7 @@ func (s *scope[C]) report(err error) {
 			Type: infrav1.HypervisorAvailableCondition, Status: metav1.ConditionTrue, Reason: infrav1.HypervisorAvailableReason,
 		}
 		if s.failure != nil {
-			available = loop.Failure(s.infra, infrav1.HypervisorAvailableCondition, s.failure)
+			available = s.failed(infrav1.HypervisorAvailableCondition, s.failure)
 		}
 		conditions.Set(s.infra, available)
 	}
@@ -42,7 +42,7 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 	case len(s.remaining) > 0:
 		c.Reason, c.Message = infrav1.WaitingForMachinesReason, waitingFor(s.remaining)
 	case err != nil:
-		return loop.Failure(s.infra, clusterv1.ReadyCondition, err)
+		return s.failed(clusterv1.ReadyCondition, err)
 	case s.deleting():
 		c.Reason, c.Message = clusterv1.DeletingReason, "The cluster is being deleted"
 	case !s.endpointKnown():
@@ -50,6 +50,15 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 		c.Message = "Neither spec.controlPlaneEndpoint nor the Cluster names a control plane endpoint"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, clusterv1.ReadyReason
+	}
+	return c
+}
+
+// failed tells of a failure and, where an account is refused, what to mend.
+func (s *scope[C]) failed(conditionType string, err error) metav1.Condition {
+	c := loop.Failure(s.infra, conditionType, err)
+	if c.Reason == infrav1.CredentialsInvalidReason && s.account != "" && !strings.Contains(c.Message, "Secret") {
+		c.Message += "; correct " + s.account
 	}
 	return c
 }

@@ -146,7 +146,7 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	case !initialized && s.blocked != "":
 		c.Message = "Creating machines is blocked: " + s.blocked
 	case !initialized:
-		c.Message = "Waiting for the first machine to initialise the cluster"
+		c.Message = awaitingFirst(s.sorted())
 	case s.early(c.Type):
 		return metav1.Condition{}
 	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum() && (!s.tenant.Answers || !s.tenant.Etcd.Led()):
@@ -159,6 +159,20 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	}
 	return c
+}
+
+// awaitingFirst says which machine is to initialise the cluster, and what that
+// one waits for itself.
+func awaitingFirst(machines []*clusterv1.Machine) string {
+	const text = "Waiting for the first machine to initialise the cluster"
+	for _, machine := range machines {
+		for _, of := range []string{clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition} {
+			if c := conditions.Get(machine, of); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
+				return fmt.Sprintf("%s; Machine %s: %s", text, machine.Name, c.Message)
+			}
+		}
+	}
+	return text
 }
 
 // quorumLost says what is left of etcd and how to come back.

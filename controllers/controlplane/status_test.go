@@ -57,6 +57,41 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+func TestAwaitingFirst(t *testing.T) {
+	const text = "Waiting for the first machine to initialise the cluster"
+	machine := func(list ...metav1.Condition) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+		for _, c := range list {
+			conditions.Set(m, c)
+		}
+		return m
+	}
+	failed := metav1.Condition{
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "SourceNotFound",
+		Message: "Creating VM: template \"x\" does not exist",
+	}
+	booting := metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"}
+	for name, tc := range map[string]struct {
+		reason   string
+		machines []*clusterv1.Machine
+		want     string
+	}{
+		"None":    {"there is none yet", nil, text},
+		"Silent":  {"it has said nothing yet", []*clusterv1.Machine{machine()}, text},
+		"Booting": {"its VM is up", []*clusterv1.Machine{machine(booting)}, text},
+		"Failed": {
+			"who looks at the control plane learns what is wrong with the machine",
+			[]*clusterv1.Machine{machine(failed)}, text + `; Machine a: Creating VM: template "x" does not exist`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := awaitingFirst(tc.machines); got != tc.want {
+				t.Errorf("%s: got %q", tc.reason, got)
+			}
+		})
+	}
+}
+
 // running is a control plane of one machine in full health.
 func running() *scope {
 	return &scope{

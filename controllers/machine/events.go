@@ -51,21 +51,44 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 		r.event(s, corev1.EventTypeWarning, c.Reason, c.Message[:min(len(c.Message), maxNote)])
 	}
 	if changed(before.provisioned, now.provisioned) {
-		r.announceVM(s, now.provisioned)
+		r.announceVM(s, before.provisioned, now.provisioned)
 	}
 }
 
 // announceVM tells what became of the VM itself.
-func (r *Reconciler[M]) announceVM(s *scope[M], now metav1.Condition) {
+func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 	switch {
 	case s.failure != nil && !s.aside(), now.Reason == infrav1.LostReason, now.Reason == infrav1.PoweredOffReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	case s.first:
 		provisionSeconds.WithLabelValues(r.kind(s)).Observe(time.Since(s.infra.GetCreationTimestamp().Time).Seconds())
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up")
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up"+s.whereabouts())
+	case now.Status == metav1.ConditionTrue && dark(was):
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The hypervisor answers again, and the VM is up"+s.whereabouts())
 	case now.Status == metav1.ConditionTrue:
-		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up again")
+		r.event(s, corev1.EventTypeNormal, infrav1.ProvisionedReason, "The VM is up again"+s.whereabouts())
 	}
+}
+
+// dark reports whether nothing was seen of a VM, which may have been up all
+// the time.
+func dark(was metav1.Condition) bool {
+	return was.Reason == infrav1.EndpointUnreachableReason || was.Reason == infrav1.CredentialsInvalidReason
+}
+
+// whereabouts says where the VM is.
+func (s *scope[M]) whereabouts() string {
+	text := ""
+	for _, address := range s.vm.Addresses {
+		if address.Type == clusterv1.MachineInternalIP {
+			text = " at " + address.Address
+			break
+		}
+	}
+	if s.vm.Host != "" {
+		text += " on host " + s.vm.Host
+	}
+	return text
 }
 
 // event records one event. The note is never a format: it holds words of the
