@@ -153,8 +153,9 @@ func newRig(ctx context.Context, p platform) *rig {
 		"WORKER_MACHINE_MIN_COUNT": "0", "WORKER_MACHINE_MAX_COUNT": "3",
 	})
 	r.run()
-	r.apply(ctx, generate(ctx, p.provider, variables))
-	var err error
+	manifest, err := autoscaler.Flavor(ctx, GinkgoWriter, repository, p.provider, variables)
+	Expect(err).NotTo(HaveOccurred())
+	r.apply(ctx, manifest)
 	r.driver, err = autoscaler.New(ctx, autoscaler.As(apiServer.Config, r.namespace, clusterName+"-autoscaler"), r.Client, r.namespace, clusterName)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.driver.Close)

@@ -1,11 +1,6 @@
 package autoscaler_test
 
 import (
-	"context"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,12 +8,9 @@ import (
 	. "github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/autoscaler"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
-	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
-
-// version is that of the release which the specs generate from.
-const version = "v0.1.0"
 
 var (
 	apiServer *env.Env
@@ -40,24 +32,5 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(apiServer.Stop()).To(Succeed()) })
 	repository = GinkgoT().TempDir()
-	out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	Expect(autoscaler.Repository(ctx, repository)).To(Succeed())
 })
-
-// generate returns what clusterctl makes of the flavour for a hypervisor.
-func generate(ctx context.Context, provider string, variables map[string]string) []byte {
-	GinkgoHelper()
-	paths, err := tools.Paths(ctx, GinkgoWriter, "clusterctl")
-	Expect(err).NotTo(HaveOccurred())
-	template := filepath.Join(repository, "infrastructure-"+provider, version, "cluster-template-autoscaled.yaml")
-	cmd := exec.CommandContext(ctx, paths["clusterctl"], "generate", "yaml", "--from", template)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+repository)
-	for name, value := range variables {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
-	var said strings.Builder
-	cmd.Stderr = &said
-	out, err := cmd.Output()
-	Expect(err).NotTo(HaveOccurred(), said.String())
-	return out
-}

@@ -1,0 +1,47 @@
+package autoscaler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// release is the version that flavours are taken from.
+const release = "v0.1.0"
+
+// Repository writes a release of this work tree to a folder.
+func Repository(ctx context.Context, dir string) error {
+	out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), dir, release).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("writing a release: %w: %s", err, out)
+	}
+	return nil
+}
+
+// Flavor returns what clusterctl makes of the flavour with the autoscaler in a
+// release, for an infrastructure provider.
+func Flavor(ctx context.Context, log io.Writer, dir, provider string, variables map[string]string) ([]byte, error) {
+	programs, err := tools.Paths(ctx, log, "clusterctl")
+	if err != nil {
+		return nil, err
+	}
+	template := filepath.Join(dir, "infrastructure-"+provider, release, "cluster-template-autoscaled.yaml")
+	cmd := exec.CommandContext(ctx, programs["clusterctl"], "generate", "yaml", "--from", template)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir)
+	for name, value := range variables {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, errors.Join(fmt.Errorf("generating from %s: %w", template, err), errors.New(said.String()))
+	}
+	return out.Bytes(), nil
+}
