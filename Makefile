@@ -63,8 +63,8 @@ test-unit: ## Run the tests that boot no hosts
 	@hack/test.sh unit
 
 .PHONY: e2e
-e2e: ## Run only the tests that boot hosts, all on every hypervisor (root, Linux)
-	@NOVA_SUITES=full hack/test.sh hosts
+e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _artifacts/report (root, Linux)
+	@NOVA_SUITES=full REPORT=_artifacts/report hack/test.sh e2e hosts
 
 .PHONY: chaos
 chaos: ## Kill at random what a cluster stands on: SEED=1 DURATION=30m (root, Linux)

@@ -86,7 +86,7 @@ links() {
 
 check "generated files" generated
 check "go.mod" tidy .
-for module in hack/tools/*/; do
+for module in hack/tools/*/ e2e/; do
 	check "${module}go.mod" tidy "$module"
 done
 check "manifests and templates" manifests

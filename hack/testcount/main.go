@@ -48,7 +48,7 @@ func run(checks, table string, files []string, out io.Writer) (count, error) {
 	}
 	sum := r.sum(out)
 	if table != "" {
-		if err := os.WriteFile(table, r.table(), 0o644); err != nil {
+		if err := os.WriteFile(table, r.table(), 0o600); err != nil {
 			return count{}, fmt.Errorf("writing table: %w", err)
 		}
 	}

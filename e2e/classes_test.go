@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+	capie2e "sigs.k8s.io/cluster-api/test/e2e"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// topologyFlavor is the flavour of clusters that a class makes.
+const topologyFlavor = "topology"
+
+var _ = describeFull("Quick start with a class", func(hypervisor string) { quickStart(hypervisor, topologyFlavor) })
+
+var _ = describeFull("Changes of a class", func(hypervisor string) {
+	capie2e.ClusterClassChangesSpec(ctx, func() capie2e.ClusterClassChangesSpecInput {
+		return capie2e.ClusterClassChangesSpecInput{
+			E2EConfig: config(), ClusterctlConfigPath: clusterConfiguration(hypervisor),
+			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
+			InfrastructureProvider: provider(hypervisor), Flavor: topologyFlavor,
+			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
+			// What variables say wins over a class' templates, so each of these
+			// is a field that no variable has.
+			ModifyControlPlaneFields: map[string]any{"spec.remediation.maxRetry": int64(3)},
+			ModifyMachineDeploymentBootstrapConfigTemplateFields: map[string]any{
+				"spec.template.metadata.annotations": map[string]any{"example.com/changed": "yes"},
+			},
+			ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{"spec.template.spec.powerOff.mode": "SoftThenHard"},
+		}
+	})
+})
+
+var _ = describeFull("Upgrade of a cluster's Kubernetes", func(hypervisor string) {
+	capie2e.ClusterUpgradeConformanceSpec(ctx, func() capie2e.ClusterUpgradeConformanceSpecInput {
+		h, err := bed.FactsOf(hypervisor)
+		Expect(err).NotTo(HaveOccurred())
+		return capie2e.ClusterUpgradeConformanceSpecInput{
+			E2EConfig: config(), ClusterctlConfigPath: clusterConfiguration(hypervisor),
+			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
+			InfrastructureProvider: provider(hypervisor), Flavor: ptr.To(topologyFlavor),
+			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
+			// The suite of conformance tests is an image.
+			SkipConformanceTests: true,
+			WorkerMachineCount:   ptr.To[int64](1),
+			// The template follows the version, so the version is all that the
+			// spec has to change.
+			ClusterctlVariables: map[string]string{h.TemplateVariable: "nova-node-<version>"},
+		}
+	})
+})

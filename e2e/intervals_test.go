@@ -1,0 +1,21 @@
+package e2e
+
+// intervals are how long the framework waits for things, and how often it
+// looks, by spec and thing: the names are those of its specs. They are for a
+// machine that does much else; a quiet one needs a fraction.
+func intervals() map[string][]string {
+	return map[string][]string{
+		"default/wait-controllers":                     {"4m", "1s"},
+		"default/wait-cluster":                         {"3m", "1s"},
+		"default/wait-control-plane":                   {"8m", "1s"},
+		"default/wait-worker-nodes":                    {"8m", "1s"},
+		"default/wait-delete-cluster":                  {"5m", "1s"},
+		"default/wait-machine-upgrade":                 {"12m", "2s"},
+		"default/wait-control-plane-upgrade":           {"12m", "2s"},
+		"default/wait-machine-deployment-upgrade":      {"12m", "2s"},
+		"default/wait-nodes-ready":                     {"5m", "1s"},
+		"default/wait-machine-remediation":             {"8m", "1s"},
+		"default/wait-resource-versions-become-stable": {"3m", "5s"},
+		"default/wait-resource-versions-remain-stable": {"30s", "5s"},
+	}
+}
