@@ -5,6 +5,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,9 +53,42 @@ var _ = Describe("cluster-autoscaler", func() {
 		})
 	}
 
+	It("can be added to a cluster that is there", canBeAdded)
 	It("leaves alone what is not for it", func(ctx SpecContext) { leavesAlone(ctx, newRig(ctx, platforms()[0])) })
 	It("may do nothing else", func(ctx SpecContext) { mayNothingElse(ctx, newRig(ctx, platforms()[0])) })
 })
+
+// canBeAdded lets the API server judge the manifest alone, by strict rules and
+// those for restricted pods.
+func canBeAdded(ctx SpecContext) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		GenerateName: "alone-", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	Expect(apiServer.Client.Create(ctx, namespace)).To(Succeed())
+	manifest, err := autoscaler.Generate(ctx, GinkgoWriter, autoscaler.Alone(), map[string]string{
+		"CLUSTER_NAME": clusterName, "NAMESPACE": namespace.Name, "CLUSTER_AUTOSCALER_IMAGE": "registry.example/autoscaler:v1",
+	})
+	Expect(err).NotTo(HaveOccurred())
+	objects, err := bed.Suit(manifest, bed.Cluster{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(objects).To(HaveLen(4))
+	for _, o := range objects {
+		Expect(apiServer.Client.Create(ctx, o, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed(), o.GetKind())
+	}
+	deployment := &appsv1.Deployment{}
+	Expect(apiServer.Client.Get(ctx, client.ObjectKey{Namespace: namespace.Name, Name: clusterName + "-autoscaler"}, deployment)).To(Succeed())
+	spec := deployment.Spec.Template.Spec
+	Expect(spec.Containers[0].Image).To(Equal("registry.example/autoscaler:v1"))
+	Expect(spec.Containers[0].Args).To(ContainElements(
+		"--node-group-auto-discovery=clusterapi:namespace="+namespace.Name+",clusterName="+clusterName, "--kubeconfig=/tenant/value"))
+	Expect(spec.Volumes).To(ConsistOf(HaveField("Secret.SecretName", clusterName+"-kubeconfig")))
+
+	By("letting its pod in where only restricted ones may")
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "pod"}, Spec: spec}
+	Expect(apiServer.Client.Create(ctx, pod, client.DryRunAll)).To(Succeed())
+	pod.Spec.Containers[0].SecurityContext = nil
+	Expect(apiServer.Client.Create(ctx, pod, client.DryRunAll)).To(MatchError(ContainSubstring("violates PodSecurity")), "the rule is in force")
+}
 
 func tellsNodes(ctx context.Context, r *rig) {
 	g := r.group(ctx, worker)

@@ -28,13 +28,23 @@ func Repository(ctx context.Context, dir string) error {
 // Flavor returns what clusterctl makes of the flavour with the autoscaler in a
 // release, for an infrastructure provider.
 func Flavor(ctx context.Context, log io.Writer, dir, provider string, variables map[string]string) ([]byte, error) {
+	return Generate(ctx, log, filepath.Join(dir, "infrastructure-"+provider, release, "cluster-template-autoscaled.yaml"), variables)
+}
+
+// Alone is the manifest of the autoscaler for a cluster that is there already.
+func Alone() string {
+	return filepath.Join(tools.Root(), "templates", "flavors", "autoscaled", "autoscaler.yaml")
+}
+
+// Generate returns what clusterctl makes of a template.
+func Generate(ctx context.Context, log io.Writer, template string, variables map[string]string) ([]byte, error) {
 	programs, err := tools.Paths(ctx, log, "clusterctl")
 	if err != nil {
 		return nil, err
 	}
-	template := filepath.Join(dir, "infrastructure-"+provider, release, "cluster-template-autoscaled.yaml")
 	cmd := exec.CommandContext(ctx, programs["clusterctl"], "generate", "yaml", "--from", template)
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+dir)
+	// It looks for a configuration, and a person's own is not for tests.
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Dir(template))
 	for name, value := range variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
