@@ -1,6 +1,9 @@
 # Copies the packet filter programs of $DEBIAN, and only the libraries they
 # need, into the image root $ROOT.
-mkdir -p "$ROOT/usr/sbin" "$ROOT/usr/lib64" "$ROOT/run"
+mkdir -p "$ROOT/usr/sbin" "$ROOT/usr/lib64" "$ROOT/run" "$ROOT/etc"
+# Without names of protocols nft lists numbers. A kube-proxy that starts anew
+# takes those for leftovers then, and takes its own services away.
+cp "$DEBIAN/etc/protocols" "$ROOT/etc/protocols"
 ln -s usr/lib "$ROOT/lib"
 ln -s usr/lib64 "$ROOT/lib64"
 ln -s usr/sbin "$ROOT/sbin"
