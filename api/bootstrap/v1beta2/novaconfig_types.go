@@ -302,7 +302,7 @@ type File struct {
 	// +required
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:Pattern=`^/.+`
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, such as /etc/motd"
 	Path string `json:"path,omitempty"`
 
 	// owner is user:group. Empty means root:root.
@@ -313,9 +313,9 @@ type File struct {
 
 	// permissions are the octal mode, for instance "0640". Empty means "0640".
 	// +optional
-	// +kubebuilder:validation:MinLength=3
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=5
-	// +kubebuilder:validation:Pattern=`^0?[0-7]{3,4}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^0?[0-7]{3,4}$')",message="permissions must be an octal mode such as 0640"
 	Permissions string `json:"permissions,omitempty"`
 
 	// append adds to the file instead of replacing it. Empty means false.

@@ -19,6 +19,7 @@ type NovaVSphereMachineSpec struct {
 	Template string `json:"template,omitempty"`
 
 	// source is what the VM is cloned from, where it is not said by template.
+	// Empty says it by template.
 	// +optional
 	Source NovaVSphereSource `json:"source,omitempty,omitzero"`
 

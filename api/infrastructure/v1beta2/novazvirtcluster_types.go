@@ -107,9 +107,9 @@ type NovaZVirtTLS struct {
 	// bytes separated by colons. Only that certificate is trusted. Empty
 	// means none is pinned.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$`
-	// +kubebuilder:validation:MinLength=95
-	// +kubebuilder:validation:MaxLength=95
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$')",message="thumbprint must be the SHA-256 of the certificate, 32 bytes as in AB:CD:EF: see openssl x509 -noout -sha256 -fingerprint"
 	Thumbprint string `json:"thumbprint,omitempty"`
 
 	// insecureSkipVerify trusts any certificate, so that anybody on the path
