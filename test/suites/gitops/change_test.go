@@ -1,0 +1,104 @@
+package gitops
+
+import (
+	"context"
+	"path/filepath"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// next is a release after the one that the repository began with.
+const next = "v0.1.1"
+
+// versions are those of a tenant's kubelets, of nodes that are ready.
+func versions(ctx context.Context, c bed.Cluster) ([]string, error) {
+	tenant, err := b.TenantClient(ctx, c.Key())
+	if err != nil {
+		return nil, err
+	}
+	nodes := &corev1.NodeList{}
+	err = tenant.List(ctx, nodes)
+	var found []string
+	for i := range nodes.Items {
+		for _, condition := range nodes.Items[i].Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				found = append(found, nodes.Items[i].Status.NodeInfo.KubeletVersion)
+			}
+		}
+	}
+	return found, err
+}
+
+// names are those of a tenant's machines.
+func names(ctx context.Context, c bed.Cluster) ([]string, error) {
+	machines := &clusterv1.MachineList{}
+	err := b.Client.List(ctx, machines, client.InNamespace(c.Namespace))
+	var found []string
+	for i := range machines.Items {
+		found = append(found, machines.Items[i].Name)
+	}
+	return found, err
+}
+
+// upgrades takes acme, which began a minor version lower, to the version of
+// everybody else: its machines come from the template of that version.
+func upgrades(ctx context.Context, r repository) {
+	r.edit("tenants/test/acme/cluster.yaml", bed.OlderVersion, bed.KubernetesVersion)
+	r.commit(ctx, "Upgrade acme")
+	r.look(ctx)
+	Eventually(versions).WithContext(ctx).WithArguments(acme).WithTimeout(bootTimeout).Should(And(
+		HaveLen(3), HaveEach(bed.KubernetesVersion)))
+	Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(bootTimeout).Should(HavePrefix("True"))
+}
+
+// rollsOut gives the nodes of a hypervisor's tenants another size.
+func rollsOut(ctx context.Context, r repository) {
+	before, err := names(ctx, acme)
+	Expect(err).NotTo(HaveOccurred())
+	r.edit("hypervisors/vcenter-one/variables.yaml", "# A template for each version of Kubernetes.\n",
+		"- {op: add, path: /spec/topology/variables/-, value: {name: nodeSize, value: {cpus: 6, memoryMiB: 4096}}}\n")
+	r.commit(ctx, "Give nodes six processors")
+	r.look(ctx)
+	Eventually(func(g Gomega, ctx context.Context) {
+		after, err := names(ctx, acme)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(after).To(HaveLen(3))
+		kept := 0
+		for _, name := range before {
+			if ok, _ := ContainElement(name).Match(after); ok {
+				kept++
+			}
+		}
+		g.Expect(kept).To(Equal(1), "the control plane's machine stays")
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+	Eventually(ready).WithContext(ctx).WithArguments("tenants-production").WithTimeout(bootTimeout).Should(HavePrefix("True"))
+}
+
+// changesClass adds the classes of another release, which say the same, and
+// takes acme there.
+func changesClass(ctx context.Context, r repository) {
+	before, err := names(ctx, acme)
+	Expect(err).NotTo(HaveOccurred())
+	release := GinkgoT().TempDir()
+	r.run(ctx, filepath.Join(tools.Root(), "hack", "gitops.sh"), release, next)
+	r.run(ctx, "cp", "-R", filepath.Join(release, "classes", next), "classes/")
+	r.edit("classes/kustomization.yaml", "  - v0.1.0\n", "  - v0.1.0\n  - "+next+"\n")
+	r.edit("tenants/test/acme/cluster.yaml", "nova-vsphere-v0.1.0", "nova-vsphere-"+next)
+	r.commit(ctx, "Take acme to the next classes")
+	r.look(ctx)
+	Eventually(func(g Gomega, ctx context.Context) {
+		cluster := &clusterv1.Cluster{}
+		g.Expect(b.Client.Get(ctx, acme.Key(), cluster)).To(Succeed())
+		g.Expect(cluster.Spec.Topology.ClassRef.Name).To(Equal("nova-vsphere-" + next))
+		g.Expect(cluster.Status.ObservedGeneration).To(Equal(cluster.Generation))
+		g.Expect(ready(ctx, "tenants-test")).To(HavePrefix("True"))
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+	Expect(names(ctx, acme)).To(ConsistOf(before))
+}

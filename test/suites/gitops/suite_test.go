@@ -1,0 +1,52 @@
+package gitops
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// How long things may take on a slow machine that builds something else.
+const (
+	bootTimeout   = 8 * time.Minute
+	reportTimeout = 4 * time.Minute
+	// stayTime is long enough for Flux to have tried once more.
+	stayTime = 5 * time.Second
+)
+
+// everything is set where there are tenants on both hypervisors, and not only
+// one on vSphere.
+var everything = os.Getenv("NOVA_SUITES") == "full"
+
+var (
+	b *bed.Bed
+	// programs are what a person uses.
+	programs map[string]string
+)
+
+func TestGitOps(t *testing.T) {
+	RegisterFailHandler(Fail)
+	SetDefaultEventuallyPollingInterval(time.Second)
+	RunSpecs(t, "Clusters from a Git repository")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var err error
+	programs, err = tools.Paths(ctx, GinkgoWriter, "sops", "age-keygen", "kubectl")
+	Expect(err).NotTo(HaveOccurred())
+	b = harness.Start(ctx, bed.Options{
+		Name: "gitops", Hypervisors: bed.Hypervisors(), Flux: true, Topology: true, Older: everything,
+	})
+	Expect(kustomizev1.AddToScheme(b.Client.Scheme())).To(Succeed())
+})
+
+var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "gitops") })
