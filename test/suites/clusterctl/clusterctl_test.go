@@ -2,6 +2,8 @@ package clusterctl
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -118,6 +120,16 @@ func ready(ctx context.Context, c bed.Cluster) (int, error) {
 	return count, nil
 }
 
+// available says whether a cluster is, at the newest look at it.
+func available(ctx context.Context, c bed.Cluster) (bool, error) {
+	cluster := &clusterv1.Cluster{}
+	err := two.Client.Get(ctx, c.Key(), cluster)
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterAvailableCondition), err
+}
+
+// copies is the folder with copies of a cluster's objects.
+func copies(c bed.Cluster) string { return filepath.Join(dir, "copies", c.Name) }
+
 // pretendNodes tells clusterctl that machines have their nodes: it refuses to
 // move before, and a machine that is made while it moves passes it unseen all
 // the same. Status does not move, so the new managers find things as they are.
@@ -189,7 +201,10 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	It("generates every flavour", generatesFlavors)
+	if everything {
+		// What the API server says of each is tested without clusterctl too.
+		It("generates every flavour", generatesFlavors)
+	}
 
 	It("makes clusters of the default template", func(ctx context.Context) {
 		for _, c := range tenants {
@@ -237,7 +252,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
-	for _, hypervisor := range bed.Hypervisors() {
+	for _, hypervisor := range classes() {
 		It("makes clusters of the class on "+hypervisor, func(ctx context.Context) { makesClustersOfClasses(ctx, hypervisor) })
 	}
 
@@ -257,11 +272,41 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		}
 	})
 
+	if everything {
+		It("goes on from copies in a directory when a management cluster is lost", func(ctx context.Context) {
+			before := map[string]int{}
+			for _, c := range tenants {
+				Expect(os.MkdirAll(copies(c), 0o700)).To(Succeed())
+				clusterctl(ctx, two, "move", "--to-directory", copies(c), "-n", c.Namespace)
+				var err error
+				before[c.Name], err = creations(ctx, c)
+				Expect(err).NotTo(HaveOccurred())
+			}
+			Expect(two.Stop()).To(Succeed())
+			two = one
+			for _, c := range tenants {
+				clusterctl(ctx, two, "move", "--from-directory", copies(c))
+			}
+			for _, c := range tenants {
+				Eventually(available).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(BeTrue())
+				Expect(ready(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
+				Expect(creations(ctx, c)).To(Equal(before[c.Name]), "no machine is made again")
+			}
+		})
+	}
+
 	It("leaves nothing of clusters that are deleted, and then nothing of itself", func(ctx context.Context) {
-		for _, c := range tenants {
+		all := tenants
+		if everything {
+			// Those of classes are in the management cluster that is left.
+			for _, hypervisor := range classes() {
+				all = append(all, classed(hypervisor))
+			}
+		}
+		for _, c := range all {
 			Expect(two.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 		}
-		for _, c := range tenants {
+		for _, c := range all {
 			Eventually(func(g Gomega, ctx context.Context) {
 				g.Expect(vms(ctx, c)).To(BeEmpty())
 				list := &clusterv1.ClusterList{}

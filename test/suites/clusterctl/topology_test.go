@@ -15,8 +15,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/manifests"
 )
+
+// classes are the hypervisors whose class is tried: what each class makes is
+// tested without a management cluster too.
+func classes() []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere}
+}
 
 // classed is a cluster that a ClusterClass makes.
 func classed(hypervisor string) bed.Cluster {
@@ -86,6 +94,12 @@ func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
 	return found, nil
 }
 
+// nodes is how many nodes of a cluster are ready.
+func nodes(ctx context.Context, c bed.Cluster) (int, error) {
+	names, err := one.ReadyNodes(ctx, c)
+	return len(names), err
+}
+
 // makesClustersOfClasses makes a cluster of each class, changes it, and moves
 // it to another class.
 func makesClustersOfClasses(ctx context.Context, hypervisor string) {
@@ -94,12 +108,16 @@ func makesClustersOfClasses(ctx context.Context, hypervisor string) {
 	Expect(credentials(ctx, c)).To(Succeed())
 	before, err := creations(ctx, c)
 	Expect(err).NotTo(HaveOccurred())
-	objects, err := manifests.Objects([]byte(generate(ctx, c, "topology", nil)))
+	objects, err := bed.Suit([]byte(generate(ctx, c, "topology", nil)), c)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(kinds(objects)).To(ContainElement("ClusterClass"), "clusterctl adds the class where it is not there")
 	Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
 	Eventually(reconciled).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(HavePrefix("True"))
 	Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(ConsistOf(int64(4), int64(4)))
+
+	if everything {
+		Eventually(nodes).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(2))
+	}
 
 	By("giving other nodes a role, and workers another size")
 	change(ctx, c, func(cluster *clusterv1.Cluster) {
@@ -126,6 +144,11 @@ func makesClustersOfClasses(ctx context.Context, hypervisor string) {
 	Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(Equal(before + 4))
 	change(ctx, c, func(cluster *clusterv1.Cluster) { cluster.Spec.Topology.ClassRef.Name += "-next" })
 	Eventually(reconciled).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(HavePrefix("True"))
+	if everything {
+		// The worker of the old size has gone.
+		Eventually(nodes).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(3))
+		Eventually(sizes).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(ConsistOf(int64(4), int64(4), int64(6)))
+	}
 	Expect(creations(ctx, c)).To(Equal(before+4), "no machine is made anew")
 }
 
