@@ -50,16 +50,12 @@ var _ = describeFull("A control plane of five with its user's authorities", func
 		Expect(err).NotTo(HaveOccurred())
 		defer func() { _ = conn.Close() }()
 		Expect(tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, ServerName: c.Endpoint}).HandshakeContext(ctx)).To(Succeed())
-		for _, certificate := range own {
-			is, was := &corev1.Secret{}, certificate.AsSecret(c.Key(), metav1.OwnerReference{})
-			Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(was), is)).To(Succeed())
-			Expect(is.Data).To(Equal(was.Data), is.Name)
-			Expect(is.OwnerReferences).To(BeEmpty(), is.Name)
-		}
+		expectAuthorities(ctx, c, own)
 	})
 
-	It("leaves nothing when it is deleted", func(ctx context.Context) {
+	It("leaves nothing but them when it is deleted", func(ctx context.Context) {
 		deleteCluster(ctx, c)
+		expectAuthorities(ctx, c, own)
 	})
 })
 
@@ -74,9 +70,19 @@ func bringAuthorities(ctx context.Context, c *bed.Cluster) secret.Certificates {
 		s := certificate.AsSecret(c.Key(), metav1.OwnerReference{})
 		s.OwnerReferences = nil
 		Expect(b.Client.Create(ctx, s)).To(Succeed())
-		DeferCleanup(func(ctx context.Context) { Expect(b.Client.Delete(ctx, s)).To(Succeed()) })
 	}
 	return own
+}
+
+// expectAuthorities looks whether a user's authorities are as they were made.
+func expectAuthorities(ctx context.Context, c *bed.Cluster, own secret.Certificates) {
+	GinkgoHelper()
+	for _, certificate := range own {
+		is, was := &corev1.Secret{}, certificate.AsSecret(c.Key(), metav1.OwnerReference{})
+		Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(was), is)).To(Succeed())
+		Expect(is.Data).To(Equal(was.Data), is.Name)
+		Expect(is.OwnerReferences).To(BeEmpty(), is.Name)
+	}
 }
 
 var _ = describeFull("A control plane machine that is deleted by hand", func() {

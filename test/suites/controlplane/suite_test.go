@@ -16,8 +16,8 @@ import (
 
 // How long things may take on a slow machine that builds something else.
 const (
-	bootTimeout   = 6 * time.Minute
-	changeTimeout = 8 * time.Minute
+	bootTimeout   = 10 * time.Minute
+	changeTimeout = 15 * time.Minute
 	deleteTimeout = 4 * time.Minute
 	reportTimeout = time.Minute
 )
