@@ -34,6 +34,9 @@ func (s *scope[M]) asked() (reason, note string) {
 	case shutdown:
 		return "PoweringOff", "Asked the guest to power itself off"
 	default:
+		if s.vm.State == hypervisor.Running {
+			return "Deleting", "Asked the hypervisor to power the VM off, to delete it"
+		}
 		return "Deleting", "Asked the hypervisor to delete the VM"
 	}
 }
