@@ -95,7 +95,7 @@ func (s *scene) group(ctx context.Context) *autoscaler.Group {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(groups).To(HaveLen(1))
 		group = groups[0]
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
 	return group
 }
 
@@ -149,7 +149,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 		template, err = s.group(ctx).Template(ctx)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(template.Spec.Taints).To(taints)
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
 	wanted := pod()
 	for key, value := range wanted.Spec.NodeSelector {
 		Expect(template.Labels).To(HaveKeyWithValue(key, value))
@@ -159,7 +159,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 
 	By("having a pod that nothing takes")
 	Eventually(func() error { return client.IgnoreAlreadyExists(s.tenant.Create(ctx, wanted.DeepCopy())) }).
-		WithContext(ctx).WithTimeout(time.Minute).Should(Succeed(), "once its service account is there")
+		WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed(), "once its service account is there")
 	placed := func(g Gomega) string {
 		found := &corev1.Pod{}
 		g.Expect(s.tenant.Get(ctx, client.ObjectKeyFromObject(wanted), found)).To(Succeed())
@@ -170,11 +170,11 @@ func (s *scene) followsAPod(ctx context.Context) {
 		g.Expect(s.tenant.Get(ctx, client.ObjectKeyFromObject(wanted), found)).To(Succeed())
 		g.Expect(found.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", corev1.PodScheduled), HaveField("Reason", corev1.PodReasonUnschedulable))))
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(settleTimeout).Should(Succeed())
 
 	By("scaling up")
 	Expect(group.Increase(ctx, 2)).To(Succeed())
-	Eventually(s.instances(ctx)).WithContext(ctx).WithTimeout(time.Minute).Should(HaveEach(HaveField("State", autoscaler.Creating)))
+	Eventually(s.instances(ctx)).WithContext(ctx).WithTimeout(bootTimeout).Should(HaveEach(HaveField("State", autoscaler.Creating)))
 	running := HaveField("State", autoscaler.Running)
 	Eventually(s.instances(ctx)).WithContext(ctx).WithTimeout(bootTimeout).Should(ConsistOf(running, running))
 	Eventually(placed).WithContext(ctx).WithTimeout(bootTimeout).ShouldNot(BeEmpty())
@@ -188,7 +188,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 					g.Expect(node.Labels).To(HaveKeyWithValue(key, value))
 				}
 			}
-			g.Expect(node.Status.Capacity.Pods()).To(HaveValue(Equal(*template.Status.Capacity.Pods())))
+			g.Expect(node.Status.Capacity.Pods().Value()).To(Equal(template.Status.Capacity.Pods().Value()))
 			g.Expect(node.Status.NodeInfo.Architecture).To(Equal(template.Status.NodeInfo.Architecture))
 			g.Expect(node.Status.NodeInfo.OperatingSystem).To(Equal(template.Status.NodeInfo.OperatingSystem))
 			owner, err := s.driver.GroupOf(ctx, &node)
@@ -202,7 +202,7 @@ func (s *scene) followsAPod(ctx context.Context) {
 		for _, node := range s.workers(g, ctx) {
 			g.Expect(instances).To(ContainElement(HaveField("ID", node.Spec.ProviderID)), "Machine and Node have the same ID")
 		}
-	}).WithContext(ctx).WithTimeout(time.Minute).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
 }
 
 // workers are the nodes that are not of the control plane.

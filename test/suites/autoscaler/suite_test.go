@@ -18,6 +18,7 @@ import (
 const (
 	bootTimeout   = 6 * time.Minute
 	deleteTimeout = 4 * time.Minute
+	settleTimeout = 2 * time.Minute
 )
 
 var (
