@@ -66,3 +66,10 @@ reference infrastructure
 reference bootstrap
 reference controlplane
 reference addons
+
+# The alerts as Prometheus' operator wants them.
+{
+	printf '%s\n' "# Made of rules.yaml by hack/generate.sh." "apiVersion: monitoring.coreos.com/v1" "kind: PrometheusRule" \
+		"metadata:" "  name: nova" "spec:"
+	sed -n '/^groups:/,$s/^/  /p' config/monitoring/rules.yaml
+} >config/monitoring/prometheusrule.yaml

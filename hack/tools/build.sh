@@ -27,9 +27,9 @@ kubernetes_flags() {
 capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
 capv_flags="-X sigs.k8s.io/cluster-api-provider-vsphere/pkg/version.gitVersion=v1.16.1"
 
-# locate sets module, package and flags of a tool.
+# locate sets module, package, flags and build tags of a tool.
 locate() {
-	flags=
+	flags= tags=
 	case $1 in
 	kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubeadm | kubectl)
 		module=kubernetes package=k8s.io/kubernetes/cmd/$1
@@ -57,6 +57,9 @@ locate() {
 	cyclonedx-gomod) module=release package=github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod ;;
 	image) module=release package=./image ;;
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
+	# It tests rules here; what finds targets in clouds would take minutes to build.
+	promtool) module=prometheus package=github.com/prometheus/prometheus/cmd/promtool tags=remove_all_sd ;;
+	promnames) module=prometheus package=./promnames ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2
 		exit 2
@@ -78,7 +81,7 @@ build() {
 		if [[ ! -x $out ]]; then
 			started=$SECONDS
 			printf 'tools: building %s\n' "$tool" >&2
-			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w $flags" -o "$out.new" "$package")
+			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$out.new" "$package")
 			mv "$out.new" "$out"
 			printf 'tools: built %s in %d s\n' "$tool" $((SECONDS - started)) >&2
 		fi

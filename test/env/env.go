@@ -95,6 +95,9 @@ func Start(ctx context.Context, further ...string) (*Env, error) {
 	return e, nil
 }
 
+// Kubeconfig returns a kubeconfig of a cluster administrator, for programs.
+func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
+
 // Stop stops the API server and etcd.
 func (e *Env) Stop() error {
 	return e.server.Stop()
