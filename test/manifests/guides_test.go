@@ -1,0 +1,114 @@
+package manifests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
+)
+
+// TestTroubleshootingExplainsEveryReason: whoever has a condition in front of
+// them finds its reason in one page, whatever object has it.
+func TestTroubleshootingExplainsEveryReason(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "troubleshooting.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"infrastructure", "bootstrap", "controlplane", "addons"} {
+		for _, reason := range reasonsIn(t, filepath.Join("api", group, "v1beta2"), "") {
+			if !regexp.MustCompile(`\b` + reason + `\b`).Match(text) {
+				t.Errorf("docs/troubleshooting.md does not say what to do about %s", reason)
+			}
+		}
+	}
+}
+
+// TestFlavoursAreExplained: each has a heading of its own, and its variables
+// stand there.
+func TestFlavoursAreExplained(t *testing.T) {
+	file := filepath.Join(tools.Root(), "docs", "flavours.md")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	headings := anchorsIn(t, file)
+	flavours := []string{"topology"}
+	for _, provider := range []string{"nova-vsphere", "nova-zvirt"} {
+		found, err := filepath.Glob(filepath.Join(tools.Root(), "templates", provider, "flavors", "*"))
+		if err != nil || len(found) == 0 {
+			t.Fatalf("%s has no flavours: %v", provider, err)
+		}
+		for _, path := range found {
+			flavours = append(flavours, filepath.Base(path))
+		}
+	}
+	for _, flavour := range flavours {
+		if !slices.Contains(headings, flavour) {
+			t.Errorf("docs/flavours.md does not explain the flavour %s", flavour)
+		}
+	}
+	var known []string
+	for _, guide := range guides {
+		known = append(known, variablesIn(t, "templates", guide.provider, "cluster-template.yaml")...)
+	}
+	used := append(variablesIn(t, "templates", "flavors", "*", "*.yaml"), variablesIn(t, "templates", "nova-*", "cluster-template-*.yaml")...)
+	for _, name := range used {
+		if !slices.Contains(known, name) && !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/flavours.md does not list the variable %s", name)
+		}
+	}
+}
+
+// TestDocumentsLinkToHeadings finds links to headings that do not exist.
+// hack/verify.sh finds those to files that do not.
+func TestDocumentsLinkToHeadings(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([^)#: ]*)#([^) ]+)\)`)
+	code := regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+	anchors := map[string][]string{}
+	files := []string{filepath.Join(tools.Root(), "README.md")}
+	for _, pattern := range []string{"*.md", "adr/*.md"} {
+		found, err := filepath.Glob(filepath.Join(tools.Root(), "docs", filepath.FromSlash(pattern)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+			target := file
+			if match[1] != "" {
+				target = filepath.Join(filepath.Dir(file), filepath.FromSlash(match[1]))
+			}
+			if _, known := anchors[target]; !known {
+				anchors[target] = anchorsIn(t, target)
+			}
+			if !slices.Contains(anchors[target], match[2]) {
+				t.Errorf("%s points at %s#%s, and there is no such heading", filepath.Base(file), match[1], match[2])
+			}
+		}
+	}
+}
+
+// anchorsIn are the anchors of a document's headings, as GitHub makes them.
+func anchorsIn(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = regexp.MustCompile("(?s)```.*?```").ReplaceAll(text, nil)
+	var anchors []string
+	for _, match := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(string(text), -1) {
+		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(match[1]), "")
+		anchors = append(anchors, strings.ReplaceAll(plain, " ", "-"))
+	}
+	return anchors
+}
