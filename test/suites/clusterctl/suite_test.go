@@ -75,7 +75,9 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	fail := make([]error, 3)
 	// Pods start once there are Deployments, which clusterctl makes of releases.
 	program := func(image string) string { return releases.Program(image) }
-	wait.Go(func() { releases, fail[0] = release.Make(ctx, GinkgoWriter, filepath.Join(dir, "repository"), first, next) })
+	wait.Go(func() {
+		releases, fail[0] = release.Make(ctx, GinkgoWriter, filepath.Join(dir, "repository"), first, next)
+	})
 	wait.Go(func() { one, fail[1] = b.StartEmpty(ctx, "one", "10.77.0.2", program) })
 	wait.Go(func() { two, fail[2] = b.StartEmpty(ctx, "two", "10.77.0.3", program) })
 	wait.Wait()
