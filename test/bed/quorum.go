@@ -3,6 +3,8 @@ package bed
 import (
 	"context"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +30,31 @@ type QuorumWatch struct {
 	mu     sync.Mutex
 	last   Quorum
 	run    []Quorum
-	losses []string
+	losses []Loss
+}
+
+// Loss is a time in which fewer members answered than it takes.
+type Loss struct {
+	Quorum
+
+	// Load is what the machine had to do then: hosts that starve lose their
+	// quorum too.
+	Load string
+}
+
+// String says when and how.
+func (l Loss) String() string {
+	return fmt.Sprintf("%s: %d of %d voters answered, load %s", l.At.Format(time.TimeOnly), l.Answering, l.Voters, l.Load)
+}
+
+// load is the machine's average of the last minute.
+func load() string {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	average, _, _ := strings.Cut(string(data), " ")
+	return average
 }
 
 // Quorum is what a look at etcd showed.
@@ -95,7 +121,7 @@ func (w *QuorumWatch) note(q Quorum) {
 	}
 	w.run = append(w.run, q)
 	if len(w.run) == quorumSamples {
-		w.losses = append(w.losses, fmt.Sprintf("%s: %d of %d voters answered", w.run[0].At.Format(time.TimeOnly), q.Answering, q.Voters))
+		w.losses = append(w.losses, Loss{Quorum: Quorum{At: w.run[0].At, Voters: q.Voters, Answering: q.Answering}, Load: load()})
 	}
 }
 
@@ -106,8 +132,8 @@ func (w *QuorumWatch) Last() Quorum {
 	return w.last
 }
 
-// Stop ends looking and returns the losses of quorum, in words.
-func (w *QuorumWatch) Stop() []string {
+// Stop ends looking and returns the losses of quorum.
+func (w *QuorumWatch) Stop() []Loss {
 	w.stop()
 	<-w.done
 	w.mu.Lock()

@@ -12,6 +12,10 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
 )
@@ -102,7 +106,11 @@ func (r *run) measured(ctx context.Context) error {
 	if settled == nil {
 		r.sayf("the cluster is healthy")
 	}
-	return r.report(work.Stop(), api.Stop(), r.quorum.Stop(), settled)
+	losses := r.quorum.Stop()
+	for _, loss := range losses {
+		fmt.Fprintf(r.out, "quorum lost at %s; %s\n", loss, r.actBefore(ctx, loss.At))
+	}
+	return r.report(work.Stop(), api.Stop(), len(losses), settled)
 }
 
 // disturb lets both loops run for the time asked for. A change that is under
@@ -167,12 +175,9 @@ func (r *run) sayf(format string, args ...any) {
 }
 
 // report prints the figures and fails if it did not end well.
-func (r *run) report(work, api prober.Report, losses []string, settled error) error {
+func (r *run) report(work, api prober.Report, losses int, settled error) error {
 	fmt.Fprintln(r.out, "workload:", work)
 	fmt.Fprintln(r.out, "API:", api)
-	for _, loss := range losses {
-		fmt.Fprintln(r.out, "quorum lost at", loss)
-	}
 	total := 0
 	var kinds []string
 	for _, kind := range slices.Sorted(maps.Keys(r.counts)) {
@@ -185,9 +190,39 @@ func (r *run) report(work, api prober.Report, losses []string, settled error) er
 	}
 	fmt.Fprintf(r.out, "chaos: seed=%d duration=%s kills=%d %s changes=%d workload_downtime=%.1fs workload_longest=%.1fs api_downtime=%.1fs api_longest=%.1fs quorum_lost=%d healthy=%t\n",
 		r.seed, r.duration, total, strings.Join(kinds, " "), changes, work.Total().Seconds(), work.Longest().Length.Seconds(),
-		api.Total().Seconds(), api.Longest().Length.Seconds(), len(losses), settled == nil)
-	if len(losses) > 0 {
-		settled = errors.Join(settled, fmt.Errorf("etcd lost its quorum %d times", len(losses)))
+		api.Total().Seconds(), api.Longest().Length.Seconds(), losses, settled == nil)
+	if losses > 0 {
+		settled = errors.Join(settled, fmt.Errorf("etcd lost its quorum %d times", losses))
 	}
 	return errors.Join(append(r.problems, settled)...)
+}
+
+// acts are the events by which a control plane tells that it took something
+// from etcd.
+var acts = sets.New("EtcdMemberRemoved", "MachineReleased")
+
+// actBefore says what the control plane last took from etcd before a time: its
+// own act has to be told from a trouble and from hosts that starve.
+func (r *run) actBefore(ctx context.Context, at time.Time) string {
+	events := &corev1.EventList{}
+	if err := r.bed.Client.List(ctx, events, client.InNamespace(r.asked().Namespace)); err != nil {
+		return "the control plane's last act is not known: " + err.Error()
+	}
+	return lastAct(events.Items, at)
+}
+
+func lastAct(events []corev1.Event, at time.Time) string {
+	var last time.Time
+	said := "the control plane had taken nothing from etcd"
+	for i := range events {
+		when := events[i].EventTime.Time
+		if when.IsZero() {
+			when = events[i].FirstTimestamp.Time
+		}
+		if acts.Has(events[i].Reason) && when.Before(at) && when.After(last) {
+			last = when
+			said = fmt.Sprintf("the control plane's last act was %.0f s before: %s", at.Sub(when).Seconds(), events[i].Message)
+		}
+	}
+	return said
 }
