@@ -16,7 +16,7 @@ var _ = Describe("Cluster API's in-memory infrastructure", func() {
 		b := start(ctx, bed.Options{
 			Name: "foreign", Bodiless: true, Hypervisors: []string{}, Providers: append(bed.Providers(), bed.InMemory),
 		})
-		f := &fleet.Fleet{Client: b.Client, Kind: fleet.Nova, Name: "fleet", Clusters: 3, Replicas: 3}
+		f := &fleet.Fleet{Client: b.Client, Kind: fleet.Nova, Name: "fleet", Clusters: 2, Replicas: 3, Quick: true}
 		allReady := func(ctx context.Context) (int, error) { return f.Ready(ctx) }
 		Expect(f.Apply(ctx)).To(Succeed())
 		Eventually(allReady).WithContext(ctx).WithTimeout(readyTimeout).Should(Equal(f.Clusters), func() string {

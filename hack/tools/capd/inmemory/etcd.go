@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
+	cloudv1 "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/cloud/api/v1alpha1"
 	"sigs.k8s.io/cluster-api/util/certs"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,12 +46,39 @@ func (c groupClient) Patch(ctx context.Context, object client.Object, patch clie
 // for the name of its node, as kubeadm makes it and the pretended etcd does not.
 func (c groupClient) Create(ctx context.Context, object client.Object) error {
 	pod, is := object.(*corev1.Pod)
-	if is && pod.Labels["component"] == "etcd" {
-		if err := c.certify(ctx, strings.TrimPrefix(pod.Name, podPrefix)); err != nil {
-			return fmt.Errorf("making certificate of %s: %w", pod.Name, err)
-		}
+	if !is || pod.Labels["component"] != "etcd" {
+		return c.Client.Create(ctx, object)
+	}
+	if err := c.certify(ctx, strings.TrimPrefix(pod.Name, podPrefix)); err != nil {
+		return fmt.Errorf("making certificate of %s: %w", pod.Name, err)
+	}
+	c.members.Lock()
+	defer c.members.Unlock()
+	if err := c.join(ctx, pod); err != nil {
+		return fmt.Errorf("joining %s to its cluster: %w", pod.Name, err)
 	}
 	return c.Client.Create(ctx, object)
+}
+
+// join makes a new member one of the cluster that is there. Members that start
+// in the same moment each see none, would each be a cluster of its own, and
+// none of them would ever answer. It runs with c.members locked.
+func (c groupClient) join(ctx context.Context, pod *corev1.Pod) error {
+	there := &corev1.PodList{}
+	if err := c.Client.List(ctx, there, client.InNamespace(pod.Namespace), client.MatchingLabels(pod.Labels)); err != nil {
+		return err
+	}
+	for i := range there.Items {
+		known := there.Items[i].Annotations
+		if _, removed := known[cloudv1.EtcdMemberRemoved]; removed {
+			continue
+		}
+		pod.Annotations[cloudv1.EtcdClusterIDAnnotationName] = known[cloudv1.EtcdClusterIDAnnotationName]
+		if _, leads := known[cloudv1.EtcdLeaderFromAnnotationName]; leads {
+			delete(pod.Annotations, cloudv1.EtcdLeaderFromAnnotationName)
+		}
+	}
+	return nil
 }
 
 // certify lets the servers of the group answer as etcd under a name.

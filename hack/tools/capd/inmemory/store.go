@@ -1,6 +1,8 @@
 package main
 
 import (
+	"sync"
+
 	inmemoryclient "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime/client"
 	inmemorymanager "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime/manager"
 	inmemorygroup "sigs.k8s.io/cluster-api/test/infrastructure/inmemory/pkg/runtime/resourcegroup"
@@ -15,6 +17,8 @@ type store struct {
 	inmemorymanager.Manager
 	secrets client.Reader
 	mux     *inmemoryserver.WorkloadClustersMux
+	// members is held while a member of etcd joins.
+	members sync.Mutex
 }
 
 // GetResourceGroup returns the objects of one cluster.
@@ -31,7 +35,7 @@ type group struct {
 // GetClient returns what reads and writes the objects.
 func (g group) GetClient() inmemoryclient.Client {
 	return groupClient{
-		Client: g.ResourceGroup.GetClient(), group: g.name, secrets: g.store.secrets,
+		Client: g.ResourceGroup.GetClient(), group: g.name, secrets: g.store.secrets, members: &g.store.members,
 		servers: func() *inmemoryserver.WorkloadClustersMux { return g.store.mux },
 	}
 }
@@ -40,6 +44,7 @@ type groupClient struct {
 	inmemoryclient.Client
 	group   string
 	secrets client.Reader
+	members *sync.Mutex
 	// servers are made with the store, and so are not there before it.
 	servers func() *inmemoryserver.WorkloadClustersMux
 }
