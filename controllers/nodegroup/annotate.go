@@ -1,8 +1,8 @@
 package nodegroup
 
 import (
-	"encoding/json"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -92,26 +92,32 @@ func unique(taints []string) string {
 // that changes anything. What a user has said stays, and is not ours from then
 // on.
 func annotate(annotations, wanted map[string]string) (result map[string]string, changed bool) {
-	ours := map[string]string{}
-	// What cannot be read was written by somebody else: nothing is ours then.
-	_ = json.Unmarshal([]byte(annotations[WrittenAnnotation]), &ours)
+	ours := strings.Split(annotations[WrittenAnnotation], separator)
 	result = map[string]string{}
 	maps.Copy(result, annotations)
-	now := map[string]string{}
+	var now []string
 	for _, key := range written() {
 		current, present := annotations[key]
-		if last, known := ours[key]; present && (!known || last != current) {
+		if present && !slices.Contains(ours, record(key, current)) {
 			continue
 		}
 		delete(result, key)
 		if value, want := wanted[key]; want {
-			result[key], now[key] = value, value
+			result[key] = value
+			now = append(now, record(key, value))
 		}
 	}
 	delete(result, WrittenAnnotation)
 	if len(now) > 0 {
-		text, _ := json.Marshal(now) // a map of strings can be written
-		result[WrittenAnnotation] = string(text)
+		result[WrittenAnnotation] = strings.Join(now, separator)
 	}
 	return result, !maps.Equal(annotations, result)
+}
+
+// separator is in no label, taint or number.
+const separator = ";"
+
+// record notes what was written, by what tells the annotations apart.
+func record(key, value string) string {
+	return path.Base(key) + " " + value
 }

@@ -76,8 +76,7 @@ func TestExpected(t *testing.T) {
 func TestAnnotate(t *testing.T) {
 	const labels, taints = "a=b", "c:NoSchedule"
 	both := map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints}
-	record := `{"` + LabelsAnnotation + `":"` + labels + `","` + TaintsAnnotation + `":"` + taints + `"}`
-	first := `{"` + LabelsAnnotation + `":"` + labels + `"}`
+	const first, record = "labels " + labels, "labels " + labels + ";taints " + taints
 	for name, tc := range map[string]struct {
 		reason              string
 		is, wanted, becomes map[string]string
@@ -98,7 +97,7 @@ func TestAnnotate(t *testing.T) {
 			map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}},
 		"UsersNoGroup": {"a user's stays where there is no node group", map[string]string{LabelsAnnotation: "mine=1"}, map[string]string{},
 			map[string]string{LabelsAnnotation: "mine=1"}},
-		"Garbled": {"a record that cannot be read makes nothing ours", map[string]string{LabelsAnnotation: "z=1", WrittenAnnotation: "{"}, map[string]string{LabelsAnnotation: labels},
+		"Garbled": {"a record that says something else makes nothing ours", map[string]string{LabelsAnnotation: "z=1", WrittenAnnotation: "x;;"}, map[string]string{LabelsAnnotation: labels},
 			map[string]string{LabelsAnnotation: "z=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

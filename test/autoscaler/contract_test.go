@@ -228,7 +228,10 @@ func scales(ctx context.Context, r *rig) {
 		autoscaler.Instance{ID: id, State: autoscaler.Running},
 		autoscaler.Instance{ID: "deleting-machine-" + r.namespace + "_goes", State: autoscaler.Deleting},
 	))
-	Expect(r.driver.GroupOf(ctx, node)).To(HaveField("ID()", g.ID()))
+	of, found, err := r.driver.GroupOf(ctx, node)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found).To(BeTrue())
+	Expect(of.ID()).To(Equal(g.ID()))
 	Expect(r.driver.Known(ctx, node)).To(BeTrue())
 
 	By("holding still while it is rolled out")

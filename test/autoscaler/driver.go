@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/scale"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // group is Cluster API's.
@@ -44,7 +43,6 @@ func As(config *rest.Config, namespace, account string) *rest.Config {
 // Driver is one autoscaler, for one tenant.
 type Driver struct {
 	namespace, cluster string
-	tenant             client.Reader
 	objects            dynamic.Interface
 	discovery          discovery.DiscoveryInterface
 	scales             scale.ScalesGetter
@@ -55,9 +53,9 @@ type Driver struct {
 
 // New starts to watch what the autoscaler watches, as
 // --node-group-auto-discovery=clusterapi:namespace=NAMESPACE,clusterName=CLUSTER
-// asks for. The tenant's Nodes are read from tenant.
-func New(ctx context.Context, management *rest.Config, tenant client.Reader, namespace, cluster string) (*Driver, error) {
-	d := &Driver{namespace: namespace, cluster: cluster, tenant: tenant, stop: make(chan struct{})}
+// asks for.
+func New(ctx context.Context, management *rest.Config, namespace, cluster string) (*Driver, error) {
+	d := &Driver{namespace: namespace, cluster: cluster, stop: make(chan struct{})}
 	var err error
 	if d.objects, err = dynamic.NewForConfig(management); err != nil {
 		return nil, fmt.Errorf("making client: %w", err)
@@ -152,11 +150,11 @@ func (d *Driver) Groups(ctx context.Context) ([]*Group, error) {
 	}
 	var groups []*Group
 	for _, u := range deployments {
-		g, err := d.group(ctx, u)
+		g, found, err := d.group(ctx, u)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", u.GetName(), err)
 		}
-		if g != nil {
+		if found {
 			groups = append(groups, g)
 		}
 	}
@@ -164,49 +162,49 @@ func (d *Driver) Groups(ctx context.Context) ([]*Group, error) {
 	return groups, nil
 }
 
-// GroupOf returns the node group of a Node, or nil. It goes from the provider
-// ID to the Machine, its MachineSet and its MachineDeployment.
-func (d *Driver) GroupOf(ctx context.Context, node *corev1.Node) (*Group, error) {
-	machine, err := d.machineOf(ctx, node.Spec.ProviderID)
-	if err != nil || machine == nil {
-		return nil, err
+// GroupOf returns the node group of a Node, if it has one. It goes from the
+// provider ID to the Machine, its MachineSet and its MachineDeployment.
+func (d *Driver) GroupOf(ctx context.Context, node *corev1.Node) (*Group, bool, error) {
+	machine, found, err := d.machineOf(ctx, node.Spec.ProviderID)
+	if err != nil || !found {
+		return nil, false, err
 	}
-	set, err := d.owner(ctx, machine, "MachineSet", "machinesets")
-	if err != nil || set == nil {
-		return nil, err
+	set, found, err := d.owner(ctx, machine, "MachineSet", "machinesets")
+	if err != nil || !found {
+		return nil, false, err
 	}
-	deployment, err := d.owner(ctx, set, "MachineDeployment", "machinedeployments")
-	if err != nil || deployment == nil {
-		return nil, err
+	deployment, found, err := d.owner(ctx, set, "MachineDeployment", "machinedeployments")
+	if err != nil || !found {
+		return nil, false, err
 	}
 	return d.group(ctx, deployment)
 }
 
-// owner returns the owner of a kind, or nil.
-func (d *Driver) owner(ctx context.Context, of *unstructured.Unstructured, kind, resource string) (*unstructured.Unstructured, error) {
+// owner returns the owner of a kind, if there is one.
+func (d *Driver) owner(ctx context.Context, of *unstructured.Unstructured, kind, resource string) (*unstructured.Unstructured, bool, error) {
 	index := slices.IndexFunc(of.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == kind })
 	if index < 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	objects, err := d.list(ctx, resource, labels.Everything())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	for _, u := range objects {
 		if u.GetName() == of.GetOwnerReferences()[index].Name {
-			return u, nil
+			return u, true, nil
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
-// machineOf returns the Machine of an instance, or nil: by what follows the
-// last slash of its provider ID, or by the name in the ID of one that is no
-// node.
-func (d *Driver) machineOf(ctx context.Context, id string) (*unstructured.Unstructured, error) {
+// machineOf returns the Machine of an instance, if there is one: by what
+// follows the last slash of its provider ID, or by the name in the ID of one
+// that is no node.
+func (d *Driver) machineOf(ctx context.Context, id string) (*unstructured.Unstructured, bool, error) {
 	machines, err := d.list(ctx, "machines", labels.Everything())
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var found []*unstructured.Unstructured
 	for _, m := range machines {
@@ -217,26 +215,12 @@ func (d *Driver) machineOf(ctx context.Context, id string) (*unstructured.Unstru
 		}
 	}
 	if len(found) > 1 {
-		return nil, fmt.Errorf("%d Machines have the provider ID %q", len(found), id)
+		return nil, false, fmt.Errorf("%d Machines have the provider ID %q", len(found), id)
 	}
 	if len(found) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
-	return found[0], nil
+	return found[0], true, nil
 }
 
 func last(id string) string { return id[strings.LastIndex(id, "/")+1:] }
-
-// node returns the tenant's Node with a provider ID, or nil.
-func (d *Driver) node(ctx context.Context, id string) (*corev1.Node, error) {
-	nodes := &corev1.NodeList{}
-	if err := d.tenant.List(ctx, nodes); err != nil {
-		return nil, fmt.Errorf("listing Nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		if last(nodes.Items[i].Spec.ProviderID) == last(id) {
-			return &nodes.Items[i], nil
-		}
-	}
-	return nil, nil
-}

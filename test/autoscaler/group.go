@@ -56,10 +56,10 @@ type Group struct {
 	object *unstructured.Unstructured
 }
 
-// group reads a MachineDeployment, and returns nil if it is no group.
-func (d *Driver) group(ctx context.Context, u *unstructured.Unstructured) (*Group, error) {
+// group reads a MachineDeployment, and says whether it is a group.
+func (d *Driver) group(ctx context.Context, u *unstructured.Unstructured) (*Group, bool, error) {
 	if _, paused := u.GetAnnotations()[pausedMark]; paused {
-		return nil, nil
+		return nil, false, nil
 	}
 	g := &Group{driver: d, object: u}
 	for name, into := range map[string]*int32{minSize: &g.Min, maxSize: &g.Max} {
@@ -69,27 +69,27 @@ func (d *Driver) group(ctx context.Context, u *unstructured.Unstructured) (*Grou
 		}
 		number, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
+			return nil, false, fmt.Errorf("reading %s: %w", name, err)
 		}
 		*into = int32(number)
 	}
 	if g.Min < 0 || g.Max < g.Min {
-		return nil, fmt.Errorf("bounds %d to %d are none", g.Min, g.Max)
+		return nil, false, fmt.Errorf("bounds %d to %d are none", g.Min, g.Max)
 	}
 	if g.Max == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	replicas, found, err := unstructured.NestedInt64(u.Object, "spec", "replicas")
 	if err != nil {
-		return nil, fmt.Errorf("reading replicas: %w", err)
+		return nil, false, fmt.Errorf("reading replicas: %w", err)
 	}
 	if found && replicas == 0 {
 		known, err := g.sized(ctx)
 		if err != nil || !known {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	return g, nil
+	return g, true, nil
 }
 
 // ID names the group.
@@ -161,15 +161,15 @@ func (g *Group) Delete(ctx context.Context, ids ...string) error {
 	if err != nil {
 		return err
 	}
-	if size-int32(len(ids)) < g.Min { //nolint:gosec // a handful of machines
+	if size-int32(len(ids)) < g.Min {
 		return fmt.Errorf("%s: taking %d of %d away leaves less than %d", g.ID(), len(ids), size, g.Min)
 	}
 	for _, id := range ids {
-		machine, err := g.driver.machineOf(ctx, id)
+		machine, found, err := g.driver.machineOf(ctx, id)
 		if err != nil {
 			return err
 		}
-		if machine == nil {
+		if !found {
 			return fmt.Errorf("no Machine has the provider ID %q", id)
 		}
 		if machine.GetDeletionTimestamp() != nil {

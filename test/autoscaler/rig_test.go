@@ -156,7 +156,7 @@ func newRig(ctx context.Context, p platform) *rig {
 	manifest, err := autoscaler.Flavor(ctx, GinkgoWriter, repository, p.provider, variables)
 	Expect(err).NotTo(HaveOccurred())
 	r.apply(ctx, manifest)
-	r.driver, err = autoscaler.New(ctx, autoscaler.As(apiServer.Config, r.namespace, clusterName+"-autoscaler"), r.Client, r.namespace, clusterName)
+	r.driver, err = autoscaler.New(ctx, autoscaler.As(apiServer.Config, r.namespace, clusterName+"-autoscaler"), r.namespace, clusterName)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(r.driver.Close)
 	return r

@@ -31,7 +31,7 @@ var quantities = map[string]corev1.ResourceName{
 // Template returns what a new node of the group will be like, without any
 // being there: what the autoscaler places pending pods on in its mind.
 func (g *Group) Template(ctx context.Context) (*corev1.Node, error) {
-	infra, err := g.infrastructure(ctx)
+	infra, found, err := g.infrastructure(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func (g *Group) Template(ctx context.Context) (*corev1.Node, error) {
 	node.Labels = map[string]string{
 		corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", corev1.LabelHostname: name,
 	}
-	if infra != nil {
+	if found {
 		// What a template that is there does not say overwrites these with
 		// nothing, and no pod that asks for an architecture fits.
 		info, _, _ := unstructured.NestedStringMap(infra.Object, "status", "nodeInfo")
@@ -63,7 +63,7 @@ func (g *Group) Template(ctx context.Context) (*corev1.Node, error) {
 
 // sized reports whether a node's processors and memory are known.
 func (g *Group) sized(ctx context.Context) (bool, error) {
-	infra, err := g.infrastructure(ctx)
+	infra, _, err := g.infrastructure(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +76,7 @@ func (g *Group) sized(ctx context.Context) (bool, error) {
 	return cpu && memory, nil
 }
 
-// capacity returns a node's resources.
+// capacity returns a node's resources. There need be no machine template.
 func (g *Group) capacity(infra *unstructured.Unstructured) (corev1.ResourceList, error) {
 	resources := corev1.ResourceList{}
 	if infra != nil {
@@ -162,35 +162,35 @@ func (g *Group) taints() ([]corev1.Taint, error) {
 	return taints, nil
 }
 
-// infrastructure returns the machine template, or nil if it is not there. Its
+// infrastructure returns the machine template, if it is there. Its
 // resource is the kind in small letters with an s, at the first version of its
 // group that serves it.
-func (g *Group) infrastructure(ctx context.Context) (*unstructured.Unstructured, error) {
+func (g *Group) infrastructure(ctx context.Context) (*unstructured.Unstructured, bool, error) {
 	ref, _, err := unstructured.NestedStringMap(g.object.Object, "spec", "template", "spec", "infrastructureRef")
 	if err != nil {
-		return nil, fmt.Errorf("reading reference to infrastructure: %w", err)
+		return nil, false, fmt.Errorf("reading reference to infrastructure: %w", err)
 	}
 	version, err := g.driver.serving(ref["apiGroup"], ref["kind"])
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	plural := schema.GroupVersionResource{Group: ref["apiGroup"], Version: version, Resource: strings.ToLower(ref["kind"]) + "s"}
 	lister, err := g.driver.lister(ctx, plural)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	object, err := lister.Get(ref["name"])
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading machine template: %w", err)
+		return nil, false, fmt.Errorf("reading machine template: %w", err)
 	}
 	template, isUnstructured := object.(*unstructured.Unstructured)
 	if !isUnstructured {
-		return nil, fmt.Errorf("reading machine template: got %T", object)
+		return nil, false, fmt.Errorf("reading machine template: got %T", object)
 	}
-	return template, nil
+	return template, true, nil
 }
 
 // serving returns the first version of a group that has a kind. Versions of

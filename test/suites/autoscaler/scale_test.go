@@ -81,7 +81,7 @@ func (s *scene) create(ctx context.Context) {
 		g.Expect(nodes.Items).To(HaveLen(1))
 		s.tenant = tenant
 	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
-	s.driver, err = autoscaler.New(ctx, autoscaler.As(b.Config, c.Namespace, c.Name+"-autoscaler"), s.tenant, c.Namespace, c.Name)
+	s.driver, err = autoscaler.New(ctx, autoscaler.As(b.Config, c.Namespace, c.Name+"-autoscaler"), c.Namespace, c.Name)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(s.driver.Close)
 }
@@ -191,9 +191,10 @@ func (s *scene) followsAPod(ctx context.Context) {
 			g.Expect(node.Status.Capacity.Pods().Value()).To(Equal(template.Status.Capacity.Pods().Value()))
 			g.Expect(node.Status.NodeInfo.Architecture).To(Equal(template.Status.NodeInfo.Architecture))
 			g.Expect(node.Status.NodeInfo.OperatingSystem).To(Equal(template.Status.NodeInfo.OperatingSystem))
-			owner, err := s.driver.GroupOf(ctx, &node)
+			owner, found, err := s.driver.GroupOf(ctx, &node)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(owner).To(HaveField("ID()", group.ID()))
+			g.Expect(found).To(BeTrue())
+			g.Expect(owner.ID()).To(Equal(group.ID()))
 			known, err := s.driver.Known(ctx, &node)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(known).To(BeTrue())
