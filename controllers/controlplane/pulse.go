@@ -128,12 +128,13 @@ func (p *pulse) settle(holder string, renewed, now time.Time) bool {
 	return held >= handsOverBound || held >= handsOver && !renewed.Equal(p.holding.renewed)
 }
 
-// moved notes at once that the lease was given to another node.
+// moved notes at once that the lease was given to another node, and tells.
 func (p *pulse) moved(to string, now time.Time) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.holding = holding{holder: to, since: now, renewed: p.holding.renewed}
 	p.beat.holder, p.beat.settled = to, false
+	p.mu.Unlock()
+	p.changed()
 }
 
 func newPulse(cluster client.ObjectKey, secrets client.Reader, changed func()) *pulse {

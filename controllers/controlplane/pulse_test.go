@@ -218,11 +218,15 @@ func TestSettle(t *testing.T) {
 		"NotQuite": {reason: "the one before may still have it", after: handsOver - time.Second, renews: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &pulse{}
+			told := 0
+			p := &pulse{changed: func() { told++ }}
 			if p.settle("n1", start, start) {
 				t.Error("who is seen for the first time may just have got it")
 			}
 			p.moved("n2", start)
+			if p.last().holder != "n2" || told != 1 {
+				t.Error("who is given it is told of at once")
+			}
 			renewed := start
 			if tc.renews {
 				renewed = start.Add(time.Second)

@@ -72,27 +72,30 @@ func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, fr
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
 	}
-	if err := moveLease(ctx, c, from, to, metav1.NowMicro()); err != nil {
+	given, err := moveLease(ctx, c, from, to, metav1.NowMicro())
+	if err != nil || !given {
 		return err
 	}
 	t.pulses.of(cluster).moved(to, time.Now())
 	return nil
 }
 
-func moveLease(ctx context.Context, c client.Client, from, to string, now metav1.MicroTime) error {
+// moveLease gives the lease to another node, if it is held by the one that is
+// to lose it.
+func moveLease(ctx context.Context, c client.Client, from, to string, now metav1.MicroTime) (given bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease}, lease); err != nil {
-		return fmt.Errorf("reading kube-vip's lease: %w", err)
+		return false, fmt.Errorf("reading kube-vip's lease: %w", err)
 	}
 	if ptr.Deref(lease.Spec.HolderIdentity, "") != from {
-		return nil
+		return false, nil
 	}
 	lease.Spec.HolderIdentity = &to
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
 	// A holder that renews in this moment makes this fail, and it is tried again.
 	if err := c.Update(ctx, lease); err != nil {
-		return fmt.Errorf("giving kube-vip's lease to %s: %w", to, err)
+		return false, fmt.Errorf("giving kube-vip's lease to %s: %w", to, err)
 	}
-	return nil
+	return true, nil
 }
