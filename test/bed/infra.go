@@ -46,6 +46,30 @@ func (b *Bed) ListInfra(ctx context.Context, h Hypervisor, kind, namespace strin
 	return items, err
 }
 
+// Bootstrapped is the reason and message of a machine's first boot: of the
+// named one, or of the first of the cluster. It is empty while nothing is known.
+func (b *Bed) Bootstrapped(ctx context.Context, c Cluster, name string) (string, error) {
+	h, err := b.Hypervisor(c.Hypervisor)
+	if err != nil {
+		return "", err
+	}
+	machines, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range machines {
+		if name != "" && m.GetName() != name {
+			continue
+		}
+		for _, condition := range m.GetConditions() {
+			if condition.Type == infrav1.NodeBootstrappedCondition {
+				return condition.Reason + ": " + condition.Message, nil
+			}
+		}
+	}
+	return "", nil
+}
+
 func newInfra[T any](b *Bed, h Hypervisor, kind string) (T, error) {
 	var none T
 	made, err := b.Client.Scheme().New(infrav1.GroupVersion.WithKind(h.Facts().Kinds + kind))

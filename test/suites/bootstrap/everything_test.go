@@ -103,6 +103,32 @@ func equip(spec *bootstrapv1.NovaConfigSpec) {
 	spec.PostKubeadmCommands = append(spec.PostKubeadmCommands, `[ -e /etc/kubernetes/kubelet.conf ] && echo "after $NODE_NAME" >/etc/suite/after`)
 }
 
+// bootLoader gives the machine a boot loader: a host has none. What it passes
+// on the kernel "has" from the next boot on, like the arguments that a real one
+// passes. All else of starting once more is real.
+func bootLoader(spec *bootstrapv1.NovaConfigSpec) {
+	spec.Kernel.Arguments = []string{"suite.argument=1", "suite.other"}
+	spec.Files = append(spec.Files,
+		bootstrapv1.File{Path: "/etc/default/grub.d/00-suite.cfg", Content: "# Of the suite\n"},
+		bootstrapv1.File{Path: "/usr/sbin/update-grub", Permissions: "0755", Content: `#!/bin/sh
+set -eu
+GRUB_CMDLINE_LINUX=$(cat /proc/cmdline)
+for file in /etc/default/grub.d/*.cfg; do . "$file"; done
+echo "$GRUB_CMDLINE_LINUX" >/etc/suite/cmdline
+systemctl enable suite-kernel.service
+`},
+		bootstrapv1.File{Path: "/etc/systemd/system/suite-kernel.service", Permissions: "0644", Content: `[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+[Service]
+Type=oneshot
+ExecStart=/bin/mount --bind /etc/suite/cmdline /proc/cmdline
+[Install]
+WantedBy=sysinit.target
+`},
+	)
+}
+
 func packed(content string) string {
 	GinkgoHelper()
 	out := &bytes.Buffer{}
@@ -162,6 +188,7 @@ func describeEverything(hypervisor string, address string) {
 				change(o, func(spec *bootstrapv1.NovaConfigSpec) {
 					equip(spec)
 					spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleInfra, bootstrapv1.NodeRoleIngress}
+					bootLoader(spec)
 					spec.Taints = []bootstrapv1.Taint{{Key: "example.com/dedicated", Value: "suite", Effect: "PreferNoSchedule"}}
 				}, "spec", "template", "spec")
 			}
@@ -203,6 +230,15 @@ func describeEverything(hypervisor string, address string) {
 			Expect(on(ctx, vm, "grep", "-E", "^(registryPullQPS|eventRecordQPS):", "/var/lib/kubelet/config.yaml")).
 				To(And(ContainSubstring("registryPullQPS: 17"), ContainSubstring("eventRecordQPS: 23")))
 		}
+	})
+
+	It("has started once more for the arguments of its kernel, and joined then", func(ctx context.Context) {
+		Expect(on(ctx, worker.Name, "cat", "/proc/cmdline")).To(HaveSuffix(" suite.argument=1 suite.other"))
+		log := on(ctx, worker.Name, "cat", "/var/log/nova-bootstrap.log")
+		Expect(strings.Count(log, " Making "+worker.Name+" a node")).To(Equal(2))
+		Expect(strings.Count(log, "Running kubeadm join")).To(Equal(1))
+		left, err := b.Exec(ctx, worker.Name, "ls", "/var/lib/nova/first-boot")
+		Expect(err).To(HaveOccurred(), "what it went on from is gone: %s", left)
 	})
 
 	It("has the node's labels, taints and size", func(ctx context.Context) {

@@ -39,7 +39,8 @@ func TestBootstrap(t *testing.T) {
 	RunSpecs(t, "Hosts do what NovaConfigs say")
 }
 
-// hypervisors are those that specs run on.
+// hypervisors are those that specs run on which have nothing to do with the
+// hypervisor.
 func hypervisors() []string {
 	if everything {
 		return bed.Hypervisors()
@@ -48,7 +49,7 @@ func hypervisors() []string {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: hypervisors()})
+	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: bed.Hypervisors()})
 	dialInside = b.Dial
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
@@ -58,6 +59,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	u, err = startUniverse(serving, balancer, b.Listen)
 	Expect(err).NotTo(HaveOccurred())
+	startSick(ctx)
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, bedName) })

@@ -29,7 +29,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -39,8 +38,8 @@ var blue = bed.Cluster{
 	Name: "blue", Namespace: "blue", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.60",
 }
 
-// describeInFull describes what takes long: how machines join is seen by other
-// suites too, and judged in the tests of the reconciler.
+// describeInFull describes what takes long. That is all here: how machines join
+// is seen by other suites too, and judged in the tests of the reconciler.
 func describeInFull(text string, args ...any) bool {
 	if everything {
 		Describe(text, append([]any{Offset(1)}, args...)...)
@@ -165,27 +164,7 @@ func ask(ctx context.Context, c, tenant client.Client, signer, node string, usag
 
 // bootstrapped polls the reason and message of a machine's first boot.
 func bootstrapped(ctx context.Context, c bed.Cluster, name string) func() (string, error) {
-	return func() (string, error) {
-		h, err := b.Hypervisor(c.Hypervisor)
-		if err != nil {
-			return "", err
-		}
-		machines, err := b.ListInfra(ctx, h, "Machine", c.Namespace)
-		if err != nil {
-			return "", err
-		}
-		for _, m := range machines {
-			if name != "" && m.GetName() != name {
-				continue
-			}
-			for _, condition := range m.GetConditions() {
-				if condition.Type == infrav1.NodeBootstrappedCondition {
-					return condition.Reason + ": " + condition.Message, nil
-				}
-			}
-		}
-		return "", nil
-	}
+	return func() (string, error) { return b.Bootstrapped(ctx, c, name) }
 }
 
 var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
