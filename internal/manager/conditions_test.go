@@ -3,6 +3,7 @@ package manager
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,11 +25,11 @@ func series(t *testing.T, from prometheus.Gatherer, name string) map[string]floa
 			continue
 		}
 		for _, m := range family.GetMetric() {
-			key := ""
+			var labels []string
 			for _, label := range m.GetLabel() {
-				key += label.GetName() + "=" + label.GetValue() + " "
+				labels = append(labels, label.GetName()+"="+label.GetValue())
 			}
-			found[key] = m.GetGauge().GetValue()
+			found[strings.Join(labels, " ")] = m.GetGauge().GetValue()
 		}
 	}
 	return found
@@ -58,7 +59,7 @@ func TestConditionMetrics(t *testing.T) {
 
 	close(leads)
 	of := func(condition string) string {
-		return "condition=" + condition + " kind=Cluster name=blue namespace=team "
+		return "condition=" + condition + " kind=Cluster name=blue namespace=team"
 	}
 	g.Expect(series(t, registry, "nova_condition")).To(Equal(map[string]float64{
 		of("Available"): 1, of("WorkersAvailable"): 0, of("RemoteConnectionProbe"): -1,

@@ -97,7 +97,7 @@ func TestRun(t *testing.T) {
 	g.Expect(data(live, "other")).To(HaveKey("key"))
 
 	g.Eventually(func() map[string]float64 { return series(t, metrics.Registry, "nova_condition") }, 10*time.Second).
-		Should(HaveKeyWithValue("condition=Available kind=Cluster name=c namespace=default ", 0.0))
+		Should(HaveKeyWithValue("condition=Available kind=Cluster name=c namespace=default", 0.0))
 
 	lease := &coordinationv1.Lease{}
 	key := client.ObjectKey{Namespace: "default", Name: "nova-test-leader"}

@@ -61,7 +61,7 @@ func TestManagers(t *testing.T) {
 	reader := tokenOf(t, e, "monitoring", "nova-metrics-reader")
 	var families map[string]*dto.MetricFamily
 	g.Eventually(func(g Gomega) {
-		status, body := scrape(g, t.Context(), reader)
+		status, body := scrape(t.Context(), g, reader)
 		g.Expect(status).To(Equal(http.StatusOK))
 		parser := expfmt.NewTextParser(model.UTF8Validation)
 		var err error
@@ -72,9 +72,9 @@ func TestManagers(t *testing.T) {
 		g.Expect(families).To(HaveKey("rest_client_requests_total"))
 		g.Expect(families).To(HaveKey("controller_runtime_reconcile_time_seconds"), "the cluster cache has looked at the Cluster")
 	}, 2*time.Minute, time.Second).Should(Succeed())
-	status, _ := scrape(g, t.Context(), "")
+	status, _ := scrape(t.Context(), g, "")
 	g.Expect(status).To(Equal(http.StatusUnauthorized))
-	status, _ = scrape(g, t.Context(), tokenOf(t, e, "monitoring", "default"))
+	status, _ = scrape(t.Context(), g, tokenOf(t, e, "monitoring", "default"))
 	g.Expect(status).To(Equal(http.StatusForbidden))
 
 	checkLibraries(t, families)
@@ -179,7 +179,7 @@ func tokenOf(t *testing.T, e *env.Env, namespace, name string) string {
 }
 
 // scrape asks for the metrics as Prometheus does.
-func scrape(g Gomega, ctx context.Context, token string) (status int, body string) {
+func scrape(ctx context.Context, g Gomega, token string) (status int, body string) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	if token != "" {
@@ -187,7 +187,7 @@ func scrape(g Gomega, ctx context.Context, token string) (status int, body strin
 	}
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
-		//nolint:gosec // the manager signs its certificate itself, as the samples say
+		// The manager signs its certificate itself.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
 	response, err := client.Do(request)

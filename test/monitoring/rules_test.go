@@ -134,7 +134,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 	for _, heading := range headings(t, "docs/alerts.md") {
 		if strings.HasPrefix(heading, "nova") {
-			g.Expect(slices.ContainsFunc(alerts(t), func(a rule) bool { return strings.ToLower(a.Alert) == heading })).
+			g.Expect(slices.ContainsFunc(alerts(t), func(a rule) bool { return strings.EqualFold(a.Alert, heading) })).
 				To(BeTrue(), "docs/alerts.md explains %s, which does not exist", heading)
 		}
 	}
