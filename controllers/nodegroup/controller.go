@@ -71,8 +71,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if capiannotations.IsPaused(cluster, d) {
 		return ctrl.Result{}, nil
 	}
-	wanted, err := r.wanted(ctx, d)
-	if err != nil || wanted == nil {
+	wanted, known, err := r.wanted(ctx, d)
+	if err != nil || !known {
 		return ctrl.Result{}, err
 	}
 	annotations, changed := annotate(d.Annotations, wanted)
@@ -89,20 +89,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // wanted returns what is to be written, nothing for what is no node group, and
-// nil while that is not known.
-func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment) (map[string]string, error) {
+// whether that is known.
+func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment) (wanted map[string]string, known bool, err error) {
 	if !isNodeGroup(d) {
-		return map[string]string{}, nil
+		return nil, true, nil
 	}
 	template := &bootstrapv1.NovaConfigTemplate{}
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: templateOf(d)}, template)
+	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: templateOf(d)}, template)
 	if apierrors.IsNotFound(err) {
-		return nil, nil // its event comes
+		return nil, false, nil // its event comes
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading NovaConfigTemplate: %w", err)
+		return nil, false, fmt.Errorf("reading NovaConfigTemplate: %w", err)
 	}
-	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec)), nil
+	return expected(d, bootstrap.Worker(&template.Spec.Template.Spec)), true, nil
 }
 
 // fromTemplate finds the MachineDeployments that use a NovaConfigTemplate.
