@@ -33,7 +33,7 @@ if [[ -n ${REPORT:-} ]]; then
 fi
 
 prepare() {
-	local tools="gotestsum etcd kube-apiserver kubectl clusterctl"
+	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames"
 	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
 		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
