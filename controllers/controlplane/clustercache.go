@@ -89,7 +89,7 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	if c, ok := clusters.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
 		c.SetConnectionCreationRetryInterval(connectRetry)
 	}
-	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024)}
+	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
 	t.pulses = &pulses{start: t.start, secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop}
 	return t, nil
@@ -106,6 +106,8 @@ type tenants struct {
 	start func(run func(ctx context.Context))
 	// events tells of tenants of which something new is known.
 	events chan event.GenericEvent
+	// forwards are the connections through API servers.
+	forwards gate
 
 	mu     sync.Mutex
 	memory map[client.ObjectKey]*memory

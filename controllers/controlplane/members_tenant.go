@@ -251,13 +251,13 @@ func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []
 	if !pool.AppendCertsFromPEM(ca) {
 		return nil, nil, errors.New("etcd's CA holds no certificate")
 	}
-	return dialer(forward, of), &tls.Config{
+	return dialer(t.forwards, forward, of), &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
 	}, nil
 }
 
 // dialer dials the members on nodes.
-func dialer(forward etcd.Dial, of []target) etcd.Dial {
+func dialer(forwards gate, forward etcd.Dial, of []target) etcd.Dial {
 	return func(ctx context.Context, node string) (net.Conn, error) {
 		at := slices.IndexFunc(of, func(one target) bool { return one.name == node })
 		if at < 0 {
@@ -265,7 +265,7 @@ func dialer(forward etcd.Dial, of []target) etcd.Dial {
 		}
 		var errs []error
 		if of[at].forward && forward != nil {
-			conn, err := dialForward(ctx, forward, node)
+			conn, err := forwards.dial(ctx, forward, node)
 			if err == nil {
 				return conn, nil
 			}
@@ -411,7 +411,7 @@ func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node 
 	if err != nil {
 		return time.Time{}, err
 	}
-	conn, err := dialForward(ctx, forward, node.Name)
+	conn, err := t.forwards.dial(ctx, forward, node.Name)
 	if err != nil {
 		conn, err = (&net.Dialer{Timeout: directBound}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
 	}

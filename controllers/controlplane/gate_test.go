@@ -1,0 +1,72 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// Many connections are forwarded a few at a time, and one that fails takes
+// nobody's turn.
+func TestGateTakesTurns(t *testing.T) {
+	g := NewWithT(t)
+	turns := newGate()
+	var open, most atomic.Int32
+	forward := func(_ context.Context, node string) (net.Conn, error) {
+		if node == "broken" {
+			return nil, errors.New("no such node")
+		}
+		most.Store(max(most.Load(), open.Add(1)))
+		here, _ := net.Pipe()
+		return &gatedConn{Conn: here, leave: sync.OnceFunc(func() { open.Add(-1) })}, nil
+	}
+	for range 3 * forwardsAtOnce {
+		_, err := turns.dial(t.Context(), forward, "broken")
+		g.Expect(err).To(MatchError("no such node"))
+	}
+	done := make(chan error)
+	for range 3 * forwardsAtOnce {
+		go func() {
+			conn, err := turns.dial(t.Context(), forward, "node")
+			if err == nil {
+				err = errors.Join(conn.Close(), conn.Close())
+			}
+			done <- err
+		}()
+	}
+	for range 3 * forwardsAtOnce {
+		g.Expect(<-done).To(Succeed())
+	}
+	g.Expect(open.Load()).To(BeZero())
+	g.Expect(most.Load()).To(BeNumerically("<=", forwardsAtOnce))
+	g.Expect(turns).To(BeEmpty(), "all have given their turn back")
+}
+
+// Those that hang keep nobody waiting for long.
+func TestGateGoesOnWithoutATurn(t *testing.T) {
+	g := NewWithT(t)
+	turns := newGate()
+	for range forwardsAtOnce {
+		turns <- struct{}{}
+	}
+	forward := func(context.Context, string) (net.Conn, error) {
+		here, _ := net.Pipe()
+		return here, nil
+	}
+	begun := time.Now()
+	conn, err := turns.dial(t.Context(), forward, "node")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(time.Since(begun)).To(BeNumerically(">=", turnPatience))
+	g.Expect(conn.Close()).To(Succeed())
+	g.Expect(turns).To(HaveLen(forwardsAtOnce), "it had none to give back")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = turns.dial(ctx, forward, "node")
+	g.Expect(err).To(MatchError(context.Canceled))
+}
