@@ -20,7 +20,7 @@ const (
 	bootTimeout   = 8 * time.Minute
 	reportTimeout = 4 * time.Minute
 	// stayTime is long enough for Flux to have tried once more.
-	stayTime = 5 * time.Second
+	stayTime = 3 * time.Second
 )
 
 // everything is set where there are tenants on both hypervisors, and not only
