@@ -84,7 +84,7 @@ func (g *Guests[O]) PowerOff(ctx context.Context, disk string, soft bool) error 
 	running.mu.Lock()
 	running.stopping = true
 	running.mu.Unlock()
-	if err := running.Host.PowerOff(ctx, soft); err != nil {
+	if err := running.PowerOff(ctx, soft); err != nil {
 		return err
 	}
 	select {
