@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+// diagnostics is where the provider serves its metrics. The port is below those
+// that the kernel hands out.
+const diagnostics = "127.0.0.1:21846"
+
+// scraped is what the provider tells Prometheus.
+func scraped(ctx context.Context) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+diagnostics+"/metrics", nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", err
+	}
+	return string(body), response.Body.Close()
+}
+
+// What the alerts and the dashboard are made of is told by the provider itself,
+// by cluster and by server.
+func TestProviderTellsPrometheus(t *testing.T) {
+	s := newScene(t)
+	s.run()
+	cluster := s.createCluster()
+	m := s.createMachine("measured")
+	s.boot(m, "10.0.0.3/24")
+	s.becomes(m, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
+	of := fmt.Sprintf(`{cluster="%s",kind="NovaZVirtMachine",namespace="%s",state="Provisioned"}`, infratest.ClusterName, s.rig.Namespace)
+	server := fmt.Sprintf(`server="%s"`, cluster.Spec.Server)
+	s.Eventually(func() (string, error) { return scraped(t.Context()) }).Should(And(
+		ContainSubstring("\nnova_machines"+of+" 1\n"),
+		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),
+		ContainSubstring(`nova_condition{condition="HypervisorAvailable",kind="NovaZVirtCluster",name="`+cluster.Name+
+			`",namespace="`+s.rig.Namespace+`"} 1`),
+		ContainSubstring(`nova_zvirt_sessions{`+server+`,state="Up"} 1`),
+		MatchRegexp(`nova_zvirt_requests_total\{code="20[0-9]",method="POST",path="/vms",`+server+`\} 1`),
+		ContainSubstring(`nova_zvirt_request_seconds_count{`+server+`} `),
+		ContainSubstring(`nova_zvirt_connections{`+server+`} `),
+		ContainSubstring(`nova_creations{`+server+`,state="InFlight"} 0`),
+	))
+}
