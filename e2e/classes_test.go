@@ -8,9 +8,6 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// topologyFlavor is the flavour of clusters that a class makes.
-const topologyFlavor = "topology"
-
 var _ = describeFull("Quick start with a class", func(hypervisor string) { quickStart(hypervisor, topologyFlavor) })
 
 var _ = describeFull("Changes of a class", func(hypervisor string) {

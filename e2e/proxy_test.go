@@ -39,6 +39,9 @@ func (m management) Create(ctx context.Context, manifest []byte, options ...fram
 	if err != nil {
 		return err
 	}
+	if objects, err = unshare(objects); err != nil {
+		return err
+	}
 	var suited bytes.Buffer
 	for _, object := range objects {
 		data, err := yaml.Marshal(object.Object)

@@ -8,12 +8,16 @@ import (
 // quickStart is the spec for a flavour of the cluster template.
 func quickStart(hypervisor, flavor string) {
 	capie2e.QuickStartSpec(ctx, func() capie2e.QuickStartSpecInput {
-		return capie2e.QuickStartSpecInput{
+		input := capie2e.QuickStartSpecInput{
 			E2EConfig: config(), ClusterctlConfigPath: clusterConfiguration(hypervisor),
 			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
 			InfrastructureProvider: provider(hypervisor), Flavor: ptr.To(flavor),
 			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
 		}
+		if everything {
+			input.PostMachinesProvisioned = resilient(hypervisor, flavor == topologyFlavor)
+		}
+		return input
 	})
 }
 
