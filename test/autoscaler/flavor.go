@@ -43,8 +43,13 @@ func Generate(ctx context.Context, log io.Writer, template string, variables map
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, programs["clusterctl"], "generate", "yaml", "--from", template)
-	// It looks for a configuration, and a person's own is not for tests.
-	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+filepath.Dir(template))
+	// It keeps a folder beside its configuration, which is not a person's own.
+	config, err := os.MkdirTemp("", "clusterctl-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for clusterctl: %w", err)
+	}
+	defer os.RemoveAll(config)
+	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+config)
 	for name, value := range variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
