@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -40,6 +41,15 @@ var _ = Describe("A control plane of one machine", Ordered, func() {
 	})
 })
 
+// The commands of docs/etcd.md for a survivor whose etcd was restarted. The
+// kubelet takes any file in that folder for a manifest, so it is changed
+// elsewhere.
+const (
+	manifest        = "/etc/kubernetes/manifests/etcd.yaml"
+	forceNewCluster = "sed 's/^    - etcd$/&\\n    - --force-new-cluster/' " + manifest + " >/root/etcd.yaml && cp /root/etcd.yaml " + manifest
+	endNewCluster   = "sed '/--force-new-cluster/d' " + manifest + " >/root/etcd.yaml && cp /root/etcd.yaml " + manifest
+)
+
 // describeFull describes what takes long.
 func describeFull(text string, body func()) bool {
 	if !everything {
@@ -65,6 +75,42 @@ var _ = describeFull("A control plane of three machines and a worker", func() {
 		Expect(written(ctx, c, "after")).To(BeFalse())
 		By("the worker's kubelet goes on as if nothing had been")
 		write(ctx, c, "later")
+	})
+
+	It("goes on from a survivor whose etcd was restarted, by hand", func(ctx context.Context) {
+		write(ctx, c, "survives")
+		all := machines(ctx, c)
+		survivor := all[0].Name
+		lose(ctx, all[1:]...)
+		on := func(command string) (string, error) { return b.Exec(ctx, survivor, "sh", "-c", command) }
+		Eventually(func() (string, error) { return on("pkill -x etcd") }).WithTimeout(reportTimeout).Should(BeEmpty())
+		By("asking for a restore from it, which is told that it does not answer")
+		r := restore(ctx, c, controlplanev1.NovaEtcdRestoreSource{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: survivor}})
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
+			g.Expect(conditions.GetMessage(r, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring("does not answer"))
+		}).WithContext(ctx).WithTimeout(3*time.Minute).Should(Succeed(), func() string { return describe(ctx, c) })
+		Expect(b.Client.Delete(ctx, r)).To(Succeed())
+		By("making it a cluster of one, with the commands of docs/etcd.md")
+		Expect(on(forceNewCluster)).Error().NotTo(HaveOccurred())
+		Eventually(func() (string, error) {
+			return on("kubectl --kubeconfig /etc/kubernetes/admin.conf --request-timeout 5s get nodes")
+		}).
+			WithTimeout(bootTimeout).Should(ContainSubstring(survivor), func() string { return describe(ctx, c) })
+		Expect(on(endNewCluster)).Error().NotTo(HaveOccurred())
+		By("deleting the machines that are gone")
+		for i := range all[1:] {
+			Expect(b.Client.Delete(ctx, &all[1+i])).To(Succeed())
+		}
+		Eventually(func(g Gomega, ctx context.Context) {
+			now := machines(ctx, c)
+			g.Expect(now).To(ContainElement(HaveField("Name", survivor)))
+			for _, lost := range all[1:] {
+				g.Expect(now).NotTo(ContainElement(HaveField("Name", lost.Name)))
+			}
+		}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(written(ctx, c, "survives")).To(BeTrue())
 	})
 
 	It("comes back from one surviving member with all that it knew", func(ctx context.Context) {
