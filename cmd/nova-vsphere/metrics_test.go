@@ -43,8 +43,8 @@ func TestProviderTellsPrometheus(t *testing.T) {
 	s.boot(m, "10.0.0.3/24")
 	s.becomes(m, infrav1.ProvisionedReason)
 	cluster := s.rig.Cluster().Name
-	of := fmt.Sprintf(`{cluster="%s",kind="NovaVSphereMachine",namespace="%s",state="Provisioned"}`, cluster, s.rig.Namespace)
-	server := fmt.Sprintf(`server="%s"`, s.vc.Address)
+	of := fmt.Sprintf(`{cluster=%q,kind="NovaVSphereMachine",namespace=%q,state="Provisioned"}`, cluster, s.rig.Namespace)
+	server := fmt.Sprintf(`server=%q`, s.vc.Address)
 	s.Eventually(func() (string, error) { return scraped(t.Context()) }).Should(And(
 		ContainSubstring("\nnova_machines"+of+" 1\n"),
 		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),

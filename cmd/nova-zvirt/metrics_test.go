@@ -43,8 +43,8 @@ func TestProviderTellsPrometheus(t *testing.T) {
 	m := s.createMachine("measured")
 	s.boot(m, "10.0.0.3/24")
 	s.becomes(m, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
-	of := fmt.Sprintf(`{cluster="%s",kind="NovaZVirtMachine",namespace="%s",state="Provisioned"}`, infratest.ClusterName, s.rig.Namespace)
-	server := fmt.Sprintf(`server="%s"`, cluster.Spec.Server)
+	of := fmt.Sprintf(`{cluster=%q,kind="NovaZVirtMachine",namespace=%q,state="Provisioned"}`, infratest.ClusterName, s.rig.Namespace)
+	server := fmt.Sprintf(`server=%q`, cluster.Spec.Server)
 	s.Eventually(func() (string, error) { return scraped(t.Context()) }).Should(And(
 		ContainSubstring("\nnova_machines"+of+" 1\n"),
 		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),
