@@ -48,7 +48,7 @@ func Generate(ctx context.Context, log io.Writer, template string, variables map
 	if err != nil {
 		return nil, fmt.Errorf("making a folder for clusterctl: %w", err)
 	}
-	defer os.RemoveAll(config)
+	defer func() { _ = os.RemoveAll(config) }()
 	cmd.Env = append(os.Environ(), "XDG_CONFIG_HOME="+config)
 	for name, value := range variables {
 		cmd.Env = append(cmd.Env, name+"="+value)
