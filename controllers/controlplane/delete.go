@@ -45,7 +45,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	}
 	r.clinging.forget(s.controlPlane.UID, 0)
 	if len(machines) == 0 {
-		if s.cluster != nil {
+		if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
 			// Another control plane of this Cluster begins anew.
 			if err := initlock.Reset(ctx, r.Client, s.cluster); err != nil {
 				return fmt.Errorf("noting that nothing is initialised: %w", err)

@@ -6,13 +6,16 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 func requestFor(r *rig) ctrl.Request { return ctrl.Request{NamespacedName: r.key(controlPlaneName)} }
@@ -112,5 +115,24 @@ var _ = Describe("Deleting a control plane", func() {
 		list, err = r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(BeEmpty())
+	})
+	It("needs no lock where nothing can be made, since the namespace goes too", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 3)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+		// No controller of namespaces runs here, so it only terminates.
+		Expect(testEnv.Client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}})).To(Succeed())
+		lock := initlock.Key(r.key(clusterName))
+		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name},
+		}))).To(Succeed())
+		deleteIt(ctx, r)
+		r.settle(ctx, reconciler)
+		Expect(gone(ctx, r)()).To(BeTrue())
 	})
 })

@@ -147,9 +147,11 @@ func Reset(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) err
 		if !lost(cluster) {
 			return nil
 		}
-		if err := c.Create(ctx, newLock(cluster, nil)); err != nil {
+		err := c.Create(ctx, newLock(cluster, nil))
+		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return fmt.Errorf("creating init lock: %w", err)
 		}
+		// Nothing begins anew in a namespace that goes.
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading init lock: %w", err)
