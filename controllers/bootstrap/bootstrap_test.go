@@ -325,6 +325,25 @@ var _ = Describe("Bootstrap data", func() {
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 	})
 
+	It("takes its Secret back that has lost its owner, as a backup restores it", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		data := &corev1.Secret{}
+		Expect(b.Get(ctx, client.ObjectKey{Namespace: b.meta("w-1").Namespace, Name: "w-1"}, data)).To(Succeed())
+		owners := data.OwnerReferences
+		data.OwnerReferences = nil
+		Expect(b.Update(ctx, data)).To(Succeed())
+		config, err := b.config(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		config.Annotations = map[string]string{"restored": "true"}
+		Expect(b.Update(ctx, config)).To(Succeed())
+		Eventually(b.secret(ctx, "w-1")).Should(HaveField("OwnerReferences", Equal(owners)))
+		Expect(owners).NotTo(BeEmpty())
+	})
+
 	It("takes the platform from the NovaConfig under another control plane provider", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)

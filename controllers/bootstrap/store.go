@@ -36,11 +36,28 @@ func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("reading bootstrap data: %w", err)
 	}
+	if lost(secret) {
+		// As backups restore it. Whoever reads it again sees whose it is.
+		secret.OwnerReferences = ownedBy(s.config)
+		if err := r.Client.Update(ctx, secret); err != nil {
+			return fmt.Errorf("owning bootstrap data: %w", err)
+		}
+	}
 	if !metav1.IsControlledBy(secret, s.config) {
 		return fmt.Errorf("writing bootstrap data: Secret %s exists and is not this NovaConfig's; delete it, or take another name", secret.Name)
 	}
 	s.secret = secret
 	return nil
+}
+
+// lost reports whether a Secret is bootstrap data that has no owner any more.
+func lost(secret *corev1.Secret) bool {
+	_, ours := secret.Annotations[bootstrapv1.ModeAnnotation]
+	return ours && secret.Type == clusterv1.ClusterSecretType && len(secret.OwnerReferences) == 0
+}
+
+func ownedBy(config *bootstrapv1.NovaConfig) []metav1.OwnerReference {
+	return []metav1.OwnerReference{*metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))}
 }
 
 // store writes the data. It is created only if absent, and replaced only as it
@@ -71,7 +88,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 			Name:            s.config.Name,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
 			Annotations:     map[string]string{bootstrapv1.ModeAnnotation: string(s.mode)},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))},
+			OwnerReferences: ownedBy(s.config),
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},

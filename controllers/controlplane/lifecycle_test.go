@@ -92,7 +92,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: r.namespace, Name: ca.Name, Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
 			},
-			Type: clusterv1.ClusterSecretType,
+			Type: corev1.SecretTypeTLS,
 			Data: map[string][]byte{secret.TLSCrtDataName: []byte("garbage"), secret.TLSKeyDataName: []byte("garbage")},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())

@@ -91,7 +91,7 @@ func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scop
 	}
 	s.strangers = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
-		ours := metav1.IsControlledBy(m, s.controlPlane)
+		ours := metav1.IsControlledBy(m, s.controlPlane) || lost(m, s.controlPlane)
 		if !ours {
 			s.strangers.Insert(m.Name)
 		}

@@ -199,16 +199,34 @@ func newLock(cluster *clusterv1.Cluster, data map[string]string) *corev1.ConfigM
 	key := Key(client.ObjectKeyFromObject(cluster))
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: key.Namespace,
-			Name:      key.Name,
-			Labels:    map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: clusterv1.GroupVersion.String(),
-				Kind:       clusterKind,
-				Name:       cluster.Name,
-				UID:        cluster.UID,
-			}},
+			Namespace:       key.Namespace,
+			Name:            key.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+			OwnerReferences: ownedBy(cluster),
 		},
 		Data: data,
 	}
+}
+
+func ownedBy(cluster *clusterv1.Cluster) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(),
+		Kind:       clusterKind,
+		Name:       cluster.Name,
+		UID:        cluster.UID,
+	}}
+}
+
+// Adopt gives a lock that has no owner any more, as backups restore it, to its
+// Cluster. One that is not there is fine.
+func Adopt(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
+	lock, found, err := read(ctx, c, cluster)
+	if err != nil || !found || len(lock.OwnerReferences) > 0 {
+		return err
+	}
+	lock.OwnerReferences = ownedBy(cluster)
+	if err := c.Update(ctx, lock); err != nil {
+		return fmt.Errorf("updating init lock: %w", err)
+	}
+	return nil
 }

@@ -1,0 +1,64 @@
+package controlplane
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+)
+
+var _ = Describe("What lost its owner", func() {
+	It("is taken back, as a backup restores it, and nothing is made twice", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 3)
+
+		var objects []client.Object
+		machines := &clusterv1.MachineList{}
+		Expect(testEnv.Client.List(ctx, machines, client.InNamespace(r.namespace))).To(Succeed())
+		for i := range machines.Items {
+			objects = append(objects, &machines.Items[i])
+		}
+		for _, purpose := range adopted {
+			objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, purpose)}})
+		}
+		lock := initlock.Key(client.ObjectKey{Namespace: r.namespace, Name: clusterName})
+		objects = append(objects, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name}})
+		owned := map[client.Object][]metav1.OwnerReference{}
+		for _, o := range objects {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			owned[o] = o.GetOwnerReferences()
+			Expect(owned[o]).NotTo(BeEmpty(), o.GetName())
+			o.SetOwnerReferences(nil)
+			Expect(testEnv.Client.Update(ctx, o)).To(Succeed())
+		}
+
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 3)
+		for _, o := range objects {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+			Expect(o.GetOwnerReferences()).To(Equal(owned[o]), o.GetName())
+		}
+	})
+
+	It("stays what it is if it is a user's", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		mine := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.namespace, Name: secret.Name(clusterName, secret.Kubeconfig),
+				Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			},
+			Data: map[string][]byte{secret.KubeconfigDataName: []byte("mine")},
+		}
+		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
+		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(mine), mine)).To(Succeed())
+		Expect(mine.OwnerReferences).To(BeEmpty())
+	})
+})
