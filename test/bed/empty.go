@@ -135,14 +135,19 @@ exec "$0" run "$2"`, program, e.Address, plan)
 }
 
 // wire puts a wire between the cluster's namespace and the bridge. It fails
-// while the namespace is still the bed's.
+// while the namespace is still that of this process, or the bed's: the
+// supervisor goes through both before it has one of its own.
 func (e *Empty) wire() error {
 	own, err := os.Readlink(e.netns())
 	if err != nil {
 		return fmt.Errorf("finding network namespace: %w", err)
 	}
+	ours, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return fmt.Errorf("finding network namespace of this process: %w", err)
+	}
 	return e.Inside(func() error {
-		if beds, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || beds == own {
+		if beds, err := os.Readlink("/proc/thread-self/ns/net"); err != nil || beds == own || ours == own {
 			return errors.Join(errors.New("network namespace is not made yet"), err)
 		}
 		outer := "m" + strconv.Itoa(e.pid)
