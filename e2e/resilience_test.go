@@ -18,17 +18,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// resilient sees that objects belong to whom they should, takes all finalizers
-// off them, sees them come back, and then that nothing is written any more when
-// all is well. Upstream's quick start does the same with the kinds of its own
-// providers, and takes the owners away as well.
+// resilient takes all owners and then all finalizers off the objects, sees them
+// come back, and then that nothing is written any more when all is well.
+// Upstream's quick start does the same with the kinds of its own providers.
 func resilient(hypervisor string, topology bool) func(framework.ClusterProxy, string, string) {
 	return func(proxy framework.ClusterProxy, namespace, cluster string) {
 		h, err := bed.FactsOf(hypervisor)
 		Expect(err).NotTo(HaveOccurred())
 		own := clusterctlcluster.FilterClusterObjectsWithNameFilter(cluster)
-		By("Checking that owner references are as they should be")
-		framework.AssertOwnerReferences(namespace, proxy.GetKubeconfigPath(), own, owners(h, topology))
+		By("Checking that owner references are resilient")
+		framework.ValidateOwnerReferencesResilience(ctx, proxy, namespace, cluster, own, owners(h, topology))
 		By("Checking that finalizers are resilient")
 		framework.ValidateFinalizersResilience(ctx, proxy, namespace, cluster, own, finalizers(h.Kinds, topology))
 		By("Checking that resourceVersions are stable")
