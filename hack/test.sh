@@ -34,6 +34,8 @@ fi
 
 prepare() {
 	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames"
+	# The commands of the guides are run, and they make certificates.
+	hack/ensure-packages.sh openssl || return
 	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
 		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
 			echo "Tests with hosts need root on Linux: run as root, or run \"make test-unit\"." >&2
