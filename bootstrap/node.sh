@@ -16,8 +16,9 @@ sentinel=/run/cluster-api/bootstrap-success.complete
 # What a machine waits for, in seconds.
 address_timeout=300
 kube_proxy_grace=60
-join_attempts=10
-join_pause=10
+# How often kubeadm is run, and the seconds between.
+attempts=10
+pause=10
 
 exec 3>&1
 (umask 077 && : >>"$log")
@@ -219,6 +220,36 @@ bounded() {
   timeout --kill-after=10 "$((left > 0 ? left : 1))" "$@"
 }
 
+# only_tail_left reports whether a failed kubeadm init had written all files and
+# met the API server. What is left then only tells that server what it may know
+# already. One that did not come up is not waited for once more: another machine
+# may do better. $1 is where the words of the attempt begin in the log.
+only_tail_left() {
+  for file in kubelet.conf manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml; do
+    [ -e "$kubernetes/$file" ] || return 1
+  done
+  ! tail -c "+$1" "$log" | grep -q 'error execution phase wait-control-plane'
+}
+
+# init runs kubeadm init, and repeats its tail: authorities and etcd are made
+# once. The kubelet is started anew, as nobody knows how far its start came.
+init() {
+  attempt=1
+  skip=
+  while true; do
+    words=$(($(wc -c <"$log") + 1))
+    bounded "$give_up_at" kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"} && return
+    only_tail_left "$words" || die "kubeadm init failed after $(minutes_since "$begun")"
+    [ "$attempt" -lt "$attempts" ] && [ "$(($(now) + pause))" -lt "$give_up_at" ] ||
+      die "kubeadm init did not get through within $(minutes_since "$begun"), in $attempt attempts"
+    report retrying "kubeadm init failed, attempt $attempt of $attempts"
+    say "kubeadm init failed, attempt $attempt of $attempts"
+    attempt=$((attempt + 1))
+    sleep "$pause"
+    skip=preflight,certs,kubeconfig,etcd,control-plane${SKIP_PHASES:+,$SKIP_PHASES}
+  done
+}
+
 join() {
   attempt=1
   skip=$SKIP_PHASES
@@ -226,12 +257,12 @@ join() {
   join_by=$((since + JOIN_BOUND))
   [ "$join_by" -lt "$give_up_at" ] || join_by=$give_up_at
   until bounded "$join_by" kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
-    [ "$attempt" -lt "$join_attempts" ] || give_up "kubeadm join failed $join_attempts times"
-    [ "$(($(now) + join_pause))" -lt "$join_by" ] || give_up "kubeadm join did not get through within $(minutes_since "$since"), in $attempt attempts"
-    report retrying "kubeadm join failed, attempt $attempt of $join_attempts"
-    say "kubeadm join failed, attempt $attempt of $join_attempts"
+    [ "$attempt" -lt "$attempts" ] || give_up "kubeadm join failed $attempts times"
+    [ "$(($(now) + pause))" -lt "$join_by" ] || give_up "kubeadm join did not get through within $(minutes_since "$since"), in $attempt attempts"
+    report retrying "kubeadm join failed, attempt $attempt of $attempts"
+    say "kubeadm join failed, attempt $attempt of $attempts"
     attempt=$((attempt + 1))
-    sleep "$join_pause"
+    sleep "$pause"
     recover
   done
 }
@@ -267,7 +298,7 @@ fi
 if [ "$MODE" = Init ]; then
   say "Running kubeadm init"
   report running "kubeadm init"
-  bounded "$give_up_at" kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" || die "kubeadm init failed after $(minutes_since "$begun")"
+  init
 else
   wait_for_cluster
   say "Running kubeadm join"

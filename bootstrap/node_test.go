@@ -15,8 +15,9 @@ import (
 )
 
 // The commands that the script calls on a node. Each writes down how it was
-// called, sleep lets the machine's clock go on instead of waiting; kubeadm fails as often as the file fail-join says, and then leaves
-// what a failed join leaves.
+// called, sleep lets the machine's clock go on instead of waiting; kubeadm fails
+// as often as the file fail-join says, and then says what the file says holds
+// and leaves what a failed kubeadm leaves.
 var commands = map[string]string{
 	"ip": `case "$*" in
 *route*) [ "$1" = -4 ] && echo "default via 10.77.0.1 dev eth1 proto dhcp src 10.77.0.105 metric 1024" || echo "default via fe80::1 dev eth1" ;;
@@ -34,6 +35,7 @@ cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
 left=$(cat "$T/fail-join" 2>/dev/null || echo 0)
 [ "$left" -eq 0 ] && exit 0
 echo $((left - 1)) >"$T/fail-join"
+cat "$T/says" 2>/dev/null
 for f in $(cat "$T/leave"); do mkdir -p "$(dirname "$T/etc/kubernetes/$f")"; : >"$T/etc/kubernetes/$f"; done
 exit 1`,
 }
@@ -273,6 +275,97 @@ func (n *node) checkLeft(reason string, stays, goes []string) {
 		if _, err := os.Stat(filepath.Join(n.dir, "etc/kubernetes", file)); err == nil {
 			n.t.Errorf("%s: %s is still there", reason, file)
 		}
+	}
+}
+
+// initialised is what kubeadm init leaves when only the API server is to be told
+// of what is there.
+const initialised = "pki/ca.key kubelet.conf manifests/etcd.yaml manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml"
+
+func TestNodeInitialisesAgain(t *testing.T) {
+	const first = "kubeadm init --config "
+	for name, tc := range map[string]struct {
+		reason string
+		patch  string
+		leave  string
+		says   string
+		fails  string
+		// skips of the kubeadm calls, in order.
+		skips  []string
+		failed string
+	}{
+		"Tail": {
+			reason: "authorities and etcd are not made again", leave: initialised, fails: "2",
+			says:  "error: error execution phase addon/coredns: couldn't retrieve DNS addon deployments",
+			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane", "preflight,certs,kubeconfig,etcd,control-plane"},
+		},
+		"Killed": {
+			reason: "kubeadm need not have said how it ended", leave: initialised, fails: "1",
+			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane"},
+		},
+		"UsersPhases": {
+			reason: "phases that the user leaves out stay out", leave: initialised, fails: "1", patch: "skipPhases: [addon/coredns]",
+			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane,addon/coredns"},
+		},
+		"HalfOfTheFiles": {
+			reason: "what has no control plane is for another machine", leave: "kubelet.conf manifests/kube-apiserver.yaml", fails: "1",
+			skips: []string{""}, failed: "kubeadm init failed after 0 min",
+		},
+		"Never": {
+			reason: "an API server that did not come up is not waited for once more", leave: initialised, fails: "1",
+			says:  "error: error execution phase wait-control-plane: failed while waiting for the control plane to start",
+			skips: []string{""}, failed: "kubeadm init failed after 0 min",
+		},
+		"Again": {
+			reason: "it ends", leave: initialised, fails: "99", says: "error: error execution phase addon/coredns: forbidden",
+			skips:  append([]string{""}, slices.Repeat([]string{"preflight,certs,kubeconfig,etcd,control-plane"}, 9)...),
+			failed: "kubeadm init did not get through within 1 min, in 10 attempts",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(Init, func(in *Input) {
+				if tc.patch != "" {
+					in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "InitConfiguration", Patch: tc.patch}}
+				}
+			}))
+			n.write("fail-join", tc.fails)
+			n.write("leave", tc.leave)
+			n.write("says", tc.says+"\n")
+			err := n.boot()
+			if tc.failed == "" && err != nil || tc.failed != "" && (err == nil || !strings.Contains(err.Error(), tc.failed+";")) {
+				t.Errorf("%s: err = %v, want %q", tc.reason, err, tc.failed)
+			}
+			if done := n.read(sentinel) != ""; done != (tc.failed == "") {
+				t.Errorf("%s: claims success = %v", tc.reason, done)
+			}
+			var skips []string
+			for line := range strings.Lines(n.read("calls")) {
+				if strings.HasPrefix(line, first) {
+					_, skip, _ := strings.Cut(strings.TrimSpace(line), "--skip-phases=")
+					skips = append(skips, skip)
+				}
+			}
+			if !slices.Equal(skips, tc.skips) {
+				t.Errorf("%s: kubeadm init skips %q, want %q", tc.reason, skips, tc.skips)
+			}
+			n.checkLeft(tc.reason, strings.Fields(tc.leave), nil)
+			if strings.Contains(n.read("calls"), "systemctl stop kubelet") {
+				t.Errorf("%s: the kubelet was stopped", tc.reason)
+			}
+		})
+	}
+}
+
+// An init that takes long each time is not begun once more when the machine's
+// time is over.
+func TestNodeStopsInitialisingInTime(t *testing.T) {
+	n := newNode(t, facts(Init, nil))
+	n.write("fail-join", "99")
+	n.write("leave", initialised)
+	n.command("kubeadm", `[ "$1" = token ] || sleep 1500`+"\n"+commands["kubeadm"])
+	err := n.boot()
+	if err == nil || !strings.Contains(err.Error(), "kubeadm init did not get through within 75 min, in 3 attempts") {
+		t.Errorf("err = %v", err)
 	}
 }
 

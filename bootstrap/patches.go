@@ -67,17 +67,14 @@ func (d *document) marshal() ([]byte, error) {
 	return out, nil
 }
 
-// skipPhases are the phases that the user's patch leaves out of kubeadm join.
-// The script repeats them, because a flag of kubeadm hides the document's.
+// skipPhases are the phases that kubeadm's configuration leaves out. The script
+// repeats them, because a flag of kubeadm hides the document's.
 func skipPhases(in *Input) ([]string, error) {
-	if in.Mode == Init {
-		return nil, nil
-	}
-	d := newDocument(kubeadmVersion, "JoinConfiguration", nil)
-	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
+	documents, err := kubeadmDocuments(in)
+	if err != nil {
 		return nil, err
 	}
-	list, isList := d.content["skipPhases"].([]any)
+	list, isList := documents[0].content["skipPhases"].([]any)
 	if !isList {
 		return nil, nil
 	}

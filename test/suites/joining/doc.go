@@ -1,5 +1,6 @@
 // Package joining holds the suite that boots hosts to see how machines become
 // nodes: credentials that are good for one machine and once, certificates of
-// kubelets, and control planes of other providers. It has no short part. The
-// suite needs root and Linux, and fails saying so where they are missing.
+// kubelets, a kubeadm init that breaks off, and control planes of other
+// providers. It has no short part. The suite needs root and Linux, and fails
+// saying so where they are missing.
 package joining
