@@ -63,7 +63,8 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(secret.Data).To(And(HaveLen(2), HaveKeyWithValue("format", []byte("cloud-config"))))
 		Expect(mode(secret)).To(Equal("JoinWorker"))
 		Expect(files(secret)).NotTo(HaveKey(ContainSubstring(".key")))
-		expectOwnCertificate(ctx, b, cluster, secret, "nova:machine:"+string(machine.UID))
+		own := expectOwnCertificate(ctx, b, cluster, secret, "nova:machine:"+string(machine.UID))
+		Expect(time.Until(own.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
 
 		// Cluster API carries the role over to the node from here.
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
@@ -383,8 +384,8 @@ func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
 	Expect(b.Create(ctx, other)).To(MatchError(ContainSubstring("the only Proxy is named cluster")))
 }
 
-// expectOwnCertificate checks what the machine joins with.
-func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) {
+// expectOwnCertificate checks what the machine joins with, and returns it.
+func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) *x509.Certificate {
 	GinkgoHelper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(secret)["/run/nova/discovery.conf"]))
 	Expect(err).NotTo(HaveOccurred())
@@ -399,5 +400,5 @@ func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluste
 	Expect(pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})).NotTo(BeEmpty())
 	Expect(pair.Leaf.Subject.CommonName).To(Equal(user))
 	Expect(pair.Leaf.Subject.Organization).To(Equal([]string{"system:bootstrappers:nova"}))
-	Expect(time.Until(pair.Leaf.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
+	return pair.Leaf
 }

@@ -17,7 +17,8 @@ const (
 	// group, whose requests are all approved. A bootstrap token can be of
 	// groups that begin like this only.
 	joinGroup = "system:bootstrappers:nova"
-	// joinUserPrefix begins the names of users that are machines, by their UID.
+	// joinUserPrefix begins the names of users that are machines, by the UID
+	// that they had first.
 	joinUserPrefix = "nova:machine:"
 )
 
@@ -56,7 +57,7 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 		return err
 	}
 	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
-		CommonName:    joinUserPrefix + string(s.machine.UID),
+		CommonName:    joinUserPrefix + string(s.joiner()),
 		Organizations: []string{joinGroup},
 		TTL:           s.lifetime,
 	})

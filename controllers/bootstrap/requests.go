@@ -211,7 +211,10 @@ func (r *RequestReconciler) judge(ctx context.Context, live client.Client, csr *
 	if err != nil || !ours {
 		return judgement{ruling: ignore}, nil, err
 	}
-	from := joiner{machine: machineOfUID(uid, machines)}
+	from := joiner{}
+	if from.machine, err = r.machineOfJoiner(ctx, uid, machines); err != nil {
+		return judgement{}, nil, err
+	}
 	if from.machine != nil {
 		err := live.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
 		if client.IgnoreNotFound(err) != nil {
@@ -241,13 +244,28 @@ func certified(username string, all []*certificatesv1.CertificateSigningRequest)
 	return keys
 }
 
-func machineOfUID(uid types.UID, machines []*clusterv1.Machine) *clusterv1.Machine {
+// machineOfJoiner returns the machine that a credential is for. That of one which
+// has moved since it got it is found by its data.
+func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, machines []*clusterv1.Machine) (*clusterv1.Machine, error) {
 	for _, m := range machines {
 		if m.UID == uid {
-			return m
+			return m, nil
 		}
 	}
-	return nil
+	for _, m := range machines {
+		if m.Status.NodeRef.IsDefined() || uid == "" {
+			continue // none that is good for anything any more
+		}
+		data := &corev1.Secret{}
+		err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Bootstrap.ConfigRef.Name}, data)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("reading bootstrap data: %w", err)
+		}
+		if data.Annotations[joinerAnnotation] == string(uid) && data.Labels[clusterv1.ClusterNameLabel] == m.Spec.ClusterName {
+			return m, nil
+		}
+	}
+	return nil, nil //nolint:nilnil // the credential is of no machine
 }
 
 // settle writes a judgement down and tells people.

@@ -187,6 +187,28 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Expect(apierrors.IsForbidden(own.List(ctx, &corev1.SecretList{}))).To(BeTrue())
 	})
 
+	It("is approved for a machine that has moved since it got its data", func(ctx SpecContext) {
+		b := newBed(ctx)
+		b.run(2 * time.Second)
+		cluster := b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		b.worker(ctx, "blue", "w-2", bootstrapv1.NovaConfigSpec{})
+		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
+		joiner := "nova:machine:" + string(machine.UID)
+		own := as(joiner, group)
+		b.move(ctx, machine)
+		moved, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		Eventually(b.secret(ctx, "w-1")).Should(HaveField("Data", Not(Equal(moved.Data))), "the data is refreshed")
+		refreshed, err := b.secret(ctx, "w-1")()
+		Expect(err).NotTo(HaveOccurred())
+		expectOwnCertificate(ctx, b, cluster, refreshed, joiner)
+		b.connect(ctx, "blue")
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-2", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: The credential of Machine w-1 is for node w-1 and no other"))
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+	})
+
 	It("cannot be judged where the API server serves no requests, which is told once", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(0)

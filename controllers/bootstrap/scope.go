@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -70,6 +71,15 @@ func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.mach
 // settled reports whether the machine has joined. Its data is not used any
 // more.
 func (s *scope) settled() bool { return s.machine.Status.NodeRef.IsDefined() }
+
+// joiner is whom the machine's credential is for. It stays when the Machine's UID
+// changes in a move.
+func (s *scope) joiner() types.UID {
+	if s.secret != nil && s.secret.Annotations[joinerAnnotation] != "" {
+		return types.UID(s.secret.Annotations[joinerAnnotation])
+	}
+	return s.machine.UID
+}
 
 // observed are the facts of the decision.
 func (s *scope) observed(now time.Time) observed {

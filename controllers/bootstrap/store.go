@@ -14,12 +14,17 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const (
 	// refreshAnnotation says when the data is made anew unless it was used.
 	// It lies on the Secret, because a status does not survive a move.
 	refreshAnnotation = "nova.bootstrap.cluster.x-k8s.io/refresh-after"
+	// joinerAnnotation is whom the credential in the data is for: the UID that
+	// the Machine had when the data was first made. The Machine has another
+	// one after a move, and its VM may have the data already.
+	joinerAnnotation = "nova.bootstrap.cluster.x-k8s.io/joiner"
 
 	dataKey   = "value"
 	formatKey = "format"
@@ -36,11 +41,9 @@ func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("reading bootstrap data: %w", err)
 	}
-	if lost(secret) {
-		// As backups restore it. Whoever reads it again sees whose it is.
-		secret.OwnerReferences = ownedBy(s.config)
-		if err := r.Client.Update(ctx, secret); err != nil {
-			return fmt.Errorf("owning bootstrap data: %w", err)
+	if _, data := secret.Annotations[bootstrapv1.ModeAnnotation]; data {
+		if err := pki.Adopt(ctx, r.Client, secret, s.cluster.Name, ownedBy(s.config)); err != nil {
+			return err
 		}
 	}
 	if !metav1.IsControlledBy(secret, s.config) {
@@ -50,14 +53,8 @@ func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// lost reports whether a Secret is bootstrap data that has no owner any more.
-func lost(secret *corev1.Secret) bool {
-	_, ours := secret.Annotations[bootstrapv1.ModeAnnotation]
-	return ours && secret.Type == clusterv1.ClusterSecretType && len(secret.OwnerReferences) == 0
-}
-
-func ownedBy(config *bootstrapv1.NovaConfig) []metav1.OwnerReference {
-	return []metav1.OwnerReference{*metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))}
+func ownedBy(config *bootstrapv1.NovaConfig) metav1.OwnerReference {
+	return *metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))
 }
 
 // store writes the data. It is created only if absent, and replaced only as it
@@ -88,10 +85,13 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 			Name:            s.config.Name,
 			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
 			Annotations:     map[string]string{bootstrapv1.ModeAnnotation: string(s.mode)},
-			OwnerReferences: ownedBy(s.config),
+			OwnerReferences: []metav1.OwnerReference{ownedBy(s.config)},
 		},
 		Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{dataKey: s.data, formatKey: []byte(s.config.Spec.GetFormat())},
+	}
+	if s.join != nil {
+		secret.Annotations[joinerAnnotation] = string(s.joiner())
 	}
 	if s.join != nil && !s.final {
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)

@@ -221,6 +221,23 @@ func (b *bed) absent(ctx context.Context, name string) func() (bool, error) {
 	}
 }
 
+// move gives a Machine another UID, as clusterctl move does.
+func (b *bed) move(ctx context.Context, machine *clusterv1.Machine) {
+	GinkgoHelper()
+	old := machine.UID
+	Expect(b.Delete(ctx, machine)).To(Succeed())
+	machine.ResourceVersion, machine.UID = "", ""
+	Expect(b.Create(ctx, machine)).To(Succeed())
+	Expect(machine.UID).NotTo(Equal(old))
+	config, err := b.config(ctx, machine.Name)()
+	Expect(err).NotTo(HaveOccurred())
+	before := config.DeepCopy()
+	for i := range config.OwnerReferences {
+		config.OwnerReferences[i].UID = machine.UID
+	}
+	Expect(b.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
+}
+
 // patchMachine changes a Machine's status, which others write to as well.
 func (b *bed) patchMachine(ctx context.Context, machine *clusterv1.Machine, change func()) {
 	GinkgoHelper()

@@ -33,7 +33,8 @@ const (
 	tokenNamePrefix = "bootstrap-token-"
 	// tokenAnnotation on the bootstrap data is the ID of the token in it.
 	tokenAnnotation = "nova.bootstrap.cluster.x-k8s.io/token-id"
-	// tokenMachineAnnotation on the token is the UID of the Machine it is for.
+	// tokenMachineAnnotation on the token is the UID of the Machine it is for,
+	// the first that it had.
 	tokenMachineAnnotation = "nova.bootstrap.cluster.x-k8s.io/machine-uid"
 
 	tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -116,7 +117,7 @@ func (r *Reconciler) prolong(ctx context.Context, s *scope, tenant client.Client
 	}
 	token := &corev1.Secret{}
 	err := tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
-	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.machine.UID) {
+	if apierrors.IsNotFound(err) || err == nil && token.Annotations[tokenMachineAnnotation] != string(s.joiner()) {
 		return nil, nil //nolint:nilnil // it expired, or is somebody else's
 	}
 	if err != nil {
@@ -140,7 +141,7 @@ func newToken(s *scope) (*corev1.Secret, error) {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id,
-			Annotations: map[string]string{tokenMachineAnnotation: string(s.machine.UID)},
+			Annotations: map[string]string{tokenMachineAnnotation: string(s.joiner())},
 		},
 		Type: corev1.SecretTypeBootstrapToken,
 		Data: map[string][]byte{

@@ -62,7 +62,8 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 		data, err := b.secret(ctx, "w-1")()
 		Expect(err).NotTo(HaveOccurred())
-		expectOwnCertificate(ctx, b, cluster, data, "nova:machine:"+string(machine.UID))
+		own := expectOwnCertificate(ctx, b, cluster, data, "nova:machine:"+string(machine.UID))
+		Expect(time.Until(own.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
 	})
 
 	DescribeTable("joins with a token of its own where the CA's key is not here, which goes when it has joined", func(ctx SpecContext, published bool) {
