@@ -79,7 +79,7 @@ func (r *Reconciler) failed(s *scope, err error) error {
 		reason = "MachineCreationFailed"
 		err = fmt.Errorf("creating machine: %w", err)
 	}
-	r.event(s, corev1.EventTypeWarning, reason, string(s.decision.Action), err.Error())
+	r.complain(s, reason, string(s.decision.Action), err)
 	return err
 }
 

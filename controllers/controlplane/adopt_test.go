@@ -25,7 +25,7 @@ var _ = Describe("What lost its owner", func() {
 		for i := range machines.Items {
 			objects = append(objects, &machines.Items[i])
 		}
-		for _, purpose := range adopted {
+		for _, purpose := range []secret.Purpose{secret.ClusterCA, secret.EtcdCA, secret.FrontProxyCA, secret.ServiceAccount, secret.Kubeconfig} {
 			objects = append(objects, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, purpose)}})
 		}
 		lock := initlock.Key(client.ObjectKey{Namespace: r.namespace, Name: clusterName})

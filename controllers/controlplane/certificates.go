@@ -18,7 +18,7 @@ import (
 func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	var err error
 	if s.initialized {
-		err = r.Authority.Check(ctx, s.key())
+		err = r.Authority.Check(ctx, s.key(), s.owner())
 	} else {
 		err = r.Authority.Ensure(ctx, s.key(), s.owner())
 	}
@@ -31,7 +31,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		}
 		return nil
 	case errors.As(err, &invalid):
-		r.event(s, corev1.EventTypeWarning, "CertificatesInvalid", "Certificates", invalid.Error())
+		r.complain(s, "CertificatesInvalid", "Certificates", invalid)
 		return fmt.Errorf("checking certificates: %w", err)
 	case s.initialized && errors.Is(err, pki.ErrNotFound):
 		r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",

@@ -215,9 +215,14 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	}
 	t.with(cluster, func(m *memory) { m.unread, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
 	if !facts.ExternalEtcd {
-		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), etcdPatience)
+		going := anyLeaves(machines, facts.Nodes)
+		fresh := etcdFresh
+		if going {
+			fresh = etcdRecent
+		}
+		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), fresh, etcdPatience)
 		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
-		if facts.KubeadmConfig && !fine(answer.health, facts.Nodes) {
+		if facts.KubeadmConfig && (going || !fine(answer.health, facts.Nodes)) {
 			facts.Again = lookAgain
 		}
 	}
@@ -248,12 +253,24 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	if !facts.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
 		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
-		if !fine(answer.health, facts.Nodes) {
+		if anyLeaves(machines, facts.Nodes) || !fine(answer.health, facts.Nodes) {
 			facts.Again = lookAgain
 		}
 	}
 	t.remember(cluster, &facts)
 	return facts
+}
+
+// leaves reports whether a machine is being deleted that is no node. It may
+// still become a member of etcd, which nobody would tell: its kubelet gets no
+// certificate any more.
+func leaves(machine *clusterv1.Machine, nodes []Node) bool {
+	return !machine.DeletionTimestamp.IsZero() && nodeOf(machine, nodes) == nil
+}
+
+// anyLeaves reports whether one of the machines leaves.
+func anyLeaves(machines []*clusterv1.Machine, nodes []Node) bool {
+	return slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return leaves(m, nodes) })
 }
 
 // silent fills in what can be known of a tenant whose API server is silent:
@@ -265,7 +282,7 @@ func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines
 		facts.Nodes = slices.Clone(m.nodes)
 	})
 	// Bad news first: that nobody answers is told at once, and why a little later.
-	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false), 0)
+	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false), etcdFresh, 0)
 	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
 	t.remember(cluster, facts)
 }

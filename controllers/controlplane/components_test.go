@@ -1,8 +1,11 @@
 package controlplane
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -63,6 +66,88 @@ func TestNewComponent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := newComponent(tc.pod); got.State != tc.want || (got.Message == "") != (tc.want == Running || tc.want == Deleting) {
 				t.Errorf("%s: want %s, got %+v", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestComponentsCondition(t *testing.T) {
+	failed := Component{State: Failed, Message: "It is not ready and was started again"}
+	starts := Component{State: Provisioning, Message: "Waiting for it to be ready"}
+	const waits = "Waiting for the machine to become a node. It is replaced if it did not join within 65 minutes of its creation"
+	for name, tc := range map[string]struct {
+		reason   string
+		machines int
+		change   func(*scope)
+		status   metav1.ConditionStatus
+		want     string
+	}{
+		"Healthy": {reason: "nothing to say", machines: 3, status: metav1.ConditionTrue},
+		"One": {
+			reason: "what fails is named below its machine", machines: 3, status: metav1.ConditionFalse,
+			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler = failed },
+			want:   "* Machine m1:\n  * SchedulerPodHealthy: It is not ready and was started again",
+		},
+		"Several": {
+			reason: "a line for each component", machines: 1, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.tenant.Nodes[0].Components.APIServer = starts
+				s.tenant.Nodes[0].Components.Scheduler = failed
+				s.tenant.Nodes[0].Components.Etcd = Component{}
+			},
+			want: "* Machine m0:\n  * APIServerPodHealthy: Waiting for it to be ready\n" +
+				"  * SchedulerPodHealthy: It is not ready and was started again\n  * EtcdPodHealthy: There is no such pod",
+		},
+		"Alike": {
+			reason: "the same is said once for all machines", machines: 3, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.tenant.Nodes[0].Components.Scheduler = failed
+				s.tenant.Nodes[2].Components.Scheduler = failed
+			},
+			want: "* Machines m0, m2:\n  * SchedulerPodHealthy: It is not ready and was started again",
+		},
+		"Joining": {
+			reason: "what is said of all components is said once", machines: 3, status: metav1.ConditionUnknown,
+			change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] },
+			want:   "* Machines m1, m2:\n  * Control plane components: " + waits,
+		},
+		"FailedFirst": {
+			reason: "what fails stands before what is not known", machines: 5, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.tenant.Nodes[3].Components.Scheduler = failed
+				s.tenant.Nodes[4].Components.ControllerManager = failed
+				s.tenant.Nodes[0].Unreachable = true
+				s.tenant.Nodes = slices.Delete(s.tenant.Nodes, 1, 3)
+			},
+			want: "* Machine m3:\n  * SchedulerPodHealthy: It is not ready and was started again\n" +
+				"* Machine m4:\n  * ControllerManagerPodHealthy: It is not ready and was started again\n" +
+				"* Machine m0:\n  * Control plane components: Nobody has heard of the kubelet on node m0\n" +
+				"* Machines m1, m2:\n  * Control plane components: " + waits,
+		},
+		"ExternalEtcd": {
+			reason: "etcd of somebody else is no part of it", machines: 1, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
+				s.tenant.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts}
+			},
+			want: "* Machine m0:\n  * Control plane components: Waiting for it to be ready",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			s.machines, s.tenant.Nodes = machinesIn(make([]string, tc.machines)...), nil
+			for i := range tc.machines {
+				s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
+			}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			got := s.componentsCondition()
+			if got.Status != tc.status {
+				t.Errorf("%s: %s, want %s", tc.reason, got.Status, tc.status)
+			}
+			if diff := cmp.Diff(tc.want, got.Message); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
 	}

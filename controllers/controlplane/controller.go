@@ -177,7 +177,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
 		// First: until it is noted, a second kubeadm init is possible.
 		r.initialization,
-		r.adopt,
+		r.adoptLock,
 		r.template,
 		r.infrastructure,
 		r.former,

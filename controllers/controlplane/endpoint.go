@@ -45,7 +45,7 @@ func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Ma
 		return nil
 	}
 	if err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to); err != nil {
-		r.event(s, corev1.EventTypeWarning, "EndpointNotMoved", "MoveEndpoint", err.Error())
+		r.complain(s, "EndpointNotMoved", "MoveEndpoint", err)
 		return nil
 	}
 	r.event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",

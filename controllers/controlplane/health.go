@@ -233,29 +233,14 @@ func (s *scope) componentsCondition() metav1.Condition {
 		c.Message = s.tenant.Silence
 		return c
 	}
-	var bad, unknown []string
-	for _, machine := range s.sorted() {
-		for _, is := range healthOf(s, machine) {
-			what := fmt.Sprintf("%s of %s: %s", is.Type, machine.Name, is.Message)
-			switch {
-			case is.Type == controlplanev1.MachineEtcdMemberHealthyCondition:
-				// EtcdClusterHealthy tells of members.
-			case is.Status == metav1.ConditionFalse:
-				bad = append(bad, what)
-			case is.Status == metav1.ConditionUnknown:
-				unknown = append(unknown, what)
-			}
-		}
-	}
+	groups := s.componentGroups()
 	switch {
-	case len(bad) > 0:
-		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ControlPlaneComponentsNotHealthyReason
-		c.Message = shorten(append(bad, unknown...))
-	case len(unknown) > 0:
-		c.Message = shorten(unknown)
-	default:
+	case len(groups) == 0:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.ControlPlaneComponentsHealthyReason
+	case groups[0].failed:
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.ControlPlaneComponentsNotHealthyReason
 	}
+	c.Message = describe(groups)
 	return c
 }
 

@@ -116,6 +116,18 @@ var _ = Describe("The health of a tenant", func() {
 		Eventually(stored).Should(And(ContainSubstring("clusterName: c"), ContainSubstring("dataDir: /var/lib/etcd"),
 			ContainSubstring("kubernetesVersion: v1.36.3")))
 
+		By("a member that joins from a machine that is being deleted, of which no node tells")
+		members := func(of ...*clusterv1.Machine) Facts { return realTenants.Observe(ctx, r.key(clusterName), of) }
+		ours := []*clusterv1.Machine{&machines[0], &machines[1], &machines[2]}
+		leaving := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving", DeletionTimestamp: ptr.To(metav1.Now())}}
+		Expect(members(ours...).Again).To(BeZero(), "a healthy tenant tells by itself")
+		Expect(members(append(ours, leaving)...)).To(And(
+			HaveField("Again", lookAgain), HaveField("Etcd.Members", HaveLen(3))))
+		remove := tenant.addLearner(ctx, "http://127.77.0.9:2380")
+		Eventually(func() []etcd.Member { return members(append(ours, leaving)...).Etcd.Members }, "20s").Should(HaveLen(4))
+		remove()
+		Eventually(func() []etcd.Member { return members(append(ours, leaving)...).Etcd.Members }, "20s").Should(HaveLen(3))
+
 		By("a scheduler that has failed")
 		pod := &corev1.Pod{}
 		key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler-" + machines[1].Name}
@@ -126,7 +138,7 @@ var _ = Describe("The health of a tenant", func() {
 		Eventually(machineCondition(ctx, r, machines[1].Name, controlplanev1.MachineSchedulerPodHealthyCondition)).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.MachinePodFailedReason)))
 		Eventually(r.condition(ctx, controlplanev1.ControlPlaneComponentsHealthyCondition)).Should(And(
-			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("SchedulerPodHealthy of "+machines[1].Name))))
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("* Machine "+machines[1].Name+":\n  * SchedulerPodHealthy: "))))
 		Expect(available()).To(HaveField("Status", metav1.ConditionTrue))
 
 		By("two of three members being lost")

@@ -22,6 +22,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -112,6 +114,31 @@ func (t *realTenant) startMember(h *tenantHost, initial string) {
 		_ = h.etcd.Process.Kill()
 		_ = h.etcd.Wait()
 	})
+}
+
+// addLearner announces a member of etcd that does not run, and returns what
+// takes it out again.
+func (t *realTenant) addLearner(ctx context.Context, peer string) (remove func()) {
+	GinkgoHelper()
+	h := t.hosts[0]
+	pair, err := tls.LoadX509KeyPair(t.file(h.name+".crt"), t.file(h.name+".key"))
+	Expect(err).NotTo(HaveOccurred())
+	ca, err := os.ReadFile(t.file("ca.crt"))
+	Expect(err).NotTo(HaveOccurred())
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(ca)).To(BeTrue())
+	c, err := clientv3.New(clientv3.Config{
+		Context: ctx, Endpoints: []string{"https://" + net.JoinHostPort(h.address, "2379")}, Logger: zap.NewNop(),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: []tls.Certificate{pair}},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(c.Close)
+	added, err := c.MemberAddAsLearner(ctx, []string{peer})
+	Expect(err).NotTo(HaveOccurred())
+	return func() {
+		_, err := c.MemberRemove(ctx, added.Member.ID)
+		Expect(err).NotTo(HaveOccurred())
+	}
 }
 
 // freeze stops a member as the loss of its host does: nothing is said to

@@ -85,7 +85,7 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		Differs:            s.differs[machine.Name],
 		CertificatesExpire: certificatesExpire(s, machine, node),
 		DeleteFirst:        deleteFirst,
-		Remediate:          givenUp(machine),
+		Remediate:          givenUp(machine, s.initialized && node != nil),
 		Replaces:           machine.Annotations[controlplanev1.ReplacesAnnotation],
 		Deleting:           deleting,
 		AtHook:             deleting && hooked && atHook(machine),
@@ -124,15 +124,17 @@ func atHook(machine *clusterv1.Machine) bool {
 }
 
 // givenUp says why a machine is to be replaced: a MachineHealthCheck gave it
-// up, or its first boot failed for good. The conditions of the former are those
-// of the contract: the check failed, and the machine's owner is to act.
-func givenUp(machine *clusterv1.Machine) string {
+// up, or its first boot failed for good and it is no node. The conditions of the
+// former are those of the contract: the check failed, and the machine's owner is
+// to act. Cluster API may not have seen a node yet that we see: another machine
+// would be made for it, and not be wanted a moment later.
+func givenUp(machine *clusterv1.Machine, isNode bool) string {
 	if conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
 		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
 	}
 	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	if !spared && !machine.Status.NodeRef.IsDefined() && conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed {
+	if !spared && !isNode && !machine.Status.NodeRef.IsDefined() && conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed {
 		return "its first boot failed"
 	}
 	return ""

@@ -46,6 +46,8 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 		current = nil
 	} else if err != nil {
 		return fmt.Errorf("reading kubeconfig: %w", err)
+	} else if err := pki.Adopt(ctx, r.Client, current, s.clusterName, s.owner()); err != nil {
+		return err
 	}
 	s.expires(ofClusterCA, pemExpires(ca))
 	s.expires(ofKubeconfig, kubeconfigExpires(current))

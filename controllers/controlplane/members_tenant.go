@@ -56,12 +56,18 @@ type target struct {
 
 // targets are the control plane's nodes and how they are reached. A kubelet
 // that is not ready forwards nothing, and neither does an API server that is
-// silent; a member can be alive for all that.
+// silent; a member can be alive for all that. So can that of a machine which was
+// deleted while it joined: it never becomes a node, and its vote counts.
 func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target {
 	var found []target
 	for _, node := range nodes {
 		if node.ControlPlane {
 			found = append(found, target{name: node.Name, forward: answers && node.Ready, address: node.Address})
+		}
+	}
+	for _, machine := range machines {
+		if address := machineAddress(machine); answers && leaves(machine, nodes) && address != "" {
+			found = append(found, target{name: machine.Name, address: address})
 		}
 	}
 	if answers || len(found) > 0 {
@@ -102,10 +108,11 @@ func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
 	return found
 }
 
-// askEtcd asks etcd, unless it was healthy a moment ago and nothing changed. It
-// does not wait for one that is slow: then the last answer stands in for a
-// while, and the controller is told when the new one is there.
-func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, patience time.Duration) etcdAnswer {
+// askEtcd asks etcd, unless it was healthy a moment ago and nothing changed;
+// fresh is how long that counts. It does not wait for one that is slow: then the
+// last answer stands in for a while, and the controller is told when the new one
+// is there.
+func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, patience time.Duration) etcdAnswer {
 	var last etcdAnswer
 	var done chan struct{}
 	names := targetNames(of)
@@ -113,7 +120,7 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 		last = m.etcd
 		counts := etcdRecent
 		if healthy(last.health, names) {
-			counts = etcdFresh
+			counts = fresh
 		}
 		if last.fingerprint == fingerprint && time.Since(last.at) < counts {
 			return

@@ -39,6 +39,7 @@ func TestGivenUp(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		machine *clusterv1.Machine
+		isNode  bool
 		want    string
 	}{
 		"Well":       {reason: "nobody complains", machine: machineWith()},
@@ -47,15 +48,39 @@ func TestGivenUp(t *testing.T) {
 		"CameBack":   {reason: "it is well again", machine: machineWith(condition(failed.Type, metav1.ConditionTrue, "Ok"), toDo)},
 		"BootFailed": {reason: "its guest reported so", machine: machineWith(broken), want: "first boot failed"},
 		"Joined":     {reason: "it is a node nevertheless", machine: joined},
+		"Node":       {reason: "Cluster API has not seen it yet", machine: machineWith(broken), isNode: true},
+		"SickNode":   {reason: "a check may give up nodes too", machine: machineWith(failed, toDo, broken), isNode: true, want: "UnhealthyNode"},
 		"Spared":     {reason: "somebody wants to look at it", machine: spared},
 		"NoInfrastructure": {
 			reason: "that may come", machine: machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, "NotReady")),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := givenUp(tc.machine)
+			got := givenUp(tc.machine, tc.isNode)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+// Whether a tenant that is not initialised has a node says nothing: nobody will
+// initialise it but another machine.
+func TestFailedBootOfANode(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason      string
+		initialized bool
+		want        bool
+	}{
+		"Initialized": {reason: "another machine would not mend it", initialized: true},
+		"Before":      {reason: "nobody else initialises", want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			s.initialized = tc.initialized
+			s.machines["m0"] = machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
+			if got := inputMachine(s, s.machines["m0"]).Remediate != ""; got != tc.want {
+				t.Errorf("%s: given up = %v", tc.reason, got)
 			}
 		})
 	}

@@ -236,7 +236,7 @@ func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts resto
 	}
 	machine, err := r.create(ctx, s, pickDomain(ctx, s), "")
 	if err != nil {
-		r.event(s, corev1.EventTypeWarning, "MachineCreationFailed", "Restore", err.Error())
+		r.complain(s, "MachineCreationFailed", "Restore", err)
 		return fmt.Errorf("creating machine that restores etcd: %w", err)
 	}
 	s.machines.Insert(machine)

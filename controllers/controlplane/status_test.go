@@ -184,7 +184,7 @@ func TestReport(t *testing.T) {
 			},
 			want: []expect{
 				{"Available", "True", ""},
-				{"ControlPlaneComponentsHealthy", "False", "SchedulerPodHealthy of m0: It is not ready and was started again"},
+				{"ControlPlaneComponentsHealthy", "False", "* Machine m0:\n  * SchedulerPodHealthy: It is not ready and was started again"},
 			},
 		},
 		"EtcdSilent": {

@@ -82,7 +82,7 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 		r.event(s, corev1.EventTypeNormal, "AddonsMoved", "SyncAddons", "Moved "+strings.Join(changed, " and "))
 	}
 	if err != nil {
-		r.event(s, corev1.EventTypeWarning, "AddonsNotMoved", "SyncAddons", err.Error())
+		r.complain(s, "AddonsNotMoved", "SyncAddons", err)
 		return err
 	}
 	return nil

@@ -25,6 +25,8 @@ type State struct {
 	Holder string
 	// Since is when it was given to the holder; zero if that is not known.
 	Since time.Time
+	// Lost says that the lock has no owner; see Adopt.
+	Lost bool
 }
 
 // Order is what a machine is told to do.
@@ -50,7 +52,7 @@ func Observe(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (
 }
 
 func stateOf(lock *corev1.ConfigMap) State {
-	state := State{Holder: lock.Data[MachineKey]}
+	state := State{Holder: lock.Data[MachineKey], Lost: len(lock.OwnerReferences) == 0}
 	if since, err := time.Parse(time.RFC3339, lock.Data[SinceKey]); err == nil {
 		state.Since = since
 	}

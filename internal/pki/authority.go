@@ -12,13 +12,14 @@ import (
 type Authority interface {
 	// Ensure makes the cluster's certificate authorities and keys unless they
 	// exist, owned by owner. What a user put there before is used as it is
-	// and is not owned. An unusable certificate or key is an
+	// and is not owned; see Adopt for what was made here. An unusable certificate or key is an
 	// InvalidCertificateError.
 	Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
 
 	// Check reports whether all of the cluster's certificates are there and can
-	// be used, and makes none. ErrNotFound if one is gone.
-	Check(ctx context.Context, cluster client.ObjectKey) error
+	// be used, and makes none. It owns them as Ensure does. ErrNotFound if one
+	// is gone.
+	Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
 
 	// ClusterCA returns the certificates, in PEM, that the tenant's API
 	// server and its clients are verified against. ErrNotFound until Ensure

@@ -67,7 +67,7 @@ func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner me
 }
 
 func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference) error {
-	_, err := m.load(ctx, cluster, mat)
+	err := m.check(ctx, cluster, mat, owner)
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
@@ -100,14 +100,23 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 }
 
 // Check implements Authority.
-func (m *Managed) Check(ctx context.Context, cluster client.ObjectKey) error {
+func (m *Managed) Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
 	var errs []error
 	for _, mat := range materials {
-		if _, err := m.load(ctx, cluster, mat); err != nil {
+		if err := m.check(ctx, cluster, mat, owner); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// check checks one Secret and owns it again if it was ours.
+func (m *Managed) check(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference) error {
+	found, err := m.load(ctx, cluster, mat)
+	if err != nil || found.secret == nil {
+		return err
+	}
+	return Adopt(ctx, m.client, found.secret, cluster.Name, owner)
 }
 
 // ClusterCA implements Authority.
@@ -176,12 +185,16 @@ func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat materi
 	if problem != "" {
 		return nil, &InvalidCertificateError{Secret: key, Problem: problem}
 	}
+	parsed.secret = s
 	return parsed, nil
 }
 
 // loaded is the checked content of a Secret.
 type loaded struct {
-	pair KeyPair
+	// secret is where it was read; nil if it is for an etcd that somebody else
+	// runs.
+	secret *corev1.Secret
+	pair   KeyPair
 	// client is the client certificate for an etcd that somebody else runs.
 	// The key is missing then.
 	client *KeyPair

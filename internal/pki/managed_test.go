@@ -275,7 +275,7 @@ func mayNotSign(t *testing.T, now time.Time) KeyPair {
 func TestCheck(t *testing.T) {
 	c := newFake()
 	m := NewManaged(c)
-	if err := m.Check(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
+	if err := m.Check(t.Context(), testKey, testOwner); !errors.Is(err, ErrNotFound) {
 		t.Errorf("nothing is there: %v", err)
 	}
 	if got := dataOf(t, c); len(got) > 0 {
@@ -284,7 +284,7 @@ func TestCheck(t *testing.T) {
 	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.Check(t.Context(), testKey); err != nil {
+	if err := m.Check(t.Context(), testKey, testOwner); err != nil {
 		t.Errorf("all is there: %v", err)
 	}
 }

@@ -142,6 +142,11 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	}()
 	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
 		forget(req.NamespacedName)
+		if s.asked() {
+			delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
+			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot",
+				"No snapshot is taken: spec.etcd.snapshots does not say where they lie")
+		}
 		return ctrl.Result{}, nil
 	}
 	return r.step(ctx, s)

@@ -187,6 +187,18 @@ var _ = Describe("Snapshots", func() {
 		Expect(r.objects()).To(BeEmpty())
 	})
 
+	It("are refused once where nobody said where they lie", func(ctx context.Context) {
+		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Etcd = controlplanev1.EtcdSpec{}
+			cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: "now"}
+		})
+		cp, _, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(cp.Annotations).NotTo(HaveKey(controlplanev1.EtcdSnapshotAnnotation))
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("spec.etcd.snapshots does not say where they lie")))
+		Expect(r.objects()).To(BeEmpty())
+	})
+
 	It("are no more spoken of once they are not asked for", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		cp, _ := r.taken(ctx)
