@@ -61,6 +61,9 @@ type site struct {
 	pieces map[key][]*piece
 	// sets are those that exist, by key.
 	sets map[key]*addonsv1.NovaModuleSet
+	// missing is what the management cluster lacks of Flux. Nothing was ever
+	// written then.
+	missing string
 	// silence is why the tenant cannot be reached. Nil while it answers.
 	silence error
 	// again is when to look again. Zero waits for an event.
@@ -119,8 +122,13 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 		return fmt.Errorf("reading Cluster: %w", err)
 	}
 	var err error
-	if s.pieces, err = pieces(ctx, r.Client, s.key); err != nil {
+	if s.missing, err = missingFlux(r.Client); err != nil {
 		return err
+	}
+	if s.missing == "" {
+		if s.pieces, err = pieces(ctx, r.Client, s.key); err != nil {
+			return err
+		}
 	}
 	r.seen.update(s.key, s.pieces)
 	list := &addonsv1.NovaModuleSetList{}
@@ -209,7 +217,11 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 	var err error
 	switch mode := modeOf(now); mode {
 	case ensure:
-		err = r.ensure(ctx, d)
+		if s.missing != "" {
+			d.reason, d.message = addonsv1.FluxMissingReason, s.missing
+		} else {
+			err = r.ensure(ctx, d)
+		}
 		r.tell(d, err)
 	case leave:
 		if now.selected && len(d.pieces) > 0 {

@@ -2,6 +2,7 @@ package modules
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,7 +24,7 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	conditions.Set(d.site.cluster, c)
 	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
 		eventType := corev1.EventTypeNormal
-		if c.Reason == addonsv1.InvalidReason || c.Reason == addonsv1.ClusterUnreachableReason {
+		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxMissingReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(d.site.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))

@@ -78,15 +78,20 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, told <-ch
 		Named(clusterController).
 		For(&clusterv1.Cluster{}, builder.WithPredicates(predicate.Or(standingChanged, initialised))).
 		Watches(&addonsv1.NovaModuleSet{}, handler.EnqueueRequestsFromMapFunc(r.clustersOf), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		Watches(&helmv2.HelmRelease{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
-		Watches(&kustomizev1.Kustomization{}, handler.EnqueueRequestsFromMapFunc(clusterOf)).
 		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(moved)).
 		Watches(&controlplanev1.NovaControlPlane{}, handler.EnqueueRequestsFromMapFunc(byLabel), builder.WithPredicates(loop.IgnoreOwnStatus())).
+		WatchesRawSource(r.written(mgr, &helmv2.HelmRelease{})).
+		WatchesRawSource(r.written(mgr, &kustomizev1.Kustomization{})).
 		WatchesRawSource(r.Tenants.Source(clusterController, itself)).
 		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
 		WithOptions(loop.Options(options)).
 		Complete(r)
+}
+
+// written tells of what was written for Flux.
+func (r *ClusterReconciler) written(mgr ctrl.Manager, kind client.Object) source.Source {
+	return &whenKnown{client: r.Client, kind: kind, source: source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf))}
 }
 
 // standingChanged lets through what decides whether and how a set gets to a

@@ -40,11 +40,15 @@ func counted(ctx context.Context, c client.Reader, set key) (map[key]int, error)
 
 // labelled lists what was written for a set.
 func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
-	if err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name}); err != nil {
+	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name})
+	if meta.IsNoMatchError(err) {
+		return nil, nil // nothing is written without Flux
+	}
+	if err != nil {
 		return nil, fmt.Errorf("listing %T: %w", list, err)
 	}
 	var out []client.Object
-	err := meta.EachListItem(list, func(o runtime.Object) error {
+	err = meta.EachListItem(list, func(o runtime.Object) error {
 		if object, ok := o.(client.Object); ok && setOf(object) == set {
 			out = append(out, object)
 		}

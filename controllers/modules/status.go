@@ -42,9 +42,16 @@ func eventType(reason string) string {
 	}
 }
 
+// settled is what an event says of a condition that has no more to say.
+var settled = map[string]string{
+	addonsv1.ReadyReason:         "All modules are ready on all Clusters",
+	addonsv1.NotRollingOutReason: "No Cluster is on its way to another revision",
+	addonsv1.ValidReason:         "The set can be carried out",
+}
+
 func told(c metav1.Condition) string {
 	if c.Message == "" {
-		return c.Type + " is " + strings.ToLower(string(c.Status))
+		return settled[c.Reason]
 	}
 	return c.Message
 }

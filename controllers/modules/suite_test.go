@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -50,14 +51,8 @@ func TestModules(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
-	var bases []string
-	for _, name := range []string{"source", "kustomize", "helm"} {
-		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
-		Expect(err).NotTo(HaveOccurred())
-		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
-	}
 	var err error
-	testEnv, err = env.Start(ctx, bases...)
+	testEnv, err = env.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return testEnv.Stop() })
 	for _, add := range []func() error{
@@ -71,7 +66,32 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	tenancy = &standIn{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
 	startManager()
+	installFlux(ctx)
 })
+
+// installFlux installs the definitions of Flux into a management cluster whose
+// manager runs already, as providers may be installed first.
+func installFlux(ctx context.Context) {
+	GinkgoHelper()
+	r := newRig(ctx)
+	r.cluster(ctx, "early", nil)
+	r.set(ctx, "early", nil)
+	Eventually(r.condition(ctx, "early", "early")).Should(HavePrefix("False FluxMissing The management cluster has no HelmRelease of helm.toolkit.fluxcd.io/v2: install Flux there"))
+	gone := r.set(ctx, "gone", nil)
+	Expect(testEnv.Client.Delete(ctx, gone)).To(Succeed())
+	Eventually(r.status(ctx, "gone", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"), "nothing holds its deletion up")
+
+	var bases []string
+	for _, name := range []string{"source", "kustomize", "helm"} {
+		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		Expect(err).NotTo(HaveOccurred())
+		bases = append(bases, filepath.Join(dir, "config", "crd", "bases"))
+	}
+	_, err := envtest.InstallCRDs(testEnv.Config, envtest.CRDInstallOptions{Paths: bases, ErrorIfPathMissing: true})
+	Expect(err).NotTo(HaveOccurred())
+	r.flux(ctx, "early", "cni", metav1.ConditionTrue, "Applied")
+	Eventually(r.has(ctx, "early")).Should(ConsistOf("cni", "dns"), "what Flux says is watched now")
+}
 
 // startManager runs both controllers as the binary does, with tenants that
 // stand in for real ones.

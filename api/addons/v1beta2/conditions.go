@@ -80,6 +80,9 @@ const (
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
 	// ClusterUnreachableReason: the tenant's API server does not answer.
 	ClusterUnreachableReason = "ClusterUnreachable"
+	// FluxMissingReason: Flux, which delivers modules, is not installed in the
+	// management cluster.
+	FluxMissingReason = "FluxMissing"
 	// WaitingForWaveReason: the Cluster stays at an earlier revision until its
 	// wave comes.
 	WaitingForWaveReason = "WaitingForWave"
