@@ -30,7 +30,7 @@ func (s *scope[M]) asked() (reason, note string) {
 		if s.vm.Unsettled == "" {
 			return "Cleared", "Asked the hypervisor to remove the user data from the VM's settings"
 		}
-		return "Settling", "Asked the hypervisor to settle the VM: " + s.vm.Unsettled
+		return "Settling", s.vm.Unsettled
 	case shutdown:
 		return "PoweringOff", "Asked the guest to power itself off"
 	default:
