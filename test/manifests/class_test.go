@@ -1,29 +1,36 @@
 package manifests
 
 import (
+	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	webhooks "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/exp/topology/desiredstate"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// said are values for every variable of a class, defaults included: it is the
-// core's webhook that fills these in.
+// said are values for every variable of a class.
 const said = `
-controlPlaneEndpoint: {host: 192.0.2.10, port: 6443}
+controlPlaneEndpoint: {host: 192.0.2.10}
 endpointProvider: External
 server: hypervisor.example
 tls: {thumbprint: "` + "AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB:AB" + `"}
@@ -37,30 +44,23 @@ controlPlaneConfig: {preKubeadmCommands: ["true"]}
 nodeConfig: {taints: [{key: example, effect: NoSchedule}], format: cloud-config}
 `
 
+// asks are values for those that a class asks for.
+const asks = `
+controlPlaneEndpoint: {host: 192.0.2.10}
+server: hypervisor.example
+template: image-<version>
+`
+
 var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, own string) {
-	file, err := os.ReadFile(filepath.Join(tools.Root(), "templates", provider, "clusterclass-"+provider+".yaml"))
-	Expect(err).NotTo(HaveOccurred())
-	objects, err := Objects(file)
-	Expect(err).NotTo(HaveOccurred())
 	cluster := topology(provider, said+own)
-	s := scope.New(cluster)
-	s.Blueprint = blueprint(objects, cluster)
-	s.Current.ControlPlane = &scope.ControlPlaneState{}
-
-	generator, err := desiredstate.NewGenerator(server.Client, clustercache.NewFakeClusterCache(server.Client, client.ObjectKeyFromObject(cluster)), nil, nil, nil)
-	Expect(err).NotTo(HaveOccurred())
-	desired, err := generator.Generate(ctx, s)
-	Expect(err).NotTo(HaveOccurred())
-
+	cluster.Spec.Topology.Workers.MachineDeployments[0].Variables.Overrides = []clusterv1.ClusterVariable{{
+		Name: "nodeSize", Value: apiextensionsv1.JSON{Raw: []byte(`{"cpus":8,"memoryMiB":16384}`)},
+	}}
+	desired := desire(ctx, cluster, class(provider))
 	worker := desired.MachineDeployments["infra-a"]
-	all := []client.Object{
-		desired.InfrastructureCluster, desired.ControlPlane.InfrastructureMachineTemplate, desired.ControlPlane.Object,
-		worker.BootstrapTemplate, worker.InfrastructureMachineTemplate,
-	}
-	for _, object := range all {
-		Expect(server.Client.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)).To(Succeed(), "%T %s", object, object.GetName())
-	}
-	Expect(field(desired.InfrastructureCluster, "spec", "controlPlaneEndpoint", "host")).To(Equal("192.0.2.10"))
+	Expect(field(desired.InfrastructureCluster, "spec", "controlPlaneEndpoint")).To(Equal(map[string]any{"host": "192.0.2.10", "port": int64(6443)}))
+	Expect(field(desired.InfrastructureCluster, "spec", "identityRef")).To(Equal(map[string]any{"kind": "Secret", "name": "account"}))
+	Expect(field(desired.InfrastructureCluster, "spec", "tls")).To(HaveKey("thumbprint"))
 	Expect(field(desired.InfrastructureCluster, "spec", "placement")).NotTo(BeEmpty())
 	Expect(field(desired.ControlPlane.Object, "spec", "endpoint", "provider")).To(Equal("External"))
 	Expect(field(desired.ControlPlane.Object, "spec", "config")).To(And(HaveKeyWithValue("format", "ignition"), HaveKey("preKubeadmCommands")))
@@ -79,6 +79,229 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Entry("nova-zvirt", "nova-zvirt", "network: {vnicProfile: tenants/tenants, guestName: enp1s0}\nplacement: {cluster: Default, storageDomain: data}\n"),
 )
 
+// Somebody's own class: a copy whose templates say more than those of a release.
+const (
+	ownVSphere = `
+NovaVSphereClusterTemplate:
+  identityRef: {kind: NovaVSphereIdentity, name: shared}
+  placement: {datacenter: dc}
+  spread: Never
+NovaVSphereMachineTemplate:
+  hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI}
+  network: {interfaces: [{network: variables, mtu: 9000}, {network: storage}]}
+  powerOff: {mode: Hard}
+` + ownNodes
+	ownZVirt = `
+NovaZVirtClusterTemplate:
+  identityRef: {kind: NovaZVirtIdentity, name: shared}
+  vnicProfile: tenants/tenants
+NovaZVirtMachineTemplate:
+  hardware: {cpu: {cores: 8, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}
+  network: {interfaces: [{vnicProfile: variables, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}
+  tags: [own]
+` + ownNodes
+	ownNodes = `
+NovaControlPlaneTemplate:
+  endpoint: {kubeVIP: {interface: eth1}}
+  platform: {imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}}
+  config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}
+NovaConfigTemplate:
+  format: ignition
+  files: [{path: /etc/own, content: own}]
+  kubelet: {extraArgs: [{name: v, value: "4"}]}
+`
+)
+
+var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecContext, provider, own, variables string, want map[string]string) {
+	desired := desire(ctx, topology(provider, asks+variables), class(provider, own))
+	worker := desired.MachineDeployments["infra-a"]
+	controlPlane := map[string]any{}
+	for _, name := range []string{"endpoint", "platform", "config"} {
+		controlPlane[name] = field(desired.ControlPlane.Object, "spec", name)
+	}
+	for said, is := range map[string]any{
+		"cluster":       field(desired.InfrastructureCluster, "spec"),
+		"control plane": controlPlane,
+		"its machines":  field(desired.ControlPlane.InfrastructureMachineTemplate, "spec", "template", "spec"),
+		"node":          field(worker.BootstrapTemplate, "spec", "template", "spec"),
+		"nodes":         field(worker.InfrastructureMachineTemplate, "spec", "template", "spec"),
+	} {
+		is, err := yaml.Marshal(is)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(is).To(MatchYAML(want[said]), said)
+	}
+},
+	Entry("of vSphere keeps what no variable says", "nova-vsphere", ownVSphere, "network: tenants\n", map[string]string{
+		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+			identityRef: {kind: NovaVSphereIdentity, name: shared}, placement: {datacenter: dc}, spread: Never}`,
+		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
+			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
+			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
+		"its machines": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
+			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
+		"node": `{roles: [infra], format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
+		"nodes": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
+			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
+	}),
+	Entry("of vSphere takes what variables say, and nothing beside it", "nova-vsphere", ownVSphere, `
+network: tenants
+identity: {name: another}
+placement: {datacenter: dc, folder: tenants}
+controlPlaneSize: {cpus: 8}
+nodeSize: {memoryMiB: 16384}
+platform: {ntp: {servers: [ntp.example]}}
+controlPlaneConfig: {preKubeadmCommands: ["true"]}
+nodeConfig: {files: [{path: /etc/other, content: other}], taints: [{key: example, effect: NoSchedule}]}
+`, map[string]string{
+		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+			identityRef: {kind: NovaVSphereIdentity, name: another}, placement: {datacenter: dc, folder: tenants}, spread: Never}`,
+		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
+			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [ntp.example]}},
+			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}, preKubeadmCommands: ["true"]}}`,
+		"its machines": `{template: image-v1.36.3, hardware: {cpus: 8, memoryMiB: 65536, firmware: EFI},
+			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
+		"node": `{roles: [infra], format: ignition, files: [{path: /etc/other, content: other}],
+			kubelet: {extraArgs: [{name: v, value: "4"}]}, taints: [{key: example, effect: NoSchedule}]}`,
+		"nodes": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 16384, firmware: EFI},
+			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
+	}),
+	Entry("of zVirt takes what variables say, and nothing beside it", "nova-zvirt", ownZVirt, `
+network: {vnicProfile: tenants/other}
+placement: {cluster: Default}
+nodeSize: {cpus: 4}
+format: cloud-config
+controlPlaneConfig: {format: ignition}
+`, map[string]string{
+		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+			identityRef: {kind: NovaZVirtIdentity, name: shared}, placement: {cluster: Default}, vnicProfile: tenants/tenants}`,
+		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
+			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
+			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpu: {cores: 8, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}, tags: [own],
+			network: {interfaces: [{vnicProfile: tenants/other, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}}`,
+		"node": `{roles: [infra], format: cloud-config, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpu: {cores: 4, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}, tags: [own],
+			network: {interfaces: [{vnicProfile: tenants/other, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}}`,
+	}),
+)
+
+// A field that is new would be refused, or lost, in a class that does not know
+// it.
+var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx SpecContext, provider string) {
+	_, file := split(class(provider))
+	known := map[string][]string{
+		"platform":           jsonFields[bootstrapv1.PlatformSpec](),
+		"controlPlaneConfig": without(jsonFields[bootstrapv1.NovaConfigSpec](), "platform"),
+		"nodeConfig":         without(jsonFields[bootstrapv1.NovaConfigSpec](), "platform", "roles"),
+	}
+	for _, variable := range file.Spec.Variables {
+		fields, ok := known[variable.Name]
+		if !ok {
+			continue
+		}
+		Expect(slices.Collect(maps.Keys(variable.Schema.OpenAPIV3Schema.Properties))).To(ConsistOf(fields), variable.Name)
+		for _, name := range fields {
+			Expect(file.Spec.Patches).To(ContainElement(HaveField("Name", variable.Name+"."+name)))
+		}
+		delete(known, variable.Name)
+	}
+	Expect(known).To(BeEmpty())
+
+	cluster := topology(provider, asks+map[string]string{
+		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n",
+	}[provider]+"nodeConfig: {roles: [ingress]}\n")
+	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()).
+		To(MatchError(ContainSubstring("roles")), "what no patch writes is refused")
+},
+	Entry("nova-vsphere", "nova-vsphere"),
+	Entry("nova-zvirt", "nova-zvirt"),
+)
+
+// class are the objects of a provider's class, with templates as somebody
+// edited their own copies.
+func class(provider string, edits ...string) []*unstructured.Unstructured {
+	GinkgoHelper()
+	file, err := os.ReadFile(filepath.Join(tools.Root(), "templates", provider, "clusterclass-"+provider+".yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	objects, err := Objects(file)
+	Expect(err).NotTo(HaveOccurred())
+	for _, edit := range edits {
+		own := map[string]map[string]any{}
+		Expect(yaml.Unmarshal([]byte(edit), &own)).To(Succeed())
+		for _, object := range objects {
+			for name, value := range own[object.GetKind()] {
+				is, _, err := unstructured.NestedFieldNoCopy(object.Object, "spec", "template", "spec", name)
+				Expect(err).NotTo(HaveOccurred())
+				if is, ok := is.(map[string]any); ok && name != "network" {
+					maps.Copy(is, value.(map[string]any))
+					continue
+				}
+				Expect(unstructured.SetNestedField(object.Object, value, "spec", "template", "spec", name)).To(Succeed())
+			}
+		}
+	}
+	return objects
+}
+
+// split finds the class among its objects.
+func split(objects []*unstructured.Unstructured) (map[string]*unstructured.Unstructured, *clusterv1.ClusterClass) {
+	GinkgoHelper()
+	named := map[string]*unstructured.Unstructured{}
+	class := &clusterv1.ClusterClass{}
+	for _, object := range objects {
+		named[object.GetKind()+object.GetName()] = object
+		if object.GetKind() == "ClusterClass" {
+			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, class)).To(Succeed())
+		}
+	}
+	return named, class
+}
+
+// desire is what the core makes of a Cluster, which its webhooks and the API
+// server take.
+func desire(ctx context.Context, cluster *clusterv1.Cluster, objects []*unstructured.Unstructured) *scope.ClusterState {
+	GinkgoHelper()
+	s := scope.New(cluster)
+	s.Blueprint = blueprint(objects, cluster)
+	s.Current.ControlPlane = &scope.ControlPlaneState{}
+	_, err := (&webhooks.ClusterClass{Client: server.Client}).ValidateCreate(ctx, s.Blueprint.ClusterClass)
+	Expect(err).NotTo(HaveOccurred())
+	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, s.Blueprint.ClusterClass).ToAggregate()).To(Succeed())
+	s.Blueprint.Topology = cluster.Spec.Topology
+	for _, object := range objects {
+		Expect(server.Client.Create(ctx, object.DeepCopy(), client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
+			To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+
+	generator, err := desiredstate.NewGenerator(server.Client, clustercache.NewFakeClusterCache(server.Client, client.ObjectKeyFromObject(cluster)), nil, nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	desired, err := generator.Generate(ctx, s)
+	Expect(err).NotTo(HaveOccurred())
+	worker := desired.MachineDeployments["infra-a"]
+	for _, object := range []client.Object{
+		desired.InfrastructureCluster, desired.ControlPlane.InfrastructureMachineTemplate, desired.ControlPlane.Object,
+		worker.BootstrapTemplate, worker.InfrastructureMachineTemplate,
+	} {
+		Expect(server.Client.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll)).To(Succeed(), "%T %s", object, object.GetName())
+	}
+	return desired
+}
+
+// jsonFields are the names of a struct's fields in JSON.
+func jsonFields[T any]() []string {
+	var names []string
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[T]()) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// without takes some names out of others.
+func without(names []string, some ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(some, name) })
+}
+
 // topology is a Cluster of a class with nodes for infra.
 func topology(class, variables string) *clusterv1.Cluster {
 	values := map[string]any{}
@@ -92,9 +315,6 @@ func topology(class, variables string) *clusterv1.Cluster {
 		ControlPlane: clusterv1.ControlPlaneTopology{Replicas: &three},
 		Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{
 			Class: "infra", Name: "infra-a", Replicas: &one,
-			Variables: clusterv1.MachineDeploymentVariables{Overrides: []clusterv1.ClusterVariable{{
-				Name: "nodeSize", Value: apiextensionsv1.JSON{Raw: []byte(`{"cpus":8,"memoryMiB":16384}`)},
-			}}},
 		}}},
 	}
 	for name, value := range values {
@@ -109,15 +329,10 @@ func topology(class, variables string) *clusterv1.Cluster {
 // blueprint puts a class and its templates together, as the core's reconciler
 // reads them.
 func blueprint(objects []*unstructured.Unstructured, cluster *clusterv1.Cluster) *scope.ClusterBlueprint {
-	named := map[string]*unstructured.Unstructured{}
-	class := &clusterv1.ClusterClass{}
 	for _, object := range objects {
 		object.SetNamespace(cluster.Namespace)
-		named[object.GetKind()+object.GetName()] = object
-		if object.GetKind() == "ClusterClass" {
-			Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, class)).To(Succeed())
-		}
 	}
+	named, class := split(objects)
 	template := func(ref clusterv1.ClusterClassTemplateReference) *unstructured.Unstructured {
 		Expect(named).To(HaveKey(ref.Kind + ref.Name))
 		return named[ref.Kind+ref.Name]
