@@ -49,7 +49,7 @@ provider() {
 	local release=$dir/$2/$version minor=${version#v}
 	minor=${minor%.*}
 	if ! tr -d '\n' <"config/$1/metadata.yaml" | grep -qE "major: ${minor%.*} +minor: ${minor#*.} +contract: v1beta2"; then
-		echo "components.sh: config/$1/metadata.yaml has no series ${minor}" >&2
+		echo "components.sh: config/$1/metadata.yaml has no series ${minor}: add it to all metadata.yaml, or name a version of a series that is there" >&2
 		return 1
 	fi
 	mkdir -p "$release"

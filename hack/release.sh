@@ -8,6 +8,7 @@
 #   bin/ARCH/        the managers
 #   images/          their images, as archives that containerd and docker load
 #   Dockerfile       the same for a builder
+#   monitoring/      alerts and the dashboard, and how Prometheus finds the managers
 #   sbom/            what each manager was made from (CycloneDX)
 #   images.txt       all images that a closed network needs
 #   SHA256SUMS       of all of it
@@ -32,40 +33,17 @@ cd "$here/.."
 module=$(go list -m)
 # When it was made is when its commit was.
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
-tools=$("$here/tools/build.sh" image cyclonedx-gomod kubeadm)
-{ read -r image; read -r sbom; read -r kubeadm; } <<<"$tools"
+tools=$("$here/tools/build.sh" image cyclonedx-gomod)
+{ read -r image; read -r sbom; } <<<"$tools"
 
-# said VERSION_OF FOLDER prints the version of a module that a folder pins.
-said() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
-
-# image_list prints all images of a management cluster and of a tenant.
-image_list() {
-	local manager
-	for manager in "${managers[@]}"; do
-		echo "$registry/$manager:$version"
-	done
-	echo "registry.k8s.io/cluster-api/cluster-api-controller:$(said sigs.k8s.io/cluster-api .)"
-	local certmanager
-	certmanager=$(sed -nE 's/.*CertManagerDefaultVersion = "(.*)"/\1/p' \
-		"$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/cmd/clusterctl/client/config/cert_manager_client.go")
-	for manager in controller cainjector webhook; do
-		echo "quay.io/jetstack/cert-manager-$manager:$certmanager"
-	done
-	for manager in source kustomize helm; do
-		echo "ghcr.io/fluxcd/$manager-controller:$(said "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
-	done
-	sed -nE 's/.*DefaultKubeVIPImage = "(.*)"/\1/p' api/controlplane/v1beta2/*.go
-	sed -nE 's/.*CLUSTER_AUTOSCALER_IMAGE:=(.*)\}.*/\1/p' templates/flavors/autoscaled/autoscaler.yaml
-	"$kubeadm" config images list --kubernetes-version "$("$kubeadm" version -o short)"
-}
-
-rm -rf "$dir"/{bin,images,sbom,gitops}
-mkdir -p "$dir"/{images,sbom,repository}
+rm -rf "$dir"/{bin,images,sbom,gitops,monitoring}
+mkdir -p "$dir"/{images,sbom,repository,monitoring}
 REGISTRY=$registry "$here/components.sh" "$dir/repository" "$version"
 sed "s|$dir/repository|\${NOVA_REPOSITORY}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
 rm "$dir/repository/clusterctl.yaml"
 cp "$here/release/Dockerfile" "$dir/"
 "$here/gitops.sh" "$dir/gitops" "$version"
+cp -R config/monitoring/{*.yaml,dashboards} "$dir/monitoring/"
 for arch in "${archs[@]}"; do
 	mkdir -p "$dir/bin/$arch"
 	CGO_ENABLED=0 GOOS=linux GOARCH=$arch GOFLAGS=-mod=readonly go build -trimpath -buildvcs=false \
@@ -78,6 +56,6 @@ for arch in "${archs[@]}"; do
 			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
 	done
 done
-image_list >"$dir/images.txt"
+REGISTRY=$registry "$here/images.sh" "$version" "${managers[@]}" >"$dir/images.txt"
 (cd "$dir" && find . -type f ! -name SHA256SUMS -printf '%P\n' | LC_ALL=C sort | xargs sha256sum >SHA256SUMS)
 printf 'release: %s in %s\n' "$version" "$dir"

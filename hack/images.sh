@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Prints all images of a management cluster and of a tenant: what a closed
+# network has to mirror.
+#
+#   hack/images.sh VERSION MANAGER...
+#
+# REGISTRY says where the managers' images will be.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+. "$here/ensure-go.sh"
+if (($# < 2)); then
+	echo "images.sh: name a version and the managers" >&2
+	exit 2
+fi
+version=$1
+shift
+registry=${REGISTRY:-ghcr.io/nova-platform}
+kubeadm=$("$here/tools/build.sh" kubeadm)
+cd "$here/.."
+
+# said VERSION_OF FOLDER prints the version of a module that a folder pins.
+said() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
+
+for manager in "$@"; do
+	echo "$registry/$manager:$version"
+done
+echo "registry.k8s.io/cluster-api/cluster-api-controller:$(said sigs.k8s.io/cluster-api .)"
+certmanager=$(sed -nE 's/.*CertManagerDefaultVersion = "(.*)"/\1/p' \
+	"$(go list -m -f '{{.Dir}}' sigs.k8s.io/cluster-api)/cmd/clusterctl/client/config/cert_manager_client.go")
+for manager in controller cainjector webhook; do
+	echo "quay.io/jetstack/cert-manager-$manager:$certmanager"
+done
+for manager in source kustomize helm; do
+	echo "ghcr.io/fluxcd/$manager-controller:$(said "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
+done
+# What fields default to.
+sed -nE 's/.*Default[A-Za-z]*Image += "(.*)"/\1/p' api/*/v1beta2/*.go
+sed -nE 's/.*CLUSTER_AUTOSCALER_IMAGE:=(.*)\}.*/\1/p' templates/flavors/autoscaled/autoscaler.yaml
+"$kubeadm" config images list --kubernetes-version "$("$kubeadm" version -o short)"
