@@ -2,6 +2,8 @@ package manifests
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,12 +21,114 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// fence is a block of commands in a document; it may stand in a list.
-var fence = regexp.MustCompile("(?m)^( *)```sh\n((?s:.*?)\n) *```$")
+// fence is a block of commands or a manifest in a document; it may stand in a
+// list.
+var fence = regexp.MustCompile("(?m)^( *)```(sh|bash|yaml)\n((?s:.*?)\n) *```$")
+
+// block is such a block without its indentation.
+type block struct{ language, text string }
+
+// blocksIn returns the blocks of a document.
+func blocksIn(text string) []block {
+	var blocks []block
+	for _, match := range fence.FindAllStringSubmatch(text, -1) {
+		blocks = append(blocks, block{match[2], strings.TrimPrefix(strings.ReplaceAll("\n"+match[3], "\n"+match[1], "\n"), "\n")})
+	}
+	return blocks
+}
+
+// script is a document whose commands are run as they are written and in their
+// order, on a real API server with all definitions, rules and policies. What
+// managers make of it is for suites with hosts.
+type script struct {
+	file string
+	// demo says that the cluster demo is there.
+	demo bool
+	// before makes what the document's reader has.
+	before string
+}
+
+var scripts = []script{
+	{file: "alerts.md", demo: true},
+	{file: "autoscaler.md"},
+	{file: "clusterctl.md", before: `
+kubectl create secret generic vsphere-credentials
+kubectl create secret generic vcenter-one -n nova-vsphere-system
+kubectl apply -f - <<END
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: NovaVSphereIdentity, metadata: {name: vcenter-one}, spec: {secretName: vcenter-one, allowedNamespaces: {selector: {}}}}
+END`},
+	{file: "day2.md", demo: true},
+	{file: "etcd.md", demo: true, before: `
+for name in 4zq9d m5w8r; do
+kubectl apply -f - <<END
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: demo-control-plane-$name}
+spec: {clusterName: demo, bootstrap: {dataSecretName: data}, infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: NovaVSphereMachine, name: m}}
+END
+done
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=etcd -keyout client.key -out client.crt
+cp client.crt etcd-ca.crt`},
+	{file: "flavours.md"},
+	{file: "modules.md", demo: true},
+	{file: "quickstart-vsphere.md", demo: true},
+	{file: "quickstart-zvirt.md", demo: true},
+	{file: "troubleshooting.md", demo: true},
+	{file: "vsphere.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
+	{file: "workers.md", demo: true},
+	{file: "zvirt.md", before: "kubectl create secret generic demo-kubeconfig --from-file=value=$KUBECONFIG"},
+}
+
+// elsewhere are the blocks that are not run here, by document and by how they
+// begin, with who runs them. Their programs have to understand them all the
+// same.
+var elsewhere = map[string]map[string]string{
+	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make test": "CI", "make components": "test/suites/clusterctl"},
+	"e2e/README.md":  {"make e2e": "CI"},
+	"docs/alerts.md": {"kubectl create namespace monitoring": "test/monitoring, with the operator's definitions"},
+	"docs/autoscaler.md": {
+		"kubectl get novavspheremachinetemplate": "test/autoscaler: nova-bootstrap writes what is looked for",
+		"kubectl logs":                           "people: cluster-autoscaler is no Go module",
+	},
+	"docs/clusterctl.md": {
+		"make release": "test/suites/clusterctl", "export NOVA_REPOSITORY": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
+		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
+	},
+	"docs/etcd.md": {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd"},
+	"docs/gitops.md": {
+		"cp -R out/gitops": gitops, "git add": gitops, "kubectl annotate gitrepository": gitops, "age-keygen": gitops, "sops encrypt": gitops,
+		"cp -R tenants": gitops, "kubectl get kustomization": gitops, "for name in flux": gitops, "git rm": gitops,
+		// A lost management cluster: its parts are run, not their order.
+		"mkdir -p ../backup": "test/suites/clusterctl", "kubectl create namespace flux-system": "people; test/suites/clusterctl and " + gitops + " a part each",
+	},
+	"docs/quickstart-vsphere.md": {
+		"apt-get install": "people: the machine would be another one", "cloud-init clean": "people", "make release": "test/suites/clusterctl",
+		"kubectl create namespace": "makesFirstCluster",
+	},
+	"docs/quickstart-zvirt.md": {"make release": "test/suites/clusterctl", "kubectl create namespace": "makesFirstCluster"},
+	"docs/security.md":         {"cd out": "people, over a release"},
+	"docs/zvirt.md": {
+		"ovirt-aaa-jdbc-tool": "people, on an engine", "api()": "people, on an engine", "cloud-init clean": "people",
+	},
+}
+
+const gitops = "test/suites/gitops"
+
+// runsElsewhere returns how a block begins that is not run here.
+func runsElsewhere(file, text string) (string, bool) {
+	for begin := range elsewhere[file] {
+		if strings.HasPrefix(text, begin) {
+			return begin, true
+		}
+	}
+	return "", false
+}
 
 // meanwhile stands in for what people and managers do between two commands, and
 // ends what a person would interrupt.
@@ -32,105 +136,248 @@ var meanwhile = strings.NewReplacer(
 	// A person edits the file.
 	"# In next.yaml: another name and template, and no uid, resourceVersion, ownerReferences and status.",
 	"sed -i -e 's/^  name: demo-control-plane$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
+	"# In next.yaml: another name, what is to be different, and no uid, resourceVersion, ownerReferences and status.",
+	"sed -i -e 's/^  name: demo-worker$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
+	// The flavour has given it bounds.
+	"kubectl annotate machinedeployment demo-worker -n", "kubectl annotate --overwrite machinedeployment demo-worker -n",
 	// Nobody watches.
 	" -w\n", "\n",
 	// The control plane provider writes a new one.
 	"delete secret demo-kubeconfig\n", "delete secret demo-kubeconfig --dry-run=server\n",
+	// The reader's own.
+	"NAMESPACE\n", "$NAMESPACE\n", "NAMESPACE ", "$NAMESPACE ", "novacontrolplane NAME", "novacontrolplane demo-control-plane", "cluster NAME", "cluster demo",
 )
 
-// The commands are run as they are written, on a real API server with all
-// definitions, rules and policies. What managers make of it is for suites with
-// hosts.
-var _ = Describe("the commands of day2.md", Ordered, func() {
+// spoken is a namespace that documents speak of. Each document has one of its
+// own here.
+var spoken = regexp.MustCompile(`\b(tenants|team)\b`)
+
+var _ = Describe("the commands of documents", Ordered, ContinueOnFailure, func() {
+	var repository string
+
+	BeforeAll(func(ctx SpecContext) {
+		repository = GinkgoT().TempDir()
+		out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		installDefinitions(ctx)
+		noteProviders(ctx)
+		// Other specs make identities of the same names, which are in no namespace.
+		DeferCleanup(func(ctx SpecContext) {
+			for _, all := range []client.Object{&infrav1.NovaVSphereIdentity{}, &infrav1.NovaZVirtIdentity{}} {
+				Expect(server.Client.DeleteAllOf(ctx, all)).To(Succeed())
+			}
+		})
+	})
+
+	for _, s := range scripts {
+		Context(s.file, func() { runs(s, &repository) })
+	}
+
+	DescribeTable("make a first cluster", func(ctx SpecContext, document, provider, host string) {
+		makesFirstCluster(ctx, repository, document, provider, host)
+	},
+		Entry("quickstart-vsphere.md", "quickstart-vsphere.md", "nova-vsphere", "vcenter.example.com"),
+		Entry("quickstart-zvirt.md", "quickstart-zvirt.md", "nova-zvirt", "engine.example.com"),
+	)
+
+	It("are all run, here or elsewhere", func() {
+		here := map[string]bool{}
+		for _, s := range scripts {
+			here["docs/"+s.file] = true
+		}
+		for file, text := range documents() {
+			seen := map[string]bool{}
+			for _, b := range blocksIn(text) {
+				begin, others := runsElsewhere(file, b.text)
+				seen[begin] = true
+				if b.language != "yaml" && !here[file] && !others {
+					Fail(fmt.Sprintf("nobody runs this of %s:\n%s", file, b.text))
+				}
+			}
+			for begin := range elsewhere[file] {
+				Expect(seen).To(HaveKey(begin), "%s has no such commands any more", file)
+			}
+		}
+	})
+})
+
+// installDefinitions adds those of Flux and clusterctl to what the API server
+// has. It may be called again.
+func installDefinitions(ctx context.Context) {
+	GinkgoHelper()
+	var definitions []string
+	for _, name := range []string{"source", "kustomize", "helm"} {
+		dir, err := tools.ToolDir(ctx, "flux-"+name, "github.com/fluxcd/"+name+"-controller")
+		Expect(err).NotTo(HaveOccurred())
+		definitions = append(definitions, filepath.Join(dir, "config", "crd", "bases"))
+	}
+	core, err := tools.ModuleDir(ctx, "sigs.k8s.io/cluster-api")
+	Expect(err).NotTo(HaveOccurred())
+	definitions = append(definitions, filepath.Join(core, "cmd", "clusterctl", "config", "crd", "bases"))
+	_, err = envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{Paths: definitions})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// runs runs one document.
+func runs(s script, repository *string) {
+	namespace := "guide-" + strings.TrimSuffix(s.file, ".md")
 	var dir string
 	var env []string
 
 	BeforeAll(func(ctx SpecContext) {
 		dir = GinkgoT().TempDir()
-		env = prepareCommands(ctx, dir)
-		makeDemo(ctx, dir, env)
+		Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})).To(Succeed())
+		env = prepareCommands(ctx, dir, *repository)
+		for name, value := range asked {
+			env = append(env, name+"="+value)
+		}
+		env = append(env, "NAMESPACE="+namespace)
+		Expect(shell(ctx, dir, env, "kubectl config set-context --current --namespace="+namespace)).To(Succeed())
+		if s.demo {
+			makeDemo(ctx, dir, env, namespace)
+		}
+		Expect(shell(ctx, dir, env, s.before)).To(Succeed())
 	})
 
-	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "day2.md"))
+	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", s.file))
 	if err != nil {
 		panic(err)
 	}
-	blocks := fence.FindAllStringSubmatch(string(text), -1)
-	for _, block := range blocks {
-		script := strings.ReplaceAll("\n"+block[2], "\n"+block[1], "\n")
-		name, _, _ := strings.Cut(strings.TrimSpace(script), "\n")
-		It("are taken: "+name, func(ctx SpecContext) {
-			Expect(shell(ctx, dir, env, meanwhile.Replace(script))).To(Succeed())
-		})
+	for _, b := range blocksIn(string(text)) {
+		name, _, _ := strings.Cut(b.text, "\n")
+		theirs := spoken.ReplaceAllString(b.text, namespace)
+		_, others := runsElsewhere("docs/"+s.file, b.text)
+		switch {
+		case b.language == "yaml":
+			It("are for manifests that are taken: "+name, func(ctx SpecContext) { applies(ctx, dir, env, namespace, theirs) })
+		case !others:
+			It("are taken: "+name, func(ctx SpecContext) {
+				Expect(shell(ctx, dir, env, meanwhile.Replace(theirs))).To(Succeed())
+			})
+		}
 	}
+}
 
-	It("are found", func() { Expect(len(blocks)).To(BeNumerically(">", 15)) })
-})
+// applies lets the API server judge what is whole in a manifest, and puts it
+// where the commands that follow look for it.
+func applies(ctx SpecContext, dir string, env []string, namespace, text string) {
+	GinkgoHelper()
+	objects, err := Objects([]byte(text))
+	if err != nil {
+		return // a part of something that goes on
+	}
+	for _, object := range objects {
+		group := object.GroupVersionKind().Group
+		if object.GetName() == "" || group != "" && !strings.HasSuffix(group, clusterGroup) {
+			continue
+		}
+		Expect(os.WriteFile(filepath.Join(dir, object.GetName()+".yaml"), []byte(text), 0o600)).To(Succeed())
+		if object.GetKind() == "MachineHealthCheck" {
+			Expect(shell(ctx, dir, env, "kubectl apply -f "+object.GetName()+".yaml")).To(Succeed())
+		}
+		object.SetName(object.GetName() + "-manifest")
+		if !strings.HasSuffix(object.GetKind(), "Identity") {
+			object.SetNamespace(namespace)
+		}
+		Expect(server.Client.Create(ctx, object, client.DryRunAll, client.FieldValidation(metav1.FieldValidationStrict))).
+			To(Succeed(), "%s %s", object.GetKind(), object.GetName())
+	}
+}
 
-// The part of the quick starts that makes a cluster. A server with any
-// certificate is hypervisor enough for it.
-var _ = DescribeTable("the commands of", func(ctx SpecContext, document, provider, host string) {
+// documents are the texts in which commands stand, by their path.
+func documents() map[string]string {
+	GinkgoHelper()
+	found := map[string]string{}
+	for _, pattern := range []string{"README.md", "e2e/README.md", "docs/*.md", "docs/adr/*.md", "templates/*/README.md"} {
+		paths, err := filepath.Glob(filepath.Join(tools.Root(), filepath.FromSlash(pattern)))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(paths).NotTo(BeEmpty(), pattern)
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			Expect(err).NotTo(HaveOccurred())
+			name, err := filepath.Rel(tools.Root(), path)
+			Expect(err).NotTo(HaveOccurred())
+			found[filepath.ToSlash(name)] = string(text)
+		}
+	}
+	return found
+}
+
+// makesFirstCluster runs the part of a quick start that makes a cluster. A
+// server with any certificate is hypervisor enough for it.
+func makesFirstCluster(ctx SpecContext, repository, document, provider, host string) {
+	GinkgoHelper()
 	dir := GinkgoT().TempDir()
-	env := prepareCommands(ctx, dir)
-	repository := filepath.Join(dir, "out")
-	out, err := exec.CommandContext(ctx, filepath.Join(tools.Root(), "hack", "components.sh"), repository, version).CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(out))
+	env := prepareCommands(ctx, dir, repository)
 	hypervisor := httptest.NewTLSServer(http.NotFoundHandler())
 	DeferCleanup(hypervisor.Close)
-	address := hypervisor.Listener.Addr().String()
 
 	namespace := "first-" + provider
 	text, err := os.ReadFile(filepath.Join(tools.Root(), "docs", document))
 	Expect(err).NotTo(HaveOccurred())
 	_, section, found := strings.Cut(string(text), "## 5. The cluster")
 	Expect(found).To(BeTrue())
-	script := fence.FindStringSubmatch(section)[2]
-	instead := strings.NewReplacer(
-		host, address, ":443 </dev/null", " </dev/null",
-		// clusterctl would ask what clusterctl init has noted.
-		"--infrastructure "+provider, "--infrastructure "+provider+":"+version,
+	instead := strings.NewReplacer(host, hypervisor.Listener.Addr().String(), ":443 </dev/null", " </dev/null",
 		"namespace tenants", "namespace "+namespace, "-n tenants", "-n "+namespace)
-	Expect(shell(ctx, dir, env, instead.Replace(script))).To(Succeed())
+	Expect(shell(ctx, dir, env, instead.Replace(blocksIn(section)[0].text))).To(Succeed())
 	made := &unstructured.Unstructured{}
 	made.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Cluster"))
 	Expect(server.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "demo"}, made)).To(Succeed())
 	manifest, err := os.ReadFile(filepath.Join(dir, "demo.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(string(manifest)).To(MatchRegexp(`(?m)thumbprint: "?([0-9A-F]{2}:){31}[0-9A-F]{2}"?$`), "openssl says it as it is wanted")
-},
-	Entry("quickstart-vsphere.md", "quickstart-vsphere.md", "nova-vsphere", "vcenter.example.com"),
-	Entry("quickstart-zvirt.md", "quickstart-zvirt.md", "nova-zvirt", "engine.example.com"),
-)
+}
+
+// noteProviders notes what clusterctl init notes, so that clusterctl knows
+// which releases are installed.
+func noteProviders(ctx context.Context) {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "inventory"}}
+	Expect(server.Client.Create(ctx, namespace)).To(Succeed())
+	for _, p := range Providers() {
+		note := &unstructured.Unstructured{Object: map[string]any{"providerName": p.Name, "type": p.Type, "version": version}}
+		note.SetAPIVersion("clusterctl.cluster.x-k8s.io/v1alpha3")
+		note.SetKind("Provider")
+		note.SetNamespace(namespace.Name)
+		note.SetName(p.Label)
+		note.SetLabels(map[string]string{"clusterctl.cluster.x-k8s.io": "", "cluster.x-k8s.io/provider": p.Label, "clusterctl.cluster.x-k8s.io/core": "inventory"})
+		Expect(server.Client.Create(ctx, note)).To(Succeed())
+	}
+}
 
 // prepareCommands returns an environment in which kubectl and clusterctl are on
-// the path and reach the API server.
-func prepareCommands(ctx context.Context, dir string) []string {
+// the path, reach the API server and know the release in a repository. What the
+// API server warns of fails.
+func prepareCommands(ctx context.Context, dir, repository string) []string {
 	GinkgoHelper()
 	paths, err := tools.Paths(ctx, GinkgoWriter, "kubectl", "clusterctl")
 	Expect(err).NotTo(HaveOccurred())
 	bin := filepath.Join(dir, "bin")
 	Expect(os.Mkdir(bin, 0o700)).To(Succeed())
-	for name, path := range paths {
-		Expect(os.Symlink(path, filepath.Join(bin, name))).To(Succeed())
+	Expect(os.Symlink(paths["clusterctl"], filepath.Join(bin, "clusterctl"))).To(Succeed())
+	strict := "#!/bin/sh\nexec " + paths["kubectl"] + " --warnings-as-errors \"$@\"\n"
+	Expect(os.WriteFile(filepath.Join(bin, "kubectl"), []byte(strict), 0o700)).To(Succeed())
+	for _, folder := range []string{"templates", "modules", "config"} {
+		Expect(os.Symlink(filepath.Join(tools.Root(), folder), filepath.Join(dir, folder))).To(Succeed())
 	}
+	Expect(os.Symlink(repository, filepath.Join(dir, "out"))).To(Succeed())
+	configuration, err := os.ReadFile(filepath.Join(repository, "clusterctl.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Mkdir(filepath.Join(dir, "cluster-api"), 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "cluster-api", "clusterctl.yaml"), configuration, 0o600)).To(Succeed())
 	config := filepath.Join(dir, "kubeconfig")
 	Expect(os.WriteFile(config, server.Kubeconfig(), 0o600)).To(Succeed())
 	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+config, "XDG_CONFIG_HOME="+dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 }
 
 // makeDemo makes the cluster that the documents speak of.
-func makeDemo(ctx context.Context, dir string, env []string) {
+func makeDemo(ctx context.Context, dir string, env []string, namespace string) {
 	GinkgoHelper()
-	Expect(server.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "tenants"}})).To(Succeed())
-	for name, value := range asked {
-		env = append(env, name+"="+value)
-	}
-	env = append(env, "NAMESPACE=tenants", "KUBERNETES_VERSION=v1.35.4")
-	template := filepath.Join(tools.Root(), "templates", "nova-vsphere", "cluster-template.yaml")
-	Expect(shell(ctx, dir, env, "clusterctl generate yaml --from "+template+" | kubectl apply -f -")).To(Succeed())
+	env = append(env, "KUBERNETES_VERSION=v1.35.4")
+	Expect(shell(ctx, dir, env, "clusterctl generate yaml --from templates/nova-vsphere/cluster-template.yaml | kubectl apply -f -")).To(Succeed())
 	Expect(server.Client.Create(ctx, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "tenants", Name: "demo-worker-abcde-fghij", Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
+			Namespace: namespace, Name: "demo-worker-abcde-fghij", Labels: map[string]string{clusterv1.ClusterNameLabel: "demo"},
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       "demo",
@@ -140,18 +387,21 @@ func makeDemo(ctx context.Context, dir string, env []string) {
 	})).To(Succeed())
 	for name, data := range map[string][]byte{"demo-kubeconfig": server.Kubeconfig(), "vsphere-credentials": nil} {
 		Expect(server.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "tenants", Name: name}, Data: map[string][]byte{secret.KubeconfigDataName: data},
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Data: map[string][]byte{secret.KubeconfigDataName: data},
 		})).To(Succeed())
 	}
 }
 
 // shell runs a script in a folder, and fails with what it said.
 func shell(ctx context.Context, dir string, env []string, script string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir, cmd.Env = dir, env
 	out, err := cmd.CombinedOutput()
 	GinkgoWriter.Printf("%s\n%s\n", script, out)
-	return err
+	if err != nil {
+		return errors.Join(fmt.Errorf("running %s: %w", script, err), errors.New(string(out)))
+	}
+	return nil
 }

@@ -112,3 +112,35 @@ func anchorsIn(t *testing.T, file string) []string {
 	}
 	return anchors
 }
+
+// TestEveryDocumentIsLinked: what the table of documents does not have, nobody
+// finds.
+func TestEveryDocumentIsLinked(t *testing.T) {
+	for folder, pattern := range map[string]string{"docs": "[^R]*.md", "docs/adr": "0*.md"} {
+		dir := filepath.Join(tools.Root(), filepath.FromSlash(folder))
+		table, err := os.ReadFile(filepath.Join(dir, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil || len(found) < 15 {
+			t.Fatalf("%s has %d documents: %v", folder, len(found), err)
+		}
+		if folder == "docs" {
+			reference, err := filepath.Glob(filepath.Join(dir, "reference", "*.md"))
+			if err != nil || len(reference) < 4 {
+				t.Fatalf("the reference has %d pages: %v", len(reference), err)
+			}
+			found = append(found, reference...)
+		}
+		for _, file := range found {
+			name, err := filepath.Rel(dir, file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !regexp.MustCompile(`\]\(` + regexp.QuoteMeta(filepath.ToSlash(name)) + `[)#]`).Match(table) {
+				t.Errorf("%s/README.md does not link %s", folder, name)
+			}
+		}
+	}
+}

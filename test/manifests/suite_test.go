@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
@@ -23,6 +24,8 @@ func TestManifests(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
+	// The core's webhooks look at classes only with it.
+	Expect(feature.MutableGates.Set(string(feature.ClusterTopology) + "=true")).To(Succeed())
 	var err error
 	server, err = env.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
