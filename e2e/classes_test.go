@@ -18,10 +18,10 @@ var _ = describeFull("Changes of a class", func(hypervisor string) {
 			InfrastructureProvider: provider(hypervisor), Flavor: topologyFlavor,
 			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
 			// What variables say wins over a class' templates, so each of these
-			// is a field that no variable has.
+			// is a field that the template's variables say nothing of.
 			ModifyControlPlaneFields: map[string]any{"spec.remediation.maxRetry": int64(3)},
 			ModifyMachineDeploymentBootstrapConfigTemplateFields: map[string]any{
-				"spec.template.metadata.annotations": map[string]any{"example.com/changed": "yes"},
+				"spec.template.spec.postKubeadmCommands": []any{"touch /run/changed"},
 			},
 			ModifyMachineDeploymentInfrastructureMachineTemplateFields: map[string]any{"spec.template.spec.powerOff.mode": "SoftThenHard"},
 		}

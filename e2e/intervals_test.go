@@ -15,6 +15,8 @@ func intervals() map[string][]string {
 		"default/wait-machine-deployment-upgrade":      {"12m", "2s"},
 		"default/wait-nodes-ready":                     {"5m", "1s"},
 		"default/wait-machine-remediation":             {"8m", "1s"},
+		"node-drain/wait-deployment-available":         {"4m", "1s"},
+		"node-drain/wait-machine-deleted":              {"6m", "1s"},
 		"default/wait-resource-versions-become-stable": {"3m", "5s"},
 		"default/wait-resource-versions-remain-stable": {"30s", "5s"},
 	}

@@ -146,9 +146,14 @@ func credentials(hypervisor string) func(framework.ClusterProxy, string) {
 // describeOn describes something on each hypervisor of the bed.
 func describeOn(text string, body func(hypervisor string)) bool {
 	for _, name := range hypervisors() {
-		Describe(text+" on "+name, Offset(1), Label(name), func() { body(name) })
+		describe(name, text, body)
 	}
 	return true
+}
+
+// describe describes something on a hypervisor.
+func describe(hypervisor, text string, body func(hypervisor string)) bool {
+	return Describe(text+" on "+hypervisor, Offset(2), Label(hypervisor), func() { body(hypervisor) })
 }
 
 // describeFull describes what runs only with everything.

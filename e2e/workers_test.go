@@ -3,6 +3,8 @@ package e2e
 import (
 	"k8s.io/utils/ptr"
 	capie2e "sigs.k8s.io/cluster-api/test/e2e"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
 var _ = describeFull("Scaling of a MachineDeployment", func(hypervisor string) {
@@ -23,6 +25,21 @@ var _ = describeFull("Remediation of a MachineDeployment", func(hypervisor strin
 			E2EConfig: config(), ClusterctlConfigPath: clusterConfiguration(hypervisor),
 			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
 			InfrastructureProvider: provider(hypervisor), Flavor: ptr.To(remediationFlavor),
+			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
+		}
+	})
+})
+
+// Its pods are of an image that hosts have beside the older version of
+// Kubernetes, so it needs a bed with everything. Nothing in it is a
+// hypervisor's, so one does.
+var _ = everything && describe(bed.VSphere, "Drain of nodes", func(hypervisor string) {
+	capie2e.NodeDrainTimeoutSpec(ctx, func() capie2e.NodeDrainTimeoutSpecInput {
+		addWorkersFlavor(hypervisor)
+		return capie2e.NodeDrainTimeoutSpecInput{
+			E2EConfig: config(), ClusterctlConfigPath: clusterConfiguration(hypervisor),
+			BootstrapClusterProxy: managements[0], ArtifactFolder: artifacts(),
+			InfrastructureProvider: provider(hypervisor), Flavor: ptr.To(workersFlavor),
 			ControlPlaneWaiters: waiters(), PostNamespaceCreated: credentials(hypervisor),
 		}
 	})
