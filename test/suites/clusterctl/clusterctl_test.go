@@ -206,41 +206,39 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		It("generates every flavour", generatesFlavors)
 	}
 
-	It("makes clusters of the default template", func(ctx context.Context) {
-		for _, c := range tenants {
+	// One after the other: their machines are still being made when they move.
+	for _, c := range tenants {
+		It("makes a cluster of the default template on "+c.Hypervisor, func(ctx context.Context) {
 			Expect(credentials(ctx, c)).To(Succeed())
 			makesIdentity(ctx, c)
 			objects, err := bed.Suit([]byte(generate(ctx, c, "", nil)), c)
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(func() error { return bed.Apply(ctx, one.Client, objects...) }).WithTimeout(changeTimeout).Should(Succeed())
-		}
-	})
+		})
 
-	It("says what goes on while machines are made", func(ctx context.Context) {
-		for _, c := range tenants {
+		It("says what goes on while machines are made on "+c.Hypervisor, func(ctx context.Context) {
 			Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(BeNumerically(">=", 1))
 			out := clusterctl(ctx, one, "describe", "cluster", c.Name, "-n", c.Namespace, "--show-conditions", "all", "--grouping=false", "--echo")
 			Expect(out).To(MatchRegexp(`NovaControlPlane \S*` + c.Name + `-control-plane`))
 			Expect(out).To(ContainSubstring("Waiting for the first machine to initialise the cluster"))
-		}
-	})
+		})
 
-	It("moves clusters whose VMs are being made", func(ctx context.Context) {
-		for _, c := range tenants {
+		It("moves a cluster whose VMs are being made on "+c.Hypervisor, func(ctx context.Context) {
 			_, err := command(ctx, "clusterctl", nil, "move", "--kubeconfig", one.Kubeconfig(), "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
 			Expect(err).To(MatchError(ContainSubstring("still provisioning the node")))
 			pretendNodes(ctx, c)
+			had, err := belongings(ctx, one, c)
+			Expect(err).NotTo(HaveOccurred())
 			clusterctl(ctx, one, "move", "--to-kubeconfig", two.Kubeconfig(), "-n", c.Namespace)
 			Expect(infraMachines(ctx, two, c)).To(ContainElement(HaveField("Object", HaveKeyWithValue("spec", Not(HaveKey("providerID"))))),
 				"else nothing was in flight")
-		}
-		for _, c := range tenants {
-			list := &clusterv1.MachineList{}
-			Expect(one.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
-			Expect(list.Items).To(BeEmpty())
+			arrives(ctx, c, had)
 			sharesIdentity(ctx, c)
+		})
+	}
 
-			By("making each VM on " + c.Hypervisor + " once")
+	for _, c := range tenants {
+		It("makes each VM once on "+c.Hypervisor, func(ctx context.Context) {
 			Eventually(states).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(And(
 				HaveLen(c.ControlPlanes+c.Workers), HaveEach(BeElementOf(infrav1.WaitingForAddressesReason, clusterv1.ReadyReason)),
 			))
@@ -249,8 +247,8 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			}
 			Expect(vms(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
 			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
-		}
-	})
+		})
+	}
 
 	for _, hypervisor := range classes() {
 		It("makes clusters of the class on "+hypervisor, func(ctx context.Context) { makesClustersOfClasses(ctx, hypervisor) })
@@ -285,7 +283,8 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			Expect(two.Stop()).To(Succeed())
 			two = one
 			for _, c := range tenants {
-				clusterctl(ctx, two, "move", "--from-directory", copies(c))
+				_, err := command(ctx, "clusterctl", nil, "move", "--from-directory", copies(c), "--to-kubeconfig", two.Kubeconfig())
+				Expect(err).NotTo(HaveOccurred())
 			}
 			for _, c := range tenants {
 				Eventually(available).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(BeTrue())

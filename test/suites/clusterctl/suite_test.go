@@ -65,7 +65,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	b, err = bed.Start(ctx, bed.Options{
 		Name: name, Hypervisors: bed.Hypervisors(), Unmanaged: true, Bodiless: !everything, Log: GinkgoWriter,
-		Delays: map[string]time.Duration{"CloneVM_Task": cloneTime, "clone": cloneTime},
+		Delays: map[string]time.Duration{"CloneVM_Task": cloneTime, "thin": cloneTime},
 	})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) { Expect(b.Stop(ctx)).To(Succeed()) })

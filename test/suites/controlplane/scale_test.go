@@ -12,10 +12,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -27,6 +30,26 @@ var _ = describeFull("A control plane that is scaled", func() {
 		for _, replicas := range []int{3, 5, 3, 1} {
 			scale(ctx, c, replicas)
 		}
+	})
+
+	It("lets a machine go that is deleted while it joins", func(ctx context.Context) {
+		c.ControlPlanes = 3
+		change(ctx, c, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Replicas = ptr.To(int32(3)) })
+		members, err := b.Etcd(ctx, *c)
+		Expect(err).NotTo(HaveOccurred())
+		var joining string
+		Eventually(func(g Gomega, ctx context.Context) {
+			health, err := members.Health(ctx)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, machine := range machines(ctx, c) {
+				if !machine.Status.NodeRef.IsDefined() && slices.ContainsFunc(health.Members, func(m etcd.Member) bool { return m.Name == machine.Name }) {
+					joining = machine.Name
+				}
+			}
+			g.Expect(joining).NotTo(BeEmpty())
+		}).WithContext(ctx).WithTimeout(bootTimeout).WithPolling(100 * time.Millisecond).Should(Succeed())
+		remove(ctx, c, joining)
+		replaced(ctx, c, joining)
 	})
 
 	It("leaves nothing when it is deleted", func(ctx context.Context) {

@@ -15,12 +15,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/prober"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // hypervisor is that of a cluster.
@@ -220,22 +220,15 @@ func tenantEvents(ctx context.Context, c *bed.Cluster) string {
 // story says what the objects of a cluster wait for.
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
-	told := func(kind string, object conditions.Getter, name string) {
-		for _, condition := range object.GetConditions() {
-			if condition.Message != "" {
-				fmt.Fprintf(&out, "%s %s: %s=%s %s: %s\n", kind, name, condition.Type, condition.Status, condition.Reason, condition.Message)
-			}
-		}
-	}
 	if cp, err := b.ControlPlane(ctx, *c); err == nil {
-		told("NovaControlPlane", cp, cp.Name)
+		harness.Tell(&out, "NovaControlPlane", cp, cp.Name)
 	}
 	controlPlane, workers, err := b.Machines(ctx, *c)
 	if err != nil {
 		fmt.Fprintln(&out, err)
 	}
 	for _, machine := range slices.Concat(controlPlane, workers) {
-		told("Machine", &machine, machine.Name)
+		harness.Tell(&out, "Machine", &machine, machine.Name)
 	}
 	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
 	return out.String()

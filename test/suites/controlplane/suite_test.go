@@ -8,7 +8,6 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
@@ -37,12 +36,7 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 var b *bed.Bed
 
 func TestControlPlane(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyPollingInterval(time.Second)
-	suite, reporter := GinkgoConfiguration()
-	// Everything takes longer than Ginkgo's hour.
-	suite.Timeout = 3 * time.Hour
-	RunSpecs(t, "Control planes on hosts", suite, reporter)
+	harness.RunLong(t, "Control planes on hosts")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
@@ -51,13 +45,8 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "controlplane") })
 
-// hypervisors are those of the bed: all, if everything is to run.
-func hypervisors() []string {
-	if everything {
-		return bed.Hypervisors()
-	}
-	return []string{bed.VSphere}
-}
+// hypervisors are those of the bed.
+func hypervisors() []string { return harness.Hypervisors(everything) }
 
 // describeOn describes something that happens to control planes on each
 // hypervisor, with an address for each.

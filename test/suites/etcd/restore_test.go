@@ -46,8 +46,8 @@ var _ = Describe("A control plane of one machine", Ordered, func() {
 // elsewhere.
 const (
 	manifest        = "/etc/kubernetes/manifests/etcd.yaml"
-	forceNewCluster = "sed 's/^    - etcd$/&\\n    - --force-new-cluster/' " + manifest + " >/root/etcd.yaml && cp /root/etcd.yaml " + manifest
-	endNewCluster   = "sed '/--force-new-cluster/d' " + manifest + " >/root/etcd.yaml && cp /root/etcd.yaml " + manifest
+	forceNewCluster = "sed 's/^    - etcd$/&\\n    - --force-new-cluster/' " + manifest + " >/etc/kubernetes/etcd.yaml && cp /etc/kubernetes/etcd.yaml " + manifest
+	endNewCluster   = "sed '/--force-new-cluster/d' " + manifest + " >/etc/kubernetes/etcd.yaml && cp /etc/kubernetes/etcd.yaml " + manifest
 )
 
 // describeFull describes what takes long.

@@ -160,10 +160,12 @@ var _ = Describe("A management repository", Ordered, func() {
 		for i, wave := range []string{"tenants-test", "tenants-production"}[:len(tenants)] {
 			Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(bootTimeout).Should(HavePrefix("True"))
 			c := tenants[i]
-			Expect(b.ReadyNodes(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
-			t, err := b.TenantClient(ctx, c.Key())
-			Expect(err).NotTo(HaveOccurred())
-			Expect(t.Get(ctx, client.ObjectKey{Name: "nova-platform"}, &schedulingv1.PriorityClass{})).To(Succeed(), "its modules are there")
+			Eventually(b.ReadyNodes).WithContext(ctx).WithArguments(c).WithTimeout(reportTimeout).Should(HaveLen(c.ControlPlanes + c.Workers))
+			Eventually(func(g Gomega, ctx context.Context) {
+				t, err := b.TenantClient(ctx, c.Key())
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(t.Get(ctx, client.ObjectKey{Name: "nova-platform"}, &schedulingv1.PriorityClass{})).To(Succeed(), "its modules are there")
+			}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed())
 		}
 		identity = uid(ctx, acme)
 	})

@@ -2,16 +2,49 @@ package harness
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
+	"time"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
+
+// RunLong runs a suite whose specs take longer than Ginkgo's hour where all of
+// them run.
+func RunLong(t *testing.T, title string) {
+	t.Helper()
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	gomega.SetDefaultEventuallyPollingInterval(time.Second)
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	suite.Timeout = 3 * time.Hour
+	ginkgo.RunSpecs(t, title, suite, reporter)
+}
+
+// Hypervisors are those of a bed: all, if everything is to run.
+func Hypervisors(everything bool) []string {
+	if everything {
+		return bed.Hypervisors()
+	}
+	return []string{bed.VSphere}
+}
+
+// Tell writes what the conditions of an object say to people.
+func Tell(to io.Writer, kind string, object conditions.Getter, name string) {
+	for _, condition := range object.GetConditions() {
+		if condition.Message != "" {
+			_, _ = fmt.Fprintf(to, "%s %s: %s=%s %s: %s\n", kind, name, condition.Type, condition.Status, condition.Reason, condition.Message)
+		}
+	}
+}
 
 // Start starts a suite's bed, which is stopped when the suite ends. It logs to
 // the suite's output.

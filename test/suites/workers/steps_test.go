@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
 )
 
 // group is the MachineDeployment of a cluster.
@@ -129,22 +130,15 @@ func figuref(format string, args ...any) {
 // story says what the workers of a cluster wait for.
 func story(ctx context.Context, c *bed.Cluster) string {
 	var out strings.Builder
-	told := func(kind string, object conditions.Getter, name string) {
-		for _, condition := range object.GetConditions() {
-			if condition.Message != "" {
-				fmt.Fprintf(&out, "%s %s: %s=%s %s: %s\n", kind, name, condition.Type, condition.Status, condition.Reason, condition.Message)
-			}
-		}
-	}
 	if md, err := group(ctx, c); err == nil {
-		told("MachineDeployment", md, md.Name)
+		harness.Tell(&out, "MachineDeployment", md, md.Name)
 	}
 	controlPlane, own, err := b.Machines(ctx, *c)
 	if err != nil {
 		fmt.Fprintln(&out, err)
 	}
 	for _, m := range slices.Concat(controlPlane, own) {
-		told("Machine", &m, m.Name)
+		harness.Tell(&out, "Machine", &m, m.Name)
 	}
 	fmt.Fprintf(&out, "logs: %s\n", b.Logs())
 	return out.String()

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
-	. "github.com/onsi/gomega"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
@@ -28,12 +27,7 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 var b *bed.Bed
 
 func TestWorkers(t *testing.T) {
-	RegisterFailHandler(Fail)
-	SetDefaultEventuallyPollingInterval(time.Second)
-	suite, reporter := GinkgoConfiguration()
-	// Everything takes longer than Ginkgo's hour.
-	suite.Timeout = 3 * time.Hour
-	RunSpecs(t, "Workers on hosts", suite, reporter)
+	harness.RunLong(t, "Workers on hosts")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
@@ -42,10 +36,5 @@ var _ = BeforeSuite(func(ctx context.Context) {
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "workers") })
 
-// hypervisors are those of the bed: all, if everything is to run.
-func hypervisors() []string {
-	if everything {
-		return bed.Hypervisors()
-	}
-	return []string{bed.VSphere}
-}
+// hypervisors are those of the bed.
+func hypervisors() []string { return harness.Hypervisors(everything) }

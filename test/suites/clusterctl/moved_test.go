@@ -1,0 +1,107 @@
+package clusterctl
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// namespaced are the kinds of objects that a cluster can have in its namespace:
+// those of all definitions of Cluster API and its providers, Secrets and
+// ConfigMaps.
+func namespaced(ctx context.Context, in *bed.Empty) ([]schema.GroupVersionKind, error) {
+	definitions := &unstructured.UnstructuredList{}
+	definitions.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinitionList"})
+	if err := in.Client.List(ctx, definitions); err != nil {
+		return nil, err
+	}
+	kinds := []schema.GroupVersionKind{{Version: "v1", Kind: "SecretList"}, {Version: "v1", Kind: "ConfigMapList"}}
+	for i := range definitions.Items {
+		spec := definitions.Items[i].Object["spec"].(map[string]any)
+		group := spec["group"].(string)
+		if spec["scope"] != "Namespaced" || !strings.HasSuffix("."+group, ".cluster.x-k8s.io") {
+			continue
+		}
+		for _, version := range spec["versions"].([]any) {
+			if version := version.(map[string]any); version["storage"].(bool) {
+				kind := spec["names"].(map[string]any)["kind"].(string) + "List"
+				kinds = append(kinds, schema.GroupVersionKind{Group: group, Version: version["name"].(string), Kind: kind})
+			}
+		}
+	}
+	return kinds, nil
+}
+
+// belongings are all objects in a cluster's namespace, by kind and name. The
+// certificates that every namespace gets are not the cluster's.
+func belongings(ctx context.Context, in *bed.Empty, c bed.Cluster) (map[string]metav1.PartialObjectMetadata, error) {
+	kinds, err := namespaced(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]metav1.PartialObjectMetadata{}
+	for _, kind := range kinds {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := in.Client.List(ctx, list, client.InNamespace(c.Namespace)); err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.Kind, err)
+		}
+		for _, object := range list.Items {
+			if object.Name != "kube-root-ca.crt" {
+				all[strings.TrimSuffix(kind.Kind, "List")+" "+object.Name] = object
+			}
+		}
+	}
+	return all, nil
+}
+
+// arrives expects what a cluster had, in the management cluster that it moved
+// to, with owners that are there, and none of it where it was.
+func arrives(ctx context.Context, c bed.Cluster, had map[string]metav1.PartialObjectMetadata) {
+	GinkgoHelper()
+	has, err := belongings(ctx, two, c)
+	Expect(err).NotTo(HaveOccurred())
+	for name, object := range had {
+		Expect(has).To(HaveKey(name))
+		for _, owner := range object.OwnerReferences {
+			Expect(has[name].OwnerReferences).To(ContainElement(And(HaveField("Kind", owner.Kind), HaveField("Name", owner.Name))), name)
+		}
+	}
+	for name, object := range has {
+		for _, owner := range object.OwnerReferences {
+			Expect(has).To(HaveKey(owner.Kind+" "+owner.Name), "the owner of %s", name)
+			Expect(has[owner.Kind+" "+owner.Name].UID).To(Equal(owner.UID), "%s has an owner of the management cluster that it left", name)
+		}
+	}
+	Eventually(belongings).WithContext(ctx).WithArguments(one, c).WithTimeout(changeTimeout).Should(BeEmpty(), "nothing is left behind")
+
+	// What makes further machines.
+	plane := &controlplanev1.NovaControlPlane{}
+	Expect(two.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-control-plane"}, plane)).To(Succeed())
+	template := plane.Spec.MachineTemplate.Spec.InfrastructureRef
+	Expect(has).To(HaveKey(template.Kind+" "+template.Name), "the control plane's machine template")
+	Expect(has[template.Kind+" "+template.Name].OwnerReferences).To(ContainElement(And(HaveField("Kind", "Cluster"), HaveField("Name", c.Name))))
+	Expect(names(has, "NovaConfig")).To(HaveLen(c.ControlPlanes + c.Workers))
+	Expect(names(has, "NovaConfigTemplate")).NotTo(BeEmpty())
+}
+
+// names are those of the objects of a kind.
+func names(objects map[string]metav1.PartialObjectMetadata, kind string) []string {
+	var found []string
+	for name := range objects {
+		if of, name, _ := strings.Cut(name, " "); of == kind {
+			found = append(found, name)
+		}
+	}
+	return found
+}
