@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -42,6 +43,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		Expect(s.rig.CreateCluster(ctx, s.rig.Cluster(), infra)).To(Succeed())
 		Eventually(clusterOf(ctx, s.rig)).Should(have(
 			infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))
+		Eventually(s.rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
 		s.rig.Hypervisor.Mend(fake.Inspect)
 		return s
 	}

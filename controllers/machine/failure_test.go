@@ -168,13 +168,7 @@ var _ = Describe("A failure", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CredentialsInvalidReason, ContainSubstring("wrong password")))
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionFalse))
-		last := -1
-		quiet := func() bool {
-			calls := rig.Hypervisor.Calls(fake.Connect)
-			defer func() { last = calls }()
-			return calls == last
-		}
-		Eventually(quiet).WithPolling(500 * time.Millisecond).Should(BeTrue())
+		Eventually(rig.Quiet(fake.Connect)).WithPolling(time.Second).Should(BeTrue())
 		rig.Hypervisor.Mend(fake.Connect)
 		rig.Hypervisor.Mend(fake.Inspect)
 		Consistently(machineOf(ctx, rig)).ShouldNot(beProvisioned())

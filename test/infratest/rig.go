@@ -132,6 +132,18 @@ func (r *Rig) Stop() error {
 	return stop()
 }
 
+// Quiet polls whether nobody has called a verb of the hypervisor since the poll
+// before, which is when no event of what was made before is on its way any more.
+// A second between polls is enough.
+func (r *Rig) Quiet(verb fake.Verb) func() bool {
+	last := -1
+	return func() bool {
+		calls := r.Hypervisor.Calls(verb)
+		defer func() { last = calls }()
+		return calls == last
+	}
+}
+
 // Templates returns a reconciler of machine templates that is not set up yet.
 func Templates(h *fake.Hypervisor) *template.Reconciler[*infrav1.NovaVSphereMachineTemplate] {
 	return &template.Reconciler[*infrav1.NovaVSphereMachineTemplate]{
