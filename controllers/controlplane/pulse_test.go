@@ -85,8 +85,11 @@ func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
 	}
 }
 
-// quick is how often these pulses beat and how long they wait.
-const quick = 300 * time.Millisecond
+// These pulses beat quickly, and wait for as long as a slow machine may take.
+const (
+	quick   = 300 * time.Millisecond
+	patient = time.Second
+)
 
 // view is a beat for matchers, which see exported fields only.
 type view struct {
@@ -114,7 +117,7 @@ var _ = Describe("The pulse of a tenant", func() {
 		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
 		changes.Store(0)
 		p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, func() { changes.Add(1) })
-		p.period, p.timeout = quick, quick
+		p.period, p.timeout = quick, patient
 		running, cancel := context.WithCancel(context.Background())
 		stopped = make(chan struct{})
 		go func() {

@@ -62,14 +62,12 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(normal("Created"), normal("Started"), normal("Provisioned")))
 
 		By("staying as it is, without another write")
-		var settled *infrav1.NovaVSphereMachine
 		Eventually(func(g Gomega) {
-			var err error
-			settled, err = machineOf(ctx, rig)()
+			settled, err := machineOf(ctx, rig)()
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(condition(clusterv1.ReadyCondition)(settled).ObservedGeneration).To(Equal(settled.Generation))
+			g.Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", settled.ResourceVersion))
 		}).Should(Succeed())
-		Consistently(machineOf(ctx, rig)).Should(HaveField("ResourceVersion", settled.ResourceVersion))
 
 		By("deleting")
 		rig.Hypervisor.Hold(fake.Delete)
