@@ -228,7 +228,11 @@ func TestProvider(t *testing.T) {
 	second := s.createMachine("second")
 	vm := s.boot(second, "10.0.0.2/24")
 	s.becomes(second, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
-	s.Expect(second.Spec.ProviderID).To(Equal("zvirt://" + vm.ID))
+	// What a machine is follows its conditions.
+	s.Eventually(func() (string, error) {
+		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)
+		return second.Spec.ProviderID, err
+	}).Should(Equal("zvirt://" + vm.ID))
 	requests := s.engine.Requests()
 	delete(requests, "GET /vms")
 	s.Expect(requests).To(Equal(map[string]int{"POST /vms": 1, "POST /vms/{}/nics": 1, "POST /vms/{}/start": 1}))
