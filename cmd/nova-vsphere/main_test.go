@@ -222,7 +222,7 @@ func TestProvider(t *testing.T) {
 
 	s.powerOff(vm)
 	off := time.Now()
-	s.Eventually(s.vc.Requests, 2*time.Second).Should(HaveKeyWithValue("PowerOnVM_Task", 1))
+	s.Eventually(s.vc.Requests, 10*time.Second).Should(HaveKeyWithValue("PowerOnVM_Task", 1))
 	t.Logf("a power-off was noticed after %s", time.Since(off))
 	s.boot(m, "10.0.0.2/24")
 	s.becomes(m, infrav1.ProvisionedReason)

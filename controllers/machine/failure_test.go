@@ -44,7 +44,7 @@ var _ = Describe("A failure", func() {
 			g.Expect(machineOf(ctx, rig)()).To(haveState(metav1.ConditionFalse, f.reason, Equal(f.want)))
 			g.Expect(rig.Hypervisor.Calls(f.verb)).To(BeNumerically(">", tried))
 		}).Should(Succeed())
-		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
 		By("mending the cause")
 		rig.Hypervisor.Mend(f.verb)
@@ -111,7 +111,7 @@ var _ = Describe("A failure", func() {
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">=", calls+n+1))
 		}
 		Expect(machineOf(ctx, rig)()).To(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
-		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 	})
 
 	It("that may pass by itself changes nothing that was reported", func(ctx SpecContext) {

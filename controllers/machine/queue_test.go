@@ -56,7 +56,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 		rig.Hypervisor.Limit(2)
 		rig.Hypervisor.Hold(fake.Create)
 		added := add(ctx, rig, many)
-		Eventually(reasons(ctx, rig)).WithTimeout(30 * time.Second).Should(Equal(map[string]int{
+		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{
 			infrav1.ProvisionedReason: 1, infrav1.CreatingReason: 2, infrav1.QueuedReason: many - 2,
 		}))
 		queued := added[many-1].DeepCopyObject().(*infrav1.NovaVSphereMachine)
@@ -75,14 +75,14 @@ var _ = Describe("A creation that waits for its turn", func() {
 		By("deleting one that is up and one that waits, while no creation gets on")
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Expect(rig.Client.Delete(ctx, queued)).To(Succeed())
-		Eventually(get(ctx, rig, rig.InfraMachine())).WithTimeout(3 * time.Second).Should(beGone())
-		Eventually(get(ctx, rig, queued)).WithTimeout(3 * time.Second).Should(beGone())
+		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
+		Eventually(get(ctx, rig, queued)).Should(beGone())
 		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
 		Expect(reasons(ctx, rig)()).To(Equal(map[string]int{infrav1.CreatingReason: 2, infrav1.QueuedReason: many - 3}))
 
 		By("letting the line move on")
 		rig.Hypervisor.Let(fake.Create)
-		Eventually(reasons(ctx, rig)).WithTimeout(30 * time.Second).Should(Equal(map[string]int{infrav1.ProvisionedReason: many - 1}))
+		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{infrav1.ProvisionedReason: many - 1}))
 		Expect(counted()[infrav1.QueuedReason]).To(Equal(before[infrav1.QueuedReason]))
 	})
 

@@ -48,7 +48,7 @@ var _ = Describe("What surrounds a VM", func() {
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
 		calls := rig.Hypervisor.Calls(fake.Settle)
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeNumerically(">", calls))
-		Expect(eventsOf(ctx, rig)()).To(WithTransform(warnings, Equal(1)))
+		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
 		By("mending the cause")
 		rig.Hypervisor.Mend(fake.Settle)

@@ -111,7 +111,7 @@ func TestOutage(t *testing.T) {
 	start := time.Now()
 	_, err = b.look(m)
 	b.Expect(err).To(HaveOccurred())
-	b.Expect(time.Since(start)).To(BeNumerically("<", 100*time.Millisecond), "what is known to be down is not waited for")
+	b.Expect(time.Since(start)).To(BeNumerically("<", usually.patience/2), "what is known to be down is not waited for")
 	b.Expect(err.Error()).NotTo(MatchRegexp(`:\d+->`), "ports of connections differ each time")
 	b.drain(changes)
 
@@ -178,7 +178,7 @@ func TestHangingNeighbour(t *testing.T) {
 	for range 20 {
 		at := time.Now()
 		b.reaches(b.machine("m"), hypervisor.Running)
-		b.Expect(time.Since(at)).To(BeNumerically("<", 500*time.Millisecond))
+		b.Expect(time.Since(at)).To(BeNumerically("<", usually.patience/2))
 	}
 	err := <-sent
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))

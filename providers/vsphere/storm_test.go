@@ -127,7 +127,7 @@ func TestStormOfCreations(t *testing.T) {
 	for _, m := range machines {
 		s.reaches(m, hypervisor.Running)
 	}
-	s.pilot.arrived(time.Minute, s.take(leaving(machines))...)
+	s.pilot.arrived(2*spell, s.take(leaving(machines))...)
 	s.once(nil)
 }
 
@@ -136,7 +136,7 @@ func TestStormOfDeletions(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
 	machines := s.machines("m", stormy)
-	s.pilot.arrived(time.Minute, s.take(machines)...)
+	s.pilot.arrived(2*spell, s.take(machines)...)
 	s.rage("deletion", leaving(machines))
 	s.once(nil)
 }

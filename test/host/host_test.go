@@ -207,15 +207,15 @@ var _ = Describe("A host", Ordered, func() {
 			_, err := h.Exec(ctx, "sleep", "600")
 			ended <- err
 		}()
-		Eventually(read(ctx, h, "pgrep", "--exact", "sleep")).WithContext(ctx).Should(Not(BeEmpty()))
+		Eventually(read(ctx, h, "pgrep", "--exact", "sleep")).WithContext(ctx).WithTimeout(bootTimeout).Should(Not(BeEmpty()))
 		Expect(h.PowerOff(ctx, true)).To(Succeed())
-		Eventually(ended).Should(Receive(HaveOccurred()))
+		Eventually(ended).WithTimeout(bootTimeout).Should(Receive(HaveOccurred()))
 		Expect(h.Done()).To(BeClosed())
 		_, err := h.Exec(ctx, "true")
 		Expect(err).To(MatchError(ContainSubstring("the host is off")))
 		Expect(h.Addresses()).To(BeEmpty())
 		Expect(leftovers(spec.Disk)).To(BeEmpty())
-		Eventually(wires).WithContext(ctx).ShouldNot(MatchRegexp(`\bh[0-9a-f]{8}-0:`))
+		Eventually(wires).WithContext(ctx).WithTimeout(bootTimeout).ShouldNot(MatchRegexp(`\bh[0-9a-f]{8}-0:`))
 	})
 
 	It("keeps its disk", func(ctx context.Context) {

@@ -65,13 +65,13 @@ func TestProberSeesAnOutage(t *testing.T) {
 		}
 		return nil
 	})
-	g.Eventually(func() int { return p.Since(time.Time{}).Checks }).Should(BeNumerically(">", 3))
+	g.Eventually(func() int { return p.Since(time.Time{}).Checks }, 10*time.Second).Should(BeNumerically(">", 3))
 	g.Expect(p.Since(time.Time{}).Failures).To(BeZero())
 	down.Store(true)
-	g.Eventually(func() int { return p.Since(time.Time{}).Failures }).Should(BeNumerically(">", 3))
+	g.Eventually(func() int { return p.Since(time.Time{}).Failures }, 10*time.Second).Should(BeNumerically(">", 3))
 	down.Store(false)
 	back := time.Now()
-	g.Eventually(func() int { return p.Since(back).Checks }).Should(BeNumerically(">", 3))
+	g.Eventually(func() int { return p.Since(back).Checks }, 10*time.Second).Should(BeNumerically(">", 3))
 	r := p.Stop()
 	g.Expect(r.Outages).To(HaveLen(1))
 	g.Expect(r.Longest().Cause).To(MatchError("down"))
@@ -84,6 +84,6 @@ func TestProberBoundsAQuestion(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	g.Eventually(func() int { return p.Since(time.Time{}).Failures }).Should(Equal(1))
+	g.Eventually(func() int { return p.Since(time.Time{}).Failures }, 10*time.Second).Should(Equal(1))
 	g.Expect(p.Stop().Longest().Cause).To(MatchError(context.DeadlineExceeded))
 }

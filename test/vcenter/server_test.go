@@ -23,7 +23,7 @@ import (
 )
 
 // prompt is how soon a change has to be seen.
-const prompt = 100 * time.Millisecond
+const prompt = time.Second
 
 // bench is a server with one client.
 type bench struct {
@@ -46,6 +46,7 @@ func start(t *testing.T, opts vcenter.Options) *bench {
 	server, err := vcenter.Start(t.Context(), opts)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(server.Stop)
+	g.SetDefaultEventuallyTimeout(10 * time.Second)
 	b := &bench{WithT: g, ctx: t.Context(), server: server}
 	b.client = b.login(server.Userinfo())
 	b.finder = find.NewFinder(b.client)

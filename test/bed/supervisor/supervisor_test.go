@@ -40,7 +40,7 @@ func pidOf(dir string) func() (int, error) {
 func TestKilledProgramIsStartedAgain(t *testing.T) {
 	g := NewWithT(t)
 	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
-	g.Eventually(pidOf(dir)).Should(BeNumerically(">", 0))
+	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
 	first, err := Pid(dir, "sample")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(syscall.Kill(first, syscall.SIGKILL)).To(Succeed())
@@ -51,12 +51,12 @@ func TestOnceIsNotStartedAgain(t *testing.T) {
 	g := NewWithT(t)
 	log := filepath.Join(t.TempDir(), "runs")
 	dir := start(t, Process{Args: []string{"/bin/sh", "-c", "echo run >> " + log}, Once: true})
-	g.Eventually(pidOf(dir)).Should(BeNumerically(">", 0))
+	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
 	read := func() (string, error) {
 		data, err := os.ReadFile(log)
 		return string(data), err
 	}
-	g.Eventually(read).Should(Equal("run\n"))
+	g.Eventually(read, 10*time.Second).Should(Equal("run\n"))
 	g.Consistently(read, 3*firstPause).Should(Equal("run\n"))
 }
 
@@ -69,5 +69,5 @@ func TestProgramWaitsForItsFiles(t *testing.T) {
 		return err
 	}, 4*look).Should(HaveOccurred())
 	g.Expect(os.WriteFile(file, nil, 0o600)).To(Succeed())
-	g.Eventually(pidOf(dir)).Should(BeNumerically(">", 0))
+	g.Eventually(pidOf(dir), 10*time.Second).Should(BeNumerically(">", 0))
 }

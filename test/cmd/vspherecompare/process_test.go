@@ -47,7 +47,7 @@ func TestProcess(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	// A manager that is gone ends the wait for it at once.
 	started := time.Now()
-	g.Eventually(p.dead).Should(MatchError(ContainSubstring("exit status 3")))
+	g.Eventually(p.dead, 10*time.Second).Should(MatchError(ContainSubstring("exit status 3")))
 	g.Expect(p.awaitReady(context.Background(), "127.0.0.1:1")).To(MatchError(ContainSubstring("the manager ended")))
 	g.Expect(time.Since(started)).To(BeNumerically("<", time.Minute))
 	p.stop()

@@ -78,7 +78,7 @@ func TestGuests(t *testing.T) {
 	boots := &guests{boot: 10 * time.Millisecond}
 	boots.Attach(r)
 	g.Expect(boots.PowerOn(t.Context(), vcenter.VM{Ref: "vm-1", NICs: []vcenter.NIC{{MAC: "00:50:56:80:00:01"}}})).To(Succeed())
-	g.Eventually(r.said).Should(Receive(Equal("vm-1 00:50:56:80:00:01 10.0.0.1/8")))
+	g.Eventually(r.said, 10*time.Second).Should(Receive(Equal("vm-1 00:50:56:80:00:01 10.0.0.1/8")))
 	g.Expect(boots.PowerOn(t.Context(), vcenter.VM{Ref: "vm-2"})).To(Succeed(), "a VM without a card has no address")
 	g.Expect(address(256).String()).To(Equal("10.0.1.0"))
 	g.Consistently(r.said, 50*time.Millisecond).ShouldNot(Receive())

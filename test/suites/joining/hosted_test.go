@@ -2,6 +2,7 @@ package joining
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -66,7 +67,7 @@ func joinHosted(ctx context.Context, c bed.Cluster) *clusterv1.Machine {
 	hosted.SetNamespace(c.Namespace)
 	hosted.SetName(c.Name)
 	hosted.SetLabels(map[string]string{clusterv1.ClusterNameLabel: c.Name})
-	Eventually(func() error { return b.Client.Create(ctx, hosted.DeepCopy()) }).Should(Succeed())
+	Eventually(func() error { return b.Client.Create(ctx, hosted.DeepCopy()) }).WithTimeout(time.Minute).Should(Succeed())
 	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 	Expect(b.Client.Status().Patch(ctx, hosted, client.RawPatch(client.Merge.Type(), []byte(
 		`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"`+bed.KubernetesVersion+`","versions":[{"version":"`+bed.KubernetesVersion+`","replicas":1}]}}`)))).To(Succeed())

@@ -82,7 +82,7 @@ func do(method, path, body string) {
 func create(name, more string) {
 	GinkgoHelper()
 	do("POST", "/vms", fmt.Sprintf("<vm><name>%s</name><cluster><name>Default</name></cluster><template><name>node</name></template>%s</vm>", name, more))
-	Eventually(func() string { return vm(name).Status }).Should(Equal("down"))
+	Eventually(func() string { return vm(name).Status }).WithTimeout(time.Minute).Should(Equal("down"))
 	do("POST", "/vms/"+vm(name).ID+"/nics", "<nic><name>nic1</name></nic>")
 }
 
@@ -95,7 +95,7 @@ func act(name, action string) {
 func remove(name string) {
 	GinkgoHelper()
 	act(name, "stop")
-	Eventually(func() string { return vm(name).Status }).WithTimeout(bootTimeout).Should(Equal("down"))
+	Eventually(func() string { return vm(name).Status }).WithTimeout(time.Minute).WithTimeout(bootTimeout).Should(Equal("down"))
 	do("DELETE", "/vms/"+vm(name).ID, "")
 }
 
