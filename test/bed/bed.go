@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
@@ -477,6 +479,7 @@ func (b *Bed) install(ctx context.Context, p *parts) error {
 			if err := pointWebhooks(object, server, p.ca.bundle()); err != nil {
 				return err
 			}
+			markForMove(object)
 		}
 		all = append(all, objects...)
 	}
@@ -492,6 +495,16 @@ func (b *Bed) install(ctx context.Context, p *parts) error {
 		}
 	}
 	return nil
+}
+
+// markForMove marks a definition as "clusterctl init" does: clusterctl moves
+// the kinds of those that bear its label, and of providers alone.
+func markForMove(object *unstructured.Unstructured) {
+	labels := object.GetLabels()
+	if _, of := labels[clusterv1.ProviderNameLabel]; of && object.GetKind() == "CustomResourceDefinition" {
+		labels[clusterctlv1.ClusterctlLabel] = ""
+		object.SetLabels(labels)
+	}
 }
 
 // Stop takes the bed away, with all its files.

@@ -231,19 +231,6 @@ func (e *Empty) Stop() error {
 	if e.pid == 0 {
 		return nil
 	}
-	// The supervisor first: it would start the others again.
-	pids := []int{e.pid}
-	for _, name := range []string{"kube-controller-manager", "kube-apiserver", "etcd"} {
-		if pid, err := supervisor.Pid(e.layout.pids(), name); err == nil {
-			pids = append(pids, pid)
-		}
-	}
-	var errs []error
-	for _, pid := range pids {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-			errs = append(errs, fmt.Errorf("ending process %d: %w", pid, err))
-		}
-	}
 	e.pid = 0
-	return errors.Join(errs...)
+	return endSupervised(e.layout)
 }

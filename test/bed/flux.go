@@ -3,6 +3,7 @@ package bed
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,20 +86,97 @@ func (b *Bed) takeFlux(name string, index int, components []*unstructured.Unstru
 	}
 	m.health = loopback(healthPort + index)
 	m.args = slices.DeleteFunc(m.args, func(arg string) bool { return strings.Contains(arg, "leader-election") })
-	m.args = withFlags(m.args, "health-addr="+m.health, "metrics-addr="+loopback(diagnosticsPort+index), "events-addr=")
+	data := b.layout.path("flux", "data")
+	m.args = withFlags(m.args, fluxFlags(name, m.health, loopback(diagnosticsPort+index), data)...)
+	m.args = withFlags(m.args, fluxSettings(name)...)
 	group := strings.TrimSuffix(name, "-controller") + ".toolkit.fluxcd.io"
 	m.watches = authorizationv1.ResourceAttributes{Verb: "watch", Group: group, Resource: fluxResources[name]}
 	m.env = []string{"RUNTIME_NAMESPACE=" + m.namespace}
+	return m, objects, os.MkdirAll(data, 0o755)
+}
+
+// fluxFlags let a controller of Flux share an address with others. Below data
+// is what it fetched.
+func fluxFlags(name, health, metrics, data string) []string {
+	flags := []string{"health-addr=" + health, "metrics-addr=" + metrics, "events-addr="}
 	if name == "source-controller" {
-		data := b.layout.path("flux", "data")
-		m.args = withFlags(m.args, "storage-path="+data, "storage-addr="+fluxStorage, "storage-adv-addr="+fluxStorage)
-		return m, objects, os.MkdirAll(data, 0o755)
+		flags = append(flags, "storage-path="+data, "storage-addr="+fluxStorage, "storage-adv-addr="+fluxStorage)
+	}
+	return flags
+}
+
+// fluxSettings are what the guides tell an administrator to set.
+func fluxSettings(name string) []string {
+	if name == "source-controller" {
+		return nil
 	}
 	// A tenant's objects may not reach into other namespaces.
-	m.args = withFlags(m.args, "no-cross-namespace-refs=true", "requeue-dependency=5s")
+	settings := []string{"no-cross-namespace-refs=true", "requeue-dependency=5s"}
 	if name == "kustomize-controller" {
 		// A commit that mends something is not to wait for what it mends.
-		m.args = withFlags(m.args, "feature-gates=CancelHealthCheckOnNewRevision=true")
+		settings = append(settings, "feature-gates=CancelHealthCheckOnNewRevision=true")
 	}
-	return m, objects, nil
+	return settings
+}
+
+// FluxPrograms are those of Flux' controllers, for the pods of an Empty.
+func FluxPrograms(ctx context.Context, log io.Writer) (Programs, error) {
+	paths, err := tools.Paths(ctx, log, fluxControllers...)
+	return func(image string) string {
+		name, _ := ImageName(image)
+		return paths[name]
+	}, err
+}
+
+// InstallFlux installs Flux' controllers as an administrator does. It does not
+// wait for their pods.
+func (e *Empty) InstallFlux(ctx context.Context) error {
+	programs, err := tools.Paths(ctx, e.log, "kubectl")
+	if err != nil {
+		return err
+	}
+	for _, name := range fluxControllers {
+		dir, err := e.fluxOverlay(ctx, name)
+		if err != nil {
+			return err
+		}
+		rendered, err := render(ctx, programs["kubectl"], dir)
+		if err != nil {
+			return err
+		}
+		objects, err := parse(rendered)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if object.GetKind() == "Deployment" {
+				err = addArgs(object, fluxSettings(name))
+			}
+			if err != nil {
+				return fmt.Errorf("setting up %s: %w", name, err)
+			}
+		}
+		if err := Apply(ctx, e.Client, objects...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addArgs adds flags to the first container of a Deployment.
+func addArgs(deployment *unstructured.Unstructured, flags []string) error {
+	fields := []string{"spec", "template", "spec", "containers"}
+	containers, _, err := unstructured.NestedSlice(deployment.Object, fields...)
+	if err != nil {
+		return err
+	}
+	container := containers[0].(map[string]any)
+	args, _, err := unstructured.NestedStringSlice(container, "args")
+	if err != nil {
+		return err
+	}
+	if err := unstructured.SetNestedStringSlice(container, withFlags(args, flags...), "args"); err != nil {
+		return err
+	}
+	return unstructured.SetNestedSlice(deployment.Object, containers, fields...)
 }

@@ -1,7 +1,10 @@
 package bed
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"syscall"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
@@ -38,4 +41,42 @@ func (b *Bed) Kill(name string, signal syscall.Signal) error {
 		return fmt.Errorf("sending %s to %s: %w", signal, name, err)
 	}
 	return nil
+}
+
+// Lose ends the management cluster for good, with its managers and Flux. What
+// is not in it goes on: hypervisors, hosts and the server of repositories.
+func (b *Bed) Lose() error {
+	kept := []string{sourcesName}
+	simulations, err := b.simulations()
+	if err != nil {
+		return err
+	}
+	for _, h := range simulations {
+		kept = append(kept, h.process("").Name)
+	}
+	return endSupervised(b.layout, kept...)
+}
+
+// endSupervised ends a supervisor and its programs except for those that are
+// kept.
+func endSupervised(l layout, kept ...string) error {
+	programs, err := supervisor.Names(l.pids())
+	if err != nil {
+		return err
+	}
+	// The supervisor first: it would start the others again.
+	var errs []error
+	for _, name := range append([]string{supervisor.Self}, programs...) {
+		if slices.Contains(kept, name) {
+			continue
+		}
+		pid, err := supervisor.Pid(l.pids(), name)
+		if err == nil {
+			err = syscall.Kill(pid, syscall.SIGKILL)
+		}
+		if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("ending %s: %w", name, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -160,7 +160,15 @@ func (k *kubelet) start(ctx context.Context, object *corev1.Pod, p *pod, program
 		script = fmt.Sprintf("mkdir -p %q\nmount --bind %q %q\n", at, from, at) + script
 	}
 	container := &object.Spec.Containers[0]
-	args := withFlags(container.Args, "health-addr="+p.health, "diagnostics-address="+net.JoinHostPort("127.0.0.1", strconv.Itoa(diagnostics)))
+	flags := []string{"health-addr=" + p.health, "diagnostics-address=" + loopback(diagnostics)}
+	if name, _ := ImageName(container.Image); isFlux(name) {
+		data := filepath.Join(dir, "data")
+		if err := os.MkdirAll(data, 0o755); err != nil {
+			return fmt.Errorf("making folder of pod: %w", err)
+		}
+		flags = fluxFlags(name, p.health, loopback(diagnostics), data)
+	}
+	args := withFlags(container.Args, flags...)
 	line := append([]string{"--net=" + k.cluster.netns(), "--", "unshare", "--mount", "sh", "-euc", script, account, program}, args...)
 	cmd, err := k.cluster.network().Command(context.WithoutCancel(ctx), "nsenter", line...)
 	if err != nil {

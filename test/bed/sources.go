@@ -24,17 +24,21 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed/supervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
-// sourcesAddress is where Git repositories and charts are served, for Flux
-// alone.
-const sourcesAddress = "127.0.0.1:9980"
+// sourcesName is the process that serves Git repositories and charts.
+const sourcesName = "sources"
+
+// sourcesAddress is where it does, for Flux of any management cluster: one
+// that follows another reads the same URLs.
+const sourcesAddress = host.Gateway + ":9980"
 
 // sourcesDir holds what is served.
 func (b *Bed) sourcesDir() string { return b.layout.path("sources") }
 
 func (b *Bed) sourcesProcess(program string) supervisor.Process {
-	return supervisor.Process{Name: "sources", Args: []string{program, "sources", b.sourcesDir()}}
+	return supervisor.Process{Name: sourcesName, Args: []string{program, "sources", b.sourcesDir()}}
 }
 
 // GitURL is where Flux finds a repository that Publish made.

@@ -28,6 +28,9 @@ const (
 	look = 50 * time.Millisecond
 )
 
+// Self is the name under which a supervisor writes its own pid file.
+const Self = "supervisor"
+
 // Process is a program that is kept running.
 type Process struct {
 	// Name names its log and its pid file.
@@ -80,6 +83,9 @@ func Run(ctx context.Context, path string, log io.Writer) error {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return fmt.Errorf("preparing: %w", err)
 		}
+	}
+	if err := writePid(plan.Pids, Self, os.Getpid()); err != nil {
+		return err
 	}
 	out := &lines{w: log}
 	var wait sync.WaitGroup
@@ -155,6 +161,21 @@ func Pid(dir, name string) (int, error) {
 		return 0, fmt.Errorf("finding process of %s: %w", name, err)
 	}
 	return pid, nil
+}
+
+// Names are the programs that have a pid file.
+func Names(dir string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.pid"))
+	if err != nil {
+		return nil, fmt.Errorf("listing programs: %w", err)
+	}
+	var names []string
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".pid"); name != Self {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // writePid writes a pid file in one step, so that no reader sees half of it.

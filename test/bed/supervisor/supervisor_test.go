@@ -47,6 +47,15 @@ func TestKilledProgramIsStartedAgain(t *testing.T) {
 	g.Eventually(pidOf(dir), 5*time.Second).ShouldNot(Equal(first))
 }
 
+// TestPidFiles: whoever ends all of it finds the supervisor apart from its
+// programs, since it has to be ended first.
+func TestPidFiles(t *testing.T) {
+	g := NewWithT(t)
+	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
+	g.Eventually(func() ([]string, error) { return Names(dir) }).Should(Equal([]string{"sample"}))
+	g.Expect(Pid(dir, Self)).To(Equal(os.Getpid()))
+}
+
 func TestOnceIsNotStartedAgain(t *testing.T) {
 	g := NewWithT(t)
 	log := filepath.Join(t.TempDir(), "runs")
