@@ -119,7 +119,15 @@ var _ = Describe("A management repository", Ordered, func() {
 		identity string // the Cluster's, before anything threatened it
 	)
 
-	BeforeAll(func(ctx context.Context) { r = begin(ctx) })
+	BeforeAll(func(ctx context.Context) {
+		r = begin(ctx)
+		DeferCleanup(func() error {
+			if follower == nil {
+				return nil
+			}
+			return follower.Stop()
+		})
+	})
 
 	It("begins with classes, sets of modules and encrypted credentials", func(ctx context.Context) {
 		Expect(b.PublishCatalogue(ctx, "v1.0.0")).To(Succeed())
@@ -131,7 +139,7 @@ var _ = Describe("A management repository", Ordered, func() {
 		r.run(ctx, programs["kubectl"], "create", "namespace", fluxNamespace)
 		r.run(ctx, programs["kubectl"], "create", "secret", "generic", "sops-age", "--namespace", fluxNamespace, "--from-file=age.agekey="+r.key)
 		r.run(ctx, programs["kubectl"], "apply", "--kustomize", "flux")
-		for _, wave := range []string{"flux", "classes", "credentials", "modules", "tenants-test", "tenants-production"} {
+		for _, wave := range waves {
 			Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(reportTimeout).Should(HavePrefix("True"), wave)
 		}
 		h, err := b.Hypervisor(acme.Hypervisor)
@@ -226,6 +234,11 @@ var _ = Describe("A management repository", Ordered, func() {
 		r.look(ctx)
 		Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(reportTimeout).Should(HavePrefix("True"))
 	})
+
+	if everything {
+		It("goes on in another management cluster when its own is lost", func(ctx context.Context) { loses(ctx, &r) })
+		It("changes a tenant by a commit there", func(ctx context.Context) { changesAfterLoss(ctx, r) })
+	}
 
 	It("deletes tenants by two commits, and leaves nothing of them", func(ctx context.Context) {
 		tenants := map[string]bed.Cluster{"tenants/test/acme": acme}

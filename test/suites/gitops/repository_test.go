@@ -21,6 +21,8 @@ type repository struct {
 	dir string
 	// aside is where a person keeps what is not to be committed yet.
 	aside string
+	// kubeconfig is that of the management cluster.
+	kubeconfig string
 	// key is the file with the key that credentials are encrypted for.
 	key string
 }
@@ -33,7 +35,8 @@ func (r repository) run(ctx context.Context, program string, args ...string) str
 	cmd.Dir = r.dir
 	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=person", "GIT_AUTHOR_EMAIL=person@localhost",
 		"GIT_COMMITTER_NAME=person", "GIT_COMMITTER_EMAIL=person@localhost", "SOPS_AGE_KEY_FILE="+r.key,
-		"NO_PROXY=*", "KUBECONFIG="+b.Kubeconfig(), "KUBECACHEDIR="+filepath.Join(b.Dir, "kubectl"))
+		"NO_PROXY=*", "KUBECONFIG="+r.kubeconfig, "KUBECACHEDIR="+filepath.Join(b.Dir, "kubectl"),
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "CLUSTER_TOPOLOGY=true", "XDG_CONFIG_HOME="+filepath.Join(b.Dir, "kubectl"))
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := b.Inside(cmd.Run)
 	_, _ = fmt.Fprintf(GinkgoWriter, "$ %s %s\n%s%s\n", filepath.Base(program), strings.Join(args, " "), out.String(), errs.String())
@@ -48,7 +51,10 @@ func begin(ctx context.Context) repository {
 	bare, err := b.Repository(ctx, "management")
 	Expect(err).NotTo(HaveOccurred())
 	all := GinkgoT().TempDir()
-	r := repository{dir: filepath.Join(all, "management"), aside: filepath.Join(all, "aside"), key: filepath.Join(all, "age.agekey")}
+	r := repository{
+		dir: filepath.Join(all, "management"), aside: filepath.Join(all, "aside"),
+		kubeconfig: b.Kubeconfig(), key: filepath.Join(all, "age.agekey"),
+	}
 	Expect(os.Mkdir(r.dir, 0o755)).To(Succeed())
 	r.run(ctx, "git", "clone", "--quiet", bare, ".")
 	r.run(ctx, filepath.Join(tools.Root(), "hack", "gitops.sh"), r.dir)

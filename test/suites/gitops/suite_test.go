@@ -3,6 +3,7 @@ package gitops
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func TestGitOps(t *testing.T) {
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
-	programs, err = tools.Paths(ctx, GinkgoWriter, "sops", "age-keygen", "kubectl")
+	programs, err = tools.Paths(ctx, GinkgoWriter, "sops", "age-keygen", "kubectl", "clusterctl")
 	Expect(err).NotTo(HaveOccurred())
 	b = harness.Start(ctx, bed.Options{
 		Name: "gitops", Hypervisors: bed.Hypervisors(), Flux: true, Topology: true, Older: everything,
@@ -49,4 +50,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(kustomizev1.AddToScheme(b.Client.Scheme())).To(Succeed())
 })
 
-var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "gitops") })
+var _ = JustAfterEach(func(ctx context.Context) {
+	harness.KeepArtifacts(ctx, b, "gitops")
+	keepFollower(filepath.Join(tools.Root(), "_artifacts", "gitops", "follower"))
+})

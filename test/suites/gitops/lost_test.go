@@ -1,0 +1,206 @@
+package gitops
+
+import (
+	"cmp"
+	"context"
+	"path/filepath"
+	"strings"
+
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/release"
+)
+
+// follower is the management cluster that follows the bed's, once that is lost.
+var follower *bed.Empty
+
+// waves are all Kustomizations of the sample.
+var waves = []string{"flux", "classes", "credentials", "modules", "tenants-test", "tenants-production"}
+
+// returnFields is the guide's loop, for a kubectl that is not in the path.
+const returnFields = `for file in ../backup/*/*; do
+  fields=$("$0" create -f "$file" --dry-run=client --output jsonpath='{.metadata.managedFields}')
+  "$0" patch -f "$file" --type merge --patch "{\"metadata\":{\"managedFields\":$fields}}"
+done`
+
+// standing is what must not change of a tenant whose management cluster does.
+type standing struct {
+	// vms are the IDs of its VMs at the hypervisor, by name.
+	vms map[string]string
+	// machines are the providerIDs of its Machines, by name.
+	machines map[string]string
+	// nodes are those that are ready.
+	nodes []string
+	// authorities are its certificate authorities and the key that signs
+	// tokens, by the name of their Secret.
+	authorities map[string]map[string][]byte
+}
+
+func standingOf(ctx context.Context, c bed.Cluster) (standing, error) {
+	s := standing{machines: map[string]string{}, authorities: map[string]map[string][]byte{}}
+	var err error
+	if s.vms, err = ids(ctx, c); err != nil {
+		return s, err
+	}
+	machines := &clusterv1.MachineList{}
+	if err := b.Client.List(ctx, machines, client.InNamespace(c.Namespace)); err != nil {
+		return s, err
+	}
+	for i := range machines.Items {
+		s.machines[machines.Items[i].Name] = machines.Items[i].Spec.ProviderID
+	}
+	if s.nodes, err = b.ReadyNodes(ctx, c); err != nil {
+		return s, err
+	}
+	for _, purpose := range []string{"ca", "etcd", "proxy", "sa"} {
+		found := &corev1.Secret{}
+		if err := b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-" + purpose}, found); err != nil {
+			return s, err
+		}
+		s.authorities[found.Name] = found.Data
+	}
+	return s, nil
+}
+
+// ids are those of a tenant's VMs at the hypervisor, by name.
+func ids(ctx context.Context, c bed.Cluster) (map[string]string, error) {
+	all := map[string]string{}
+	switch c.Hypervisor {
+	case bed.VSphere:
+		vms, err := b.Control().VMs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range vms {
+			all[vms[i].Name] = vms[i].InstanceUUID
+		}
+	default:
+		vms, err := b.Engine().VMs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for i := range vms {
+			all[vms[i].Name] = vms[i].ID
+		}
+	}
+	own := map[string]string{}
+	for name, id := range all {
+		if strings.HasPrefix(name, c.Name+"-") {
+			own[name] = id
+		}
+	}
+	return own, nil
+}
+
+// available are the Deployments that are.
+func available(ctx context.Context) ([]string, error) {
+	list := &appsv1.DeploymentList{}
+	err := b.Client.List(ctx, list)
+	var found []string
+	for i := range list.Items {
+		if list.Items[i].Status.AvailableReplicas == 1 {
+			found = append(found, list.Items[i].Name)
+		}
+	}
+	return found, err
+}
+
+// follows begins a management cluster with Cluster API, the providers and Flux,
+// as the guides say. From then on it is the bed's.
+func follows(ctx context.Context, r *repository) {
+	GinkgoHelper()
+	releases, err := release.Make(ctx, GinkgoWriter, filepath.Join(b.Dir, "bin", "releases"), "v0.1.0")
+	Expect(err).NotTo(HaveOccurred())
+	flux, err := bed.FluxPrograms(ctx, GinkgoWriter)
+	Expect(err).NotTo(HaveOccurred())
+	follower, err = b.StartEmpty(ctx, "follower", "10.77.0.2", func(image string) string {
+		return cmp.Or(flux(image), releases.Program(image))
+	})
+	Expect(err).NotTo(HaveOccurred())
+	b, r.kubeconfig = follower.Bed, follower.Kubeconfig()
+	Expect(kustomizev1.AddToScheme(b.Client.Scheme())).To(Succeed())
+	Expect(release.CertManager(ctx, b.Client)).To(Succeed())
+	r.run(ctx, programs["clusterctl"], "init", "--config", releases.Config(), "--infrastructure", "nova-vsphere,nova-zvirt",
+		"--bootstrap", "nova", "--control-plane", "nova", "--addon", "nova")
+	Expect(follower.InstallFlux(ctx)).To(Succeed())
+	Eventually(available).WithContext(ctx).WithTimeout(reportTimeout).Should(HaveLen(9), "the core, five providers, three of Flux")
+}
+
+// loses copies what tenants are, loses the management cluster and goes on from
+// the copies and Git in another one.
+func loses(ctx context.Context, r *repository) {
+	tenants := []bed.Cluster{acme, globex}
+	before := map[string]standing{}
+	copies := func(c bed.Cluster) string { return filepath.Join("..", "backup", c.Namespace) }
+	for _, c := range tenants {
+		Eventually(func(g Gomega, ctx context.Context) {
+			s, err := standingOf(ctx, c)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(s.nodes).To(HaveLen(len(s.machines)))
+			before[c.Name] = s
+		}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+		r.run(ctx, "mkdir", "-p", copies(c))
+		r.run(ctx, programs["clusterctl"], "move", "--to-directory", copies(c), "--namespace", c.Namespace)
+	}
+	Expect(b.Lose()).To(Succeed())
+	follows(ctx, r)
+
+	By("applying what clusters stand on")
+	r.run(ctx, programs["kubectl"], "create", "namespace", fluxNamespace)
+	r.run(ctx, programs["kubectl"], "create", "secret", "generic", "sops-age", "--namespace", fluxNamespace, "--from-file=age.agekey="+r.key)
+	r.run(ctx, programs["kubectl"], "apply", "--namespace", fluxNamespace, "-f", "flux/repository.yaml", "-f", "flux/classes.yaml", "-f", "flux/credentials.yaml")
+	r.run(ctx, programs["kubectl"], "wait", "--namespace", fluxNamespace, "--for=condition=Ready", "kustomization/classes", "kustomization/credentials", "--timeout=5m")
+	By("bringing the clusters back")
+	for _, c := range tenants {
+		r.run(ctx, programs["clusterctl"], "move", "--from-directory", copies(c))
+	}
+	r.run(ctx, "sh", "-euc", returnFields, programs["kubectl"])
+	By("reconciling them")
+	r.run(ctx, programs["kubectl"], "apply", "--kustomize", "flux")
+	for _, wave := range waves {
+		Eventually(ready).WithContext(ctx).WithArguments(wave).WithTimeout(bootTimeout).Should(HavePrefix("True"), wave)
+	}
+	for _, c := range tenants {
+		cluster := &clusterv1.Cluster{}
+		Expect(b.Client.Get(ctx, c.Key(), cluster)).To(Succeed())
+		for _, condition := range []string{clusterv1.ClusterAvailableCondition, "modules.addons.cluster.x-k8s.io/nova-modules.base"} {
+			Expect(meta.IsStatusConditionTrue(cluster.Status.Conditions, condition)).To(BeTrue(), "%s of %s", condition, c.Name)
+		}
+		Expect(standingOf(ctx, c)).To(Equal(before[c.Name]), c.Name)
+	}
+}
+
+// changesAfterLoss gives acme another worker in the management cluster that
+// follows, and leaves its machines alone.
+func changesAfterLoss(ctx context.Context, r repository) {
+	before, err := ids(ctx, acme)
+	Expect(err).NotTo(HaveOccurred())
+	r.edit("tenants/test/acme/cluster.yaml", "name: worker, replicas: 2", "name: worker, replicas: 3")
+	r.commit(ctx, "Give acme a third worker")
+	r.look(ctx)
+	Eventually(b.ReadyNodes).WithContext(ctx).WithArguments(acme).WithTimeout(bootTimeout).Should(HaveLen(len(before) + 1))
+	after, err := ids(ctx, acme)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(after).To(HaveLen(len(before) + 1))
+	for name, id := range before {
+		Expect(after).To(HaveKeyWithValue(name, id))
+	}
+}
+
+// keepFollower keeps what the management cluster that follows was like.
+func keepFollower(dir string) {
+	if follower == nil || !CurrentSpecReport().Failed() {
+		return
+	}
+	if err := follower.CollectArtifacts(dir); err != nil {
+		AddReportEntry("collecting artifacts failed", err.Error())
+	}
+}
