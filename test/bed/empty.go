@@ -231,6 +231,8 @@ func (e *Empty) Stop() error {
 	if e.pid == 0 {
 		return nil
 	}
+	pid := e.pid
 	e.pid = 0
-	return endSupervised(e.layout)
+	// A start that broke off has not come as far as a pid file.
+	return errors.Join(end(pid), endSupervised(e.layout))
 }

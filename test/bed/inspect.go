@@ -72,11 +72,19 @@ func endSupervised(l layout, kept ...string) error {
 		}
 		pid, err := supervisor.Pid(l.pids(), name)
 		if err == nil {
-			err = syscall.Kill(pid, syscall.SIGKILL)
+			err = end(pid)
 		}
-		if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, fs.ErrNotExist) {
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("ending %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// end kills a process, unless it has ended.
+func end(pid int) error {
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("killing process %d: %w", pid, err)
+	}
+	return nil
 }

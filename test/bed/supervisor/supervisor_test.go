@@ -52,7 +52,7 @@ func TestKilledProgramIsStartedAgain(t *testing.T) {
 func TestPidFiles(t *testing.T) {
 	g := NewWithT(t)
 	dir := start(t, Process{Args: []string{"/bin/sleep", "1000"}})
-	g.Eventually(func() ([]string, error) { return Names(dir) }).Should(Equal([]string{"sample"}))
+	g.Eventually(func() ([]string, error) { return Names(dir) }, 10*time.Second).Should(Equal([]string{"sample"}))
 	g.Expect(Pid(dir, Self)).To(Equal(os.Getpid()))
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,25 +54,6 @@ func managersOf(version string) []any {
 		all = append(all, name+" "+version)
 	}
 	return all
-}
-
-// vms are the VMs of a tenant.
-func vms(ctx context.Context, c bed.Cluster) ([]string, error) {
-	h, err := b.Hypervisor(c.Hypervisor)
-	if err != nil {
-		return nil, err
-	}
-	all, err := h.VMs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var own []string
-	for _, name := range all {
-		if strings.HasPrefix(name, c.Name+"-") {
-			own = append(own, name)
-		}
-	}
-	return own, nil
 }
 
 // states are how far the VMs of a tenant are in the management cluster that it
@@ -245,7 +225,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			if everything {
 				Eventually(ready).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(Equal(c.ControlPlanes + c.Workers))
 			}
-			Expect(vms(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
+			Expect(b.VMsOf(ctx, c)).To(HaveLen(c.ControlPlanes + c.Workers))
 			Expect(creations(ctx, c)).To(Equal(c.ControlPlanes + c.Workers))
 		})
 	}
@@ -307,7 +287,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		}
 		for _, c := range all {
 			Eventually(func(g Gomega, ctx context.Context) {
-				g.Expect(vms(ctx, c)).To(BeEmpty())
+				g.Expect(b.VMsOf(ctx, c)).To(BeEmpty())
 				list := &clusterv1.ClusterList{}
 				g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
 				g.Expect(list.Items).To(BeEmpty())
