@@ -135,31 +135,42 @@ func (i *interruption) next() <-chan struct{} {
 	return i.done
 }
 
-// peaks are the most tasks that ran at a time.
-type peaks struct {
-	mu        sync.Mutex
-	now, most map[string]int
+// tally counts the tasks that ran, by method.
+type tally struct {
+	mu sync.Mutex
+	// now is how many run, most how many ran at a time, and all how many there
+	// were.
+	now, most, all map[string]int
 }
 
-func (p *peaks) enter(method string) func() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.now == nil {
-		p.now, p.most = map[string]int{}, map[string]int{}
+func (t *tally) enter(method string) func() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now == nil {
+		t.now, t.most, t.all = map[string]int{}, map[string]int{}, map[string]int{}
 	}
-	p.now[method]++
-	p.most[method] = max(p.most[method], p.now[method])
+	t.now[method]++
+	t.all[method]++
+	t.most[method] = max(t.most[method], t.now[method])
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.now[method]--
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.now[method]--
 	}
 }
 
 // MostTasks is how many tasks of a method ran at once, at the most, since the
 // start.
 func (s *Server) MostTasks(method string) int {
-	s.peaks.mu.Lock()
-	defer s.peaks.mu.Unlock()
-	return s.peaks.most[method]
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	return s.tally.most[method]
+}
+
+// Tasks is how many tasks of a method ran since the start. A request that was
+// refused, as one over a session that has ended is, made none.
+func (s *Server) Tasks(method string) int {
+	s.tally.mu.Lock()
+	defer s.tally.mu.Unlock()
+	return s.tally.all[method]
 }

@@ -73,7 +73,7 @@ type Server struct {
 
 	disturbed    disturbed
 	interruption interruption
-	peaks        peaks
+	tally        tally
 
 	listener *gate
 	http     *http.Server

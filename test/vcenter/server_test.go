@@ -183,6 +183,12 @@ func TestRequestsAreCounted(t *testing.T) {
 	b.Expect(b.server.RequestsBySession()).To(HaveLen(1))
 	b.server.ResetRequests()
 	b.Expect(b.server.Requests()).To(BeEmpty())
+
+	b.server.ExpireSessions()
+	_, err := methods.CloneVM_Task(b.ctx, b.client, &types.CloneVM_Task{This: vm.Reference()})
+	b.Expect(soap.ToSoapFault(err).VimFault()).To(BeAssignableToTypeOf(types.NotAuthenticated{}))
+	b.Expect(b.server.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
+	b.Expect(b.server.Tasks("CloneVM_Task")).To(Equal(1), "what is refused makes no task")
 }
 
 func TestExpiredSession(t *testing.T) {

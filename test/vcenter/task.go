@@ -92,7 +92,7 @@ func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
 }
 
 func (s *Server) perform(task types.ManagedObjectReference, w work) (types.AnyType, *failure) {
-	defer s.peaks.enter(w.method)()
+	defer s.tally.enter(w.method)()
 	if !s.sleep(s.delays.of(w.method)) {
 		return nil, fail(&types.RequestCanceled{})
 	}
