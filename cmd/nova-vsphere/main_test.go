@@ -239,7 +239,8 @@ func TestProviderRestart(t *testing.T) {
 	s.run()
 	s.createCluster()
 	m := s.createMachine("m")
-	s.Eventually(s.vc.Requests).Should(HaveKeyWithValue("CloneVM_Task", 1))
+	cloning := func() int { return s.vc.Tasks("CloneVM_Task") }
+	s.Eventually(cloning).Should(Equal(1))
 	s.kill()
 	s.run()
 	s.boot(m, "10.0.0.1/24")
@@ -248,7 +249,7 @@ func TestProviderRestart(t *testing.T) {
 
 	// The deletion of a machine whose clone an earlier process started.
 	gone := s.createMachine("gone")
-	s.Eventually(s.vc.Requests).Should(HaveKeyWithValue("CloneVM_Task", 2))
+	s.Eventually(cloning).Should(Equal(2))
 	s.kill()
 	s.Expect(s.rig.Client.Delete(t.Context(), gone)).To(Succeed())
 	s.run()

@@ -116,6 +116,11 @@ var _ = Describe("A failure", func() {
 
 	It("that may pass by itself changes nothing that was reported", func(ctx SpecContext) {
 		rig := up(ctx)
+		// There has to be something that was reported, and that the reconcilers
+		// know of.
+		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
+		Eventually(rig.Quiet(fake.Connect)).WithPolling(time.Second).Should(BeTrue())
+		Eventually(rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
 		slow := &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Passing: true, Err: errText("no answer in time")}
 		rig.Hypervisor.Fail(fake.Connect, slow)
 		rig.Hypervisor.Fail(fake.Inspect, slow)

@@ -36,7 +36,7 @@ func TestParseUsage(t *testing.T) {
 func TestProcess(t *testing.T) {
 	g := NewWithT(t)
 	log := filepath.Join(t.TempDir(), "log")
-	p, err := startProcess(exec.CommandContext(t.Context(), "sh", "-c", "echo on; read x"), log)
+	p, err := startProcess(exec.CommandContext(t.Context(), "sh", "-c", "echo on; exec sleep 600"), log)
 	g.Expect(err).NotTo(HaveOccurred())
 	used, err := p.usage()
 	g.Expect(err).NotTo(HaveOccurred())
