@@ -19,8 +19,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// idleTimeout is how long a snapshot's stream may stand still.
-const idleTimeout = time.Minute
+// idleTimeout is how long a member may keep us waiting for the next bytes of a
+// snapshot; tests have less time.
+var idleTimeout = time.Minute
 
 // pageSize is what the size of etcd's database is a multiple of.
 const pageSize = 512
@@ -81,7 +82,8 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 		return Snapshot{}, fmt.Errorf("taking snapshot of etcd on %s: %w", node, cause(ctx, err))
 	}
 	defer func() { _ = response.Snapshot.Close() }()
-	verified := newVerifier(&watchful{source: response.Snapshot, seen: func() { idle.Reset(idleTimeout) }})
+	idle.Stop()
+	verified := newVerifier(&watchful{source: response.Snapshot, idle: idle})
 	if err := put(ctx, verified); err != nil {
 		return Snapshot{}, fmt.Errorf("storing snapshot of etcd on %s: %w", node, cause(ctx, err))
 	}
@@ -94,17 +96,18 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 	}, nil
 }
 
-// watchful tells when something was read.
+// watchful lets a timer run while something is waited for, and only then: how
+// long the bucket takes for what it was given is not the member's fault.
 type watchful struct {
 	source io.Reader
-	seen   func()
+	idle   *time.Timer
 }
 
 // Read implements io.Reader.
 func (w *watchful) Read(p []byte) (int, error) {
-	n, err := w.source.Read(p)
-	w.seen()
-	return n, err
+	w.idle.Reset(idleTimeout)
+	defer w.idle.Stop()
+	return w.source.Read(p)
 }
 
 // verifier hands a snapshot on and checks the hash that stands at its end.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -56,6 +57,31 @@ func TestVerifier(t *testing.T) {
 	}
 }
 
+// allow gives members another time for the length of a test.
+func allow(t *testing.T, timeout time.Duration) {
+	t.Helper()
+	was := idleTimeout
+	idleTimeout = timeout
+	t.Cleanup(func() { idleTimeout = was })
+}
+
+func TestIdleCountsWaitingOnly(t *testing.T) {
+	g := NewWithT(t)
+	allow(t, 50*time.Millisecond)
+	stream, member := io.Pipe()
+	gone := errors.New("gone")
+	idle := time.AfterFunc(time.Hour, func() { _ = member.CloseWithError(gone) })
+	w := &watchful{source: stream, idle: idle}
+	go func() { _, _ = member.Write(snapshotOf(1)) }()
+	for range 3 {
+		_, err := io.ReadFull(w, make([]byte, 8))
+		g.Expect(err).NotTo(HaveOccurred(), "what was read may be at work as long as it takes")
+		<-time.After(3 * idleTimeout)
+	}
+	_, err := io.ReadAll(w)
+	g.Expect(err).To(MatchError(gone), "a member that sends nothing is given up")
+}
+
 func TestTakeSnapshot(t *testing.T) {
 	nodes := []string{"cp-a", "cp-b", "cp-c"}
 	c := startCluster(t, nodes...)
@@ -85,6 +111,21 @@ func TestTakeSnapshot(t *testing.T) {
 	g.Expect(err).To(MatchError(refused))
 	_, err = TakeSnapshot(t.Context(), c.dial, c.config, "cp-b", func(context.Context, io.Reader) error { return nil })
 	g.Expect(err).To(MatchError(ContainSubstring("not read to its end")), "a store that keeps a part is no store")
+
+	allow(t, time.Second)
+	_, err = TakeSnapshot(t.Context(), c.dial, c.config, "cp-b", func(ctx context.Context, r io.Reader) error {
+		if _, err := io.ReadFull(r, make([]byte, pageSize)); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(2 * idleTimeout):
+		}
+		_, err := io.Copy(io.Discard, r)
+		return err
+	})
+	g.Expect(err).NotTo(HaveOccurred(), "a bucket may be slower than the member has time")
 
 	c.members["cp-a"].kill()
 	c.members["cp-b"].kill()
