@@ -40,7 +40,8 @@ type EtcdRestorePhase string
 
 // Phases of a restore.
 const (
-	// EtcdRestorePending: it waits for another one, or for its control plane.
+	// EtcdRestorePending: it waits for another one, for its control plane, or
+	// for the end of a pause.
 	EtcdRestorePending EtcdRestorePhase = "Pending"
 	// EtcdRestorePreparing: the snapshot is looked for in the bucket and
 	// verified, or taken from the surviving member. Nothing is lost yet:

@@ -1,6 +1,7 @@
 package etcdbackup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,6 +85,8 @@ type restoreScope struct {
 	controlPlane *controlplanev1.NovaControlPlane
 	cluster      *clusterv1.Cluster
 	now          time.Time
+	// paused is what is paused, so that nothing is to be done.
+	paused string
 
 	// secret tells the machine of the snapshot; nil until it was prepared.
 	secret *corev1.Secret
@@ -128,12 +131,20 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if mine, err := r.find(ctx, s); err != nil || !mine {
 		return ctrl.Result{}, err
 	}
+	if s.paused != "" && s.restore.Finished() != "" {
+		return ctrl.Result{RequeueAfter: waitAgain}, nil
+	}
 	defer func() {
 		r.report(s, reterr)
 		err := helper.Patch(ctx, s.restore, patch.WithStatusObservedGeneration{},
 			patch.WithOwnedConditions{Conditions: []string{controlplanev1.EtcdRestoreReadyCondition}})
 		reterr = errors.Join(reterr, err)
 	}()
+	if s.paused != "" {
+		// One that was under way is as far as it was.
+		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting, since %s is paused", s.paused)
+		return ctrl.Result{RequeueAfter: waitAgain}, nil
+	}
 	again, err := r.step(ctx, s)
 	if refused, is := errors.AsType[*refusal](err); is {
 		s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreFailed))
@@ -164,7 +175,24 @@ func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, er
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading Cluster: %w", err)
 	}
-	return s.cluster == nil || !annotations.IsPaused(s.cluster, s.restore) && !annotations.IsPaused(s.cluster, controlPlane), nil
+	s.paused = s.pausedBy()
+	return true, nil
+}
+
+// pausedBy names what is paused and holds the restore up, if anything does.
+func (s *restoreScope) pausedBy() string {
+	switch {
+	case s.cluster == nil:
+		return ""
+	case annotations.IsPaused(s.cluster, s.cluster):
+		return "Cluster " + s.cluster.Name
+	case annotations.HasPaused(s.controlPlane):
+		return "NovaControlPlane " + s.controlPlane.Name
+	case annotations.HasPaused(s.restore):
+		return "this restore"
+	default:
+		return ""
+	}
 }
 
 // step goes on from what is there.

@@ -210,6 +210,55 @@ var _ = Describe("Restores", func() {
 		Expect(r.reconcileRestore(ctx, "b-second").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 	})
 
+	It("wait while they are paused, and wake up by themselves", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.taken(ctx)
+		reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		reconcile := func() (ctrl.Result, *controlplanev1.NovaEtcdRestore) {
+			result, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key("back")})
+			Expect(err).NotTo(HaveOccurred())
+			restore := &controlplanev1.NovaEtcdRestore{}
+			Expect(testEnv.Client.Get(ctx, r.key("back"), restore)).To(Succeed())
+			return result, restore
+		}
+		pause := func(paused bool) {
+			cluster := r.cluster(ctx)
+			cluster.Spec.Paused = &paused
+			Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
+		}
+		pause(true)
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		result, restore := reconcile()
+		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePending))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting, since Cluster c is paused"))
+
+		By("being as far as it was while it is paused half-way")
+		pause(false)
+		_, restore = reconcile()
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		cp := r.controlPlane(ctx)
+		cp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		result, restore = reconcile()
+		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting, since NovaControlPlane c is paused"))
+
+		By("saying nothing new of what is over, and telling it anew where a move lost it")
+		restore.Annotations = map[string]string{controlplanev1.EtcdRestoreFinishedAnnotation: string(controlplanev1.EtcdRestoreSucceeded)}
+		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
+		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, restore)).To(Succeed())
+		result, restore = reconcile()
+		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(restore.Status).To(BeZero())
+		cp.Annotations = nil
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		_, restore = reconcile()
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
+	})
+
 	It("say what they wait for while the bucket is away", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
