@@ -31,6 +31,8 @@ type Health struct {
 	Members []Member
 	// Alarms are those that are raised, for people.
 	Alarms []string
+	// Revision is the highest one that a member named.
+	Revision int64
 }
 
 // raise adds alarms by the member they are raised for.

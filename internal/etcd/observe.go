@@ -50,12 +50,14 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	alarms := map[uint64][]string{}
 	answering := map[uint64]bool{}
 	var leader, term uint64
+	health := &Health{}
 	for _, a := range answers {
 		if a.err != nil {
 			errs = append(errs, a.err)
 			continue
 		}
 		answering[a.member] = a.leader != 0
+		health.Revision = max(health.Revision, a.revision)
 		// A former leader does not know that it is one; the newest term does.
 		if a.leader != 0 && a.term >= term {
 			leader, term = a.leader, a.term
@@ -71,7 +73,6 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	if list == nil {
 		return nil, errors.Join(errs...)
 	}
-	health := &Health{}
 	if len(list.Members) == 0 {
 		return nil, errors.New("only learners answer")
 	}
@@ -88,12 +89,14 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 
 // answer is what one member said.
 type answer struct {
-	member  uint64
-	leader  uint64
-	term    uint64
-	members *clientv3.MemberListResponse
-	alarms  []alarm
-	err     error
+	member uint64
+	leader uint64
+	term   uint64
+	// revision is the newest that the member knows.
+	revision int64
+	members  *clientv3.MemberListResponse
+	alarms   []alarm
+	err      error
 }
 
 // ask asks the member on one node.
@@ -109,6 +112,7 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 		return answer{err: fmt.Errorf("reading status: %w", cause(ctx, err))}
 	}
 	a.member, a.leader, a.term = status.Header.GetMemberId(), status.Leader, status.RaftTerm
+	a.revision = status.Header.GetRevision()
 	for _, e := range status.Errors {
 		if raised, ok := parseAlarm(e); ok {
 			a.alarms = append(a.alarms, raised)

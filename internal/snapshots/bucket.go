@@ -82,6 +82,9 @@ type Snapshot struct {
 	Revision int64 `json:"revision"`
 	// EtcdVersion is the version of etcd's storage.
 	EtcdVersion string `json:"etcdVersion,omitempty"`
+	// History tells what etcd held from what another etcd of the same place
+	// held, before and after any restore. Empty if nobody could say.
+	History string `json:"history,omitempty"`
 	// Cluster, ClusterUID and Member say of what it was taken.
 	Cluster    string `json:"cluster"`
 	ClusterUID string `json:"clusterUID"`
@@ -176,6 +179,15 @@ func (b *Bucket) objects(ctx context.Context) (map[string]minio.ObjectInfo, erro
 // Get reads what is known of a snapshot. ErrNotFound when it is not there or
 // not whole.
 func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
+	s, err := b.Manifest(ctx, name)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	return s, b.check(ctx, s)
+}
+
+// Manifest reads what is known of a snapshot without a look at its content.
+func (b *Bucket) Manifest(ctx context.Context, name string) (Snapshot, error) {
 	object, err := b.client.GetObject(ctx, b.place.Bucket, b.key(name+manifestSuffix), minio.GetObjectOptions{})
 	if err != nil {
 		return Snapshot{}, b.failed("reading snapshot "+name, err)
@@ -189,7 +201,7 @@ func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
 	if err := json.Unmarshal(data, &s); err != nil || s.Name != name || s.SHA256 == "" {
 		return Snapshot{}, fmt.Errorf("reading snapshot %s: its manifest is not one of ours", name)
 	}
-	return s, b.check(ctx, s)
+	return s, nil
 }
 
 // check compares the content in the bucket with what should be there.

@@ -7,6 +7,10 @@
 // of what lies in the bucket, so nothing is lost with a manager's memory or an
 // object's status.
 //
+// A place may see several clusters, one after the other under the same name. A
+// snapshot says which history it is of, so that an empty etcd never passes for
+// what the one before it held.
+//
 // The package refuses servers that are not verified, and never puts
 // credentials into an error.
 package snapshots

@@ -35,6 +35,16 @@ func Next(schedule string, last time.Time) (time.Time, error) {
 	return parsed.Next(last).UTC(), nil
 }
 
+// Precedes reports whether an etcd of a history and revision goes on from what
+// the snapshot holds. Revisions tell only where a history is not known: within
+// one they only grow, also by a restore, and another one begins at 1.
+func (s Snapshot) Precedes(history string, revision int64) bool {
+	if s.History != "" && history != "" {
+		return s.History == history
+	}
+	return s.Revision <= revision
+}
+
 // Expired returns which of the snapshots may go: all beyond the newest count,
 // and all older than days. 0 is no limit. The newest always stays. The
 // snapshots are sorted, old to new.

@@ -52,6 +52,34 @@ func TestNext(t *testing.T) {
 	}
 }
 
+func TestPrecedes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason   string
+		history  string
+		revision int64
+		of       string
+		at       int64
+		want     bool
+	}{
+		"GoesOn":    {"a control plane's own etcd", "a", 100, "a", 101, true},
+		"Same":      {"nothing was written since", "a", 100, "a", 100, true},
+		"PutBack":   {"one restored by hand to what was before is the same still", "a", 100, "a", 50, true},
+		"Anew":      {"one that came up empty is another", "a", 100, "b", 3, false},
+		"Outgrown":  {"also if the old one was small", "a", 100, "b", 1_000_000_100, false},
+		"Older":     {"a snapshot that does not say whose it is: revisions only grow", "", 100, "b", 101, true},
+		"OlderAnew": {"so a lower one is of another", "", 100, "b", 99, false},
+		"Rescued":   {"nor does one of a surviving member", "a", 100, "", 100, true},
+		"Neither":   {"two that do not say it", "", 100, "", 99, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := snapshots.Snapshot{History: tc.history, Revision: tc.revision}
+			if got := s.Precedes(tc.of, tc.at); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
 func TestExpired(t *testing.T) {
 	now := at("2026-01-10T00:00:00Z")
 	var all []snapshots.Snapshot

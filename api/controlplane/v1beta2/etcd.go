@@ -8,6 +8,8 @@ import (
 
 // EtcdSnapshotAnnotation on a NovaControlPlane, with any value, asks for a
 // snapshot of etcd now. It is taken off once the snapshot lies in the bucket.
+// With one that is asked for the schedule goes on, whatever lies in the bucket.
+// A restore that succeeded asks for one.
 const EtcdSnapshotAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-snapshot"
 
 // Keys of the Secret with the credentials for a bucket.
@@ -36,6 +38,10 @@ const (
 	// EtcdSnapshotWaitingReason: no snapshot has been due yet, or etcd does not
 	// run yet.
 	EtcdSnapshotWaitingReason = "Waiting"
+	// EtcdSnapshotOtherHistoryReason: the newest snapshot in the bucket is not
+	// of what etcd holds now: the control plane was made anew. None is taken
+	// and none removed until one of the two is settled for.
+	EtcdSnapshotOtherHistoryReason = "OtherHistory"
 	// EtcdSnapshotSuspendedReason: snapshots are suspended.
 	EtcdSnapshotSuspendedReason = "Suspended"
 )
@@ -99,7 +105,8 @@ type EtcdSnapshotsSpec struct {
 }
 
 // EtcdSnapshotRetention says which snapshots are kept. A snapshot goes when
-// either limit says so; the newest never goes.
+// either limit says so; the newest never goes, nor the newest of a control plane
+// of the same name that was there before.
 // +kubebuilder:validation:MinProperties=1
 type EtcdSnapshotRetention struct {
 	// count is how many are kept. Empty means 14 if days is empty too, and no

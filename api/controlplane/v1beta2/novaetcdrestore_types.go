@@ -121,7 +121,8 @@ type NovaEtcdRestoreSource struct {
 // NovaEtcdRestoreSnapshot is a snapshot in the bucket.
 type NovaEtcdRestoreSnapshot struct {
 	// name is its name as status.etcd.lastSnapshot of the NovaControlPlane
-	// says it, or Latest.
+	// says it, or Latest. Latest is refused where the newest one and the one
+	// before it are not of the same control plane.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

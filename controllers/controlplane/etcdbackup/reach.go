@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -41,12 +43,14 @@ type Tenants struct {
 	// without hosts replace them.
 	forward func(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error)
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	// history tells what a tenant's etcd holds from what another one held.
+	history func(ctx context.Context, cluster client.ObjectKey) (string, error)
 }
 
 // NewTenants returns Tenants that read kubeconfigs through secrets.
 func NewTenants(secrets client.Reader, authority pki.Authority) *Tenants {
 	t := &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
-	t.forward = t.portForward
+	t.forward, t.history = t.portForward, t.uid
 	return t
 }
 
@@ -108,6 +112,23 @@ func (t *Tenants) Client(ctx context.Context, cluster client.ObjectKey) (client.
 		return nil, fmt.Errorf("reaching API server: %w", err)
 	}
 	return c, nil
+}
+
+// uid is the UID of the tenant's namespace kube-system. The first API server on
+// an empty etcd makes it and nobody can delete it, so it comes back with every
+// snapshot of that etcd and with no other. The UIDs of the management cluster
+// change with a move, and etcd's own ID with a restore; an address that is used
+// again gives the same ID to another etcd.
+func (t *Tenants) uid(ctx context.Context, cluster client.ObjectKey) (string, error) {
+	tenant, err := t.Client(ctx, cluster)
+	if err != nil {
+		return "", err
+	}
+	namespace := &corev1.Namespace{}
+	if err := tenant.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(namespace.UID), nil
 }
 
 // config is how a tenant's API server is reached.

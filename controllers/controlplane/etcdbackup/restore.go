@@ -322,20 +322,46 @@ func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket 
 		return r.rescue(ctx, s, bucket)
 	}
 	if name == controlplanev1.LatestEtcdSnapshot {
-		all, err := bucket.List(ctx)
-		if err != nil {
+		var err error
+		if name, err = r.latest(ctx, s, bucket); err != nil {
 			return snapshots.Snapshot{}, err
 		}
-		if len(all) == 0 {
-			return snapshots.Snapshot{}, refuse("There is no snapshot of cluster %s in bucket %s", s.cluster.Name, s.s3().Bucket)
-		}
-		name = all[len(all)-1].Name
 	}
 	found, err := bucket.Get(ctx, name)
 	if errors.Is(err, snapshots.ErrNotFound) && s.secret == nil {
 		return found, refuse("There is no snapshot %s of cluster %s in bucket %s", name, s.cluster.Name, s.s3().Bucket)
 	}
 	return found, err
+}
+
+// latest names the newest snapshot. Where that begins another history the one
+// before it may be meant: an etcd that came up empty must not pass for what was
+// there.
+func (r *RestoreReconciler) latest(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (string, error) {
+	all, err := bucket.List(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(all) == 0 {
+		return "", refuse("There is no snapshot of cluster %s in bucket %s", s.cluster.Name, s.s3().Bucket)
+	}
+	name := all[len(all)-1].Name
+	if len(all) == 1 {
+		return name, nil
+	}
+	newest, err := bucket.Manifest(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	before, err := bucket.Manifest(ctx, all[len(all)-2].Name)
+	if err != nil {
+		return "", err
+	}
+	if !before.Precedes(newest.History, newest.Revision) {
+		return "", refuse("The newest snapshot %s (revision %d) does not go on from the one before it, %s (revision %d), "+
+			"but is of a control plane that was made anew: name the one that is meant", newest.Name, newest.Revision, before.Name, before.Revision)
+	}
+	return name, nil
 }
 
 // rescue takes a snapshot of a surviving member, past the API server.
@@ -364,7 +390,8 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 			return snapshots.Snapshot{}, refuse("etcd on machine %s has a leader: its quorum is not lost. To go back to what was, name a snapshot", name)
 		}
 	}
-	taken, err := store(ctx, bucket, s.cluster, node, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
+	// Without its API server nobody says whose it is.
+	taken, err := store(ctx, bucket, s.cluster, snapshots.Snapshot{Member: node}, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
 		return etcd.TakeSnapshot(ctx, dial, credentials, node, put)
 	})
 	if err != nil {
@@ -570,9 +597,27 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 		s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
 		return restoreAgain, nil
 	}
+	if err := r.ask(ctx, s); err != nil {
+		return 0, err
+	}
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded))
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Succeeded", "Restore", "The control plane is whole")
 	return 0, r.finish(ctx, s)
+}
+
+// ask asks for a snapshot of what was restored: the newest one in the bucket may
+// be what somebody wanted to be rid of, or of another control plane, and then
+// the schedule waits for somebody to say what counts. The restore says it.
+func (r *RestoreReconciler) ask(ctx context.Context, s *restoreScope) error {
+	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
+		return nil
+	}
+	changed := s.controlPlane.DeepCopy()
+	changed.Annotations = with(changed.Annotations, controlplanev1.EtcdSnapshotAnnotation, s.restore.Name)
+	if err := r.Client.Patch(ctx, changed, client.MergeFrom(s.controlPlane)); err != nil {
+		return fmt.Errorf("asking for snapshot of what was restored: %w", err)
+	}
+	return nil
 }
 
 // finish tells what a restore that is over came to, also after a move, and

@@ -179,6 +179,7 @@ var _ = Describe("Restores", func() {
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 		Expect(restore.Status.CompletionTime).NotTo(BeNil())
+		Expect(r.controlPlane(ctx).Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "back"), "what is there now counts")
 		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
 
 		By("never being carried out again, though the status is lost")
@@ -196,6 +197,27 @@ var _ = Describe("Restores", func() {
 		Expect(restore.Status.Snapshot.Name).NotTo(BeEmpty())
 		Expect(r.objects()).To(HaveLen(2))
 		r.download(ctx, "rescue")
+	})
+
+	It("guess nothing where the newest snapshot is of a control plane that was made anew", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cp, _ := r.taken(ctx)
+		old := cp.Status.Etcd.LastSnapshot.Name
+		r.history = "second"
+		r.now = r.now.Add(time.Minute)
+		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		cp, _ = r.taken(ctx)
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+		r.addRestore(ctx, "latest", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		restore := r.reconcileRestore(ctx, "latest")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(And(
+			ContainSubstring(old), ContainSubstring(cp.Status.Etcd.LastSnapshot.Name), ContainSubstring("name the one that is meant")))
+		r.addRestore(ctx, "named", fromSnapshot(old))
+		restore = r.reconcileRestore(ctx, "named")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(restore.Status.Snapshot.Name).To(Equal(old))
 	})
 
 	It("take their turns", func(ctx context.Context) {

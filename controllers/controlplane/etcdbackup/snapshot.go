@@ -2,6 +2,7 @@ package etcdbackup
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -100,6 +101,8 @@ type snapshotScope struct {
 	listed bool
 	// next is when the next one is due.
 	next time.Time
+	// foreign is true if etcd does not hold what goes on from the newest.
+	foreign bool
 	// stage is the reason of a failure.
 	stage string
 	// still is true if nothing was looked at, so nothing is said anew.
@@ -214,6 +217,9 @@ func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *
 		if err := r.take(ctx, s, bucket); err != nil {
 			return 0, err
 		}
+		if s.foreign {
+			return lookAtLeast, nil
+		}
 		if again, err = r.due(s); err != nil {
 			return 0, err
 		}
@@ -301,52 +307,87 @@ func (r *SnapshotReconciler) due(s *snapshotScope) (time.Duration, error) {
 	return wait, nil
 }
 
-// take takes a snapshot.
+// take takes a snapshot, unless another etcd than the one that runs now filled
+// the bucket: an empty one would then pass for the newest there is, and what is
+// to be restored would go with time. Whoever asks for one knows what runs.
 func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) (reterr error) {
 	defer func() {
+		if s.foreign {
+			return
+		}
 		result := "ok"
 		if reterr != nil {
 			result = "error"
 		}
 		snapshotsTaken.WithLabelValues(result, s.controlPlane.Namespace, s.controlPlane.Name).Inc()
 	}()
+	from, err := r.subject(ctx, s)
+	if err != nil {
+		return err
+	}
+	s.foreign = !s.asked() && s.newest.Name != "" && !s.newest.Precedes(from.history, from.revision)
+	if s.foreign {
+		return nil
+	}
 	if err := bucket.Sweep(ctx, s.now.Add(-leftoverAge)); err != nil {
 		return err
 	}
-	nodes, err := r.nodes(ctx, s)
-	if err != nil {
-		return err
-	}
-	dial, credentials, err := r.Tenants.Forwarded(ctx, s.key())
-	if err != nil {
-		return err
-	}
-	health, err := etcd.Observe(ctx, dial, credentials, nodes)
-	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("Asking etcd for a snapshot failed", "error", err.Error())
-		// Each member fails in words of its own.
-		return errors.New("no member of etcd answers through the API server")
-	}
-	member, ok := pick(health, nodes)
-	if !ok {
-		return errors.New("no voting member of etcd answers through the API server")
-	}
-	taken, err := store(ctx, bucket, s.cluster, member, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
-		return etcd.TakeSnapshot(ctx, dial, credentials, member, put)
+	about := snapshots.Snapshot{Member: from.member, History: from.history}
+	taken, err := store(ctx, bucket, s.cluster, about, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
+		return etcd.TakeSnapshot(ctx, from.dial, from.credentials, from.member, put)
 	})
 	if err != nil {
 		return err
 	}
 	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeNormal, "EtcdSnapshotTaken", "TakeSnapshot", "%s",
-		fmt.Sprintf("Snapshot %s of etcd member %s lies in the bucket: %d bytes, revision %d", taken.Name, member, taken.Size, taken.Revision))
+		fmt.Sprintf("Snapshot %s of etcd member %s lies in the bucket: %d bytes, revision %d", taken.Name, taken.Member, taken.Size, taken.Revision))
 	s.newest = taken
 	s.all = append(s.all, taken)
 	delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
 	return nil
 }
 
-// store puts a snapshot into the bucket and makes it count.
-func store(ctx context.Context, bucket *snapshots.Bucket, cluster *clusterv1.Cluster, member string, begun time.Time,
+// subject is what a snapshot is taken of.
+type subject struct {
+	member      string
+	dial        etcd.Dial
+	credentials *tls.Config
+	// history and revision are what etcd holds.
+	history  string
+	revision int64
+}
+
+// subject finds the member to take a snapshot of, and what it holds.
+func (r *SnapshotReconciler) subject(ctx context.Context, s *snapshotScope) (*subject, error) {
+	nodes, err := r.nodes(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	from := &subject{}
+	if from.dial, from.credentials, err = r.Tenants.Forwarded(ctx, s.key()); err != nil {
+		return nil, err
+	}
+	health, err := etcd.Observe(ctx, from.dial, from.credentials, nodes)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Info("Asking etcd for a snapshot failed", "error", err.Error())
+		// Each member fails in words of its own.
+		return nil, errors.New("no member of etcd answers through the API server")
+	}
+	member, ok := pick(health, nodes)
+	if !ok {
+		return nil, errors.New("no voting member of etcd answers through the API server")
+	}
+	from.member, from.revision = member, health.Revision
+	if from.history, err = r.Tenants.history(ctx, s.key()); err != nil {
+		ctrl.LoggerFrom(ctx).Info("Asking whose etcd it is failed", "error", err.Error())
+		return nil, errors.New("the API server does not answer for the namespace kube-system, which tells whose etcd it is")
+	}
+	return from, nil
+}
+
+// store puts a snapshot into the bucket, with what is known about it, and makes
+// it count.
+func store(ctx context.Context, bucket *snapshots.Bucket, cluster *clusterv1.Cluster, about snapshots.Snapshot, begun time.Time,
 	take func(context.Context, func(context.Context, io.Reader) error) (etcd.Snapshot, error),
 ) (snapshots.Snapshot, error) {
 	name := snapshots.Name(begun)
@@ -357,8 +398,8 @@ func store(ctx context.Context, bucket *snapshots.Bucket, cluster *clusterv1.Clu
 	}
 	taken := snapshots.Snapshot{
 		Name: name, Time: begun.UTC().Truncate(time.Second), Size: got.Size, SHA256: got.SHA256,
-		Revision: got.Revision, EtcdVersion: got.Version,
-		Cluster: cluster.Name, ClusterUID: string(cluster.UID), Member: member, Duration: time.Since(started),
+		Revision: got.Revision, EtcdVersion: got.Version, History: about.History,
+		Cluster: cluster.Name, ClusterUID: string(cluster.UID), Member: about.Member, Duration: time.Since(started),
 	}
 	return taken, bucket.Commit(ctx, taken)
 }
@@ -396,10 +437,18 @@ func pick(health *etcd.Health, nodes []string) (string, bool) {
 	return best, best != ""
 }
 
-// expire removes snapshots that need not be kept any longer.
+// expire removes snapshots that need not be kept any longer. The last one of
+// what went before stays, as the newest does: it may be all that is left of it.
 func (r *SnapshotReconciler) expire(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) error {
 	retention := &s.controlPlane.Spec.Etcd.Snapshots.Retention
 	for _, old := range snapshots.Expired(s.all, int(retention.GetCount()), int(retention.Days), s.now) {
+		last, err := r.endsHistory(ctx, s, bucket, old.Name)
+		if err != nil {
+			return err
+		}
+		if last {
+			continue
+		}
 		if err := bucket.Delete(ctx, old.Name); err != nil {
 			return err
 		}
@@ -407,6 +456,21 @@ func (r *SnapshotReconciler) expire(ctx context.Context, s *snapshotScope, bucke
 		ctrl.LoggerFrom(ctx).Info("Removed snapshot", "snapshot", old.Name)
 	}
 	return nil
+}
+
+// endsHistory reports whether the snapshot after one, which is not the newest,
+// does not go on from it.
+func (r *SnapshotReconciler) endsHistory(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket, name string) (bool, error) {
+	at := slices.IndexFunc(s.all, func(known snapshots.Snapshot) bool { return known.Name == name })
+	old, err := bucket.Manifest(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	next, err := bucket.Manifest(ctx, s.all[at+1].Name)
+	if err != nil {
+		return false, err
+	}
+	return !old.Precedes(next.History, next.Revision), nil
 }
 
 // report turns what the reconcile saw into status. It is the only place that
@@ -453,6 +517,10 @@ func (s *snapshotScope) condition(err error) metav1.Condition {
 	case !s.listed:
 		c.Status, c.Reason = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotWaitingReason
 		c.Message = "Waiting for the control plane to be initialised, or restored"
+	case s.foreign:
+		c.Reason = controlplanev1.EtcdSnapshotOtherHistoryReason
+		c.Message = fmt.Sprintf("Snapshot %s in the bucket is of another control plane of this name: restore it, take another prefix, "+
+			"or ask for a snapshot by annotation to go on with what runs now", s.newest.Name)
 	case s.newest.Name == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotWaitingReason, "No snapshot has been taken yet"
 	default:

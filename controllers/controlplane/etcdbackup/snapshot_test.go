@@ -2,12 +2,15 @@ package etcdbackup
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -185,6 +188,85 @@ var _ = Describe("Snapshots", func() {
 		Expect(result.RequeueAfter).NotTo(BeZero())
 		Expect(condition(cp)).To(HaveField("Status", metav1.ConditionUnknown))
 		Expect(r.objects()).To(BeEmpty())
+	})
+
+	It("leave what is there alone where a control plane was made anew", func(ctx context.Context) {
+		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) {
+			cp.Spec.Etcd.Snapshots.Retention = controlplanev1.EtcdSnapshotRetention{Days: 1}
+		})
+		r.taken(ctx)
+		r.now = r.now.Add(6 * time.Hour)
+		cp, _ := r.taken(ctx)
+		last := cp.Status.Etcd.LastSnapshot.Name
+		Expect(r.objects()).To(HaveLen(4))
+		for len(r.recorder.Events) > 0 {
+			<-r.recorder.Events
+		}
+
+		By("neither taking one of the new etcd nor removing those of the old")
+		r.history = "second"
+		r.now = r.now.Add(48 * time.Hour)
+		for range 2 {
+			var err error
+			cp, _, err = r.snapshot(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotOtherHistoryReason),
+				HaveField("Message", ContainSubstring("Snapshot "+last+" in the bucket is of another control plane"))))
+			Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(last))
+			Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("<", r.now), "it counts as missed")
+			Expect(r.objects()).To(HaveLen(4))
+		}
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("of another control plane")))
+		Expect(r.recorder.Events).NotTo(Receive(), "it is told once")
+
+		By("going on with the old one once it is restored")
+		r.history = "first"
+		cp, _ = r.taken(ctx)
+		restored := cp.Status.Etcd.LastSnapshot.Name
+		Expect(r.objects()).To(ConsistOf(ContainSubstring(restored+".db"), ContainSubstring(restored+".json")))
+
+		By("going on with the new one once somebody asks for a snapshot of it")
+		r.history = "third"
+		r.now = r.now.Add(48 * time.Hour)
+		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
+		r.taken(ctx)
+		r.now = r.now.Add(48 * time.Hour)
+		cp, _ = r.taken(ctx)
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+		Expect(r.objects()).To(ContainElement(ContainSubstring(restored+".db")), "the last one of the old may be all that is left of it")
+	})
+
+	It("know a control plane that was made anew by its revision where older ones do not say whose they are", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.history = ""
+		cp, _ := r.taken(ctx)
+		r.history = "first"
+		file := server.Path("nova/" + r.namespace + "/c/" + cp.Status.Etcd.LastSnapshot.Name + ".json")
+		revise := func(revision string) {
+			GinkgoHelper()
+			data, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(string(data)).NotTo(ContainSubstring("history"))
+			data = regexp.MustCompile(`"revision": \d+`).ReplaceAll(data, []byte(`"revision": `+revision))
+			Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
+		}
+		revise("1000000")
+		r.now = r.now.Add(6 * time.Hour)
+		cp, _, err := r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotOtherHistoryReason))
+		revise("1")
+		cp, _ = r.taken(ctx)
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+	})
+
+	It("are told apart by what the tenant itself says", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.useEnvAsTenant(ctx)
+		namespace := &corev1.Namespace{}
+		Eventually(testEnv.Client.Get).WithArguments(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace).Should(Succeed())
+		Expect(NewTenants(testEnv.Client, nil).history(ctx, r.key(clusterName))).To(BeEquivalentTo(namespace.UID))
 	})
 
 	It("are refused once where nobody said where they lie", func(ctx context.Context) {

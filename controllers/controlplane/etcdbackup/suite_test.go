@@ -71,6 +71,8 @@ type rig struct {
 	now       time.Time
 	tenants   *Tenants
 	recorder  *events.FakeRecorder
+	// history is what etcd holds.
+	history string
 	// lonely members lack another that they need for a majority.
 	lonely bool
 	// etcd is where the member listens, and member its process.
@@ -121,6 +123,8 @@ func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), 
 	r.tenants.forward = func(context.Context, client.ObjectKey) (etcd.Dial, error) {
 		return func(ctx context.Context, node string) (net.Conn, error) { return reach(ctx, "", node) }, nil
 	}
+	r.history = "first"
+	r.tenants.history = func(context.Context, client.ObjectKey) (string, error) { return r.history, nil }
 	r.addMachine(ctx, machineName)
 	return r
 }
