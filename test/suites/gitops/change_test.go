@@ -3,6 +3,8 @@ package gitops
 import (
 	"context"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -16,6 +18,9 @@ import (
 
 // next is a release after the one that the repository began with.
 const next = "v0.1.1"
+
+// committed is an annotation that comes to the second wave by a commit.
+const committed = "gitops.example/committed"
 
 // versions are those of a tenant's kubelets, of nodes that are ready.
 func versions(ctx context.Context, c bed.Cluster) ([]string, error) {
@@ -58,26 +63,53 @@ func upgrades(ctx context.Context, r repository) {
 	Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(bootTimeout).Should(HavePrefix("True"))
 }
 
-// rollsOut gives the nodes of a hypervisor's tenants another size.
+// second reports whether what rollsOut commits has come to the second wave.
+func second(ctx context.Context) (bool, error) {
+	namespace := &corev1.Namespace{}
+	if err := b.Client.Get(ctx, client.ObjectKey{Name: globex.Namespace}, namespace); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	if _, ok := namespace.Annotations[committed]; ok || !everything {
+		return ok, nil
+	}
+	cluster := &clusterv1.Cluster{}
+	err := b.Client.Get(ctx, globex.Key(), cluster)
+	return slices.ContainsFunc(cluster.Spec.Topology.Variables, func(v clusterv1.ClusterVariable) bool { return v.Name == "nodeSize" }), err
+}
+
+// rollsOut gives the nodes of all hypervisors' tenants another size by one
+// commit.
 func rollsOut(ctx context.Context, r repository) {
+	Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(bootTimeout).Should(HavePrefix("True"))
 	before, err := names(ctx, acme)
 	Expect(err).NotTo(HaveOccurred())
-	r.edit("hypervisors/vcenter-one/variables.yaml", "# A template for each version of Kubernetes.\n",
-		"- {op: add, path: /spec/topology/variables/-, value: {name: nodeSize, value: {cpus: 6, memoryMiB: 4096}}}\n")
+	Expect(before).To(HaveLen(3))
+	for _, hypervisor := range []string{"vcenter-one", "engine-one"} {
+		r.edit("hypervisors/"+hypervisor+"/variables.yaml", "# A template for each version of Kubernetes.\n",
+			"- {op: add, path: /spec/topology/variables/-, value: {name: nodeSize, value: {cpus: 6, memoryMiB: 4096}}}\n")
+	}
+	r.edit("tenants/production/globex/namespace.yaml", "annotations: {", "annotations: {"+committed+": six, ")
 	r.commit(ctx, "Give nodes six processors")
 	r.look(ctx)
+	waited := 0
 	Eventually(func(g Gomega, ctx context.Context) {
+		// In this order: machines are only ever fewer of those before.
+		begun, err := second(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
 		after, err := names(ctx, acme)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(after).To(HaveLen(3))
-		kept := 0
-		for _, name := range before {
-			if ok, _ := ContainElement(name).Match(after); ok {
-				kept++
+		kept := slices.DeleteFunc(after, func(name string) bool { return !slices.Contains(before, name) })
+		if len(kept) > 1 {
+			waited++
+			if begun {
+				StopTrying("the second wave has begun, and the first still has " + strings.Join(kept, ", ")).Now()
 			}
 		}
-		g.Expect(kept).To(Equal(1), "the control plane's machine stays")
+		g.Expect(kept).To(HaveLen(1), "the control plane's machine stays")
 	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+	Expect(waited).NotTo(BeZero(), "machines were seen being replaced")
+	Eventually(second).WithContext(ctx).WithTimeout(bootTimeout).Should(BeTrue())
+	Expect(names(ctx, acme)).To(HaveLen(len(before)), "nothing of the first wave is under way")
 	Eventually(ready).WithContext(ctx).WithArguments("tenants-production").WithTimeout(bootTimeout).Should(HavePrefix("True"))
 }
 
