@@ -2,7 +2,9 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
@@ -292,6 +295,62 @@ var _ = Describe("Remediation", func() {
 		})
 		Expect(w.inits).To(BeZero())
 	})
+})
+
+var _ = Describe("What kubeadm's stored configuration cannot become", func() {
+	// Whether it cannot be written down or the tenant does not take it.
+	broken := map[string]func(ctx context.Context, w *world, is bool){
+		"a patch that is no YAML": func(ctx context.Context, w *world, is bool) {
+			w.mayFail = "spec.kubeadm.configPatches[ClusterConfiguration]"
+			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+				c.Spec.Config.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "apiServer:\n  certSANs: [one\n"}}
+				if !is {
+					c.Spec.Config.Kubeadm.ConfigPatches[0].Patch = "apiServer:\n  certSANs: [one]\n"
+				}
+			})
+		},
+		"a tenant that refuses it": func(ctx context.Context, w *world, is bool) {
+			w.mayFail, w.refusesVersion = "admission webhook", nil
+			if is {
+				w.refusesVersion = errors.New("admission webhook says no")
+			}
+			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+				c.Spec.Platform.APIServer.CertSANs = []string{"one.example.com"}
+			})
+		},
+	}
+	for what, setBroken := range broken {
+		It("keeps machines from joining and nothing else: "+what, func(ctx SpecContext) {
+			w, reconciler := runningWorld(ctx, 3, nil)
+			setBroken(ctx, w, true)
+			saysWhy := func(condition string) func() bool {
+				return func() bool {
+					c, err := w.rig.condition(ctx, condition)()
+					return err == nil && c.Status == metav1.ConditionTrue &&
+						strings.Contains(c.Message, "No machine can join: ") && strings.Contains(c.Message, w.mayFail)
+				}
+			}
+			w.drive(ctx, reconciler, saysWhy(controlplanev1.RollingOutCondition))
+			w.rig.expectMachines(ctx, 3)
+
+			By("replacing a machine that is lost")
+			lost := w.names()[0]
+			w.down[lost], w.sick[lost] = true, true
+			w.drive(ctx, reconciler, func() bool {
+				machines, err := w.rig.machines(ctx)
+				return err == nil && len(machines) == 2 && len(w.members) == 2 && !slices.Contains(w.names(), lost)
+			})
+			w.drive(ctx, reconciler, saysWhy(controlplanev1.ScalingUpCondition))
+			w.rig.expectMachines(ctx, 2)
+
+			By("mending it")
+			setBroken(ctx, w, false)
+			old := w.names()
+			w.drive(ctx, reconciler, func() bool {
+				return w.whole(ctx, 3)() && !slices.Contains(w.names(), old[0]) && !slices.Contains(w.names(), old[1])
+			})
+		})
+	}
 })
 
 var _ = Describe("A control plane that goes", func() {

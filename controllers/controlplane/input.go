@@ -45,6 +45,7 @@ func input(s *scope, now time.Time) plan.Input {
 		LockHolder:      s.lock.Holder,
 		LockSince:       s.lock.Since,
 		KubeadmVersion:  s.tenant.KubeadmVersion,
+		NoJoin:          s.noJoin,
 		OldestKubelet:   s.tenant.OldestKubelet,
 		LastRemediation: lastRemediation(s.controlPlane),
 	}

@@ -58,6 +58,8 @@ type scope struct {
 	blocked string
 	// decision is what was decided last; its action is empty if nothing was.
 	decision plan.Decision
+	// noJoin is why a machine that is made now could not join, for people.
+	noJoin string
 	// failures are those that keep no later step.
 	failures []error
 	// deleting is what a deletion waits for.

@@ -11,6 +11,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
 // upgrade is what the tenant is moved to.
@@ -43,9 +44,21 @@ func upgrade(s *scope) (Upgrade, error) {
 }
 
 // storedConfiguration keeps kubeadm's stored configuration as the spec says, so
-// that the next machine takes its settings from there. Its version is moved by
-// a decision of its own.
+// that the next machine takes its settings from there. Where that does not work
+// no machine is made to join with other settings than the spec's, and nothing
+// else is kept.
 func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
+	if err := r.storeConfiguration(ctx, s); err != nil {
+		r.complain(s, "ConfigurationNotStored", "StoreConfiguration", err)
+		s.noJoin = loop.Sentence(err)
+		s.failures = append(s.failures, err)
+	}
+	return nil
+}
+
+// storeConfiguration stores what has changed. The version is moved by a
+// decision of its own.
+func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.tenant.Answers || s.tenant.KubeadmVersion == "" {
 		return nil
 	}
@@ -75,7 +88,7 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 	}
 	want, err := upgrade(s)
 	if err != nil {
-		return err
+		return nil //nolint:nilerr // storedConfiguration has said it, and what comes later needs nothing of it
 	}
 	changed, err := r.Tenants.SyncAddons(ctx, s.key(), want)
 	if len(changed) > 0 {

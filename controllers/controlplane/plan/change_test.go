@@ -217,6 +217,38 @@ func TestRollout(t *testing.T) {
 	})
 }
 
+func TestNoJoin(t *testing.T) {
+	refused := func(change func(in *Input)) func(in *Input) {
+		return func(in *Input) {
+			in.NoJoin = "a patch is no YAML"
+			for i := range in.Machines {
+				in.Machines[i].Differs = []string{"config.kubeadm"}
+			}
+			if change != nil {
+				change(in)
+			}
+		}
+	}
+	const about = "No machine can join: a patch is no YAML"
+	check(t, map[string]step{
+		"Rollout": {reason: "nobody could take a place", in: running(3), change: refused(nil), want: Wait, about: about},
+		"RolloutNoSurge": {
+			reason: "who goes first would never be replaced", in: running(3), change: refused(func(in *Input) { in.MaxSurge = 0 }), want: Wait, about: about,
+		},
+		"Version":   {reason: "it is stored with the rest", in: running(3), change: refused(func(in *Input) { in.KubeadmVersion = "v1.35.4" }), want: Wait, about: about},
+		"ScaleUp":   {reason: "nobody could join", in: running(3), change: refused(func(in *Input) { in.Replicas = 5 }), want: Wait, about: about},
+		"ScaleDown": {reason: "nobody has to join", in: running(5), change: refused(func(in *Input) { in.Replicas = 3 }), want: DeleteMachine, on: "b"},
+		"Sick": {
+			reason: "who is given up serves nobody", in: running(3),
+			change: refused(func(in *Input) { in.Machines[1].Remediate, in.Etcd.Members[1].Healthy = "dead", false }), want: Remediate, on: "b",
+		},
+		"Hook": {
+			reason: "who goes is let go", in: running(3),
+			change: refused(func(in *Input) { in.Machines[1].Deleting, in.Machines[1].AtHook = true, true }), want: RemoveMember, on: "b", member: 2,
+		},
+	})
+}
+
 func TestVersions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason           string

@@ -69,6 +69,9 @@ type Input struct {
 	// KubeadmVersion is the version in kubeadm's stored configuration, which a
 	// joining control plane takes; empty if it is not known.
 	KubeadmVersion string
+	// NoJoin is why a machine that is made now could not join, for people;
+	// empty if nothing is known that keeps it from it.
+	NoJoin string
 	// OldestKubelet is the lowest version of a worker's kubelet; empty if
 	// there is none.
 	OldestKubelet string

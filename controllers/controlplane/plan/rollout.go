@@ -26,7 +26,8 @@ func rollout(p *problem) *Decision {
 		// It serves nobody, and may never do: no need to make room for it.
 		return onMachine(DeleteMachine, victim, "Replacing machine %s, which is no node yet: %s", victim.Name, why)
 	}
-	if refused := p.versionRefused(); refused != "" {
+	if refused := p.refused(); refused != "" {
+		// Also where an old machine would go first: nobody could follow it.
 		return wait("%s", refused)
 	}
 	if p.surge() == 0 {
@@ -57,6 +58,17 @@ func (p *problem) surge() int {
 
 // outdated says why a machine is to be replaced.
 func (p *problem) outdated(m Machine) []string { return Outdated(p.Input, m) }
+
+// refused says why no machine may be made that others are to make room for.
+func (p *problem) refused() string {
+	if why := p.versionRefused(); why != "" {
+		return why
+	}
+	if p.NoJoin != "" {
+		return "No machine can join: " + p.NoJoin
+	}
+	return ""
+}
 
 // versionRefused says why no machine of the wanted version may join: a control
 // plane moves up one minor version at a time, and kubelets may be three behind.

@@ -26,7 +26,7 @@ func (p *problem) createOrSetVersion(format string, args ...any) *Decision {
 	if len(p.Etcd.Alarms) > 0 {
 		return wait("No machine can join: %s", p.alarms())
 	}
-	if why := p.versionRefused(); why != "" {
+	if why := p.refused(); why != "" {
 		return wait("%s", why)
 	}
 	if p.KubeadmVersion != "" && p.KubeadmVersion != p.Version {
