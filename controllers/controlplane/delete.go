@@ -105,8 +105,9 @@ func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
 	for i := range machines.Items {
-		if !metav1.IsControlledBy(&machines.Items[i], s.controlPlane) {
-			names = append(names, "Machine "+machines.Items[i].Name)
+		// Machines of its own that a backup brought back have no owner.
+		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.controlPlane) && !lost(machine, s.controlPlane) {
+			names = append(names, "Machine "+machine.Name)
 		}
 	}
 	slices.Sort(names)

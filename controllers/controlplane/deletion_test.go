@@ -88,6 +88,24 @@ var _ = Describe("Deleting a control plane", func() {
 		Eventually(gone(ctx, r)).Should(BeTrue())
 	})
 
+	It("does not wait for machines of its own that a backup brought back without an owner", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		for i := range machines {
+			machines[i].OwnerReferences = nil
+			Expect(testEnv.Client.Update(ctx, &machines[i])).To(Succeed())
+		}
+		// Before anybody reconciled what came back.
+		deleteIt(ctx, r)
+		r.settle(ctx, reconciler)
+		Expect(gone(ctx, r)()).To(BeTrue())
+		left, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(left).To(BeEmpty())
+	})
+
 	It("needs neither infrastructure nor machines", func(ctx SpecContext) {
 		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "missing"
