@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -29,6 +30,11 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		if !s.initialized && !conditions.IsTrue(s.controlPlane, controlplanev1.CertificatesAvailableCondition) {
 			r.event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are there")
 		}
+		return nil
+	case s.initialized && externalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
+		s.certificates.runsOn, s.noJoin = true, loop.Sentence(err)
+		s.lookAgain(externalAgain)
+		r.complain(s, "CertificatesInvalid", "Certificates", err)
 		return nil
 	case errors.As(err, &invalid):
 		r.complain(s, "CertificatesInvalid", "Certificates", invalid)

@@ -183,6 +183,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.former,
 		r.external,
 		r.certificates,
+		r.askExternal,
 		r.endpoint,
 		r.kubeconfig,
 		// Before anything else is decided about machines.

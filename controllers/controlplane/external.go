@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -40,30 +41,31 @@ type externalAnswer struct {
 
 // external waits until what an external etcd is reached with is there: before
 // that an authority of our own would be made, which that etcd does not know.
-// Then it asks how that etcd is.
 func (r *Reconciler) external(ctx context.Context, s *scope) error {
+	if !externalEtcd(s) || s.initialized {
+		return nil
+	}
+	for _, purpose := range []secret.Purpose{secret.EtcdCA, secret.APIServerEtcdClient} {
+		key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, purpose)}
+		err := r.Client.Get(ctx, key, &corev1.Secret{})
+		if apierrors.IsNotFound(err) {
+			s.waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
+			s.lookAgain(externalAgain)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("reading Secret %s: %w", key.Name, err)
+		}
+	}
+	return nil
+}
+
+// askExternal asks external etcd how it is, unless it answered a moment ago.
+// That it cannot be asked keeps nothing else.
+func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) {
 		return nil
 	}
-	if !s.initialized {
-		for _, purpose := range []secret.Purpose{secret.EtcdCA, secret.APIServerEtcdClient} {
-			key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, purpose)}
-			err := r.Client.Get(ctx, key, &corev1.Secret{})
-			if apierrors.IsNotFound(err) {
-				s.waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
-				s.lookAgain(externalAgain)
-				return nil
-			}
-			if err != nil {
-				return fmt.Errorf("reading Secret %s: %w", key.Name, err)
-			}
-		}
-	}
-	return r.askExternal(ctx, s)
-}
-
-// askExternal asks external etcd, unless it answered a moment ago.
-func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	endpoints := s.controlPlane.Spec.Etcd.External.Endpoints
 	r.externals.mu.Lock()
 	last, known := r.externals.answers[s.key()]
@@ -75,7 +77,9 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.now().Sub(last.at) >= fresh {
 		config, err := r.externalConfig(ctx, s)
 		if err != nil {
-			return err
+			s.externalProblems = []string{loop.Sentence(err)}
+			s.lookAgain(externalAgain)
+			return nil
 		}
 		last = externalAnswer{at: r.now(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
 		r.externals.mu.Lock()

@@ -72,7 +72,13 @@ type scope struct {
 type certificatesState struct {
 	known bool
 	err   error
+	// runsOn is true if err keeps only who joins: what an external etcd is
+	// reached with is nobody's business but the API servers', which have it.
+	runsOn bool
 }
+
+// stop reports whether nothing goes on before somebody mends them.
+func (c certificatesState) stop() bool { return c.err != nil && !c.runsOn }
 
 // key is the cluster's.
 func (s *scope) key() client.ObjectKey {

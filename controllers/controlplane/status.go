@@ -137,7 +137,7 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	switch {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case s.certificates.err != nil:
+	case s.certificates.stop():
 		c.Message = certificatesMessage(s.certificates.err)
 	case err != nil && !initialized:
 		c.Message = loop.Sentence(err)

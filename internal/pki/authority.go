@@ -18,7 +18,8 @@ type Authority interface {
 
 	// Check reports whether all of the cluster's certificates are there and can
 	// be used, and makes none. It owns them as Ensure does. ErrNotFound if one
-	// is gone.
+	// is gone; ErrExternalClient if that of a client of external etcd is all
+	// that is amiss.
 	Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
 
 	// ClusterCA returns the certificates, in PEM, that the tenant's API

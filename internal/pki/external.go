@@ -29,13 +29,13 @@ func (m *Managed) loadExternal(ctx context.Context, cluster, key client.ObjectKe
 	if err := m.client.Get(ctx, clientKey, s); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, &InvalidCertificateError{Secret: key, Problem: "key tls.key is missing or empty; " +
-				"for an etcd that somebody else runs Secret " + clientKey.Name + " has to be there too"}
+				"for an etcd that somebody else runs Secret " + clientKey.Name + " has to be there too", cause: ErrExternalClient}
 		}
 		return nil, fmt.Errorf("reading Secret %s: %w", clientKey.Name, err)
 	}
 	own := KeyPair{Certificate: s.Data[secret.TLSCrtDataName], Key: s.Data[secret.TLSKeyDataName]}
 	if problem := checkClient(own, m.now()); problem != "" {
-		return nil, &InvalidCertificateError{Secret: clientKey, Problem: problem}
+		return nil, &InvalidCertificateError{Secret: clientKey, Problem: problem, cause: ErrExternalClient}
 	}
 	return &loaded{pair: KeyPair{Certificate: ca}, certificate: authority, client: &own}, nil
 }

@@ -42,6 +42,45 @@ func TestExternalEtcd(t *testing.T) {
 	}
 }
 
+// A client's certificate that has expired is told from all else, which matters
+// more.
+func TestExternalEtcdCheck(t *testing.T) {
+	now := time.Now()
+	authority := mustGenerate(t, materials[1], now)
+	ca, problem := parse(materials[1], authority, now)
+	if problem != "" {
+		t.Fatal(problem)
+	}
+	own, err := ca.sign(ClientRequest{CommonName: "c", TTL: time.Hour}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", own))
+	m := NewManaged(c)
+	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context(), testKey, testOwner); err != nil {
+		t.Errorf("all is there: %v", err)
+	}
+	m.now = func() time.Time { return now.Add(2 * time.Hour) }
+	if err := m.Check(t.Context(), testKey, testOwner); !errors.Is(err, ErrExternalClient) {
+		t.Errorf("want a word about the client, got %v", err)
+	}
+	if err := c.Delete(t.Context(), testSecret("c-apiserver-etcd-client", own)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context(), testKey, testOwner); !errors.Is(err, ErrExternalClient) {
+		t.Errorf("want a word about the client, got %v", err)
+	}
+	if err := c.Delete(t.Context(), testSecret("c-proxy", own)); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Check(t.Context(), testKey, testOwner); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrExternalClient) {
+		t.Errorf("want a word about the authority that is gone alone, got %v", err)
+	}
+}
+
 func TestExternalEtcdIncomplete(t *testing.T) {
 	now := time.Now()
 	authority := mustGenerate(t, materials[1], now)

@@ -102,12 +102,21 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 // Check implements Authority.
 func (m *Managed) Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
 	var errs []error
+	var external error
 	for _, mat := range materials {
-		if err := m.check(ctx, cluster, mat, owner); err != nil {
+		err := m.check(ctx, cluster, mat, owner)
+		switch {
+		case errors.Is(err, ErrExternalClient):
+			external = err
+		case err != nil:
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	if len(errs) > 0 {
+		// Beside these a client of external etcd does not matter.
+		return errors.Join(errs...)
+	}
+	return external
 }
 
 // check checks one Secret and owns it again if it was ours.
