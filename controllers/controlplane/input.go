@@ -149,7 +149,7 @@ func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.
 // changed there.
 func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	switch {
-	case !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum()):
+	case s.silent():
 		return nil, s.tenant.Silence
 	case externalEtcd(s):
 		// The API server answers, and it does so from etcd.
@@ -167,6 +167,12 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 		found.Members = append(found.Members, member)
 	}
 	return found, ""
+}
+
+// silent reports whether the API server is silent and nobody knows that it is
+// for want of etcd's quorum.
+func (s *scope) silent() bool {
+	return !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum())
 }
 
 // since is when a member was first seen. That is kept in memory only: a member

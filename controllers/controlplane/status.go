@@ -237,7 +237,12 @@ func (s *scope) etcdCondition() metav1.Condition {
 		c.Message = strings.Join(s.externalProblems, ", ")
 	case externalEtcd(s) && s.tenant.Answers:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
-	case !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum()):
+	case s.silent() && s.tenant.Etcd != nil && len(s.tenant.Etcd.Alarms) > 0:
+		// That may be why: kube-vip lets go of an address whose lease it cannot
+		// write.
+		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
+		c.Message = strings.Join(s.tenant.Etcd.Alarms, ", ")
+	case s.silent():
 		c.Message = s.tenant.Silence
 	case s.tenant.Etcd == nil:
 		c.Message = s.tenant.EtcdSilence

@@ -163,6 +163,21 @@ func TestReport(t *testing.T) {
 				{"ControlPlaneComponentsHealthy", "Unknown", "does not answer"},
 			},
 		},
+		"AlarmAndSilent": {
+			reason: "etcd that refuses writes may be why the API server's address has no holder",
+			change: func(s *scope) {
+				s.tenant.Answers, s.tenant.Silence, s.tenant.Nodes = false, "No API server answers at the endpoint", nil
+				s.tenant.Etcd.Alarms = []string{"Alarm NOSPACE is raised for member m0"}
+			},
+			want: []expect{
+				{"Available", "False", "No API server answers at the endpoint"}, {"EtcdClusterHealthy", "False", "Alarm NOSPACE is raised for member m0"},
+			},
+		},
+		"MembersAndSilent": {
+			reason: "members that answer say nothing of the API server",
+			change: func(s *scope) { s.tenant.Answers, s.tenant.Silence = false, "The API server does not answer" },
+			want:   []expect{{"EtcdClusterHealthy", "Unknown", "The API server does not answer"}},
+		},
 		"Unreachable": {
 			reason: "members that cannot be asked may work, and a leader that is seen says that they do",
 			change: func(s *scope) {

@@ -13,7 +13,8 @@ import (
 // RemoveMember removes a member by its ID, through the first of the nodes that
 // does it. A member that is not there counts as removed: the answer to an
 // earlier call may have been lost. etcd itself refuses what would cost it the
-// members that a majority needs.
+// members that a majority needs. The alarms that are raised for the member go
+// with it: etcd would keep them, and take no writes for want of nobody's space.
 func RemoveMember(ctx context.Context, dial Dial, config *tls.Config, nodes []string, id uint64) error {
 	if len(nodes) == 0 {
 		return errors.New("no node to ask")
@@ -21,15 +22,40 @@ func RemoveMember(ctx context.Context, dial Dial, config *tls.Config, nodes []st
 	var errs []error
 	for _, node := range nodes {
 		err := on(ctx, dial, config, node, func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.MemberRemove(ctx, id)
-			return err
+			removed, err := client.MemberRemove(ctx, id)
+			switch {
+			case errors.Is(err, rpctypes.ErrMemberNotFound):
+			case err != nil:
+				return err
+			case removed.Header.GetMemberId() == id:
+				return errors.New("it has removed itself, so another one has to see to its alarms")
+			}
+			return disarm(ctx, client, id)
 		})
-		if err == nil || errors.Is(err, rpctypes.ErrMemberNotFound) {
+		if err == nil {
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("removing member %x through etcd on %s: %w", id, node, err))
 	}
 	return errors.Join(errs...)
+}
+
+// disarm takes back the alarms that are raised for a member. etcd knows them by
+// the member's ID, whether there is such a member or not.
+func disarm(ctx context.Context, client *clientv3.Client, id uint64) error {
+	raised, err := client.AlarmList(ctx)
+	if err != nil {
+		return fmt.Errorf("listing alarms: %w", err)
+	}
+	for _, alarm := range raised.Alarms {
+		if alarm.GetMemberID() != id {
+			continue
+		}
+		if _, err := client.AlarmDisarm(ctx, &clientv3.AlarmMember{MemberID: id, Alarm: alarm.GetAlarm()}); err != nil {
+			return fmt.Errorf("disarming %s: %w", alarm.GetAlarm(), err)
+		}
+	}
+	return nil
 }
 
 // MoveLeader makes another voting member the leader. Only the leader can do

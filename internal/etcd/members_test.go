@@ -1,12 +1,15 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 func TestMembers(t *testing.T) {
@@ -64,4 +67,55 @@ func TestMembers(t *testing.T) {
 	err = RemoveMember(t.Context(), c.dial, c.config, []string{other.Name}, other.ID)
 	g.Expect(err).To(HaveOccurred())
 	g.Expect(RemoveMember(t.Context(), c.dial, c.config, nil, other.ID)).To(MatchError("no node to ask"))
+}
+
+// etcd keeps the alarms of members that are gone, and refuses writes for them.
+func TestRemovedMembersAlarms(t *testing.T) {
+	nodes := []string{"cp-a", "cp-b", "cp-c"}
+	c := startCluster(t, nodes...)
+	g := c.g
+	id := map[string]uint64{}
+	g.Eventually(func() ([]string, error) {
+		health, err := Observe(t.Context(), c.dial, c.config, nodes)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range health.Members {
+			id[m.Name] = m.ID
+		}
+		return health.Problems(nodes), nil
+	}, "30s", "100ms").Should(BeEmpty())
+	arm := func(member uint64, kind etcdserverpb.AlarmType) error {
+		return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
+			_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
+				Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: kind,
+			})
+			return err
+		})
+	}
+	write := func() error {
+		return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
+			_, err := client.Put(ctx, "key", "value")
+			return err
+		})
+	}
+	g.Expect(write()).To(Succeed())
+	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
+	g.Expect(write()).To(MatchError(rpctypes.ErrNoSpace))
+	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_CORRUPT)).To(Succeed())
+	g.Expect(write()).To(MatchError(rpctypes.ErrCorrupt))
+
+	// The first to be asked is the one that goes, and it cannot finish it.
+	g.Eventually(func() error {
+		return RemoveMember(t.Context(), c.dial, c.config, []string{"cp-c", "cp-a", "cp-b"}, id["cp-c"])
+	}, "30s", "500ms").Should(Succeed())
+	rest := nodes[:2]
+	health, err := Observe(t.Context(), c.dial, c.config, rest)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(health.Problems(rest)).To(BeEmpty())
+	g.Expect(write()).To(Succeed())
+
+	g.Expect(arm(id["cp-b"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
+	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, id["cp-c"])).To(Succeed())
+	g.Expect(write()).To(MatchError(rpctypes.ErrNoSpace), "the alarms of those that stay do too")
 }
