@@ -25,8 +25,8 @@ const (
 	namesShown = 5
 )
 
-// delete takes the control plane away: first all workers, which need it to
-// leave in peace, then all its machines at once. It asks nothing of the
+// delete takes the control plane away: all its machines at once, once somebody
+// has deleted the workers, which need it to leave in peace. It asks nothing of the
 // tenant, which may be dead or never have lived.
 func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	workers, err := r.workers(ctx, s)
