@@ -233,12 +233,18 @@ func (s *session) logout(ctx context.Context, users *vimsession.Manager) {
 // turn changes the phase and tells whoever it concerns.
 func (s *session) turn(to phase, err error, c *vim25.Client) {
 	s.mu.Lock()
-	tell, waiting := s.turnLocked(to, err, c)
+	tell, back := s.turnLocked(to, err, c)
 	s.mu.Unlock()
-	for key := range waiting {
+	s.tell(tell, back)
+}
+
+// tell tells the clusters, if it concerns them, and the machines that can come
+// back.
+func (s *session) tell(clusters bool, back map[hypervisor.Key]struct{}) {
+	for key := range back {
 		s.inv.changed(key)
 	}
-	if tell {
+	if clusters {
 		s.turned()
 	}
 }
@@ -268,16 +274,19 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 
 // tooSlow sends waiting callers away while the session is still being opened.
 // A vCenter with thousands of VMs is slow and not out of reach: that becomes
-// known when a request is not answered in time.
+// known when a request is not answered in time. One that comes up at this very
+// moment stays up: nothing would turn it up again.
 func (s *session) tooSlow() {
+	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer)
+	slow.Passing = true
 	s.mu.Lock()
-	still := s.phase == connecting
-	s.mu.Unlock()
-	if still {
-		slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer)
-		slow.Passing = true
-		s.turn(down, slow, nil)
+	if s.phase != connecting {
+		s.mu.Unlock()
+		return
 	}
+	tell, back := s.turnLocked(down, slow, nil)
+	s.mu.Unlock()
+	s.tell(tell, back)
 }
 
 // ready returns the client once the session is up, or why it is not. It never

@@ -1,10 +1,12 @@
 package vsphere
 
 import (
+	"sync"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25"
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -189,6 +191,22 @@ func TestHangingNeighbour(t *testing.T) {
 	other.SetHanging(false)
 	b.told(changes, "stuck", soon)
 	b.reaches(stuck, hypervisor.Absent)
+}
+
+// Nothing turns a session up that works and is taken for down.
+func TestSessionThatComesUpWhenItIsTooSlowIsUp(t *testing.T) {
+	for range 5000 {
+		s := &session{
+			phase: connecting, verdict: make(chan struct{}), waiting: map[hypervisor.Key]struct{}{}, turned: func() {},
+		}
+		var both sync.WaitGroup
+		both.Go(s.tooSlow)
+		both.Go(func() { s.turn(up, nil, &vim25.Client{}) })
+		both.Wait()
+		if s.phase != up || s.client == nil {
+			t.Fatalf("a session that came up is %s", s.phase)
+		}
+	}
 }
 
 func TestInspect(t *testing.T) {
