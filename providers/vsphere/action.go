@@ -236,6 +236,7 @@ func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
 	}
 	if task == (ref{}) && taken == nil {
 		if m.act.verb == creating {
+			m.failures++
 			i.made(m.key)
 		}
 		m.act = nil

@@ -168,7 +168,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	}
 	out := &plan{source: p.sourceName(), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
 	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
-		Location: location(id, &p.to, p.template, p.origin),
+		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.template, p.origin),
 		Config:   spec,
 		Snapshot: p.origin.snapshot,
 		// Hardware is upgraded while it is off.
@@ -182,8 +182,8 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 }
 
 // location says where a clone goes, except for its datastore.
-func location(id uuid.UUID, to *site, t *template, from origin) types.VirtualMachineRelocateSpec {
-	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: to.host(id), Profile: profile(to.storage.policy)}
+func location(host *ref, to *site, t *template, from origin) types.VirtualMachineRelocateSpec {
+	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: host, Profile: profile(to.storage.policy)}
 	if from.linked {
 		at.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
 	}

@@ -5,12 +5,16 @@ import (
 	"encoding/base64"
 	"io"
 	"net/netip"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
+	"github.com/vmware/govmomi/vim25/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -94,6 +98,30 @@ func TestCreateFailures(t *testing.T) {
 			g.Expect(b.vmNamed("m")).To(BeEmpty())
 		})
 	}
+}
+
+// A host of the group that cannot take a VM does not hold it up when another
+// can, whether vCenter refuses the clone at once or later.
+func TestCreateOnHostGroupWithFullHost(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	m.Spec.Placement.HostGroup = "rack"
+	hosts := b.addHostGroupOf("rack", 2)
+	slices.SortFunc(hosts, func(a, b *object.HostSystem) int { return strings.Compare(a.Reference().Value, b.Reference().Value) })
+	first := int(b.id(m)[15]) % len(hosts)
+	full, free := hosts[first], hosts[1-first]
+	b.Expect(b.vc.SetHostFull(full.Name(), true)).To(Succeed())
+
+	b.vc.InjectCallFault("CloneVM_Task", 2, &types.InsufficientMemoryResourcesFault{}, "")
+	for range 2 {
+		b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, launch), "")).To(Equal(infrav1.InsufficientResourcesReason))
+	}
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.Expect(b.fails(m, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	is := b.properties("m")
+	b.Expect(is.Runtime.Host).To(HaveValue(Equal(free.Reference())))
 }
 
 func TestCreateOnFullDatastore(t *testing.T) {

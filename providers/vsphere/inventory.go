@@ -96,6 +96,9 @@ type machine struct {
 	vm ref
 	// going means it is being deleted.
 	going bool
+	// failures counts how often its VM could not be made. A restart forgets
+	// them.
+	failures int
 	// wants is what it asks for around its VM.
 	wants wants
 	chores
@@ -142,6 +145,9 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 		s.failure = nil
 	}
 	if s.vm.State != hypervisor.Busy && s.lost == nil && m.act != nil && !m.act.busy(i.world, id) {
+		if m.act.verb == creating && s.failure != nil {
+			m.failures++
+		}
 		m.act = nil
 	}
 	m.seen = s
@@ -154,6 +160,16 @@ func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, re
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.look(id, i.machineOf(id, key)).vm.State, i.world.byID[id]
+}
+
+// failures returns how often a machine's VM could not be made.
+func (i *inventory) failures(id uuid.UUID) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if m := i.machines[id]; m != nil {
+		return m.failures
+	}
+	return 0
 }
 
 // keys returns all machines that were asked about.

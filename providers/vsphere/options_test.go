@@ -49,16 +49,24 @@ func (b *bed) addPod(name, datastore string) {
 // addHostGroup makes a DRS group of the first host, and returns the host.
 func (b *bed) addHostGroup(name string) types.ManagedObjectReference {
 	b.t.Helper()
+	return b.addHostGroupOf(name, 1)[0].Reference()
+}
+
+// addHostGroupOf makes a DRS group of so many hosts, and returns them.
+func (b *bed) addHostGroupOf(name string, count int) []*object.HostSystem {
+	b.t.Helper()
 	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
 	b.Expect(err).NotTo(HaveOccurred())
 	hosts, err := cluster.Hosts(b.ctx())
 	b.Expect(err).NotTo(HaveOccurred())
-	host := hosts[0].Reference()
+	group := &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: name}}
+	for _, host := range hosts[:count] {
+		group.Host = append(group.Host, host.Reference())
+	}
 	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
-		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd},
-		Info:            &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: name}, Host: []types.ManagedObjectReference{host}},
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd}, Info: group,
 	}}}, true))
-	return host
+	return hosts[:count]
 }
 
 // addSnapshot takes a snapshot of a template.

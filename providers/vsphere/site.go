@@ -48,12 +48,12 @@ func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s
 }
 
 // host is the host that the VM with the given identity is made on; nil, if any
-// will do.
-func (s *site) host(id uuid.UUID) *ref {
+// will do. Each time that it could not be made, the next host has its turn.
+func (s *site) host(id uuid.UUID, failures int) *ref {
 	if len(s.hosts) == 0 {
 		return nil
 	}
-	return &s.hosts[int(id[15])%len(s.hosts)]
+	return &s.hosts[(int(id[15])+failures)%len(s.hosts)]
 }
 
 // compute is a cluster of hosts, or a single host, with its root pool.

@@ -83,6 +83,9 @@ func (c *clone) check(ctx *simulator.Context) *failure {
 			return fail(notFound(*ref))
 		}
 	}
+	if location.Host != nil && c.s.fullHosts[*location.Host] {
+		return fail(&types.InsufficientMemoryResourcesFault{})
+	}
 	if refused := c.checkLink(ctx); refused != nil {
 		return refused
 	}

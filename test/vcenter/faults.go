@@ -170,6 +170,20 @@ func (s *Server) ClearFaults() {
 	s.svc.ClearFaultRules()
 }
 
+// SetHostFull lets a host take no more clones, or take them again.
+func (s *Server) SetHostFull(name string, full bool) error {
+	err := fmt.Errorf("no host %q", name)
+	s.locked(func(ctx *simulator.Context) {
+		for _, entity := range ctx.Map.All("HostSystem") {
+			if host, ok := entity.(*simulator.HostSystem); ok && host.Name == name {
+				s.fullHosts[host.Self] = full
+				err = nil
+			}
+		}
+	})
+	return err
+}
+
 // SetDatastoreFull takes all free space of a datastore away, or gives it back.
 func (s *Server) SetDatastoreFull(name string, full bool) error {
 	err := fmt.Errorf("no datastore %q", name)

@@ -64,6 +64,8 @@ type Server struct {
 	busy map[string]string
 	// hidden are objects the account does not see. Covered by world.
 	hidden map[ref]bool
+	// fullHosts take no clones. Covered by world.
+	fullHosts map[ref]bool
 
 	sessionsMu sync.Mutex
 	sessions   map[string]*simulator.Context
@@ -93,15 +95,16 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		return nil, fmt.Errorf("listening for vCenter clients: %w", err)
 	}
 	s := &Server{
-		opts:     opts,
-		Address:  listener.Addr().String(),
-		delays:   newDelays(opts.Delays),
-		counts:   newCounts(),
-		faults:   newFaults(),
-		busy:     map[string]string{},
-		hidden:   map[ref]bool{},
-		sessions: map[string]*simulator.Context{},
-		listener: newGate(listener),
+		opts:      opts,
+		Address:   listener.Addr().String(),
+		delays:    newDelays(opts.Delays),
+		counts:    newCounts(),
+		faults:    newFaults(),
+		busy:      map[string]string{},
+		hidden:    map[ref]bool{},
+		fullHosts: map[ref]bool{},
+		sessions:  map[string]*simulator.Context{},
+		listener:  newGate(listener),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.watch = newWatch(s)
