@@ -250,19 +250,14 @@ func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 // sources are the templates that a clone for m may be made from, whatever its
 // failure domain. What cannot be resolved cannot be cloned either.
 func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
-	zones := []string{""}
-	for i := range d.cluster.FailureDomains {
-		zones = append(zones, d.cluster.FailureDomains[i].Name)
-	}
 	var found []ref
-	for _, zone := range zones {
+	for _, zone := range d.zones() {
 		g, err := aim(d.cluster, &m.Spec, zone)
 		if err != nil {
 			continue
 		}
 		at, err := d.sourceOf(ctx, &g)
-		switch hypervisor.ReasonFor(err, "") {
-		case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason:
+		if isUnresolved(err) {
 			continue
 		}
 		if err != nil {
@@ -273,6 +268,16 @@ func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]
 		}
 	}
 	return found, nil
+}
+
+// isUnresolved reports whether err is about what a machine names, and not about
+// the way to vCenter.
+func isUnresolved(err error) bool {
+	switch hypervisor.ReasonFor(err, "") {
+	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason:
+		return true
+	}
+	return false
 }
 
 // sourceOf is the template that is cloned to get to g; none, if it is an image

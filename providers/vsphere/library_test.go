@@ -14,6 +14,8 @@ import (
 	vapi "github.com/vmware/govmomi/vapi/vcenter"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -274,6 +276,60 @@ func TestInspectFailureDomains(t *testing.T) {
 		_, err = inspect()
 		b.Expect(err).To(MatchError(name))
 		b.cluster.Spec.FailureDomains[0] = *domain
+	}
+}
+
+// Where failure domains name the datacenter or the template, the size is that
+// of the first in which machines can be made.
+func TestSizeInFailureDomains(t *testing.T) {
+	b := newBed(t)
+	const gib = int64(1) << 30
+	own := b.machine("any").Spec.Hardware
+	domain := func(name, datacenter, template string) infrav1.NovaVSphereFailureDomain {
+		return infrav1.NovaVSphereFailureDomain{Name: name, Template: template, Placement: infrav1.NovaVSpherePlacement{Datacenter: datacenter}}
+	}
+	known := infrav1.MachineTemplateStatus{
+		Capacity: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("30Gi")},
+		NodeInfo: infrav1.NodeInfo{Architecture: "arm64"},
+	}
+	for _, tt := range []struct {
+		name     string
+		domains  []infrav1.NovaVSphereFailureDomain
+		hardware infrav1.NovaVSphereHardware
+		was      infrav1.MachineTemplateStatus
+		want     hypervisor.Size
+		says     string
+	}{
+		{name: "the first", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", vcenter.DefaultTemplate), domain("b", "none", "")},
+			want: hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}},
+		{name: "the second", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "none", ""), domain("b", "DC0", vcenter.DefaultTemplate)},
+			want: hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}},
+		{name: "none", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none"), domain("b", "none", "")},
+			says: `failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`},
+		{name: "none, and said", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own,
+			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib}},
+		{name: "none any more, and said", domains: []infrav1.NovaVSphereFailureDomain{domain("a", "DC0", "none")}, hardware: own, was: known,
+			want: hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 30 * gib, Architecture: "arm64"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			b.cluster.Spec.Placement.Datacenter, b.cluster.Spec.FailureDomains = "none", tt.domains
+			g.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+			template := &infrav1.NovaVSphereMachineTemplate{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workers", Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}},
+				Status:     tt.was,
+			}
+			template.Spec.Template.Spec = b.machine("any").Spec
+			template.Spec.Template.Spec.Template, template.Spec.Template.Spec.Hardware = "far", tt.hardware
+			b.connect(b.machine("any"))
+			got, err := b.connector.Size(b.ctx(), template)
+			if tt.says != "" {
+				g.Expect(err).To(MatchError(tt.says))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(tt.want))
+		})
 	}
 }
 

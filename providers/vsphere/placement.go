@@ -38,6 +38,16 @@ func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachi
 	return g, err
 }
 
+// zones are the failure domains that a machine of the cluster can be in. The
+// last is none: a machine need not have one.
+func (d *driver) zones() []string {
+	zones := make([]string, 0, len(d.cluster.FailureDomains)+1)
+	for i := range d.cluster.FailureDomains {
+		zones = append(zones, d.cluster.FailureDomains[i].Name)
+	}
+	return append(zones, "")
+}
+
 // rewired connects interfaces to the networks of a failure domain.
 func rewired(interfaces []infrav1.NovaVSphereInterface, domain *infrav1.NovaVSphereFailureDomain) ([]infrav1.NovaVSphereInterface, error) {
 	if len(domain.Networks) == 0 {

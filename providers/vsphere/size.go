@@ -37,18 +37,19 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	}
 	d := &driver{session: s, cluster: &cluster.Spec}
 	source, err := d.sized(ctx, spec)
-	if err != nil {
+	said := size.CPUs != 0 && size.MemoryBytes != 0
+	switch {
+	case source != nil:
+		return completed(size, source), nil
+	case said && (err == nil || isUnresolved(err)):
+		// What is left open is not worth a group that cannot grow.
+		return remembered(size, &t.Status), nil
+	case err != nil:
 		return size, err
 	}
-	if source == nil {
-		if size.CPUs != 0 && size.MemoryBytes != 0 {
-			return size, nil
-		}
-		e := failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", spec.SourceName())
-		e.Waiting = true
-		return size, e
-	}
-	return completed(size, source), nil
+	e := failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", spec.SourceName())
+	e.Waiting = true
+	return size, e
 }
 
 // clusterNameOf is the name of the cluster that a template belongs to. Cluster
@@ -66,10 +67,36 @@ func clusterNameOf(t *infrav1.NovaVSphereMachineTemplate) string {
 	return ""
 }
 
-// sized is the vCenter template that machines are cloned from; nil, if it is
-// an image that is still to be made.
+// sized is the vCenter template that machines are cloned from, in the first
+// failure domain where there is one: the same size is made in all of them. Nil
+// is an image that is still to be made.
 func (d *driver) sized(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec) (*template, error) {
-	g, err := aim(d.cluster, spec, "")
+	var first error
+	pending := false
+	for _, zone := range d.zones() {
+		t, err := d.sizedIn(ctx, spec, zone)
+		switch {
+		case err != nil && !isUnresolved(err):
+			return nil, err
+		case err == nil && t != nil:
+			return t, nil
+		case err == nil:
+			pending = true
+		case first == nil && zone != "":
+			first = inDomain(zone, err)
+		case first == nil:
+			first = err
+		}
+	}
+	if pending {
+		first = nil
+	}
+	return nil, first
+}
+
+// sizedIn is the same in one failure domain.
+func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec, zone string) (*template, error) {
+	g, err := aim(d.cluster, spec, zone)
 	if err != nil {
 		return nil, err
 	}
@@ -127,6 +154,15 @@ func completed(size hypervisor.Size, t *template) hypervisor.Size {
 		size.DiskBytes = bytesOf(own[0])
 	}
 	size.Architecture = architecture(t.guest)
+	return size
+}
+
+// remembered takes from the status what was known of the template before.
+func remembered(size hypervisor.Size, was *infrav1.MachineTemplateStatus) hypervisor.Size {
+	if size.DiskBytes == 0 {
+		size.DiskBytes = was.Capacity.StorageEphemeral().Value()
+	}
+	size.Architecture = was.NodeInfo.Architecture
 	return size
 }
 
