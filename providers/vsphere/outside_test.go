@@ -1,10 +1,15 @@
 package vsphere
 
 import (
+	"cmp"
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -184,6 +189,128 @@ func TestLosingSight(t *testing.T) {
 // made before it believes that it is gone.
 func TestLosingSightBeforeARestart(t *testing.T) {
 	b := newBed(t)
+	m := b.provisioned(b.create("m"))
+	b.connector.Close()
+	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
+	b.connector = b.newConnector()
+	b.hidden(m)
+	b.hidden(going(m))
+	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, false)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+// inDomains is a bed whose cluster has two failure domains, in folders of their
+// own. Only they say where machines go: there are two datacenters.
+func inDomains(t *testing.T) *bed {
+	t.Helper()
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Folders: []string{vcenter.DefaultFolder, "a", "b"}}})
+	_, err := object.NewRootFolder(b.admin().Client).CreateDatacenter(b.ctx(), "DC1")
+	b.Expect(err).NotTo(HaveOccurred())
+	b.cluster.Spec.Placement = infrav1.NovaVSpherePlacement{}
+	for _, name := range []string{"a", "b"} {
+		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, infrav1.NovaVSphereFailureDomain{
+			Name:      name,
+			Placement: infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: name, Datastore: "LocalDS_0"},
+		})
+	}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	return b
+}
+
+// createIn makes a machine's VM in a failure domain, or in none.
+func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
+	b.t.Helper()
+	m := b.machine("m")
+	l := launch
+	l.Zone = zone
+	b.Expect(b.connect(m).Create(b.ctx(), m, l)).To(Succeed())
+	vm := b.reaches(m, hypervisor.Running)
+	b.Expect(vm.Zone).To(Equal(zone))
+	m.Spec.ProviderID = vm.ProviderID
+	return m
+}
+
+// withStatus is a machine whose status came along.
+func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphereMachine {
+	m = m.DeepCopy()
+	m.Status.FailureDomain = zone
+	m.Status.Addresses = []clusterv1.MachineAddress{{Type: clusterv1.MachineInternalIP, Address: "192.0.2.7"}}
+	return m
+}
+
+// A manager that starts anew believes that a VM is gone only if it would see it
+// wherever it may have been made.
+func TestGoneFromFailureDomains(t *testing.T) {
+	within := infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0"}
+	dropped := func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return m }
+	kept := func(zone string) func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
+		return func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return withStatus(m, zone) }
+	}
+	for _, tt := range []struct {
+		name string
+		// zone is where the VM is made, and status what is known of that.
+		zone   string
+		status func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine
+		// cluster is the placement of the cluster, and removed the domain that
+		// leaves it.
+		cluster infrav1.NovaVSpherePlacement
+		removed string
+		// hidden is the folder that the account loses. A VM that is not made
+		// there is destroyed.
+		hidden string
+		seen   bool
+	}{
+		{name: "known", zone: "a", status: kept("a"), seen: true},
+		{name: "known, and its folder is hidden", zone: "a", status: kept("a"), hidden: "a"},
+		{name: "known, and another folder is hidden", zone: "a", status: kept("a"), hidden: "b", seen: true},
+		{name: "dropped", zone: "a", status: dropped, seen: true},
+		{name: "dropped, and its folder is hidden", zone: "a", status: dropped, hidden: "a"},
+		{name: "dropped, and only its folder is hidden", zone: "a", status: dropped, cluster: within, hidden: "a"},
+		{name: "dropped, and the cluster's folder is hidden", zone: "", status: dropped, cluster: within, hidden: vcenter.DefaultFolder},
+		{name: "removed", zone: "a", status: kept("a"), removed: "a", seen: true},
+		{name: "removed, and another folder is hidden", zone: "a", status: kept("a"), removed: "a", hidden: "b"},
+		{name: "none", zone: "", status: kept(""), cluster: within, hidden: "b", seen: true},
+		{name: "none, and its folder is hidden", zone: "", status: kept(""), cluster: within, hidden: vcenter.DefaultFolder},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := inDomains(t)
+			b.cluster.Spec.Placement = tt.cluster
+			b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+			m := tt.status(b.createIn(tt.zone))
+			vm := b.vm("m")
+			b.connector.Close()
+			if tt.hidden != "" {
+				b.Expect(b.vc.SetHidden(tt.hidden, true)).To(Succeed())
+			}
+			if tt.hidden != cmp.Or(tt.zone, vcenter.DefaultFolder) {
+				b.wait(vm.PowerOff(b.ctx()))
+				b.wait(vm.Destroy(b.ctx()))
+			}
+			b.cluster.Spec.FailureDomains = slices.DeleteFunc(b.cluster.Spec.FailureDomains,
+				func(d infrav1.NovaVSphereFailureDomain) bool { return d.Name == tt.removed })
+			b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+
+			b.connector = b.newConnector()
+			if !tt.seen {
+				b.hidden(m)
+				b.hidden(going(m))
+				return
+			}
+			b.reaches(m, hypervisor.Absent)
+			b.vc.ResetRequests()
+			b.reaches(m, hypervisor.Absent)
+			b.Expect(b.total()).To(BeZero(), "it is asked once")
+			b.reaches(going(m), hypervisor.Absent)
+		})
+	}
+}
+
+// A folder that would be made again if it were missing is not taken for seen
+// because it is there.
+func TestLosingSightOfAFolderThatIsMade(t *testing.T) {
+	b := newBed(t)
+	b.cluster.Spec.Placement.CreateFolder = ptr.To(true)
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m := b.provisioned(b.create("m"))
 	b.connector.Close()
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())

@@ -9,6 +9,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // mourn says whether a VM that left the account's view is gone. Only vCenter's
@@ -33,7 +34,8 @@ func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
 
 // sighted makes sure that a VM that was never seen over this session, and was
 // up before, would be seen if it were there: the account must see the folder
-// it was made in. It is asked once for each login.
+// it was made in, or every one that it may have been made in. It is asked once
+// for each login.
 func (d *driver) sighted(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
 	_, login, err := d.session.ready(ctx, keyOf(m))
 	if err != nil {
@@ -42,26 +44,21 @@ func (d *driver) sighted(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphe
 	if d.session.inv.sightedAt(id) == login {
 		return nil
 	}
-	folder, err := d.folderOf(ctx, m)
-	if err == nil {
-		err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
-			var it mo.Folder
-			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
-		})
-		if isGone(err) || isRefused(err) {
-			d.session.paths.forget()
-			_, err = d.folderOf(ctx, m)
+	places := d.places(ctx, m)
+	for i := range places {
+		err := d.sees(ctx, &places[i])
+		switch e := asError(err); {
+		case err == nil:
+		case e == nil || e.Reason != infrav1.PlacementNotFoundReason:
+			return classify(d.session.endpoint.server, err)
+		case len(places) > 1:
+			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is a folder that it may have been made in, so nobody can say whether it is gone: %w", e.Err)
+		default:
+			return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is the folder it was made in, so nobody can say whether it is gone: %w", e.Err)
 		}
 	}
-	switch e := asError(err); {
-	case err == nil:
-		d.session.inv.noteSighted(id, login)
-		return nil
-	case e != nil && e.Reason == infrav1.PlacementNotFoundReason:
-		return failure(infrav1.VMNotVisibleReason, "the VM is not among those the account sees, and neither is the folder it was made in, so nobody can say whether it is gone: %w", e.Err)
-	default:
-		return classify(d.session.endpoint.server, err)
-	}
+	d.session.inv.noteSighted(id, login)
+	return nil
 }
 
 func (i *inventory) sightedAt(id uuid.UUID) int {
@@ -81,13 +78,52 @@ func (i *inventory) noteSighted(id uuid.UUID, login int) {
 	}
 }
 
-// folderOf resolves the folder in which m's VM was made.
-func (d *driver) folderOf(ctx context.Context, m *infrav1.NovaVSphereMachine) (ref, error) {
-	g, err := aim(d.cluster, &m.Spec, m.Status.FailureDomain)
-	if err != nil {
-		return ref{}, err
+// places are where m's VM may have been made, one at least. Which failure
+// domain it was stands in the status, which does not come along with a machine
+// that is moved or restored, and a domain may have left the list: it may then
+// have been any, or none.
+func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []infrav1.NovaVSpherePlacement {
+	none := m.Spec.Placement.Over(d.cluster.Placement)
+	zone := m.Status.FailureDomain
+	if zone == "" && len(m.Status.Addresses) > 0 {
+		return []infrav1.NovaVSpherePlacement{none} // they are written together
 	}
-	return d.session.paths.folder(ctx, &g.placement)
+	if domain := d.cluster.FailureDomain(zone); domain != nil {
+		return []infrav1.NovaVSpherePlacement{domain.Placement.Over(none)}
+	}
+	var out []infrav1.NovaVSpherePlacement
+	for i := range d.cluster.FailureDomains {
+		out = append(out, d.cluster.FailureDomains[i].Placement.Over(none))
+	}
+	if len(out) > 0 && none.Datacenter == "" {
+		_, err := d.session.paths.datacenter(ctx, "")
+		if hypervisor.ReasonFor(err, "") == infrav1.PlacementNotFoundReason {
+			return out // there are several, so nothing can be made outside of domains
+		}
+	}
+	return append(out, none)
+}
+
+// sees makes sure that the account sees the folder of a placement. One that is
+// made when it is needed may be there and out of sight, so it is read too.
+func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+	for again := true; ; again = false {
+		folder, err := d.session.paths.folder(ctx, p)
+		if err != nil {
+			return err
+		}
+		err = d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
+			var it mo.Folder
+			return object.NewCommon(c, folder).Properties(ctx, folder, []string{"name"}, &it)
+		})
+		if !isGone(err) && !isRefused(err) {
+			return err
+		}
+		d.session.paths.forget()
+		if !again {
+			return failure(infrav1.PlacementNotFoundReason, "the account cannot see placement.folder %q (%s)", p.Folder, folder.Value)
+		}
+	}
 }
 
 // buried reports whether vCenter has said that a machine's VM is no more.
