@@ -5,6 +5,8 @@ set -eu
 nova=/etc/nova
 config=/etc/containerd/config.toml
 snippets=/etc/containerd/conf.d
+# The table that names the folder with the mirrors.
+registry='^[[:space:]]*\[.*\.registry\][[:space:]]*\(#.*\)*$'
 fstab=/etc/fstab
 swap=/var/lib/nova.swap
 mirrored=
@@ -88,30 +90,29 @@ ask_resolvers() {
   fi
 }
 
-# look_into_certs_d has containerd look into the folder with the mirrors. Newer
-# ones do by themselves, unless their configuration says otherwise.
+# look_into_certs_d has containerd look into the folder with the mirrors, and
+# into nothing else: containerd 2 takes the list of two folders, which is its
+# own default, for the name of one.
 look_into_certs_d() {
   mirrored=yes
-  [ -e "$config" ] || ! containerd --version | grep -q ' v*2\.' || return 0
   make_config
-  ! grep -q '^ *config_path *= *.*certs\.d' "$config" || return 0
   plugin=io.containerd.grpc.v1.cri
-  ! grep -q '^ *version *= *3' "$config" || plugin=io.containerd.cri.v1.images
-  sed '/^ *\[.*\.registry\] *$/,/^ *\[/{/^ *config_path *=/d;}' "$config" >"$config.new"
-  if grep -q '^ *\[.*\.registry\] *$' "$config.new"; then
-    sed 's|^ *\[.*\.registry\] *$|&\n  config_path = "/etc/containerd/certs.d"|' "$config.new" >"$config"
+  ! grep -Eq '^ *version *= *([3-9]|[1-9][0-9])' "$config" || plugin=io.containerd.cri.v1.images
+  sed "/$registry/,/^[[:space:]]*\[/{/^[[:space:]]*config_path[[:space:]]*=/d;}" "$config" >"$config.new"
+  if grep -q "$registry" "$config.new"; then
+    sed "s|$registry|&\n  config_path = \"/etc/containerd/certs.d\"|" "$config.new" >"$config"
   else
     printf '\n[plugins."%s".registry]\n  config_path = "/etc/containerd/certs.d"\n' "$plugin" >>"$config"
   fi
   rm -f "$config.new"
 }
 
-# make_config makes sure that containerd has a configuration.
+# make_config makes sure that containerd has a configuration. It is of the
+# version that this containerd writes: a snippet's may not be higher.
 make_config() {
   [ ! -e "$config" ] || return 0
-  version=2
-  ! containerd --version | grep -q ' v*2\.' || version=3
-  printf 'version = %s\n' "$version" >"$config"
+  version=$(containerd config default | sed -n 's/^version *= *//p')
+  printf 'version = %s\n' "${version:-2}" >"$config"
 }
 
 # import_snippets has containerd's configuration import the snippets.
@@ -124,14 +125,29 @@ import_snippets() {
   else
     sed -i "1i imports = [\"$snippets/*.toml\"]" "$config"
   fi
-  # An older containerd lets a snippet replace all that is set of a plugin.
-  if [ -n "$mirrored" ] && ! containerd --config "$config" config dump | grep -q 'certs\.d'; then
+}
+
+# has_mirrors reports whether containerd asks the mirrors, in the words of this
+# subcommand.
+has_mirrors() {
+  containerd --config "$config" config "$1" | sed -n "/$registry/,/^[[:space:]]*\[/p" |
+    grep -Eq "^ *config_path *= *[\"']/etc/containerd/certs\.d[\"'] *$"
+}
+
+# keep_mirrors makes sure that nothing takes the mirrors away: what is imported
+# comes later, and an older containerd lets it replace all that is set of a
+# plugin. Images would come from elsewhere then, and nobody would be told.
+keep_mirrors() {
+  # Of an older version's tables containerd 2.0 tells with migrate only, which
+  # those before do not know.
+  [ -z "$mirrored" ] || has_mirrors dump || has_mirrors migrate 2>/dev/null || {
     echo "a snippet takes the mirrors away: say config_path = \"/etc/containerd/certs.d\" for the registry in it, too" >&2
     return 1
-  fi
+  }
 }
 
 restart_containerd() {
+  keep_mirrors
   systemctl restart containerd
 }
 

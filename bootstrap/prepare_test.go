@@ -74,7 +74,7 @@ var equipment = map[string]string{
 	"usermod":    `echo "usermod $*" >>"$T/calls"`,
 	"getent":     `echo "$2:x:1000:1000::$T/home/$2:/bin/sh"`,
 	"chown":      `echo "chown $2" >>"$T/calls"`,
-	"containerd": `echo containerd github.com/containerd/containerd/v2 2.1.4`,
+	"containerd": `echo 'version = 3'`,
 }
 
 // equip boots an equipped node whose two disks hold what is said.

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -108,23 +109,42 @@ func TestSurroundingErrors(t *testing.T) {
 	}
 }
 
+// containerd is one whose own configuration has this version. What its
+// configuration and the snippets say it dumps as it stands.
+func containerd(version string) string {
+	return "case \"$*\" in\n*default) printf 'disabled_plugins = []\\nversion = " + version + "\\n' ;;\n" +
+		"*dump) cat \"$2\" \"$T\"/etc/containerd/conf.d/* 2>/dev/null || true ;;\nesac\n"
+}
+
 // prepare boots a node that has chronyd or not, with a configuration of
 // containerd.
-func prepare(t *testing.T, containerd string, programs ...string) *node {
+func prepare(t *testing.T, config string, programs ...string) *node {
+	t.Helper()
+	n, err := surroundedNode(t, "2", config, programs...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	return n
+}
+
+// surroundedNode boots a node whose containerd writes configurations of this
+// version, and has this one.
+func surroundedNode(t *testing.T, version, config string, programs ...string) (*node, error) {
 	t.Helper()
 	n := newNode(t, facts(Init, surrounded))
 	for _, name := range append(programs, "update-ca-certificates", "containerd") {
 		body := "echo \"" + name + " $*\" >>\"$T/calls\"\n"
 		if name == "containerd" {
-			body = "echo containerd github.com/containerd/containerd 1.7.24\n"
+			body = containerd(version)
 		}
 		n.write("bin/"+name, "#!/bin/sh\n"+body)
 		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if containerd != "" {
-		n.write("etc/containerd/config.toml", containerd)
+	n.write("etc/containerd/.keep", "")
+	if config != "" {
+		n.write("etc/containerd/config.toml", config)
 	}
 	n.write("etc/chrony.conf", "pool old iburst\nmakestep 1 3\n")
 	n.write("usr/local/share/.keep", "")
@@ -135,10 +155,7 @@ func prepare(t *testing.T, containerd string, programs ...string) *node {
 		}
 		n.write(script, text)
 	}
-	if err := n.boot(); err != nil {
-		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
-	}
-	return n
+	return n, n.boot()
 }
 
 func TestNodeIsPrepared(t *testing.T) {
@@ -179,22 +196,74 @@ func TestNodeWithoutChrony(t *testing.T) {
 // containerd looks for mirrors, and nothing else of its configuration changes.
 func TestContainerdLooksForMirrors(t *testing.T) {
 	const path = `  config_path = "/etc/containerd/certs.d"` + "\n"
-	for name, tc := range map[string]struct{ config, want string }{
-		"Absent":  {"", "version = 2\n\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n" + path},
-		"Version": {"version = 3\n", "version = 3\n\n[plugins.\"io.containerd.cri.v1.images\".registry]\n" + path},
+	const old, current = `[plugins."io.containerd.grpc.v1.cri".registry]` + "\n", `[plugins."io.containerd.cri.v1.images".registry]` + "\n"
+	for name, tc := range map[string]struct{ version, config, want string }{
+		"Absent":            {"2", "", "version = 2\n\n" + old + path},
+		"AbsentContainerd2": {"3", "", "version = 3\n\n" + current + path},
+		"AbsentLater":       {"4", "", "version = 4\n\n" + current + path},
+		"Version3":          {"3", "version = 3\n", "version = 3\n\n" + current + path},
+		"Version4":          {"4", "version = 4\n", "version = 4\n\n" + current + path},
 		"Empty": {
-			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"\"\n[plugins.x]\n  config_path = \"mine\"\n",
-			"version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n" + path + "[plugins.x]\n  config_path = \"mine\"\n",
+			"2", "version = 2\n" + old + "  config_path = \"\"\n[plugins.x]\n  config_path = \"mine\"\n",
+			"version = 2\n" + old + path + "[plugins.x]\n  config_path = \"mine\"\n",
 		},
 		"Lacking": {
-			"version = 3\n  [plugins.'io.containerd.cri.v1.images'.registry]\n    [plugins.y]\n",
+			"3", "version = 3\n  [plugins.'io.containerd.cri.v1.images'.registry]\n    [plugins.y]\n",
 			"version = 3\n  [plugins.'io.containerd.cri.v1.images'.registry]\n" + path + "    [plugins.y]\n",
 		},
-		"There": {"config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n", "config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n"},
+		"ColonList": {
+			"3", "version = 3\n" + current + "  config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n",
+			"version = 3\n" + current + path,
+		},
+		"OfAnotherPlugin": {
+			"3", "version = 3\n" + current + "[plugins.'io.containerd.transfer.v1.local']\n" + path,
+			"version = 3\n" + current + path + "[plugins.'io.containerd.transfer.v1.local']\n" + path,
+		},
+		"There":     {"2", "version = 2\n" + old + path, "version = 2\n" + old + path},
+		"Commented": {"2", "version = 2\n\t[a.registry] # ours\n\tconfig_path = \"/etc/docker\"\n", "version = 2\n\t[a.registry] # ours\n" + path},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := prepare(t, tc.config).read("etc/containerd/config.toml"); got != tc.want {
+			n, err := surroundedNode(t, tc.version, tc.config)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+			}
+			if got := n.read("etc/containerd/config.toml"); got != tc.want {
 				t.Errorf("config.toml is\n%s\nwant\n%s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A node whose containerd would not ask the mirrors does not join: it would run
+// what others publish, and nobody would be told.
+func TestMirrorsAreKept(t *testing.T) {
+	const kept = "[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = '/etc/containerd/certs.d'\n"
+	const colons = "[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n"
+	n := newNode(t, facts(JoinWorker, nil))
+	for name, tc := range map[string]struct {
+		dump, migrated string
+		kept           bool
+	}{
+		"Kept":      {kept, "", true},
+		"Migrated":  {"[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = ''\n", kept, true},
+		"ColonList": {colons, colons, false},
+		"Elsewhere": {colons + "[plugins.'io.containerd.transfer.v1.local']\n  config_path = '/etc/containerd/certs.d'\n", "", false},
+		"Nothing":   {"", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n.write("dump", tc.dump)
+			n.write("migrate", tc.migrated)
+			n.write("prepare.sh", string(prepareScript)+"\nmirrored=yes\nrestart_containerd\n")
+			n.command("containerd", `cat "$T/$4"`)
+			n.write("calls", "")
+			cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(n.dir, "prepare.sh"))
+			cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "T=" + n.dir}
+			out, err := cmd.CombinedOutput()
+			if tc.kept != (err == nil) || tc.kept == strings.Contains(string(out), "takes the mirrors away") {
+				t.Errorf("err = %v\n%s", err, out)
+			}
+			if tc.kept != strings.Contains(n.read("calls"), "systemctl restart containerd") {
+				t.Errorf("containerd is called so:\n%s", n.read("calls"))
 			}
 		})
 	}

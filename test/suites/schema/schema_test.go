@@ -131,6 +131,7 @@ func TestPreparedPrograms(t *testing.T) {
 	for name, config := range map[string]string{
 		"Absent":   "",
 		"Version2": "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"\"\n",
+		"Colons":   "version = 2\n[plugins.\"io.containerd.grpc.v1.cri\".registry]\n  config_path = \"/etc/containerd/certs.d:/etc/docker/certs.d\"\n",
 		"Imports":  "version = 2\nimports = []\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  sandbox_image = \"x\"\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestPreparedPrograms(t *testing.T) {
 				g.write(t, "mnt/config.toml", []byte(config), 0o600)
 			}
 			g.write(t, "mnt/conf.d/nova-limits.toml", []byte("version = 2\n[debug]\n  level = \"trace\"\n"), 0o600)
-			calls := "\nmake_config\nlook_into_certs_d\nimport_snippets\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
+			calls := "\nmake_config\nlook_into_certs_d\nimport_snippets\nkeep_mirrors\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
 			g.write(t, "mnt/prepare.sh", []byte(script+calls), 0o600)
 			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err != nil {
 				t.Fatal(err)
@@ -148,7 +149,7 @@ func TestPreparedPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, words := range []string{"/etc/containerd/certs.d", "trace"} {
+			for _, words := range []string{`config_path = "/etc/containerd/certs.d"` + "\n", "trace"} {
 				if !strings.Contains(string(dump), words) {
 					t.Errorf("%s is lost:\n%s", words, dump)
 				}
