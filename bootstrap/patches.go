@@ -85,22 +85,45 @@ func skipPhases(in *Input) ([]string, error) {
 	return phases, nil
 }
 
-// patchFiles are what kubeadm applies to the components it deploys. A
-// joining machine gets its kubelet's settings from the cluster, so a patch of
-// KubeletConfiguration reaches it on this way.
+// kubeletPatch is what this machine's kubelet has of its own, or nothing. A
+// joining machine gets its kubelet's settings from the cluster, so the user's
+// patch of KubeletConfiguration reaches it on this way. What is ours must not
+// get into the cluster's, as other machines may lack the file; the user's wins.
+func kubeletPatch(in *Input) (map[string]json.RawMessage, error) {
+	patch := map[string]json.RawMessage{}
+	if len(in.Platform.Resolvers.Servers) > 0 {
+		patch["resolvConf"] = json.RawMessage(`"` + resolvConf + `"`)
+	} else if in.Mode == Init {
+		return patch, nil
+	}
+	for _, p := range in.Spec.Kubeadm.ConfigPatches {
+		if p.Kind != kubeletKind {
+			continue
+		}
+		content, err := toObject(configPatchField(p), p.Patch)
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(content, &patch); err != nil {
+			return nil, fmt.Errorf("reading patch of %s: %w", p.Kind, err)
+		}
+	}
+	return patch, nil
+}
+
+// patchFiles are what kubeadm applies to the components it deploys.
 func patchFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
-	if in.Mode != Init {
-		for _, p := range in.Spec.Kubeadm.ConfigPatches {
-			if p.Kind != kubeletKind {
-				continue
-			}
-			content, err := toObject(configPatchField(p), p.Patch)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, newFile(path.Join(patchesDir, "kubeletconfiguration+merge.json"), "0600", append(content, '\n')))
+	kubelet, err := kubeletPatch(in)
+	if err != nil {
+		return nil, err
+	}
+	if len(kubelet) > 0 {
+		content, err := json.Marshal(kubelet)
+		if err != nil {
+			return nil, fmt.Errorf("writing patch of %s: %w", kubeletKind, err)
 		}
+		files = append(files, newFile(path.Join(patchesDir, "kubeletconfiguration+merge.json"), "0600", append(content, '\n')))
 	}
 	for i, p := range in.Spec.Kubeadm.Patches {
 		kind := p.Type

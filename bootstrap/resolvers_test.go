@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 // Whoever is in charge of names on a machine is told of the name servers.
@@ -49,5 +51,61 @@ func TestResolversAreTold(t *testing.T) {
 				t.Errorf("err = %v, %s is %q, want %q", err, tc.file, got, tc.want)
 			}
 		})
+	}
+}
+
+// Pods ask the name servers, too, and no others: the kubelet has a file with
+// them alone, of which the cluster's other kubelets are not told.
+func TestPodsAskTheResolvers(t *testing.T) {
+	const patchFile, own = "/etc/kubernetes/patches/kubeletconfiguration+merge.json", "/etc/nova/resolv.conf"
+	resolvers := bootstrapv1.ResolversSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
+	for name, tc := range map[string]struct {
+		resolvers   bootstrapv1.ResolversSpec
+		patch       string
+		init, joins string
+		want        string
+	}{
+		"Unset":      {},
+		"UnsetPatch": {patch: "maxPods: 7", joins: `{"maxPods":7}`},
+		"Servers": {
+			resolvers: bootstrapv1.ResolversSpec{Servers: resolvers.Servers},
+			init:      `{"resolvConf":"` + own + `"}`, joins: `{"resolvConf":"` + own + `"}`,
+			want: "nameserver 10.0.0.53\nnameserver fd00::53\n",
+		},
+		"BesidePatch": {
+			resolvers: resolvers, patch: "maxPods: 7\ncgroupRoot: null",
+			init:  `{"cgroupRoot":null,"maxPods":7,"resolvConf":"` + own + `"}`,
+			joins: `{"cgroupRoot":null,"maxPods":7,"resolvConf":"` + own + `"}`,
+			want:  "nameserver 10.0.0.53\nnameserver fd00::53\nsearch corp blue.corp\n",
+		},
+		"PatchWins": {
+			resolvers: resolvers, patch: "resolvConf: /etc/mine",
+			init: `{"resolvConf":"/etc/mine"}`, joins: `{"resolvConf":"/etc/mine"}`,
+			want: "nameserver 10.0.0.53\nnameserver fd00::53\nsearch corp blue.corp\n",
+		},
+	} {
+		for mode, patch := range map[Mode]string{Init: tc.init, JoinControlPlane: tc.joins, JoinWorker: tc.joins} {
+			t.Run(name+string(mode), func(t *testing.T) {
+				files := filesOf(t, render(t, facts(mode, func(in *Input) {
+					in.Platform.Resolvers = tc.resolvers
+					if tc.patch != "" {
+						in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "KubeletConfiguration", Patch: tc.patch}}
+					}
+				})))
+				if files[own] != tc.want {
+					t.Errorf("%s is %q, want %q", own, files[own], tc.want)
+				}
+				if got := strings.TrimSpace(files[patchFile]); got != patch {
+					t.Errorf("the kubelet's patch is %s, want %s", got, patch)
+				}
+				kubeadm := files["/run/nova/kubeadm.template"]
+				if strings.Contains(kubeadm, own) {
+					t.Errorf("the whole cluster is told of this machine's file:\n%s", kubeadm)
+				}
+				if (patch != "") != strings.Contains(kubeadm, "directory: /etc/kubernetes/patches") {
+					t.Errorf("kubeadm is told of patches, or is not:\n%s", kubeadm)
+				}
+			})
+		}
 	}
 }

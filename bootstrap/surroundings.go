@@ -20,6 +20,9 @@ const (
 	// proxyEnv is read by systemd and by shells, so it has the syntax of both.
 	// Only root may read it: the proxy's password may be in it.
 	proxyEnv = novaDir + "/proxy.env"
+	// resolvConf is what the kubelet hands to pods in place of the system's
+	// own: systemd-resolved adds the servers of single links to that.
+	resolvConf = novaDir + "/resolv.conf"
 
 	defaultDNSDomain = "cluster.local"
 	defaultServices  = "10.96.0.0/12"
@@ -43,8 +46,8 @@ type Surroundings struct {
 	ProxyCA, UniverseCA []byte
 }
 
-// surroundingFiles carry out what the platform says of proxy, Universe and
-// clocks. A platform that says nothing has none of them.
+// surroundingFiles carry out what the platform says of proxy, Universe, clocks
+// and name servers. A platform that says nothing has none of them.
 func surroundingFiles(in *Input) ([]writeFile, error) {
 	authorities, err := authorityFiles(in)
 	if err != nil {
@@ -62,7 +65,23 @@ func surroundingFiles(in *Input) ([]writeFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(authorities, proxyFiles(in), mirrors, packages, object), nil
+	return slices.Concat(authorities, proxyFiles(in), mirrors, packages, object, resolverFiles(in)), nil
+}
+
+// resolverFiles tell pods of the name servers.
+func resolverFiles(in *Input) []writeFile {
+	r := &in.Platform.Resolvers
+	if len(r.Servers) == 0 {
+		return nil
+	}
+	out := &bytes.Buffer{}
+	for _, server := range r.Servers {
+		fmt.Fprintf(out, "nameserver %s\n", server)
+	}
+	if len(r.SearchDomains) > 0 {
+		fmt.Fprintf(out, "search %s\n", strings.Join(r.SearchDomains, " "))
+	}
+	return []writeFile{newFile(resolvConf, "0644", out.Bytes())}
 }
 
 // authorityFiles are the certificates to trust, one a file: stores skip a

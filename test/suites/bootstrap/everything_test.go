@@ -227,8 +227,9 @@ func describeEverything(hypervisor string, address string) {
 			Expect(on(ctx, vm, "curl", "-sf", "http://127.0.0.1:1338/v1/metrics")).To(ContainSubstring("go_info"))
 			Expect(on(ctx, vm, "cat", "/etc/resolv.conf")).To(Equal("nameserver " + host.Gateway + "\nsearch nova.test"))
 			Expect(on(ctx, vm, "cat", "/etc/systemd/timesyncd.conf.d/90-nova.conf")).To(ContainSubstring("ntp.nova.test"))
-			Expect(on(ctx, vm, "grep", "-E", "^(registryPullQPS|eventRecordQPS):", "/var/lib/kubelet/config.yaml")).
-				To(And(ContainSubstring("registryPullQPS: 17"), ContainSubstring("eventRecordQPS: 23")))
+			Expect(on(ctx, vm, "grep", "-E", "^(registryPullQPS|eventRecordQPS|resolvConf):", "/var/lib/kubelet/config.yaml")).
+				To(And(ContainSubstring("registryPullQPS: 17"), ContainSubstring("eventRecordQPS: 23"), ContainSubstring("resolvConf: /etc/nova/resolv.conf")))
+			Expect(on(ctx, vm, "cat", "/etc/nova/resolv.conf")).To(Equal("nameserver " + host.Gateway + "\nsearch nova.test"))
 		}
 	})
 
