@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"path"
 	"strings"
 	"text/template"
 
@@ -24,6 +25,9 @@ func userFiles(in *Input) ([]writeFile, error) {
 	files := make([]writeFile, 0, len(in.Spec.Files))
 	for i := range in.Spec.Files {
 		f := &in.Spec.Files[i]
+		if err := hidden(in, f); err != nil {
+			return nil, err
+		}
 		content := []byte(f.Content)
 		if f.ContentFormat == bootstrapv1.ContentFormatTemplate {
 			var err error
@@ -35,13 +39,35 @@ func userFiles(in *Input) ([]writeFile, error) {
 		if err != nil {
 			return nil, err
 		}
-		if f.Owner != "" {
-			file.Owner = f.Owner
-		}
 		file.Append = f.Append != nil && *f.Append
 		files = append(files, file)
 	}
 	return files, nil
+}
+
+// hidden refuses a file where a disk is mounted later: nobody would see it.
+func hidden(in *Input, f *bootstrapv1.File) error {
+	for i := range in.Spec.Disks {
+		d := &in.Spec.Disks[i]
+		if strings.HasPrefix(path.Clean(f.Path)+"/", path.Clean(d.MountPath)+"/") {
+			return renderErrorf(fmt.Sprintf("spec.files[%s]", f.Path),
+				"is written before %s is mounted at %s, which would hide it; write it with one of preKubeadmCommands", d.Device, d.MountPath)
+		}
+	}
+	return nil
+}
+
+// ownCalls give files to whom they belong. They are written for root alone to
+// own, because users are added later than that.
+func ownCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
+	var calls [][]string
+	for i := range spec.Files {
+		f := &spec.Files[i]
+		if f.Owner != "" && f.Owner != "root" && f.Owner != "root:root" {
+			calls = append(calls, []string{"own", f.Path, f.Owner})
+		}
+	}
+	return calls
 }
 
 // encodedFile takes base64 off, and hands what is compressed on as it is: that

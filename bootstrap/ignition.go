@@ -57,7 +57,8 @@ func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
 	return out, nil
 }
 
-// ignitionFile translates one file.
+// ignitionFile translates one file. All are root's, which is what Ignition takes
+// by itself.
 func ignitionFile(f *writeFile) (*ignition.File, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	where := f.Path
@@ -73,7 +74,6 @@ func ignitionFile(f *writeFile) (*ignition.File, error) {
 	permissions, overwrite := int(mode), true
 	out := &ignition.File{Node: ignition.Node{Path: where}}
 	out.Mode = &permissions
-	out.User.Name, out.Group.Name = ignitionOwner(f.Owner)
 	content := f.Content
 	if f.Encoding == "" {
 		content = base64.StdEncoding.EncodeToString([]byte(content))
@@ -89,19 +89,4 @@ func ignitionFile(f *writeFile) (*ignition.File, error) {
 	out.Overwrite = &overwrite
 	out.Contents = resource
 	return out, nil
-}
-
-// ignitionOwner splits user:group. Root is what Ignition takes by itself.
-func ignitionOwner(owner string) (user, group *string) {
-	if owner == "" || owner == "root:root" {
-		return nil, nil
-	}
-	first, second, found := strings.Cut(owner, ":")
-	if first != "" {
-		user = &first
-	}
-	if found && second != "" {
-		group = &second
-	}
-	return user, group
 }

@@ -162,7 +162,7 @@ func machineCalls(in *Input) [][]string {
 		u := &spec.Users[i]
 		calls = append(calls, append([]string{"add_user", u.Name, cmp.Or(u.Shell, defaultShell)}, u.Groups...))
 	}
-	return calls
+	return append(calls, ownCalls(spec)...)
 }
 
 // surroundingCalls are for what the platform says, and for containerd.

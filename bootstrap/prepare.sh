@@ -197,7 +197,11 @@ apply_sysctls() {
 add_user() {
   user=$1 shell=$2
   shift 2
-  id "$user" >/dev/null 2>&1 || useradd -m -s "$shell" "$user"
+  id "$user" >/dev/null 2>&1 || {
+    useradd -m -s "$shell" "$user"
+    # A file that was written there has made it root's.
+    chown "$user:$(id -gn "$user")" "$(getent passwd "$user" | cut -d: -f6)"
+  }
   for group; do
     groupadd -f "$group"
     usermod -a -G "$group" "$user"
@@ -210,6 +214,14 @@ add_user() {
   chmod 0700 "$home/.ssh"
   chmod 0600 "$home/.ssh/authorized_keys"
   chown -R "$user:$(id -gn "$user")" "$home/.ssh"
+}
+
+# own gives a file to a user and a group.
+own() {
+  mode=$(stat -c %a "$1")
+  chown -- "$2" "$1"
+  # chown takes setuid and setgid away.
+  chmod "$mode" "$1"
 }
 
 use_proxy() {

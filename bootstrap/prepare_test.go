@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,6 +43,8 @@ func equipped(in *Input) {
 	in.Spec.Containerd.Snippets = []bootstrapv1.ContainerdSnippet{{Name: "limits", Content: "version = 2\n[debug]\n  level = \"info\"\n"}}
 	in.Spec.Files = []bootstrapv1.File{
 		{Path: "/etc/encoded", Encoding: bootstrapv1.ContentEncodingBase64, Content: "aGVs\nbG8K\n"},
+		{Path: "/etc/owned", Content: "ops'\n", Owner: "ops:adm"},
+		{Path: "/etc/roots", Content: "root's\n", Owner: "root"},
 		{Path: "/etc/packed", Encoding: bootstrapv1.ContentEncodingGzipBase64, Content: packed("hello\n")},
 	}
 }
@@ -73,7 +76,7 @@ var equipment = map[string]string{
 	"chpasswd":   `echo "chpasswd $*: $(cat)" >>"$T/calls"`,
 	"usermod":    `echo "usermod $*" >>"$T/calls"`,
 	"getent":     `echo "$2:x:1000:1000::$T/home/$2:/bin/sh"`,
-	"chown":      `echo "chown $2" >>"$T/calls"`,
+	"chown":      `echo "chown $*" >>"$T/calls"`,
 	"containerd": `echo 'version = 3'`,
 }
 
@@ -97,7 +100,7 @@ func equip(t *testing.T, etcd, images, config string) (*node, error) {
 	n.write("var/lib/.keep", "")
 	const script = "run/nova/preKubeadmCommands/000"
 	text := n.read(script)
-	for _, folder := range []string{"/dev/sd", "/etc/containerd/config", "/etc/fstab", "/var/lib/nova", "/run/nova"} {
+	for _, folder := range []string{"/dev/sd", "/etc/containerd/config", "/etc/fstab", "/etc/owned", "/var/lib/nova", "/run/nova"} {
 		text = strings.ReplaceAll(text, folder, n.dir+folder)
 	}
 	text = strings.ReplaceAll(text, `mkdir -p "$3"`, `mkdir -p "$T$3"`)
@@ -115,7 +118,7 @@ func TestNodeIsEquipped(t *testing.T) {
 	calls, at := n.read("calls"), -1
 	for _, call := range []string{
 		"mkfs.ext4 sdb", "mount /var/lib/etcd", "mount /var/lib/containerd", "mkswap", "swapon", "modprobe ip_vs\n", "modprobe ip_vs_rr\n", "sysctl",
-		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown ops:ops", "chpasswd -e: backup:" + testHash, "systemctl restart containerd", "kubeadm join",
+		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown -R ops:ops", "chpasswd -e: backup:" + testHash, "chown -- ops:adm " + n.dir + "/etc/owned\n", "systemctl restart containerd", "kubeadm join",
 	} {
 		next := strings.Index(calls, call)
 		if next <= at {
@@ -123,7 +126,10 @@ func TestNodeIsEquipped(t *testing.T) {
 		}
 		at = next
 	}
-	for _, call := range []string{"mkfs.xfs", "useradd -m -s /bin/sh backup"} {
+	if !strings.Contains(calls, "chown ops:ops "+n.dir+"/home/ops\n") {
+		t.Error("a file in a user's home would make it root's")
+	}
+	for _, call := range []string{"mkfs.xfs", "useradd -m -s /bin/sh backup", "/etc/roots"} {
 		if strings.Contains(calls, call) {
 			t.Errorf("%s: what is there must be kept", call)
 		}
@@ -153,6 +159,74 @@ func TestDiskWithDataIsKept(t *testing.T) {
 	}
 	if n.read("dev/sdb") != "ntfs\n" || strings.Contains(n.read("calls"), "kubeadm") {
 		t.Error("the node went on")
+	}
+}
+
+// cloud-init and Ignition write files when there are no users yet, and one that
+// they cannot give away costs all that follow.
+func TestFilesAreWrittenAsRoots(t *testing.T) {
+	for _, format := range []bootstrapv1.Format{bootstrapv1.FormatCloudConfig, bootstrapv1.FormatIgnition} {
+		in := facts(JoinWorker, func(in *Input) {
+			equipped(in)
+			in.Spec.Format = format
+		})
+		if format == bootstrapv1.FormatIgnition {
+			for _, f := range validated(t, render(t, in)).Storage.Files {
+				if f.User != (types.NodeUser{}) || f.Group != (types.NodeGroup{}) {
+					t.Errorf("Ignition is to give %s away", f.Path)
+				}
+			}
+			continue
+		}
+		for _, f := range read(t, render(t, in)).WriteFiles {
+			if f.Owner != "root:root" {
+				t.Errorf("cloud-init is to give %s to %s", f.Path, f.Owner)
+			}
+		}
+	}
+}
+
+// What cannot be given away stops the node, and what can keeps its mode.
+func TestFileIsOwned(t *testing.T) {
+	for owner, want := range map[string]string{strconv.Itoa(os.Getuid()): "", "nova-nobody:nogroup": "nova-nobody"} {
+		file := filepath.Join(t.TempDir(), "file")
+		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o751|os.ModeSetuid)); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(prepareScript)+"\nown "+quote(file)+" "+quote(owner)+"\necho on we go\n")
+		out, err := cmd.CombinedOutput()
+		if (want == "") != (err == nil) || (want == "") != strings.Contains(string(out), "on we go") || !strings.Contains(string(out), want) {
+			t.Errorf("%s: err = %v, output %q", owner, err, out)
+		}
+		info, err := os.Stat(file)
+		if err != nil || info.Mode() != 0o751|os.ModeSetuid {
+			t.Errorf("%s: err = %v, the file is %s", owner, err, info.Mode())
+		}
+	}
+}
+
+func TestFilesBelowDisksAreRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		path, mount string
+		refused     bool
+	}{
+		"Below": {"/var/lib/etcd/x/y", "/var/lib/etcd", true}, "Same": {"/var/lib/etcd", "/var/lib/etcd/", true},
+		"Dots": {"/var/lib/../lib/etcd/x", "/var/lib/etcd", true}, "Beside": {"/var/lib/etcd-x", "/var/lib/etcd", false},
+		"Above": {"/var/lib/x", "/var/lib/etcd", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Render(facts(JoinWorker, func(in *Input) {
+				in.Spec.Disks = []bootstrapv1.Disk{{Device: "/dev/sdc", MountPath: "/srv"}, {Device: "/dev/sdb", MountPath: tc.mount}}
+				in.Spec.Files = []bootstrapv1.File{{Path: "/etc/x", Content: "x"}, {Path: tc.path, Content: "x"}}
+			}))
+			var malformed *RenderError
+			if tc.refused != errors.As(err, &malformed) || !tc.refused && err != nil {
+				t.Fatalf("err = %v", err)
+			}
+			if tc.refused && (malformed.Field != "spec.files["+tc.path+"]" || !strings.Contains(err.Error(), "/dev/sdb is mounted at "+tc.mount)) {
+				t.Errorf("err = %v", err)
+			}
+		})
 	}
 }
 

@@ -93,6 +93,7 @@ func equip(spec *bootstrapv1.NovaConfigSpec) {
 	}
 	spec.Files = append(spec.Files,
 		bootstrapv1.File{Path: "/etc/suite/inline", Content: "inline\n", Permissions: "0604", Owner: "daemon:adm"},
+		bootstrapv1.File{Path: "/home/ops/hello", Content: "hello\n", Permissions: "0600", Owner: "ops:operators"},
 		bootstrapv1.File{Path: "/etc/suite/secret", ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "content", Key: "file"}}},
 		bootstrapv1.File{Path: "/etc/suite/configmap", ContentFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "content", Key: "file"}}, ContentFormat: bootstrapv1.ContentFormatTemplate},
 		bootstrapv1.File{Path: "/etc/suite/base64", Content: base64.StdEncoding.EncodeToString([]byte("base64\n")), Encoding: bootstrapv1.ContentEncodingBase64},
@@ -214,6 +215,8 @@ func describeEverything(hypervisor string, address string) {
 				Expect(on(ctx, vm, "cat", "/etc/suite/"+path)).To(Equal(want))
 			}
 			Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/etc/suite/inline")).To(Equal("604 daemon:adm"))
+			Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/home/ops/hello")).To(Equal("600 ops:operators"))
+			Expect(on(ctx, vm, "stat", "-c", "%U", "/home/ops")).To(Equal("ops"))
 			Expect(on(ctx, vm, "getent", "hosts", "appended.nova.test")).To(HavePrefix("192.0.2.1"))
 
 			Expect(on(ctx, vm, "cat", "/home/ops/.ssh/authorized_keys")).To(Equal(operatorKey))
