@@ -202,12 +202,7 @@ func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
 // An endpoint with thousands of VMs is slow and not out of reach: that becomes
 // known when a request is not answered in time.
 func (s *Session) tooSlow() {
-	s.mu.Lock()
-	still := s.phase == Connecting
-	s.mu.Unlock()
-	if still {
-		s.turn(Down, s.passing(errors.New("no answer in time")))
-	}
+	s.turnFrom(Connecting, Down, s.passing(errors.New("no answer in time")))
 }
 
 func (s *Session) passing(cause error) error {
@@ -218,8 +213,16 @@ func (s *Session) passing(cause error) error {
 }
 
 // turn changes the phase and tells whoever it concerns.
-func (s *Session) turn(to Phase, err error) {
+func (s *Session) turn(to Phase, err error) { s.turnFrom("", to, err) }
+
+// turnFrom is turn, unless the phase has come to be another than from by then.
+// Any does if from is empty.
+func (s *Session) turnFrom(from, to Phase, err error) {
 	s.mu.Lock()
+	if from != "" && s.phase != from {
+		s.mu.Unlock()
+		return
+	}
 	tell, back := s.turnLocked(to, err)
 	s.mu.Unlock()
 	for key := range back {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -152,6 +153,28 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 	g.Expect(err).To(MatchError("engine cannot be reached: no answer in time"))
 	once.Do(func() { close(release) })
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
+}
+
+// Nobody turns a session up again that has come up already.
+func TestPatienceThatEndsAsASessionComesUp(t *testing.T) {
+	g := NewWithT(t)
+	// To say of this one that it cannot be reached takes a while.
+	endpoint := strings.Repeat("engine", 1<<18)
+	for range 20 {
+		s := &Session{
+			Options: Options{Endpoint: endpoint, Turned: func() {}, Moved: func(Phase, Phase) {}},
+			phase:   Connecting, verdict: make(chan struct{}),
+		}
+		var both sync.WaitGroup
+		s.mu.Lock()
+		both.Go(s.tooSlow)
+		<-time.After(5 * time.Millisecond) // nobody tells who waits for a lock
+		both.Go(func() { s.turn(Up, nil) })
+		<-time.After(5 * time.Millisecond)
+		s.mu.Unlock()
+		both.Wait()
+		g.Expect(s.phase).To(Equal(Up))
+	}
 }
 
 func TestStoppedSessionSaysSo(t *testing.T) {
