@@ -45,6 +45,7 @@ func brisk() engine.Pace {
 			Patience: 5 * time.Second, FirstRetry: 10 * time.Millisecond, LastRetry: 50 * time.Millisecond,
 			FirstLogin: 20 * time.Millisecond, LastLogin: 50 * time.Millisecond,
 		},
+		Stop: 10 * soon,
 		Watch: ovirt.Pace{
 			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond,
 			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute,
@@ -187,7 +188,11 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 			return vm, "release", nil
 		case hypervisor.Busy:
 			return vm, "wait", nil
-		case hypervisor.Stopped, hypervisor.Running:
+		case hypervisor.Running:
+			if off := m.Spec.PowerOff; off.Mode == infrav1.PowerOffSoftThenHard && time.Since(m.DeletionTimestamp.Time) < off.Timeout() {
+				return vm, "shutdown", d.Shutdown(b.ctx(), m)
+			}
+		case hypervisor.Stopped:
 		}
 		return vm, "destroy", d.Delete(b.ctx(), m)
 	}

@@ -50,7 +50,7 @@ var (
 // NovaZVirtClusters, and past any cache the Secrets and identities they name.
 func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.pace == (engine.Pace{}) {
-		o.pace = engine.Pace{Session: sessions.Usually, Watch: ovirt.Usually}
+		o.pace = engine.Usually
 	}
 	return &Connector{
 		reader: reader,

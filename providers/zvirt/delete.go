@@ -25,7 +25,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 		return err
 	}
 	view, _ := d.look(id, m)
-	state, _, err := plan.State(view)
+	state, _, err := d.state(id, m, view)
 	if err != nil || state != hypervisor.Running && state != hypervisor.Stopped {
 		return err
 	}
@@ -38,6 +38,7 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 			Method: http.MethodPost, Path: []string{"vms", vm.ID, "stop"}, Body: ovirt.Action{},
 		}, func() {
 			vm.Status = "powering_down"
+			d.session.PowerTaken(id)
 			d.session.Mirror.Put(id.String(), vm, false)
 		})
 	}

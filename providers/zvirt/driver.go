@@ -35,6 +35,18 @@ func (d *driver) look(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.View, pl
 	return v, said
 }
 
+// state says what the VM behind m, as it was looked at, is like. While its power
+// is being taken away it is Busy, whatever the engine says: it is not asked at
+// each look.
+func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.View) (hypervisor.State, string, error) {
+	deleting := !m.DeletionTimestamp.IsZero()
+	state, message, err := plan.State(v, deleting)
+	if on := state == hypervisor.Running || state == hypervisor.Stopped && v.VM.Status != "down"; deleting && on && d.session.Stopping(id) {
+		return hypervisor.Busy, "The engine was asked to power the VM off", nil
+	}
+	return state, message, err
+}
+
 // SiteID is the engine's own ID, so that another engine under the same name is
 // not taken for it.
 func (d *driver) SiteID() string {

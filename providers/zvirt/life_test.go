@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/utils/ptr"
@@ -264,6 +265,47 @@ func TestShutdown(t *testing.T) {
 	}).Should(Succeed())
 	b.Expect(b.engine.Requests()).To(HaveKey("POST /vms/{}/shutdown"))
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
+}
+
+// A guest that hangs while it shuts down, such as one that cannot unmount, keeps
+// its VM powering_down without end.
+func TestGuestThatHangsAsItShutsDown(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("up"))
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/shutdown", Work: true})
+	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 2}
+	m = going(m)
+	hanging := func() bool { return b.named("worker-1")[0].Status == "powering_down" }
+	b.Eventually(func() bool {
+		_, _, err := b.reconcile(b.connector, m, false)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(BeEmpty())
+		return hanging()
+	}).Should(BeTrue())
+	b.Expect(b.engine.Requests()).NotTo(HaveKey("POST /vms/{}/stop"))
+	b.until(b.connector, m, false, "shutdown")
+	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1), "the guest was asked already")
+	b.until(b.connector, m, false, "release")
+	b.Expect(time.Since(m.DeletionTimestamp.Time)).To(BeNumerically(">", m.Spec.PowerOff.Timeout()))
+	b.Expect(b.engine.Requests()["POST /vms/{}/shutdown"]).To(Equal(1))
+	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(Equal(1))
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+}
+
+func TestPowerThatIsNotTakenAwayIsTakenAgain(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.Stop = 200 * time.Millisecond
+	c := b.newConnector()
+	m := b.machine("worker-1")
+	b.until(c, m, true, "rest")
+	const vain = 3
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/stop", Work: true, Times: vain})
+	began := time.Now()
+	b.until(c, going(m), false, "release")
+	took := time.Since(began)
+	b.Expect(took).To(BeNumerically(">", vain*b.options.pace.Stop))
+	b.Expect(b.engine.Requests()["POST /vms/{}/stop"]).To(And(
+		BeNumerically(">", vain), BeNumerically("<=", 1+took/b.options.pace.Stop)), "not at each look")
 }
 
 func TestGuestThatCannotBeAsked(t *testing.T) {

@@ -29,7 +29,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	d.session.Track(id, keyOf(m))
 	view, said := d.look(id, m)
 	out := hypervisor.VM{Zone: said.Zone, UserData: said.Document != ""}
-	if out.State, out.Message, err = plan.State(view); err != nil {
+	if out.State, out.Message, err = d.state(id, m, view); err != nil {
 		return hypervisor.VM{}, err
 	}
 	if view.VM != nil {
@@ -50,7 +50,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 			out.Report = hypervisor.ParseReport(system.Codename)
 		}
 	}
-	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.Unsettled == ""
+	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.Unsettled == "" && m.DeletionTimestamp.IsZero()
 	d.session.Mirror.Rest(id.String(), resting)
 	return out, failed
 }

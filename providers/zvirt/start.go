@@ -18,7 +18,7 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 		return err
 	}
 	view, said := d.look(id, m)
-	if state, _, err := plan.State(view); err != nil || state != hypervisor.Stopped {
+	if state, _, err := d.state(id, m, view); err != nil || state != hypervisor.Stopped {
 		return err
 	}
 	vm := *view.VM

@@ -40,7 +40,8 @@ type Fault struct {
 	// Hang never answers, until the client goes.
 	Hang bool `json:"hang,omitempty"`
 	// Work lets the request be accepted, and what it began fails: a copy of
-	// disks, a growth, a boot.
+	// disks, a growth, a boot. A VM that is stopped or shut down goes down
+	// without end, as one whose guest hangs.
 	Work bool `json:"work,omitempty"`
 	// Delay comes before the answer.
 	Delay time.Duration `json:"delay,omitempty"`

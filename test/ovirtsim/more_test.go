@@ -94,6 +94,17 @@ func TestWorkThatFails(t *testing.T) {
 	e.must("POST", "/vms/"+id+"/start", "<action/>")
 	e.clock.Advance(time.Minute)
 	e.want(id, vmDown)
+	e.must("POST", "/vms/"+id+"/start", "<action/>")
+	e.clock.Advance(time.Minute)
+	for _, way := range []string{"shutdown", "stop"} {
+		doom("POST", "vms/*/"+way)
+		e.must("POST", "/vms/"+id+"/"+way, "<action/>")
+		e.clock.Advance(5 * time.Minute)
+		e.want(id, vmPoweringDown)
+	}
+	e.must("POST", "/vms/"+id+"/stop", "<action/>")
+	e.clock.Advance(time.Minute)
+	e.want(id, vmDown)
 	disk := e.must("GET", "/vms/"+id+"/diskattachments", "").get("disk_attachment").id()
 	doom("PUT", "disks/*")
 	e.must("PUT", "/disks/"+disk, "<disk><provisioned_size>21474836480</provisioned_size></disk>")

@@ -150,7 +150,7 @@ func (s *Server) stopVM(q *request, v *vm) (*elem, error) {
 	if err := permit(v, actStop); err != nil {
 		return nil, err
 	}
-	s.powerDown(v, false)
+	s.powerDown(q, v, false)
 	s.event(33, "normal", "VM "+v.name+" powered off by "+s.opts.Username+".", q, v)
 	return s.acted(q, "Stopping VM "+v.name), nil
 }
@@ -165,18 +165,22 @@ func (s *Server) shutdownVM(q *request, v *vm) (*elem, error) {
 		return nil, err
 	}
 	soft := v.status == vmUp
-	s.powerDown(v, soft)
+	s.powerDown(q, v, soft)
 	s.event(73, "normal", "VM "+v.name+" shutdown was initiated by "+s.opts.Username+".", q, v)
 	return s.acted(q, "Shutting down VM "+v.name), nil
 }
 
-func (s *Server) powerDown(v *vm, soft bool) {
+// powerDown brings a VM down, unless that is to fail: then it never gets there.
+func (s *Server) powerDown(q *request, v *vm, soft bool) {
 	if v.status == vmSuspended {
 		s.stopped(v)
 		return
 	}
 	v.status = vmPoweringDown
 	v.run++
+	if q.doomed {
+		return
+	}
 	run := v.run
 	down := func() {
 		if v.run == run && !v.removed {

@@ -32,7 +32,13 @@ const (
 type Pace struct {
 	Session sessions.Pace
 	Watch   ovirt.Pace
+	// Stop is how long a VM may take to stop before its power is taken away
+	// again.
+	Stop time.Duration
 }
+
+// Usually is the pace outside of tests.
+var Usually = Pace{Session: sessions.Usually, Watch: ovirt.Usually, Stop: 30 * time.Second}
 
 // Session is one account at one engine, with what it shows of our VMs.
 type Session struct {
@@ -47,6 +53,7 @@ type Session struct {
 	server string
 	client *ovirt.Client
 	names  *ovirt.Directory
+	pace   Pace
 
 	mu      sync.Mutex
 	version string
@@ -54,6 +61,8 @@ type Session struct {
 	keys    map[string]hypervisor.Key
 	// pending is what was asked for and may yet turn out to have failed.
 	pending map[string]string
+	// stopped is when power was taken away.
+	stopped map[string]time.Time
 }
 
 // Open opens a session. It calls wake with machines to look at again.
@@ -63,8 +72,8 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s := &Session{
-		server: e.Server, client: client, names: ovirt.NewDirectory(client), Turns: t,
-		Grouping: make(chan struct{}, 1), keys: map[string]hypervisor.Key{}, pending: map[string]string{},
+		server: e.Server, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
+		Grouping: make(chan struct{}, 1), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
 	}
 	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
 		if key, ok := s.key(subject); ok {
@@ -212,6 +221,7 @@ func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	s.mu.Lock()
 	delete(s.keys, id.String())
 	delete(s.pending, id.String())
+	delete(s.stopped, id.String())
 	s.mu.Unlock()
 	s.Mirror.Forget(id.String())
 	s.Turns.Release(key)
@@ -233,4 +243,20 @@ func (s *Session) Expected(id uuid.UUID) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pending[id.String()]
+}
+
+// PowerTaken notes that the engine agreed to take a VM's power away.
+func (s *Session) PowerTaken(id uuid.UUID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopped[id.String()] = time.Now()
+}
+
+// Stopping reports whether a VM's power was taken away so lately that it may
+// yet stop.
+func (s *Session) Stopping(id uuid.UUID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at, known := s.stopped[id.String()]
+	return known && time.Since(at) < s.pace.Stop
 }

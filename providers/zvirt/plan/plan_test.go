@@ -148,9 +148,15 @@ func TestState(t *testing.T) {
 		"paused":     {vm("paused"), hypervisor.Running},
 		"unknown":    {vm("unknown"), ""},
 	} {
-		got, message, err := State(tt.view)
+		got, message, err := State(tt.view, false)
 		if got != tt.want || (got == hypervisor.Busy) != (message != "") || (got == "") != (err != nil) {
 			t.Errorf("%s: got %s, %q, %v; want %s", name, got, message, err, tt.want)
+		}
+		if name == "going down" {
+			tt.want = hypervisor.Running
+		}
+		if got, _, _ := State(tt.view, true); got != tt.want {
+			t.Errorf("%s, to be deleted: got %s; want %s", name, got, tt.want)
 		}
 	}
 }
