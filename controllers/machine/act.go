@@ -54,7 +54,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.C
 		r.count(s, failed)
 		if s.aside() || s.do == shutdown {
 			ctrl.LoggerFrom(ctx).Error(err, "The hypervisor refused")
-			s.failure = err
+			s.failure, s.earlier = err, false
 			return s.again(r.retries.delay(s.key())), nil
 		}
 		return ctrl.Result{}, err

@@ -226,7 +226,7 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 	if err != nil && (vm.State == "" || doing[due] == "") {
 		return fmt.Errorf("observing VM: %w", err)
 	}
-	s.vm, s.do = vm, due
+	s.vm, s.do, s.earlier = vm, due, true
 	if err != nil {
 		err = fmt.Errorf("%s: %w", doing[due], err)
 		if r.retries.failed(s.key(), due, err) {
@@ -234,6 +234,7 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 			if !s.aside() {
 				return err
 			}
+			s.earlier = false
 		}
 	}
 	s.failure = r.retries.last(s.key(), due, vm.State == hypervisor.Busy)

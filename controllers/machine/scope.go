@@ -30,6 +30,8 @@ type scope[M Object] struct {
 	// do is what is due, and failure how the last attempt at it ended.
 	do      action
 	failure error
+	// earlier is set when the failure was known before this reconcile.
+	earlier bool
 	// waiting is set when what is due needs something from Cluster API first,
 	// and detail says more about it.
 	waiting waiting
@@ -79,9 +81,11 @@ func (s *scope[M]) infrastructureProvisioned() bool {
 }
 
 // again returns when to try again what failed. What is pointless to try again
-// waits for an event, except that a VM must go whatever it takes.
+// waits for an event, except that a VM must go whatever it takes. What failed
+// earlier has its event: that may tell of what mends the failure, so it must not
+// get lost while the next attempt is held back.
 func (s *scope[M]) again(delay time.Duration) ctrl.Result {
-	if hypervisor.IsTerminal(s.failure) && !s.deleting() {
+	if hypervisor.IsTerminal(s.failure) && !s.earlier && !s.deleting() {
 		return ctrl.Result{}
 	}
 	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.patience, delay))}
