@@ -183,6 +183,33 @@ var _ = Describe("An infrastructure cluster", func() {
 		Eventually(clusterOf(ctx, rig)).Should(HaveField("Annotations", HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(infra.UID))))
 	})
 
+	It("that others manage gets its ID, for its machines, and nothing else", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		infra := rig.InfraCluster()
+		infra.Annotations = map[string]string{clusterv1.ManagedByAnnotation: "somebody"}
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), infra)).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(HaveField("Annotations", HaveKeyWithValue(infrav1.ClusterIDAnnotation, string(infra.UID))))
+
+		By("having somebody say that it is provisioned")
+		c, err := clusterOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		before := c.DeepCopy()
+		c.Status.Initialization.Provisioned = ptr.To(true)
+		c.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "zone-a"}}
+		Expect(rig.Client.Status().Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
+		machine := rig.InfraMachine()
+		Eventually(func() (string, error) {
+			err := rig.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)
+			return machine.Spec.ProviderID, err
+		}).ShouldNot(BeEmpty())
+		Consistently(clusterOf(ctx, rig)).Should(And(
+			HaveField("ResourceVersion", c.ResourceVersion), HaveField("Finalizers", BeEmpty()), HaveField("Status", c.Status)))
+		Expect(rig.Hypervisor.Calls(fake.Inspect)).To(BeZero())
+	})
+
 	It("is left alone while paused, by another watch label, or managed by others", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
@@ -203,6 +230,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		By("labelling it")
 		patch(func(c *infrav1.NovaVSphereCluster) { c.Labels[clusterv1.WatchLabel] = "blue" })
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
+		Expect(clusterOf(ctx, rig)()).To(HaveField("Annotations", Not(HaveKey(infrav1.ClusterIDAnnotation))), "it is paused")
 		By("taking it over, which the pause holds back")
 		patch(func(c *infrav1.NovaVSphereCluster) { delete(c.Annotations, clusterv1.ManagedByAnnotation) })
 		Eventually(clusterOf(ctx, rig)).Should(Satisfy(func(c *infrav1.NovaVSphereCluster) bool {

@@ -73,11 +73,14 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !loop.Watched(s.infra, r.WatchFilterValue) || annotations.IsExternallyManaged(s.infra) {
+	if !loop.Watched(s.infra, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
 	if err := r.findOwner(ctx, s); err != nil {
 		return ctrl.Result{}, err
+	}
+	if annotations.IsExternallyManaged(s.infra) {
+		return ctrl.Result{}, r.identify(ctx, s)
 	}
 	if !s.deleting() && s.cluster == nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")

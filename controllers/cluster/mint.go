@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -14,23 +15,34 @@ import (
 // annotations. A cluster that goes before it got one gets one all the same:
 // its machines need it to see that they have no VM.
 func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
-	annotations := s.infra.GetAnnotations()
-	if annotations[infrav1.ClusterIDAnnotation] != "" {
+	noted := s.infra.GetAnnotations()
+	if noted[infrav1.ClusterIDAnnotation] != "" {
 		return false, nil
 	}
 	original, ok := s.infra.DeepCopyObject().(client.Object)
 	if !ok {
 		return false, fmt.Errorf("copying cluster: %T is no object", s.infra)
 	}
-	if annotations == nil {
-		annotations = map[string]string{}
+	if noted == nil {
+		noted = map[string]string{}
 	}
-	annotations[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
-	s.infra.SetAnnotations(annotations)
+	noted[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
+	s.infra.SetAnnotations(noted)
 	// The lock keeps an older copy from replacing an ID that is in use.
 	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.infra, patch); err != nil {
 		return false, fmt.Errorf("writing cluster ID: %w", err)
 	}
 	return true, nil
+}
+
+// identify gives a cluster that others manage its ID, without which it can have
+// no machines. Spec, status and finalizers are theirs, and so is the hypervisor
+// to judge.
+func (r *Reconciler[C]) identify(ctx context.Context, s *scope[C]) error {
+	if s.cluster == nil || annotations.IsPaused(s.cluster, s.infra) {
+		return nil
+	}
+	_, err := r.mint(ctx, s)
+	return err
 }
