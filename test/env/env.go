@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,6 +82,9 @@ func Start(ctx context.Context, further ...string) (*Env, error) {
 		CRDs:                  core,
 		CRDDirectoryPaths:     append(bases, further...),
 		ErrorIfCRDPathMissing: true,
+		// The usual 20 s are few on two processors that build beside it.
+		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
 	}}
 	e.server.ControlPlane.Etcd = &envtest.Etcd{Path: paths["etcd"]}
 	e.server.ControlPlane.Etcd.Configure().Append("unsafe-no-fsync", "true")
@@ -94,6 +98,9 @@ func Start(ctx context.Context, further ...string) (*Env, error) {
 	}
 	return e, nil
 }
+
+// startTimeout is how long the API server may take to start, or to stop.
+const startTimeout = 2 * time.Minute
 
 // Kubeconfig returns a kubeconfig of a cluster administrator, for programs.
 func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
