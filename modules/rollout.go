@@ -27,7 +27,13 @@ type Member struct {
 	Ready bool
 	// Reachable tells that a change can get there.
 	Reachable bool
+	// Paused tells that somebody paused the Cluster: nothing is changed there
+	// until it goes on.
+	Paused bool
 }
+
+// open reports whether a change would be made there now.
+func (m *Member) open() bool { return m.Reachable && !m.Paused }
 
 // Rollout is which Clusters may be at the current revision, and how far it is.
 type Rollout struct {
@@ -55,8 +61,8 @@ type Rollout struct {
 // A Cluster without modules takes it at once: it is new, and waiting would
 // leave it without a network. One that has the revision keeps it. The others
 // follow wave after wave: a wave begins when all reachable Clusters before it
-// are ready or have failed within the budget. A Cluster that cannot be reached
-// holds nobody up and catches up when it is back.
+// are ready or have failed within the budget. A Cluster that cannot be reached,
+// or is paused, holds nobody up and catches up when it is back.
 func PlanRollout(members []Member, revision string, r addonsv1.Rollout, now time.Time) Rollout {
 	p := &planner{revision: revision, rollout: r, now: now, out: Rollout{Granted: map[types.NamespacedName]bool{}}}
 	sorted := slices.Clone(members)
@@ -113,7 +119,7 @@ func (p *planner) count(m *Member) {
 		p.out.Ready++
 	case p.failed(m):
 		p.out.Failed = append(p.out.Failed, m.Key)
-	case m.Reachable:
+	case m.open():
 		if deadline := m.Since.Add(p.rollout.Timeout()); p.out.Next.IsZero() || deadline.Before(p.out.Next) {
 			p.out.Next = deadline
 		}
@@ -121,10 +127,10 @@ func (p *planner) count(m *Member) {
 }
 
 // failed reports whether a Cluster took the revision and was not ready in
-// time. One that cannot be reached has not failed: its modules did not cause
-// that.
+// time. One that cannot be reached or is paused has not failed: its modules did
+// not cause that.
 func (p *planner) failed(m *Member) bool {
-	return m.Revision == p.revision && !m.Ready && m.Reachable && !m.Since.IsZero() &&
+	return m.Revision == p.revision && !m.Ready && m.open() && !m.Since.IsZero() &&
 		!p.now.Before(m.Since.Add(p.rollout.Timeout()))
 }
 
@@ -136,10 +142,10 @@ func (p *planner) wave(members []Member) bool {
 	for i := range members {
 		m := &members[i]
 		switch {
-		case m.Revision == "" || m.Revision == p.revision && (m.Ready || p.failed(m) || !m.Reachable):
+		case m.Revision == "" || m.Revision == p.revision && (m.Ready || p.failed(m) || !m.open()):
 		case m.Revision == p.revision:
 			changing, through = changing+1, false
-		case m.Reachable:
+		case m.open():
 			waiting, through = append(waiting, m), false
 		}
 	}

@@ -31,6 +31,11 @@ func away(m Member) Member {
 	return m
 }
 
+func paused(m Member) Member {
+	m.Paused = true
+	return m
+}
+
 func TestPlanRollout(t *testing.T) {
 	one := ptr.To(intstr.FromInt32(1))
 	cases := map[string]struct {
@@ -100,6 +105,20 @@ func TestPlanRollout(t *testing.T) {
 		"DeadTenantHoldsNobodyUp": {
 			members: []Member{away(member("a", "1", "1", false)), away(late(member("b", "1", "2", false))), member("c", "2", "1", true)},
 			granted: []string{"b", "c"}, wave: "2",
+		},
+		"PausedClusterHoldsNobodyUp": {
+			members: []Member{paused(member("a", "1", "1", true)), paused(late(member("b", "1", "2", false))), member("c", "2", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"b", "c"}, wave: "2",
+		},
+		"PausedClusterLeavesItsPlace": {
+			members: []Member{paused(member("a", "", "1", true)), member("b", "", "1", true), member("c", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"b"},
+		},
+		"CatchesUpBeforeLaterWavesGoOn": {
+			members: []Member{member("a", "1", "1", true), member("b", "2", "2", true), member("c", "2", "1", true)},
+			granted: []string{"a", "b"}, wave: "1",
 		},
 		"Done": {
 			members: []Member{member("a", "", "2", true), late(member("b", "", "2", false))},

@@ -72,6 +72,9 @@ type site struct {
 
 func (s *site) gone() bool { return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() }
 
+// paused reports whether somebody paused the Cluster.
+func (s *site) paused() bool { return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster) }
+
 // soon has the Cluster looked at again no later than in d.
 func (s *site) soon(d time.Duration) {
 	if s.again == 0 || d < s.again {
@@ -208,7 +211,7 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 	s := d.site
 	now := standing{
 		clusterGone: s.gone(),
-		paused:      s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster),
+		paused:      s.paused(),
 		setGone:     d.set == nil,
 		setDeleting: d.set != nil && !d.set.DeletionTimestamp.IsZero(),
 		selected:    d.choice == selected,
@@ -224,11 +227,11 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 		}
 		r.tell(d, err)
 	case leave:
-		if now.selected && len(d.pieces) > 0 {
+		// The set hears of it also when nothing is there: it plans only once
+		// it knows of all its Clusters.
+		if now.selected {
 			r.look(d)
-			if now.suspended {
-				d.reason, d.message = addonsv1.SuspendedReason, "The set is suspended"
-			}
+			d.held(now.suspended)
 			r.tell(d, nil)
 		}
 	default:

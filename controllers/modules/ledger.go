@@ -23,6 +23,8 @@ type report struct {
 	notReady int
 	// reachable tells that a change can get to the tenant.
 	reachable bool
+	// paused tells that the Cluster is left alone.
+	paused bool
 }
 
 // ledger is what the two reconcilers tell each other. It is all found out anew

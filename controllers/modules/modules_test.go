@@ -2,6 +2,7 @@ package modules
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -221,15 +222,7 @@ var _ = Describe("A rollout", func() {
 		r.allReady(ctx, "a", "cni")
 		r.allReady(ctx, "b", "cni")
 		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(HavePrefix("True"))
-		tag := func(cluster string) func() string {
-			return func() string {
-				hr := &helmv2.HelmRelease{}
-				Expect(testEnv.Client.Get(ctx, r.key(cluster+"-base-cni"), hr)).To(Succeed())
-				git := &sourcev1.GitRepository{}
-				Expect(testEnv.Client.Get(ctx, r.key(hr.Spec.Chart.Spec.SourceRef.Name), git)).To(Succeed())
-				return git.Spec.Reference.Tag
-			}
-		}
+		tag := func(cluster string) func() string { return r.tag(ctx, cluster) }
 
 		By("changing the first wave only, which fails")
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Release.Tag = "v2" })
@@ -256,6 +249,47 @@ var _ = Describe("A rollout", func() {
 		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True Paused 0 of 2 Clusters are at the current revision, wave 1 is under way; paused"))
 		Consistently(tag("a")).Should(Equal("v2"))
 		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
+	})
+
+	It("passes paused Clusters by, and takes them along when they go on", func(ctx SpecContext) {
+		r := newRig(ctx)
+		wave := func(n string) map[string]string { return map[string]string{addonsv1.WaveLabel: n} }
+		pause := func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) }
+		a := r.cluster(ctx, "a", wave("1"))
+		r.cluster(ctx, "b", wave("1"))
+		r.cluster(ctx, "c", wave("2"))
+		bare := r.cluster(ctx, "d", wave("1"))
+		change(ctx, bare, pause)
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = s.Modules[:1]
+			s.Rollout = addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(1))}
+		})
+		for _, cluster := range []string{"a", "b", "c"} {
+			r.allReady(ctx, cluster, "cni")
+			Eventually(r.condition(ctx, cluster, "base")).Should(Equal("True ModulesReady"))
+		}
+		Eventually(r.condition(ctx, "d", "base")).Should(HavePrefix("False ClusterPaused"))
+
+		change(ctx, a, pause)
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Release.Tag = "v2" })
+		for _, cluster := range []string{"b", "c"} {
+			Eventually(r.tag(ctx, cluster)).Should(Equal("v2"))
+			r.allReady(ctx, cluster, "cni")
+		}
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal(fmt.Sprintf(
+			"True RollingOut 2 of 4 Clusters are at the current revision; paused Clusters follow when they go on: %s, %s", r.key("a"), r.key("d"))))
+		Expect(r.tag(ctx, "a")()).To(Equal("v1"))
+		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
+		Expect(r.has(ctx, "d")()).To(BeEmpty())
+
+		for _, cluster := range []*clusterv1.Cluster{a, bare} {
+			change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		}
+		Eventually(r.has(ctx, "d")).Should(ConsistOf("cni"))
+		r.allReady(ctx, "d", "cni")
+		Eventually(r.tag(ctx, "a")).Should(Equal("v2"))
+		r.allReady(ctx, "a", "cni")
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("False NotRollingOut"))
 	})
 })
 

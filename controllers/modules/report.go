@@ -31,7 +31,7 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	}
 	has, newest, since := revisions(d.pieces)
 	now := report{
-		revision: newest, since: since, reachable: d.site.silence == nil, notReady: len(d.order),
+		revision: newest, since: since, reachable: d.site.silence == nil, paused: d.site.paused(), notReady: len(d.order),
 		ready: c.Status == metav1.ConditionTrue && len(has) == 1,
 	}
 	current := modules.ContentOf(&d.set.Spec)
@@ -72,6 +72,17 @@ func (d *delivery) condition(failure error) metav1.Condition {
 		c.Status, c.Reason = metav1.ConditionTrue, addonsv1.ReadyReason
 	}
 	return c
+}
+
+// held notes why nothing is written, where the modules themselves do not say
+// enough.
+func (d *delivery) held(suspended bool) {
+	switch {
+	case suspended:
+		d.reason, d.message = addonsv1.SuspendedReason, "The set is suspended"
+	case len(d.pieces) == 0:
+		d.reason, d.message = addonsv1.ClusterPausedReason, "The Cluster is paused and gets its modules when it goes on"
+	}
 }
 
 // summary names the modules that are not ready.

@@ -1,6 +1,7 @@
 package modules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -149,6 +151,11 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 	if err != nil {
 		return err
 	}
+	// The cache lists them in any order, and messages that name some of them
+	// are to stay as they are.
+	slices.SortFunc(found, func(a, b clusterv1.Cluster) int {
+		return cmp.Compare(client.ObjectKeyFromObject(&a).String(), client.ObjectKeyFromObject(&b).String())
+	})
 	for i := range found {
 		cluster := &found[i]
 		if !cluster.DeletionTimestamp.IsZero() {
@@ -176,6 +183,7 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 			r.wake(id)
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = told.revision, told.since, told.ready, told.reachable
+		m.Paused = told.paused
 		f.members = append(f.members, m)
 	}
 	return nil

@@ -95,6 +95,7 @@ func (f *fleet) rollingOut() metav1.Condition {
 	if f.plan.Wave != "" {
 		c.Message += ", wave " + f.plan.Wave + " is under way"
 	}
+	c.Message += f.paused()
 	switch {
 	case f.plan.Halted == "":
 	case len(f.plan.Failed) > 0:
@@ -138,6 +139,26 @@ func (f *fleet) unready() string {
 			names = append(names, m.Key.String())
 		}
 	}
+	return listed(names)
+}
+
+// paused names Clusters that somebody paused before they were at the current
+// revision.
+func (f *fleet) paused() string {
+	var names []string
+	for i := range f.members {
+		if m := &f.members[i]; m.Paused && m.Revision != f.content.Revision() {
+			names = append(names, m.Key.String())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "; paused Clusters follow when they go on: " + listed(names)
+}
+
+// listed names the first of many.
+func listed(names []string) string {
 	text := strings.Join(names[:min(len(names), named)], ", ")
 	if more := len(names) - named; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)

@@ -328,6 +328,17 @@ func (r *fleetRig) allReady(ctx context.Context, cluster string, modules ...stri
 	}
 }
 
+// tag is the release that the module cni of the set base is taken of.
+func (r *fleetRig) tag(ctx context.Context, cluster string) func() string {
+	return func() string {
+		hr := &helmv2.HelmRelease{}
+		Expect(testEnv.Client.Get(ctx, r.key(cluster+"-base-cni"), hr)).To(Succeed())
+		git := &sourcev1.GitRepository{}
+		Expect(testEnv.Client.Get(ctx, r.key(hr.Spec.Chart.Spec.SourceRef.Name), git)).To(Succeed())
+		return git.Spec.Reference.Tag
+	}
+}
+
 // condition is the set's on a Cluster, as "status reason message".
 func (r *fleetRig) condition(ctx context.Context, cluster, set string) func() string {
 	return func() string {

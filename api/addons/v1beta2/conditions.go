@@ -86,6 +86,8 @@ const (
 	// WaitingForWaveReason: the Cluster stays at an earlier revision until its
 	// wave comes.
 	WaitingForWaveReason = "WaitingForWave"
+	// ClusterPausedReason: somebody paused the Cluster before it got anything.
+	ClusterPausedReason = "ClusterPaused"
 	// SuspendedReason: the set is suspended.
 	SuspendedReason = "Suspended"
 	// DeletingReason: modules are being removed.
