@@ -30,6 +30,11 @@ type Member struct {
 	// Paused tells that somebody paused the Cluster: nothing is changed there
 	// until it goes on.
 	Paused bool
+	// Refused tells that the current revision cannot be rendered for it.
+	Refused bool
+	// Granted is since when it may take the current revision. Zero when it
+	// may not yet.
+	Granted time.Time
 }
 
 // open reports whether a change would be made there now.
@@ -39,7 +44,8 @@ func (m *Member) open() bool { return m.Reachable && !m.Paused }
 type Rollout struct {
 	// Granted are the Clusters that may take the current revision, or have.
 	Granted map[types.NamespacedName]bool
-	// Failed are the Clusters that took it and were not ready in time.
+	// Failed are the Clusters that were to take it and were not ready at it in
+	// time, or for which it cannot be rendered.
 	Failed []types.NamespacedName
 	// Updated and Ready count Clusters at the current revision, and those of
 	// them whose modules are ready.
@@ -108,30 +114,50 @@ func (p *planner) count(m *Member) {
 	switch {
 	case m.Revision == "":
 		p.out.Granted[m.Key] = true
-		return
-	case m.Revision != p.revision:
-		return
-	}
-	p.out.Granted[m.Key] = true
-	p.out.Updated++
-	switch {
-	case m.Ready:
-		p.out.Ready++
 	case p.failed(m):
+		// It stays granted: what is in its way may go by itself.
+		p.out.Granted[m.Key] = true
 		p.out.Failed = append(p.out.Failed, m.Key)
-	case m.open():
-		if deadline := m.Since.Add(p.rollout.Timeout()); p.out.Next.IsZero() || deadline.Before(p.out.Next) {
-			p.out.Next = deadline
+	case m.Revision == p.revision:
+		p.out.Granted[m.Key] = true
+		if !m.Ready && m.open() {
+			p.expect(m.Since)
+		}
+	}
+	if m.Revision == p.revision {
+		p.out.Updated++
+		if m.Ready {
+			p.out.Ready++
 		}
 	}
 }
 
-// failed reports whether a Cluster took the revision and was not ready in
-// time. One that cannot be reached or is paused has not failed: its modules did
-// not cause that.
+// expect notes that a Cluster that has been changing since then is looked at
+// again when its time is over.
+func (p *planner) expect(since time.Time) {
+	if deadline := since.Add(p.rollout.Timeout()); p.out.Next.IsZero() || deadline.Before(p.out.Next) {
+		p.out.Next = deadline
+	}
+}
+
+// failed reports whether a Cluster took the revision and was not ready in time,
+// or was to take it and did not. One that cannot be reached or is paused has
+// not failed: its modules did not cause that. Neither has one without modules:
+// nothing of it was changed.
 func (p *planner) failed(m *Member) bool {
-	return m.Revision == p.revision && !m.Ready && m.open() && !m.Since.IsZero() &&
-		!p.now.Before(m.Since.Add(p.rollout.Timeout()))
+	switch {
+	case m.Revision == "", !m.open():
+		return false
+	case m.Revision == p.revision:
+		return !m.Ready && p.late(m.Since)
+	default:
+		return m.Refused || p.late(m.Granted)
+	}
+}
+
+// late reports whether the time of what began then is over.
+func (p *planner) late(since time.Time) bool {
+	return !since.IsZero() && !p.now.Before(since.Add(p.rollout.Timeout()))
 }
 
 // wave grants as many Clusters of one wave as may change, and reports whether
@@ -142,11 +168,11 @@ func (p *planner) wave(members []Member) bool {
 	for i := range members {
 		m := &members[i]
 		switch {
-		case m.Revision == "" || m.Revision == p.revision && (m.Ready || p.failed(m) || !m.open()):
-		case m.Revision == p.revision:
-			changing, through = changing+1, false
-		case m.open():
+		case m.Revision == "", !m.open(), p.failed(m):
+		case m.Revision != p.revision:
 			waiting, through = append(waiting, m), false
+		case !m.Ready:
+			changing, through = changing+1, false
 		}
 	}
 	if through {
@@ -162,6 +188,11 @@ func (p *planner) wave(members []Member) bool {
 			break
 		}
 		p.out.Granted[m.Key] = true
+		if m.Granted.IsZero() {
+			p.expect(p.now)
+		} else {
+			p.expect(m.Granted)
+		}
 		changing++
 	}
 	return false

@@ -36,6 +36,16 @@ func paused(m Member) Member {
 	return m
 }
 
+func refused(m Member) Member {
+	m.Refused = true
+	return m
+}
+
+func granted(m Member, ago time.Duration) Member {
+	m.Granted = noon.Add(-ago)
+	return m
+}
+
 func TestPlanRollout(t *testing.T) {
 	one := ptr.To(intstr.FromInt32(1))
 	cases := map[string]struct {
@@ -105,6 +115,38 @@ func TestPlanRollout(t *testing.T) {
 		"DeadTenantHoldsNobodyUp": {
 			members: []Member{away(member("a", "1", "1", false)), away(late(member("b", "1", "2", false))), member("c", "2", "1", true)},
 			granted: []string{"b", "c"}, wave: "2",
+		},
+		"RefusedStops": {
+			members: []Member{refused(member("a", "1", "1", true)), member("b", "1", "1", true)},
+			granted: []string{"a"}, failed: 1, wave: "1", halted: "1 Clusters failed, and 0 may: ns/a",
+		},
+		"RefusedWithinBudgetLeavesItsPlace": {
+			members: []Member{refused(member("a", "1", "1", true)), member("b", "1", "1", true), member("c", "2", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one, FailureBudget: one},
+			granted: []string{"a", "b"}, failed: 1, wave: "1",
+		},
+		"RefusedWithinBudgetEndsItsWave": {
+			members: []Member{refused(member("a", "1", "1", true)), member("b", "2", "1", true)},
+			rollout: addonsv1.Rollout{FailureBudget: one},
+			granted: []string{"a", "b"}, failed: 1, wave: "2",
+		},
+		"RefusedAndNew": {
+			members: []Member{refused(member("a", "", "", false)), member("b", "", "1", true)},
+			granted: []string{"a", "b"},
+		},
+		"RefusedAndPaused": {
+			members: []Member{paused(refused(member("a", "1", "1", true))), member("b", "2", "1", true)},
+			granted: []string{"b"}, wave: "2",
+		},
+		"GrantedAndStillTakingIt": {
+			members: []Member{granted(member("a", "", "1", true), time.Minute), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one},
+			granted: []string{"a"},
+		},
+		"GrantedAndNotTakenInTime": {
+			members: []Member{granted(member("a", "", "1", true), time.Hour), member("b", "", "1", true)},
+			rollout: addonsv1.Rollout{MaxConcurrent: one, FailureBudget: one},
+			granted: []string{"a", "b"}, failed: 1,
 		},
 		"PausedClusterHoldsNobodyUp": {
 			members: []Member{paused(member("a", "1", "1", true)), paused(late(member("b", "1", "2", false))), member("c", "2", "1", true)},
@@ -182,8 +224,23 @@ func TestPlanRolloutConverges(t *testing.T) {
 }
 
 func TestPlanRolloutTellsWhenToLookAgain(t *testing.T) {
-	got := PlanRollout([]Member{member("a", "", "2", false), member("b", "", "1", true)}, "2", addonsv1.Rollout{TimeoutSeconds: 300}, noon)
-	if want := noon.Add(4 * time.Minute); !got.Next.Equal(want) {
-		t.Errorf("Next = %s, want %s", got.Next, want)
+	cases := map[string]struct {
+		member Member
+		want   time.Time
+	}{
+		"Changing": {member("a", "", "2", false), noon.Add(4 * time.Minute)},
+		"Begun":    {member("a", "", "1", true), noon.Add(5 * time.Minute)},
+		"Granted":  {granted(member("a", "", "1", true), 2*time.Minute), noon.Add(3 * time.Minute)},
+		"Failed":   {late(member("a", "", "2", false)), time.Time{}},
+		"Paused":   {paused(member("a", "", "2", false)), time.Time{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			got := PlanRollout([]Member{tc.member, member("b", "", "1", true)}, "2",
+				addonsv1.Rollout{TimeoutSeconds: 300, MaxConcurrent: ptr.To(intstr.FromInt32(1)), Paused: ptr.To(tc.want.IsZero())}, noon)
+			if !got.Next.Equal(tc.want) {
+				t.Errorf("Next = %s, want %s", got.Next, tc.want)
+			}
+		})
 	}
 }

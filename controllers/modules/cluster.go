@@ -185,6 +185,8 @@ type delivery struct {
 	count int
 	// reason and message are the condition, when they are not about modules.
 	reason, message string
+	// refused is the revision that cannot be rendered.
+	refused string
 }
 
 // title is how the set is called on the Cluster.

@@ -46,7 +46,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	})
 	if wrong != nil {
 		r.look(d)
-		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
+		d.reason, d.message, d.refused = addonsv1.InvalidReason, loop.Sentence(wrong), revision
 		return nil
 	}
 	if err := r.Tenants.Substitute(ctx, s.key, facts.Substitutions()); err != nil {
@@ -74,7 +74,8 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 	}
 	revision := current.Revision()
 	has, newest, _ := revisions(d.pieces)
-	wanted := revisionFor(revision, has, newest, r.ledger.mayTake(d.key, d.site.key, revision))
+	_, granted := r.ledger.mayTake(d.key, d.site.key, revision)
+	wanted := revisionFor(revision, has, newest, granted)
 	if wanted == revision {
 		return &current, revision, nil
 	}

@@ -25,6 +25,9 @@ type report struct {
 	reachable bool
 	// paused tells that the Cluster is left alone.
 	paused bool
+	// refused is a revision that cannot be rendered for it. Empty when the one
+	// it is to have can.
+	refused string
 }
 
 // ledger is what the two reconcilers tell each other. It is all found out anew
@@ -36,9 +39,9 @@ type ledger struct {
 
 // entry is about one set.
 type entry struct {
-	// granted are the Clusters that may take revision.
+	// granted are the Clusters that may take revision, and since when.
 	revision string
-	granted  map[key]bool
+	granted  map[key]time.Time
 	reports  map[key]report
 }
 
@@ -92,24 +95,31 @@ func (l *ledger) get(set, cluster key) (report, bool) {
 }
 
 // grant notes a plan and returns the Clusters that it newly lets go on.
-func (l *ledger) grant(set key, revision string, plan modules.Rollout) []key {
+func (l *ledger) grant(set key, revision string, plan modules.Rollout, now time.Time) []key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entry(set)
 	var news []key
+	granted := map[key]time.Time{}
 	for cluster := range plan.Granted {
-		if e.revision != revision || !e.granted[cluster] {
-			news = append(news, cluster)
+		since, already := e.granted[cluster]
+		if e.revision != revision || !already {
+			since, news = now, append(news, cluster)
 		}
+		granted[cluster] = since
 	}
-	e.revision, e.granted = revision, plan.Granted
+	e.revision, e.granted = revision, granted
 	return news
 }
 
-// granted reports whether a Cluster may take a revision.
-func (l *ledger) mayTake(set, cluster key, revision string) bool {
+// mayTake reports whether a Cluster may take a revision, and since when.
+func (l *ledger) mayTake(set, cluster key, revision string) (since time.Time, may bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.entry(set)
-	return e.revision == revision && e.granted[cluster]
+	if e.revision != revision {
+		return time.Time{}, false
+	}
+	since, may = e.granted[cluster]
+	return since, may
 }

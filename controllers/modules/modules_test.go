@@ -251,6 +251,40 @@ var _ = Describe("A rollout", func() {
 		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
 	})
 
+	It("counts a Cluster as failed for which the new revision cannot be rendered", func(ctx SpecContext) {
+		r := newRig(ctx)
+		a := r.cluster(ctx, "a", nil)
+		r.cluster(ctx, "b", map[string]string{"size": "large"})
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = s.Modules[:1]
+			s.Rollout = addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(1))}
+		})
+		for _, cluster := range []string{"a", "b"} {
+			r.allReady(ctx, cluster, "cni")
+			Eventually(r.condition(ctx, cluster, "base")).Should(Equal("True ModulesReady"))
+		}
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) {
+			s.Spec.Release.Tag, s.Spec.Modules[0].When = "v2", "facts.cluster.labels['size'] == 'large'"
+		})
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False Invalid Module \"cni\": when"))
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal(
+			"True FailureBudgetExceeded 0 of 2 Clusters are at the current revision; stopped: 1 Clusters failed, and 0 may: " + r.key("a").String()))
+		Expect(r.tag(ctx, "b")()).To(Equal("v1"))
+
+		By("going on within the budget")
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.FailureBudget = ptr.To(intstr.FromInt32(1)) })
+		Eventually(r.tag(ctx, "b")).Should(Equal("v2"))
+		r.allReady(ctx, "b", "cni")
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True RollingOut 1 of 2 Clusters are at the current revision"))
+		Expect(r.tag(ctx, "a")()).To(Equal("v1"))
+
+		By("taking it along when it can be rendered")
+		change(ctx, a, func(c *clusterv1.Cluster) { c.Labels = map[string]string{"size": "large"} })
+		Eventually(r.tag(ctx, "a")).Should(Equal("v2"))
+		r.allReady(ctx, "a", "cni")
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("False NotRollingOut"))
+	})
+
 	It("passes paused Clusters by, and takes them along when they go on", func(ctx SpecContext) {
 		r := newRig(ctx)
 		wave := func(n string) map[string]string { return map[string]string{addonsv1.WaveLabel: n} }

@@ -31,7 +31,7 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	}
 	has, newest, since := revisions(d.pieces)
 	now := report{
-		revision: newest, since: since, reachable: d.site.silence == nil, paused: d.site.paused(), notReady: len(d.order),
+		revision: newest, since: since, reachable: d.site.silence == nil, paused: d.site.paused(), refused: d.refused, notReady: len(d.order),
 		ready: c.Status == metav1.ConditionTrue && len(has) == 1,
 	}
 	current := modules.ContentOf(&d.set.Spec)

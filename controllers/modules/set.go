@@ -137,9 +137,11 @@ func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 		f.again = max(f.plan.Next.Sub(now), time.Second)
 	}
 	if ptr.Deref(f.set.Spec.Suspend, false) {
+		// Nobody takes anything meanwhile, so nobody's time runs.
+		r.ledger.grant(f.key(), f.content.Revision(), modules.Rollout{}, now)
 		return nil
 	}
-	for _, cluster := range r.ledger.grant(f.key(), f.content.Revision(), f.plan) {
+	for _, cluster := range r.ledger.grant(f.key(), f.content.Revision(), f.plan, now) {
 		r.wake(cluster)
 	}
 	return r.tidy(ctx, f)
@@ -183,7 +185,8 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 			r.wake(id)
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = told.revision, told.since, told.ready, told.reachable
-		m.Paused = told.paused
+		m.Paused, m.Refused = told.paused, told.refused == f.content.Revision()
+		m.Granted, _ = r.ledger.mayTake(f.key(), id, f.content.Revision())
 		f.members = append(f.members, m)
 	}
 	return nil

@@ -114,7 +114,8 @@ type Rollout struct {
 
 	// failureBudget is how many Clusters, a number or a percentage of all,
 	// may fail before no more are begun. A Cluster fails when its modules are
-	// not ready for timeoutSeconds after its change. Empty means 0.
+	// not ready for timeoutSeconds after its turn came, or when the change
+	// cannot be rendered for it. Empty means 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9][0-9]?%$|^100%$')",message="failureBudget must be a number from 0 or a percentage from 0% to 100%"

@@ -1,0 +1,42 @@
+package modules
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
+)
+
+// A Cluster's time begins with its turn, not with each look at it, and anew
+// with each revision and after it lost its turn.
+func TestLedgerGrant(t *testing.T) {
+	set, cluster := key{Name: "set"}, key{Name: "cluster"}
+	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
+	turn, none := modules.Rollout{Granted: map[key]bool{cluster: true}}, modules.Rollout{}
+	var l ledger
+	for i, step := range []struct {
+		revision string
+		plan     modules.Rollout
+		news     bool
+		since    int
+	}{
+		{"1", turn, true, 0},
+		{"1", turn, false, 0},
+		{"2", turn, true, 2},
+		{"2", none, false, -1},
+		{"2", turn, true, 4},
+	} {
+		news := l.grant(set, step.revision, step.plan, begin.Add(time.Duration(i)*time.Minute))
+		since, may := l.mayTake(set, cluster, step.revision)
+		if slices.Contains(news, cluster) != step.news || may != (step.since >= 0) {
+			t.Errorf("step %d: news %v, may %t", i, news, may)
+		}
+		if want := begin.Add(time.Duration(step.since) * time.Minute); may && !since.Equal(want) {
+			t.Errorf("step %d: since %s, want %s", i, since, want)
+		}
+	}
+	if _, may := l.mayTake(set, cluster, "1"); may {
+		t.Error("an earlier revision may be taken")
+	}
+}
