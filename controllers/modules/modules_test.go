@@ -137,6 +137,29 @@ var _ = Describe("A set", func() {
 		Eventually(r.has(ctx, "a"), "30s").Should(ConsistOf("web"))
 	})
 
+	It("is through with a Cluster on which all its modules are off", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules = []addonsv1.Module{{Name: "thanos", When: "facts.nodes.infra >= 3", Kustomize: &addonsv1.Kustomize{Path: "thanos"}}}
+		})
+		for _, tag := range []string{"v1", "v2"} {
+			change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Release.Tag = tag })
+			Eventually(func(g Gomega) {
+				g.Expect(testEnv.Client.Get(ctx, r.key("base"), set)).To(Succeed())
+				g.Expect(set.Status.ObservedGeneration).To(Equal(set.Generation))
+				g.Expect(set.Status.UpdatedClusters).To(HaveValue(BeEquivalentTo(1)))
+				g.Expect(r.status(ctx, "base", addonsv1.ReadyCondition)()).To(Equal("True ModulesReady"))
+				g.Expect(r.status(ctx, "base", addonsv1.RollingOutCondition)()).To(Equal("False NotRollingOut"))
+			}).Should(Succeed())
+		}
+		md := r.workers(ctx, "a", "infra", 3)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("thanos"))
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(HavePrefix("False ModulesNotReady"))
+		change(ctx, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = ptr.To[int32](1) })
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition), "30s").Should(Equal("True ModulesReady"))
+	})
+
 	It("knows the addresses of nodes by their roles", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)

@@ -29,23 +29,30 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 		}
 		r.Recorder.Eventf(d.site.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))
 	}
-	has, newest, since := revisions(d.pieces)
-	now := report{
-		revision: newest, since: since, reachable: d.site.silence == nil, paused: d.site.paused(), refused: d.refused, notReady: len(d.order),
-		ready: c.Status == metav1.ConditionTrue && len(has) == 1,
-	}
-	current := modules.ContentOf(&d.set.Spec)
-	for _, revision := range has {
-		if revision == current.Revision() {
-			now.revision = revision // it is on its way there
-		}
-	}
-	if d.reason == addonsv1.WaitingForControlPlaneReason {
-		now.reachable = false
-	}
-	if r.ledger.report(d.key, d.site.key, now) {
+	if r.ledger.report(d.key, d.site.key, d.account(c.Status == metav1.ConditionTrue)) {
 		r.notify(d.key)
 	}
+}
+
+// account is what the set hears of the Cluster. well tells that nothing is
+// wrong and nothing is waited for.
+func (d *delivery) account(well bool) report {
+	has, newest, since := revisions(d.pieces)
+	content := modules.ContentOf(&d.set.Spec)
+	current := content.Revision()
+	now := report{
+		revision: newest, since: since, ready: well && len(has) == 1, notReady: len(d.order),
+		reachable: d.site.silence == nil && d.reason != addonsv1.WaitingForControlPlaneReason,
+		paused:    d.site.paused(), refused: d.refused,
+	}
+	switch {
+	case slices.Contains(has, current):
+		now.revision = current // it is on its way there
+	case well && len(d.pieces) == 0:
+		// All modules are off here: there is nothing to have.
+		now.revision, now.ready = current, true
+	}
+	return now
 }
 
 func message(c metav1.Condition) string {
