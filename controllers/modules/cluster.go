@@ -47,6 +47,7 @@ type ClusterReconciler struct {
 	ledger  *ledger
 	applied apply.Memory
 	seen    sightings
+	names   names
 	// sets is told of sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
@@ -75,12 +76,8 @@ func (s *site) gone() bool { return s.cluster == nil || !s.cluster.DeletionTimes
 // paused reports whether somebody paused the Cluster.
 func (s *site) paused() bool { return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster) }
 
-// soon has the Cluster looked at again no later than in d.
-func (s *site) soon(d time.Duration) {
-	if s.again == 0 || d < s.again {
-		s.again = d
-	}
-}
+// soon has the Cluster looked at again when nothing tells of what it waits for.
+func (s *site) soon() { s.again = again }
 
 // Reconcile brings the modules of one Cluster a step closer to what its sets
 // say. One set that fails holds up no other.
@@ -183,6 +180,8 @@ type delivery struct {
 	order []string
 	// count is how many modules are switched on.
 	count int
+	// taken are modules whose names somebody else's objects have.
+	taken map[string]bool
 	// reason and message are the condition, when they are not about modules.
 	reason, message string
 	// refused is the revision that cannot be rendered.

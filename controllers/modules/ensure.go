@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -28,7 +29,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 		// is Flux' to try again.
 		r.look(d)
 		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
-		s.soon(again)
+		s.soon()
 		return nil //nolint:nilerr // a tenant that does not answer is a state, told in the condition
 	}
 	content, revision, err := r.content(ctx, d)
@@ -168,13 +169,13 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 		return fmt.Sprintf("Waiting for %s %s to go", stranger.kind(), stranger.object.GetName()), nil
 	}
 	if there != nil && !there.object.GetDeletionTimestamp().IsZero() {
-		d.site.soon(again)
+		d.site.soon()
 		return "Being removed before it is written again", nil
 	}
 	since := r.now().UTC().Format(time.RFC3339)
 	if there == nil || there.revision != revision {
-		for _, name := range m.After {
-			if !ready[name] {
+		for _, name := range m.Needs {
+			if d.taken[name] || slices.Contains(m.After, name) && !ready[name] {
 				return "Waiting for " + name, nil
 			}
 		}
@@ -185,7 +186,7 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 	annotations[addonsv1.SinceAnnotation] = since
 	m.Object.SetAnnotations(annotations)
 	if there == nil {
-		return "Waiting for Flux", r.apply(ctx, m.Object, nil)
+		return r.create(ctx, d, m)
 	}
 	if err := r.apply(ctx, m.Object, there.object); err != nil {
 		return "", err

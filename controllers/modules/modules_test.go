@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -199,6 +200,77 @@ var _ = Describe("A set", func() {
 			s.Spec.Modules[0].Chart.ValuesTemplate = "a: {{ .facts.nothing }}"
 		})
 		Eventually(r.condition(ctx, "a", "base")).Should(And(HavePrefix("False Invalid Module \"cni\": valuesTemplate"), ContainSubstring("nothing")))
+	})
+
+	It("leaves an object alone whose name somebody else has", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "prod", map[string]string{"stage": "prod"})
+		r.cluster(ctx, "prod-eu", map[string]string{"stage": "prod-eu"})
+		only := func(stage string) func(*addonsv1.NovaModuleSetSpec) {
+			return func(s *addonsv1.NovaModuleSetSpec) {
+				s.ClusterSelector.MatchLabels = map[string]string{"stage": stage}
+				s.Modules[1].Chart, s.Modules[1].Kustomize = &addonsv1.Chart{Name: "charts/dns"}, nil
+			}
+		}
+		first := r.set(ctx, "eu-base", only("prod"))
+		Eventually(r.has(ctx, "prod")).Should(ConsistOf("cni", "dns"))
+		Eventually(r.condition(ctx, "prod", "eu-base")).Should(HavePrefix("False ModulesNotReady"))
+		hr := r.objects(ctx, "prod")["cni"].object
+		r.set(ctx, "base", only("prod-eu"))
+		Eventually(r.condition(ctx, "prod-eu", "base")).Should(Equal(fmt.Sprintf(
+			"False NameTaken Module cni cannot be written: the name prod-eu-base-cni is taken by module cni of the set %s on Cluster prod; "+
+				"2 of 2 modules are not ready: cni: Its name is taken; dns: Waiting for cni", r.key("eu-base"))))
+		Consistently(func(g Gomega) {
+			g.Expect(r.objects(ctx, "prod")["cni"].object.GetResourceVersion()).To(Equal(hr.GetResourceVersion()))
+			g.Expect(r.has(ctx, "prod-eu")()).To(BeEmpty())
+		}).Should(Succeed())
+		Eventually(func() []string {
+			list := &eventsv1.EventList{}
+			Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
+			var out []string
+			for i := range list.Items {
+				out = append(out, list.Items[i].Type+" "+list.Items[i].Regarding.Name+" "+list.Items[i].Reason)
+			}
+			return out
+		}).Should(ContainElement("Warning prod-eu NameTaken"))
+
+		By("taking the name when it is free")
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(r.has(ctx, "prod-eu"), "40s").Should(ConsistOf("cni", "dns"))
+		Expect(r.objects(ctx, "prod-eu")["cni"].object.(*helmv2.HelmRelease).Spec.KubeConfig.SecretRef.Name).To(Equal("prod-eu-kubeconfig"))
+	})
+
+	It("gives a name once where two sets come at the same time, and not where it is a stranger's", func(ctx SpecContext) {
+		r := newRig(ctx)
+		stranger := &kustomizev1.Kustomization{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a-own-dns"},
+			Spec:       kustomizev1.KustomizationSpec{SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: "GitRepository", Name: "own"}},
+		}
+		Expect(testEnv.Client.Create(ctx, stranger)).To(Succeed())
+		module := func(name string) func(*addonsv1.NovaModuleSetSpec) {
+			return func(s *addonsv1.NovaModuleSetSpec) {
+				s.Modules = []addonsv1.Module{{Name: name, Kustomize: &addonsv1.Kustomize{}}}
+			}
+		}
+		tenancy.silence(r.key("a"), true)
+		r.cluster(ctx, "a", nil)
+		for set, m := range map[string]string{"nova": "extra-x", "nova-extra": "x", "own": "dns"} {
+			r.set(ctx, set, module(m))
+			Eventually(r.condition(ctx, "a", set)).Should(HavePrefix("False ClusterUnreachable"))
+		}
+		tenancy.silence(r.key("a"), false)
+		Eventually(r.condition(ctx, "a", "own")).Should(HavePrefix(
+			"False NameTaken Module dns cannot be written: the name a-own-dns is taken by an object that no set has written"))
+		Eventually(func() []string {
+			return []string{r.condition(ctx, "a", "nova")(), r.condition(ctx, "a", "nova-extra")()}
+		}).Should(
+			ConsistOf(HavePrefix("False ModulesNotReady"), HavePrefix("False NameTaken")))
+		there := &kustomizev1.Kustomization{}
+		Expect(testEnv.Client.Get(ctx, r.key("a-nova-extra-x"), there)).To(Succeed())
+		Expect(there.Generation).To(BeEquivalentTo(1), "it was written once")
+		Expect(there.ManagedFields).To(HaveLen(1))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(stranger), stranger)).To(Succeed())
+		Expect(stranger.Labels).To(BeEmpty())
 	})
 
 	It("leaves Clusters of namespaces out that do not allow it", func(ctx SpecContext) {

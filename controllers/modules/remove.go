@@ -80,7 +80,7 @@ func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []
 		}
 	}
 	// The end of one is an event. That time runs out is none.
-	d.site.soon(again)
+	d.site.soon()
 	return nil
 }
 
@@ -105,6 +105,7 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 	}
 	removals.WithLabelValues(string(do)).Inc()
 	r.applied.Forget(p.object.GetUID())
+	r.names.free(placeOf(p.object))
 	uid := p.object.GetUID()
 	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})
 }

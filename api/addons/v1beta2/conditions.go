@@ -76,6 +76,9 @@ const (
 	ValidReason = "Valid"
 	// InvalidReason: it cannot, the message says why.
 	InvalidReason = "Invalid"
+	// NameTakenReason: an object of the name that a module's is to have is
+	// somebody else's. It is never touched.
+	NameTakenReason = "NameTaken"
 	// WaitingForControlPlaneReason: the tenant has no API server yet.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
 	// ClusterUnreachableReason: the tenant's API server does not answer.
