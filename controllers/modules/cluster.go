@@ -104,6 +104,9 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		}
 		mine = append(mine, addonsv1.ClusterCondition(d.title()))
 	}
+	if !s.gone() && !s.paused() {
+		mine = append(mine, sweep(s.cluster, s.titles())...)
+	}
 	if helper != nil {
 		if err := helper.Patch(ctx, s.cluster, patch.WithOwnedConditions{Conditions: mine}); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("patching Cluster: %w", err))

@@ -2,12 +2,26 @@ package modules
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
+
+// What the annotation says, before there is a new version and when there is one
+// that has to wait. By these it is known as one of ours.
+const (
+	heldAhead = "Set by the NovaModuleSet of this name, which lifts it for versions that its modules fit"
+	heldBack  = "Kubernetes %s waits: module %s does not fit it"
+)
+
+var held = regexp.MustCompile("^(" + regexp.QuoteMeta(heldAhead) + "|" +
+	strings.ReplaceAll(regexp.QuoteMeta(heldBack), "%s", ".+") + ")$")
 
 // holdAnnotation is the annotation by which a set holds back a new Kubernetes
 // version of a Cluster with a topology.
@@ -36,9 +50,9 @@ func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, 
 		d.letGo()
 		return nil
 	}
-	reason := "Set by the NovaModuleSet of this name, which lifts it for versions that its modules fit"
+	reason := heldAhead
 	if unfit != "" {
-		reason = fmt.Sprintf("Kubernetes %s waits: module %s does not fit it", wanted, unfit)
+		reason = fmt.Sprintf(heldBack, wanted, unfit)
 	}
 	if cluster.Annotations == nil {
 		cluster.Annotations = map[string]string{}
@@ -52,6 +66,41 @@ func (d *delivery) letGo() {
 	if d.site.cluster != nil {
 		delete(d.site.cluster.Annotations, holdAnnotation(d.title()))
 	}
+}
+
+// sweep takes from a Cluster what no set answers for any more: holds and
+// conditions of sets that ended before they saw it once more, or that lie in a
+// namespace that was not moved with it. It returns the types of the conditions
+// that it took. titles are how the sets that exist are called here.
+//
+// A set that is only just coming puts its own back when it looks at the
+// Cluster.
+func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) {
+	for name, value := range cluster.Annotations {
+		title, ok := strings.CutPrefix(name, holdAnnotation(""))
+		if ok && !titles[title] && held.MatchString(value) {
+			delete(cluster.Annotations, name)
+		}
+	}
+	for _, c := range cluster.GetConditions() {
+		if title, ok := strings.CutPrefix(c.Type, addonsv1.ClusterConditionPrefix); ok && !titles[title] {
+			types = append(types, c.Type)
+		}
+	}
+	for _, t := range types {
+		conditions.Delete(cluster, t)
+	}
+	return types
+}
+
+// titles are how all sets that exist are called on the Cluster, whoever serves
+// them.
+func (s *site) titles() map[string]bool {
+	out := map[string]bool{}
+	for set := range s.sets {
+		out[modules.Title(set.Namespace, set.Name, s.key.Namespace)] = true
+	}
+	return out
 }
 
 // unfit names the first module, of those that are switched on, that does not

@@ -3,6 +3,8 @@ package modules
 import (
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 	"time"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
@@ -532,5 +535,47 @@ var _ = Describe("A new Kubernetes version", func() {
 		Expect(r.has(ctx, "a")()).To(ConsistOf("cni"))
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.HoldUpgrades = nil })
 		Eventually(annotation).Should(BeEmpty())
+	})
+
+	It("is not held by a set that is not there", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		held := func() map[string]string {
+			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)).To(Succeed())
+			out := maps.Clone(cluster.Annotations)
+			maps.DeleteFunc(out, func(name, _ string) bool { return !strings.HasPrefix(name, holdAnnotation("")) })
+			return out
+		}
+
+		By("coming without the set, as a move of its namespace brings it")
+		change(ctx, cluster, func(c *clusterv1.Cluster) {
+			c.Spec.Paused = ptr.To(true)
+			c.Spec.Topology = clusterv1.Topology{Version: "v1.36.3", ClassRef: clusterv1.ClusterClassRef{Name: "class"}}
+		})
+		conditions.Set(cluster, metav1.Condition{Type: addonsv1.ClusterCondition("team.base"), Status: metav1.ConditionTrue, Reason: addonsv1.ReadyReason})
+		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+		change(ctx, cluster, func(c *clusterv1.Cluster) {
+			c.Annotations = map[string]string{holdAnnotation("team.base"): heldAhead, holdAnnotation("own"): "Ask first"}
+		})
+		Consistently(held).Should(HaveLen(2), "a paused Cluster is left alone: its sets may be on their way")
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Eventually(held).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
+		Eventually(r.condition(ctx, "a", "team.base")).Should(BeEmpty())
+
+		By("losing a set that wrote nothing")
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
+			s.HoldUpgrades = ptr.To(true)
+			s.Modules = []addonsv1.Module{{Name: "cni", When: "false", Kustomize: &addonsv1.Kustomize{}}}
+		})
+		Eventually(held).Should(HaveKeyWithValue(holdAnnotation("base"), heldAhead))
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("True"))
+		Consistently(held, "500ms").Should(HaveKey(holdAnnotation("base")))
+		By("taking the finalizer away before the Cluster sees the end")
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		Expect(testEnv.Client.Delete(ctx, set)).To(Succeed())
+		Eventually(r.status(ctx, "base", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"))
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = nil })
+		Eventually(held).Should(Equal(map[string]string{holdAnnotation("own"): "Ask first"}))
+		Eventually(r.condition(ctx, "a", "base")).Should(BeEmpty())
 	})
 })
