@@ -43,7 +43,8 @@ func balancerFiles(in *Input) ([]writeFile, error) {
 	command := path.Join(runDir, "postKubeadmCommands", beforeCommands)
 	if in.Mode.controlPlane() {
 		script := admitBalancers
-		if in.Mode == Init {
+		// A cluster that is restored may have workers without a balancer.
+		if in.Mode == Init && in.Restore == nil {
 			script += strings.ReplaceAll(turnKubeProxy, "__NOVA_PORT__", port)
 		}
 		return []writeFile{
@@ -158,21 +159,29 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 
 // admitBalancers runs on each control plane machine, so that a rollout brings
 // balancers to a cluster that was made without them.
-const admitBalancers = `export KUBECONFIG=/etc/kubernetes/admin.conf
-left=60
-until kubectl apply -f /run/nova/api-balancer.yaml; do
-  left=$((left - 1))
-  [ "$left" -gt 0 ] || exit 1
-  sleep 5
-done
+const admitBalancers = `set -e
+export KUBECONFIG=/etc/kubernetes/admin.conf
+patiently() {
+  left=60
+  until "$@"; do
+    left=$((left - 1))
+    [ "$left" -gt 0 ] || exit 1
+    sleep 5
+  done
+}
+patiently kubectl apply -f /run/nova/api-balancer.yaml
 `
 
 // turnKubeProxy has kube-proxy ask what listens beside it: the balancer on a
 // worker, the API server itself on a control plane machine. A cluster that
 // was made without balancers leaves it as it is, since its workers have none.
-const turnKubeProxy = `proxy=$(kubectl -n kube-system get configmap kube-proxy -o yaml --ignore-not-found)
-if [ -n "$proxy" ]; then
-  printf '%s\n' "$proxy" | sed 's|^\( *\)server: https:.*|\1server: https://127.0.0.1:__NOVA_PORT__\n\1tls-server-name: kubernetes|' | kubectl replace -f -
+// What is turned already stays as it is when this is done again.
+const turnKubeProxy = `turn_kube_proxy() {
+  proxy=$(kubectl -n kube-system get configmap kube-proxy -o yaml --ignore-not-found) || return 1
+  [ -n "$proxy" ] || return 0
+  printf '%s\n' "$proxy" | sed -e '/^ *tls-server-name: kubernetes$/d' \
+    -e 's|^\( *\)server: https:.*|\1server: https://127.0.0.1:__NOVA_PORT__\n\1tls-server-name: kubernetes|' | kubectl replace -f - || return 1
   kubectl -n kube-system rollout restart daemonset kube-proxy
-fi
+}
+patiently turn_kube_proxy
 `

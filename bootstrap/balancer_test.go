@@ -153,14 +153,77 @@ func TestBalancerOfNamedEndpoint(t *testing.T) {
 }
 
 func TestControlPlaneAdmitsBalancers(t *testing.T) {
-	for mode, turns := range map[Mode]bool{Init: true, JoinControlPlane: false} {
-		files := filesOf(t, render(t, facts(mode, balanced)))
-		command := files["/run/nova/postKubeadmCommands/00"]
-		if !strings.Contains(command, "kubectl apply -f /run/nova/api-balancer.yaml") || files["/run/nova/api-balancer.yaml"] == "" {
-			t.Errorf("%s: nodes may not read where the API servers are", mode)
-		}
-		if strings.Contains(command, "https://127.0.0.1:7443") != turns {
-			t.Errorf("%s: %s", mode, command)
-		}
+	for name, tc := range map[string]struct {
+		reason string
+		in     Input
+		turns  bool
+	}{
+		"Init": {"all workers of a new cluster get a balancer", facts(Init, balanced), true},
+		"Join": {"workers of a cluster that was made without balancers have none", facts(JoinControlPlane, balanced), false},
+		"Restore": {"nor have those of one that is restored", facts(Init, func(in *Input) {
+			balanced(in)
+			restoring(in)
+		}), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := filesOf(t, render(t, tc.in))
+			command := files["/run/nova/postKubeadmCommands/00"]
+			if !strings.Contains(command, "kubectl apply -f /run/nova/api-balancer.yaml") || files["/run/nova/api-balancer.yaml"] == "" {
+				t.Error("nodes may not read where the API servers are")
+			}
+			if turns := strings.Contains(command, "https://127.0.0.1:7443"); turns != tc.turns {
+				t.Errorf("%s: kube-proxy is turned = %v", tc.reason, turns)
+			}
+		})
+	}
+}
+
+// kubeProxyServer is an API server that fails the requests of the file fails,
+// one each time, and has or lacks a kube-proxy.
+const kubeProxyServer = `echo "kubectl $*" >>"$T/asked"
+fails=$(head -n 1 "$T/fails")
+case "$fails" in
+?*) case "$*" in *"$fails"*) sed -i 1d "$T/fails"; exit 1 ;; esac ;;
+esac
+case "$*" in
+*"get configmap"*) cat "$T/proxy" ;;
+replace*) cat >"$T/proxy" ;;
+*"rollout restart"*) cp "$T/proxy" "$T/restarted" ;;
+esac`
+
+func TestKubeProxyIsTurned(t *testing.T) {
+	const (
+		before = "data:\n  kubeconfig.conf: |-\n    clusters:\n    - cluster:\n        server: https://10.77.0.10:7443\n      name: default\n"
+		after  = "data:\n  kubeconfig.conf: |-\n    clusters:\n    - cluster:\n        server: https://127.0.0.1:7443\n        tls-server-name: kubernetes\n      name: default\n"
+	)
+	for name, tc := range map[string]struct {
+		reason, proxy, fails, want, err string
+	}{
+		"Once":       {reason: "nothing fails", proxy: before, want: after},
+		"NoProxy":    {reason: "a cluster without kube-proxy has nothing to turn"},
+		"Apply":      {reason: "a request that fails is made again", proxy: before, fails: "apply -f\n", want: after},
+		"Get":        {reason: "what cannot be read is not taken for missing", proxy: before, fails: "get configmap\n", want: after},
+		"Replace":    {reason: "what somebody else changed is read again", proxy: before, fails: "replace\n", want: after},
+		"Restart":    {reason: "what was turned is not turned twice", proxy: before, fails: "rollout restart\n", want: after},
+		"ForEver":    {reason: "somebody is told", proxy: before, fails: strings.Repeat("replace\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
+		"NeverAsked": {reason: "somebody is told", proxy: before, fails: strings.Repeat("get configmap\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(Init, func(in *Input) {
+				in.Platform.APIBalancer.Type = bootstrapv1.APIBalancerTypeHAProxy
+				in.Endpoint.Port = 7443
+				in.Network.APIServerPort = 7443
+			}))
+			n.command("kubectl", kubeProxyServer)
+			n.write("proxy", tc.proxy)
+			n.write("fails", tc.fails)
+			err := n.boot()
+			if tc.err == "" && err != nil || tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
+				t.Fatalf("%s: %v", tc.reason, err)
+			}
+			if got := n.read("restarted"); got != tc.want {
+				t.Errorf("%s: kube-proxy was started anew with %q, want %q", tc.reason, got, tc.want)
+			}
+		})
 	}
 }
