@@ -46,7 +46,10 @@ var _ = Describe("What nodes and platform say", func() {
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
 		controlPlane.Spec.Platform.APIBalancer.Image = "registry.corp/haproxy:3"
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
+		refused := MatchError(ContainSubstring("apiBalancer cannot be taken away"))
 		controlPlane.Spec.Platform.APIBalancer = bootstrapv1.APIBalancerSpec{}
-		Expect(b.Update(ctx, controlPlane)).To(MatchError(ContainSubstring("apiBalancer cannot be taken away")))
+		Expect(b.Update(ctx, controlPlane)).To(refused)
+		controlPlane.Spec.Platform = bootstrapv1.PlatformSpec{}
+		Expect(b.Update(ctx, controlPlane)).To(refused)
 	})
 })

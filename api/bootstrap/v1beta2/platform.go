@@ -38,7 +38,6 @@ type IPVSScheduler string
 // plane's NovaControlPlane names it; a NovaConfig reads it from there, or
 // states its own under another control-plane provider.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.apiBalancer) || has(self.apiBalancer)",message="apiBalancer cannot be taken away: the tenant's kube-proxy relies on it"
 type PlatformSpec struct {
 	// imageRepository is the registry and path that Kubernetes' images, etcd,
 	// CoreDNS and pause are pulled from. Empty means universe.imageRepository,
