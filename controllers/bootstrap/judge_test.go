@@ -25,6 +25,14 @@ var (
 // asks makes what a kubelet sends.
 func asks(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, change func(*x509.CertificateRequest)) request {
 	t.Helper()
+	return read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+		Username: user, Groups: []string{"system:nodes", "system:authenticated"}, Usages: usages, Request: newRequest(t, node, change),
+	}})
+}
+
+// newRequest is signed with a key of its own.
+func newRequest(t *testing.T, node string, change func(*x509.CertificateRequest)) []byte {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -37,10 +45,7 @@ func asks(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, cha
 	if err != nil {
 		t.Fatal(err)
 	}
-	return read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
-		Username: user, Groups: []string{"system:nodes", "system:authenticated"}, Usages: usages,
-		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
-	}})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
 func aMachine(name string, change ...func(*clusterv1.Machine)) *clusterv1.Machine {

@@ -149,14 +149,27 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	return r.judgeOpen(ctx, open, &knownRequests{tenant: live, all: all}, machines)
+}
+
+// judgeOpen judges the open requests of a tenant, one after the other.
+func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, known *knownRequests,
+	machines []*clusterv1.Machine,
+) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: granted}
+	// unsure are the users of whose last request nobody knows what it became.
+	unsure := map[string]bool{}
 	var errs []error
 	for _, csr := range open {
-		verdict, machine, err := r.judge(ctx, live, csr, all, machines)
+		if unsure[csr.Spec.Username] {
+			continue
+		}
+		verdict, machine, err := r.judge(ctx, csr, known, machines)
 		if err == nil {
-			err = r.settle(ctx, live, csr, verdict, machine)
+			err = r.settle(ctx, csr, known, verdict, machine)
 		}
 		if err != nil {
+			unsure[csr.Spec.Username] = true
 			errs = append(errs, fmt.Errorf("judging certificate request %s: %w", csr.Name, err))
 		}
 		if verdict.ruling == hold {
@@ -164,6 +177,43 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 		}
 	}
 	return result, errors.Join(errs...)
+}
+
+// knownRequests are the requests of a tenant as one pass knows them: from the
+// cache at first, which may be late.
+type knownRequests struct {
+	// tenant is asked past the cache.
+	tenant client.Client
+	all    []*certificatesv1.CertificateSigningRequest
+	// live is true once all were read past the cache.
+	live bool
+}
+
+// readLive reads the requests for kubelets' client certificates past the cache,
+// once in a pass.
+func (k *knownRequests) readLive(ctx context.Context) error {
+	if k.live {
+		return nil
+	}
+	list := &certificatesv1.CertificateSigningRequestList{}
+	err := k.tenant.List(ctx, list, client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName})
+	if err != nil {
+		return fmt.Errorf("listing certificate requests: %w", err)
+	}
+	k.all, k.live = nil, true
+	for i := range list.Items {
+		k.all = append(k.all, &list.Items[i])
+	}
+	return nil
+}
+
+// note has those that are judged after it in this pass know what was judged.
+func (k *knownRequests) note(judged *certificatesv1.CertificateSigningRequest) {
+	for _, csr := range k.all {
+		if csr.UID == judged.UID {
+			csr.Status = judged.Status
+		}
+	}
 }
 
 // requests are the open requests of nodes, and all of them.
@@ -199,15 +249,15 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 }
 
 // judge judges one request, and returns the machine it concerns.
-func (r *RequestReconciler) judge(ctx context.Context, live client.Client, csr *certificatesv1.CertificateSigningRequest,
-	all []*certificatesv1.CertificateSigningRequest, machines []*clusterv1.Machine,
+func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, known *knownRequests,
+	machines []*clusterv1.Machine,
 ) (judgement, *clusterv1.Machine, error) {
 	asked := read(csr)
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
 		m := machineOfNode(strings.TrimPrefix(asked.username, nodeUserPrefix), machines)
 		return judgeServing(asked, m), m, nil
 	}
-	uid, ours, err := joinerOf(ctx, live, asked)
+	uid, ours, err := joinerOf(ctx, known.tenant, asked)
 	if err != nil || !ours {
 		return judgement{ruling: ignore}, nil, err
 	}
@@ -216,13 +266,22 @@ func (r *RequestReconciler) judge(ctx context.Context, live client.Client, csr *
 		return judgement{}, nil, err
 	}
 	if from.machine != nil {
-		err := live.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
+		err := known.tenant.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
 		if client.IgnoreNotFound(err) != nil {
 			return judgement{}, nil, fmt.Errorf("reading node: %w", err)
 		}
 		from.node = !apierrors.IsNotFound(err)
-		from.certified = certified(csr.Spec.Username, all)
+		from.certified = certified(csr.Spec.Username, known.all)
 	}
+	verdict := judgeJoin(asked, from)
+	if verdict.ruling != approve {
+		return verdict, from.machine, nil
+	}
+	// The cache may not know yet what was approved a moment ago.
+	if err := known.readLive(ctx); err != nil {
+		return judgement{}, nil, err
+	}
+	from.certified = certified(csr.Spec.Username, known.all)
 	return judgeJoin(asked, from), from.machine, nil
 }
 
@@ -269,7 +328,9 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 }
 
 // settle writes a judgement down and tells people.
-func (r *RequestReconciler) settle(ctx context.Context, live client.Client, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) error {
+func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, known *knownRequests,
+	j judgement, machine *clusterv1.Machine,
+) error {
 	if j.ruling == ignore {
 		return nil
 	}
@@ -283,13 +344,15 @@ func (r *RequestReconciler) settle(ctx context.Context, live client.Client, csr 
 		}
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = append(judged.Status.Conditions, condition)
-		err := live.SubResource("approval").Update(ctx, judged)
+		err := known.tenant.SubResource("approval").Update(ctx, judged)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			known.live = false
 			return nil // somebody else was faster, and the watch tells
 		}
 		if err != nil {
 			return err
 		}
+		known.note(judged)
 	}
 	r.announce(ctx, csr, j, machine)
 	return nil

@@ -187,6 +187,36 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Expect(apierrors.IsForbidden(own.List(ctx, &corev1.SecretList{}))).To(BeTrue())
 	})
 
+	It("is approved with one key when two ask at once", func(ctx SpecContext) {
+		mayAsk := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "test:ask-"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{certificatesv1.GroupName}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}},
+		}}
+		Expect(api.Client.Create(ctx, mayAsk)).To(Succeed())
+		Expect(api.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: mayAsk.Name},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: group}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: mayAsk.Name},
+		})).To(Succeed())
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		own := as("nova:machine:"+string(machine.UID), group)
+		// Nobody can judge them yet.
+		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
+		second := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
+		b.connect(ctx, "blue")
+		var rulings []string
+		for _, csr := range []*certificatesv1.CertificateSigningRequest{first, second} {
+			Eventually(ruling(ctx, csr)).ShouldNot(BeEmpty())
+			now, err := ruling(ctx, csr)()
+			Expect(err).NotTo(HaveOccurred())
+			rulings = append(rulings, now)
+		}
+		Expect(rulings).To(ConsistOf(HavePrefix("Approved"), Equal("Denied: Another key was certified for Machine w-1 before")))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElements("Normal CertificateApproved", "Warning CertificateDenied"))
+	})
+
 	It("is approved for a machine that has moved since it got its data", func(ctx SpecContext) {
 		b := newBed(ctx)
 		b.run(2 * time.Second)
