@@ -7,6 +7,8 @@ dir=/run/nova
 log=/var/log/nova-bootstrap.log
 kubernetes=/etc/kubernetes
 sentinel=/run/cluster-api/bootstrap-success.complete
+booting=/var/lib/nova/booting
+restarted=nova-restarted.service
 
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
 # SKIP_PHASES, KUBE_PROXY, WAIT_BOUND and JOIN_BOUND.
@@ -52,11 +54,34 @@ minutes_since() {
   echo "$((($(now) - $1) / 60)) min"
 }
 
+# expect_reset leaves on the disk what tells the hypervisor if the machine is
+# started anew before this ends: nothing else is left then, and nobody goes on.
+expect_reset() (
+  set +e
+  stage=joining
+  [ "$CONTROL_PLANE" != true ] || stage=failed
+  umask 077
+  mkdir -p $booting && cp "$dir/report.sh" "$dir/restarted.sh" $booting/ && echo $stage >$booting/stage
+  cp "$dir/$restarted" /etc/systemd/system/ && chmod 0644 /etc/systemd/system/$restarted && systemctl --quiet enable $restarted
+  sync
+  return 0
+)
+
+# expect_no_reset takes it away: whatever this ended with was told.
+expect_no_reset() (
+  set +e
+  systemctl --quiet disable $restarted
+  rm -rf $booting /etc/systemd/system/$restarted
+  return 0
+)
+
 # ended tells of an end that nobody foresaw.
 ended() {
   [ "$1" -eq 0 ] || [ -n "$told" ] || report $failed "The script that makes this machine a node ended with status $1"
+  expect_no_reset
 }
 trap 'ended $?' EXIT
+expect_reset
 
 # default_interface prints the interface of the default route of an IP version.
 default_interface() {
@@ -82,11 +107,6 @@ find_addresses() {
     ADVERTISE_ADDRESS=${ADVERTISE_ADDRESS:-$address}
     NODE_IP=${NODE_IP:+$NODE_IP,}$address
   done
-}
-
-# dmi prints a field of the machine's DMI, or nothing.
-dmi() {
-  cat "/sys/class/dmi/id/$1" 2>/dev/null || true
 }
 
 # provider_id prints the ID that the infrastructure provider knows the machine
@@ -306,6 +326,7 @@ else
   join
 fi
 failed=unfinished
+echo unfinished >$booting/stage && sync $booting/stage || true
 rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key" "$dir/token.header"
 
 run_commands postKubeadmCommands

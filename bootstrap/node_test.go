@@ -25,10 +25,15 @@ var commands = map[string]string{
 *"-6 -o address show dev eth1"*) echo "2: eth1    inet6 fd00::9/64 scope global tentative \       valid_lft forever"
   echo "2: eth1    inet6 fd00::5/64 scope global \       valid_lft forever" ;;
 esac`,
-	"kubectl":   `echo "kubectl $*" >>"$T/calls"; case "$*" in *"$(cat "$T/missing" 2>/dev/null || echo nothing)"*) exit 1 ;; esac`,
-	"systemctl": `echo "systemctl $*" >>"$T/calls"`,
-	"sleep":     `echo "sleep $*" >>"$T/sleeps"; echo "$(($(cut -d. -f1 "$T/proc/uptime") + $1)).50 1.00" >"$T/proc/uptime"`,
-	"timeout":   `echo "timeout $*" >>"$T/timeouts"; shift 2; exec "$@"`,
+	"kubectl": `echo "kubectl $*" >>"$T/calls"; case "$*" in *"$(cat "$T/missing" 2>/dev/null || echo nothing)"*) exit 1 ;; esac`,
+	"systemctl": `case "$*" in
+is-enabled*) grep -q "${3%.service}" "$T/enabled" 2>/dev/null; exit ;;
+*nova-restarted*) echo "$*" >>"$T/units" ;;
+*) echo "systemctl $*" >>"$T/calls" ;;
+esac`,
+	"sync":    ":",
+	"sleep":   `echo "sleep $*" >>"$T/sleeps"; echo "$(($(cut -d. -f1 "$T/proc/uptime") + $1)).50 1.00" >"$T/proc/uptime"`,
+	"timeout": `echo "timeout $*" >>"$T/timeouts"; shift 2; exec "$@"`,
 	"kubeadm": `[ "$1" = token ] && { echo 111111.2222222222222222; exit 0; }
 echo "kubeadm $*" >>"$T/calls"
 cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
@@ -56,6 +61,7 @@ func newNode(t *testing.T, in Input) *node {
 		n.write(path, content)
 	}
 	n.write("var/log/.keep", "")
+	n.write("etc/systemd/system/.keep", "")
 	n.write("proc/uptime", "100.50 1.00\n")
 	n.write("sys/class/dmi/id/sys_vendor", "VMware, Inc.\n")
 	n.write("sys/class/dmi/id/product_uuid", "b2a13742-d4c3-f6e5-0102-030405060701\n")
@@ -82,14 +88,20 @@ func (n *node) read(path string) string {
 // boot runs the script, with the machine's folders in place of the system's.
 func (n *node) boot() error {
 	n.t.Helper()
-	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh"} {
+	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh", "run/nova/restarted.sh"} {
 		script := n.read(name)
-		for _, folder := range []string{"/run/", "/var/log/", "/etc/kubernetes", "/etc/os-release", "/sys/class/", "/proc/"} {
+		for _, folder := range []string{"/run/", "/var/log/", "/var/lib/nova", "/etc/kubernetes", "/etc/os-release", "/etc/systemd/", "/sys/class/", "/proc/"} {
 			script = strings.ReplaceAll(script, folder, n.dir+folder)
 		}
 		n.write(name, script)
 	}
-	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, "run/nova/bootstrap.sh"))
+	return n.run("run/nova/bootstrap.sh")
+}
+
+// run runs a script of the machine's.
+func (n *node) run(script string) error {
+	n.t.Helper()
+	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, script))
 	cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "T=" + n.dir}
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,6 +1,11 @@
 # Functions that tell the hypervisor how far this machine's first boot is. It
-# is read by bootstrap.sh. What is told can be seen by whoever may see the VM,
+# is read by bootstrap.sh and restarted.sh. What is told can be seen by whoever may see the VM,
 # so no credentials are in it.
+
+# dmi prints a field of the machine's DMI, or nothing.
+dmi() {
+  cat "/sys/class/dmi/id/$1" 2>/dev/null || true
+}
 
 # scrub leaves out of a log what looks like a credential, and what is no text.
 scrub() {

@@ -1,0 +1,149 @@
+package bootstrap
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// cut ends the script that runs it as a reset ends it: without a word.
+const cut = "kill -9 $PPID"
+
+// resetNode is a machine that was cut off while its first boot was under way,
+// and started anew: what is in memory is gone.
+func resetNode(t *testing.T, mode Mode, during string) *node {
+	t.Helper()
+	n := newNode(t, facts(mode, func(in *Input) {
+		if during == "postKubeadmCommands" {
+			in.Spec.PostKubeadmCommands = []string{cut}
+		}
+	}))
+	if during == "kubeadm" {
+		n.command("kubeadm", `[ "$1" = token ] || `+cut+"\n"+commands["kubeadm"])
+	}
+	n.command("vmware-rpctool", `printf '%s\n' "$*" >>"$T/told"`)
+	if n.boot() == nil {
+		t.Fatal("nothing cut it off")
+	}
+	if !strings.Contains(n.read("units"), "enable nova-restarted.service") || n.read("etc/systemd/system/nova-restarted.service") != string(restartedUnit) {
+		t.Error("nothing runs on the next boot")
+	}
+	if err := os.RemoveAll(filepath.Join(n.dir, "run")); err != nil {
+		t.Fatal(err)
+	}
+	n.write("told", "")
+	return n
+}
+
+func (n *node) there(path string) bool {
+	_, err := os.Lstat(filepath.Join(n.dir, path))
+	return err == nil
+}
+
+func TestResetIsTold(t *testing.T) {
+	const (
+		failed     = "nova: failed: The machine was started anew before it was a node || "
+		unfinished = "nova: unfinished: The machine was started anew before all was done || "
+		marker     = "var/lib/nova/booting/stage"
+	)
+	for name, tc := range map[string]struct {
+		reason string
+		mode   Mode
+		during string
+		// there are files, and enabled the units, when it has started anew.
+		there   []string
+		enabled string
+		want    string
+		// waits is true if somebody else goes on with it.
+		waits bool
+	}{
+		"Worker":     {reason: "nobody goes on", mode: JoinWorker, during: "kubeadm", enabled: "kubelet", want: failed},
+		"WorkerNode": {reason: "its kubelet goes on", mode: JoinWorker, during: "kubeadm", there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: unfinished},
+		"WorkerWithoutKubelet": {
+			reason: "its kubelet would go on, and is not started", mode: JoinWorker, during: "kubeadm",
+			there: []string{"etc/kubernetes/kubelet.conf"}, want: failed,
+		},
+		"ControlPlane": {
+			reason: "a control plane takes more than a kubelet", mode: JoinControlPlane, during: "kubeadm",
+			there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: failed,
+		},
+		"Init": {
+			reason: "kubeadm init writes kubelet.conf long before its end", mode: Init, during: "kubeadm",
+			there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: failed,
+		},
+		"Member": {reason: "what kubeadm was through with is no failed machine", mode: JoinControlPlane, during: "postKubeadmCommands", want: unfinished},
+		"Kernel": {
+			reason: "the machine wanted to be started anew", mode: JoinWorker, during: "kubeadm",
+			there: []string{"var/lib/nova/first-boot"}, enabled: "nova-bootstrap", waits: true,
+		},
+		"KernelTooEarly": {
+			reason: "it was to be, and came to it too early", mode: JoinWorker, during: "kubeadm",
+			there: []string{"var/lib/nova/first-boot"}, want: failed,
+		},
+		"CloudInit": {
+			reason: "cloud-init takes each boot for the first", mode: JoinWorker, during: "kubeadm",
+			there: []string{"run/nova/bootstrap.sh"}, waits: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := resetNode(t, tc.mode, tc.during)
+			n.write("etc/kubernetes/bootstrap-kubelet.conf", "")
+			for _, path := range tc.there {
+				n.write(path, "")
+			}
+			n.write("enabled", tc.enabled+"\n")
+			if err := n.run("var/lib/nova/booting/restarted.sh"); err != nil {
+				t.Fatal(err)
+			}
+			told := strings.TrimPrefix(n.read("told"), "info-set guestinfo.nova.report ")
+			if tc.waits != (told == "") || !strings.HasPrefix(told, tc.want) {
+				t.Errorf("%s: told %q, want %q", tc.reason, told, tc.want)
+			}
+			if !tc.waits && !strings.Contains(told, "Address 10.77.0.105 on eth1") {
+				t.Errorf("the log is not told: %q", told)
+			}
+			ended := strings.Contains(n.read("calls"), "disable --now kubelet.service") && !n.there("etc/kubernetes/bootstrap-kubelet.conf")
+			if joins := n.there("etc/kubernetes/kubelet.conf") || tc.want != failed; ended == joins {
+				t.Errorf("%s: the kubelet goes on = %v", tc.reason, !ended)
+			}
+			if n.there(marker) != tc.waits || n.there("etc/systemd/system/nova-restarted.service") != tc.waits {
+				t.Errorf("%s: expects another start = %v", tc.reason, !tc.waits)
+			}
+			if n.there("var/lib/nova/first-boot") && !tc.waits {
+				t.Error("credentials that nobody needs stay on the disk")
+			}
+		})
+	}
+}
+
+// What outlives a reset says nothing that is secret.
+func TestResetFindsNoCredentials(t *testing.T) {
+	n := resetNode(t, JoinControlPlane, "kubeadm")
+	entries, err := os.ReadDir(filepath.Join(n.dir, "var/lib/nova/booting"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	if got := strings.Join(names, " "); got != "report.sh restarted.sh stage" {
+		t.Errorf("left on the disk: %s", got)
+	}
+}
+
+// A boot that ended is told already, however it ended.
+func TestResetIsNotExpectedAfterTheEnd(t *testing.T) {
+	for name, commands := range map[string][]string{"Node": nil, "Failure": {"exit 3"}} {
+		t.Run(name, func(t *testing.T) {
+			n, _ := told(t, "VMware, Inc.", commands...)
+			if n.there("var/lib/nova/booting") || n.there("etc/systemd/system/nova-restarted.service") {
+				t.Error("the next start would be told as a failure")
+			}
+			if units := n.read("units"); units != "--quiet enable nova-restarted.service\n--quiet disable nova-restarted.service\n" {
+				t.Errorf("systemctl %s", units)
+			}
+		})
+	}
+}
