@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,24 +39,30 @@ func sick(hypervisor string) bed.Cluster {
 func startSick(ctx context.Context) {
 	GinkgoHelper()
 	for _, hypervisor := range bed.Hypervisors() {
-		c := sick(hypervisor)
-		objects, err := b.Generate(ctx, c)
-		Expect(err).NotTo(HaveOccurred())
-		for _, o := range objects {
-			if o.GetKind() != "NovaControlPlane" {
-				continue
-			}
-			change(o, func(spec *bootstrapv1.NovaConfigSpec) {
-				spec.PreKubeadmCommands = append(spec.PreKubeadmCommands, failing)
-			}, "spec", "config")
-			// Its control plane would replace it at once.
-			change(o, func(template *controlplanev1.NovaControlPlaneMachineTemplate) {
-				template.ObjectMeta.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
-			}, "spec", "machineTemplate")
-		}
-		Expect(b.Credentials(ctx, c)).To(Succeed())
-		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
+		startWith(ctx, sick(hypervisor), failing)
 	}
+}
+
+// startWith makes a cluster whose first machine runs a command before kubeadm.
+// It is not replaced if it fails.
+func startWith(ctx context.Context, c bed.Cluster, command string) {
+	GinkgoHelper()
+	objects, err := b.Generate(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	for _, o := range objects {
+		if o.GetKind() != "NovaControlPlane" {
+			continue
+		}
+		change(o, func(spec *bootstrapv1.NovaConfigSpec) {
+			spec.PreKubeadmCommands = append(spec.PreKubeadmCommands, command)
+		}, "spec", "config")
+		// Its control plane would replace it at once.
+		change(o, func(template *controlplanev1.NovaControlPlaneMachineTemplate) {
+			template.ObjectMeta.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+		}, "spec", "machineTemplate")
+	}
+	Expect(b.Credentials(ctx, c)).To(Succeed())
+	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 }
 
 var _ = Describe("A machine that fails", func() {
@@ -77,6 +84,34 @@ var _ = Describe("A machine that fails", func() {
 			Expect(why).To(ContainSubstring("the data disk is too small"))
 			Expect(strings.Contains(why, "hunter22")).To(BeFalse())
 			AddReportEntry("the Machine says", why)
+		})
+	}
+
+	for i, hypervisor := range hypervisors() {
+		It("says on "+hypervisor+" that it was started anew before it was a node", Label(hypervisor), func(ctx context.Context) {
+			name := "cut-" + hypervisor
+			c := bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: []string{"10.77.0.63", "10.77.0.64"}[i]}
+			startWith(ctx, c, "echo waiting for an end; sleep infinity")
+			DeferCleanup(func(ctx context.Context) {
+				Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
+			})
+			var vm string
+			Eventually(func(g Gomega, ctx context.Context) {
+				list := &clusterv1.MachineList{}
+				g.Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+				g.Expect(list.Items).To(HaveLen(1))
+				vm = list.Items[0].Name
+				log, err := b.Exec(ctx, vm, "cat", "/var/log/nova-bootstrap.log")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(log).To(HaveSuffix("waiting for an end"))
+			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+
+			// Nothing ends in order, and nobody is told: the call breaks off, too.
+			_, _ = b.Exec(ctx, vm, "systemctl", "reboot", "--force", "--force")
+			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
+				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was started anew before it was a node; its log ends: "),
+				HaveSuffix("| waiting for an end")))
+			Expect(on(ctx, vm, "ls", "-A", "/var/lib/nova")).NotTo(ContainSubstring("booting"))
 		})
 	}
 })
