@@ -1,6 +1,8 @@
 package manager
 
-// An image holds the binary and no system, so it brings the public authorities
-// along. Those of a system count where there are any, for instance mounted at
-// /etc/ssl/certs.
-import _ "golang.org/x/crypto/x509roots/fallback"
+import (
+	// An image holds the binary and no system, so it brings the public
+	// authorities along. Those of a system count where there are any, for
+	// instance mounted at /etc/ssl/certs.
+	_ "golang.org/x/crypto/x509roots/fallback"
+)
