@@ -54,6 +54,17 @@ type script struct {
 	before string
 }
 
+// machine makes a Machine of the cluster demo.
+func machine(name string) string {
+	return `kubectl apply -f - <<END
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Machine
+metadata: {name: ` + name + `}
+spec: {clusterName: demo, bootstrap: {dataSecretName: data}, infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: NovaVSphereMachine, name: m}}
+END
+`
+}
+
 var scripts = []script{
 	{file: "alerts.md", demo: true},
 	{file: "autoscaler.md"},
@@ -63,16 +74,9 @@ kubectl create secret generic vcenter-one -n nova-vsphere-system
 kubectl apply -f - <<END
 {apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: NovaVSphereIdentity, metadata: {name: vcenter-one}, spec: {secretName: vcenter-one, allowedNamespaces: {selector: {}}}}
 END`},
+	{file: "controlplane.md", demo: true, before: machine("demo-cp-q2m9d")},
 	{file: "day2.md", demo: true},
-	{file: "etcd.md", demo: true, before: `
-for name in 4zq9d m5w8r; do
-kubectl apply -f - <<END
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: Machine
-metadata: {name: demo-control-plane-$name}
-spec: {clusterName: demo, bootstrap: {dataSecretName: data}, infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: NovaVSphereMachine, name: m}}
-END
-done
+	{file: "etcd.md", demo: true, before: machine("demo-control-plane-4zq9d") + machine("demo-control-plane-m5w8r") + `
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=etcd -keyout client.key -out client.crt
 cp client.crt etcd-ca.crt`},
 	{file: "flavours.md"},
@@ -100,7 +104,8 @@ var elsewhere = map[string]map[string]string{
 		"make release": "test/suites/clusterctl", "export NOVA_REPOSITORY": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
 	},
-	"docs/etcd.md": {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd"},
+	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
+	"docs/etcd.md":         {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd"},
 	"docs/gitops.md": {
 		"cp -R out/gitops": gitops, "git add": gitops, "kubectl annotate gitrepository": gitops, "age-keygen": gitops, "sops encrypt": gitops,
 		"cp -R tenants": gitops, "kubectl get kustomization": gitops, "for name in flux": gitops, "git rm": gitops,
