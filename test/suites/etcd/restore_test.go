@@ -19,9 +19,22 @@ var latest = controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaE
 var _ = Describe("A control plane of one machine", Ordered, func() {
 	c := cluster("one", 10)
 
-	It("comes back from a snapshot after its machine is lost", func(ctx context.Context) {
+	It("tells of an alarm of etcd for which nobody reaches its API server", func(ctx context.Context) {
 		create(ctx, c)
 		awaitWhole(ctx, c, bootTimeout)
+		alarm(ctx, c, "ACTIVATE")
+		Eventually(func(g Gomega, ctx context.Context) {
+			cp, err := controlPlane(ctx, c)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(conditions.IsFalse(cp, controlplanev1.AvailableCondition)).To(BeTrue(), "kube-vip has let go of the address")
+			g.Expect(conditions.IsFalse(cp, controlplanev1.EtcdClusterHealthyCondition)).To(BeTrue())
+			g.Expect(conditions.GetMessage(cp, controlplanev1.EtcdClusterHealthyCondition)).To(ContainSubstring("NOSPACE"))
+		}).WithContext(ctx).WithTimeout(2*time.Minute).Should(Succeed(), func() string { return describe(ctx, c) })
+		alarm(ctx, c, "DEACTIVATE")
+		awaitWhole(ctx, c, bootTimeout)
+	})
+
+	It("comes back from a snapshot after its machine is lost", func(ctx context.Context) {
 		write(ctx, c, "before")
 		taken := snapshot(ctx, c)
 		AddReportEntry("snapshot", taken)

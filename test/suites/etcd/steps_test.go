@@ -135,6 +135,19 @@ func snapshot(ctx context.Context, c bed.Cluster) controlplanev1.EtcdSnapshotSta
 	return taken
 }
 
+// alarm raises or disarms NOSPACE on the member of the one machine of a control
+// plane, over etcd's gateway: the bed's etcd has no etcdctl.
+func alarm(ctx context.Context, c bed.Cluster, action string) {
+	GinkgoHelper()
+	const ask = `pki=/etc/kubernetes/pki/etcd
+ask() { curl -sS --fail --cacert $pki/ca.crt --cert $pki/server.crt --key $pki/server.key "https://127.0.0.1:2379/v3/$1" -d "$2"; }
+id=$(ask cluster/member/list '{"linearizable":false}' | sed 's/.*"member_id":"\([0-9]*\)".*/\1/')
+ask maintenance/alarm '{"action":"'"$ACTION"'","memberID":"'"$id"'","alarm":"NOSPACE"}'`
+	out, err := b.Exec(ctx, machines(ctx, c)[0].Name, "env", "ACTION="+action, "sh", "-ec", ask)
+	Expect(err).NotTo(HaveOccurred(), out)
+	AddReportEntry(action, out)
+}
+
 func machines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
