@@ -7,19 +7,27 @@ import (
 	"time"
 )
 
-// Somebody else runs etcd: there is no key to sign with, and one client
-// certificate for all.
-func TestExternalEtcd(t *testing.T) {
-	now := time.Now()
-	authority := mustGenerate(t, materials[1], now)
+// someoneElses is the authority of an etcd that somebody else runs, and the pair
+// of a client of it that is good for an hour.
+func someoneElses(t *testing.T, now time.Time) (authority, client KeyPair) {
+	t.Helper()
+	authority = mustGenerate(t, materials[1], now)
 	ca, problem := parse(materials[1], authority, now)
 	if problem != "" {
 		t.Fatal(problem)
 	}
-	own, err := ca.sign(ClientRequest{CommonName: "c", TTL: time.Hour}, now)
+	client, err := ca.sign(ClientRequest{CommonName: "c", TTL: time.Hour}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return authority, client
+}
+
+// Somebody else runs etcd: there is no key to sign with, and one client
+// certificate for all.
+func TestExternalEtcd(t *testing.T) {
+	now := time.Now()
+	authority, own := someoneElses(t, now)
 	m := NewManaged(newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", own)))
 	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
 		t.Fatal(err)
@@ -46,15 +54,7 @@ func TestExternalEtcd(t *testing.T) {
 // more.
 func TestExternalEtcdCheck(t *testing.T) {
 	now := time.Now()
-	authority := mustGenerate(t, materials[1], now)
-	ca, problem := parse(materials[1], authority, now)
-	if problem != "" {
-		t.Fatal(problem)
-	}
-	own, err := ca.sign(ClientRequest{CommonName: "c", TTL: time.Hour}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	authority, own := someoneElses(t, now)
 	c := newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", own))
 	m := NewManaged(c)
 	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {

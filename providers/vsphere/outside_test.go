@@ -189,6 +189,13 @@ func TestLosingSight(t *testing.T) {
 // made before it believes that it is gone.
 func TestLosingSightBeforeARestart(t *testing.T) {
 	b := newBed(t)
+	b.losesSightBeforeARestart()
+}
+
+// losesSightBeforeARestart hides the folder from a manager that starts anew: it
+// must not believe that the VM there is gone.
+func (b *bed) losesSightBeforeARestart() {
+	b.t.Helper()
 	m := b.provisioned(b.create("m"))
 	b.connector.Close()
 	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
@@ -311,14 +318,7 @@ func TestLosingSightOfAFolderThatIsMade(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.Placement.CreateFolder = ptr.To(true)
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
-	m := b.provisioned(b.create("m"))
-	b.connector.Close()
-	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, true)).To(Succeed())
-	b.connector = b.newConnector()
-	b.hidden(m)
-	b.hidden(going(m))
-	b.Expect(b.vc.SetHidden(vcenter.DefaultFolder, false)).To(Succeed())
-	b.reaches(m, hypervisor.Running)
+	b.losesSightBeforeARestart()
 }
 
 // A VM that is gone is known to be gone, also by a manager that starts anew,
