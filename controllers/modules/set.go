@@ -158,6 +158,7 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 	slices.SortFunc(found, func(a, b clusterv1.Cluster) int {
 		return cmp.Compare(client.ObjectKeyFromObject(&a).String(), client.ObjectKeyFromObject(&b).String())
 	})
+	revision := f.content.Revision()
 	for i := range found {
 		cluster := &found[i]
 		if !cluster.DeletionTimestamp.IsZero() {
@@ -185,8 +186,8 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 			r.wake(id)
 		}
 		m.Revision, m.Since, m.Ready, m.Reachable = told.revision, told.since, told.ready, told.reachable
-		m.Paused, m.Refused = told.paused, told.refused == f.content.Revision()
-		m.Granted, _ = r.ledger.mayTake(f.key(), id, f.content.Revision())
+		m.Paused, m.Refused = told.paused, told.refused == revision
+		m.Granted, _ = r.ledger.mayTake(f.key(), id, revision)
 		f.members = append(f.members, m)
 	}
 	return nil

@@ -146,8 +146,9 @@ func (f *fleet) unready() string {
 // revision.
 func (f *fleet) paused() string {
 	var names []string
+	revision := f.content.Revision()
 	for i := range f.members {
-		if m := &f.members[i]; m.Paused && m.Revision != f.content.Revision() {
+		if m := &f.members[i]; m.Paused && m.Revision != revision {
 			names = append(names, m.Key.String())
 		}
 	}
