@@ -211,8 +211,16 @@ func inNetns(name string, f func() error) error {
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
-		// Never unlocked, so the thread is thrown away.
 		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The main thread cannot be thrown away: it would stay where f
+			// went, and hold a host's network after the host. While it is
+			// held here, f gets another.
+			done <- onThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		// Never unlocked, so the thread is thrown away.
 		done <- f()
 	}()
 	return <-done

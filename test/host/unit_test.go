@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestAptMirror(t *testing.T) {
@@ -53,6 +55,29 @@ func TestTreeOptions(t *testing.T) {
 		if got := treeOptions(options); got != want {
 			t.Errorf("%s: got %q, want %q", options, got, want)
 		}
+	}
+}
+
+// The main thread of a program never ends: what moves to other namespaces on
+// it stays there.
+func TestOnThreadLeavesMainThread(t *testing.T) {
+	var calls sync.WaitGroup
+	var onMain atomic.Int32
+	for range 2000 {
+		for range 4 {
+			calls.Go(func() {
+				_ = onThread(func() error {
+					if unix.Gettid() == unix.Getpid() {
+						onMain.Add(1)
+					}
+					return nil
+				})
+			})
+		}
+		calls.Wait()
+	}
+	if n := onMain.Load(); n > 0 {
+		t.Errorf("%d of 8000 calls were on the main thread", n)
 	}
 }
 
