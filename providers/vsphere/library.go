@@ -114,6 +114,8 @@ type image struct {
 	item libraryItem
 	to   *site
 	name string
+	// failures counts how often it could not be made.
+	failures int
 }
 
 // newImage names the image of an item at a site.
@@ -188,7 +190,11 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *go
 	if err != nil || state.template != nil {
 		return state.template, err
 	}
-	if err := d.session.images.await(i.to.folder.Value+"\x00"+i.name, keyOf(m), func() error { return d.session.makeImage(&i) }, d.session.inv.changed); err != nil {
+	err = d.session.images.await(i.to.folder.Value+"\x00"+i.name, keyOf(m), d.session.inv.changed, func(failures int) error {
+		i.failures = failures
+		return d.session.makeImage(&i)
+	})
+	if err != nil {
 		return nil, err
 	}
 	e := failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.sourceName())
@@ -200,6 +206,9 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *go
 type images struct {
 	mu   sync.Mutex
 	jobs map[string]*imageJob
+	// failures counts how often one that does not exist could not be made. A
+	// restart forgets them.
+	failures map[string]int
 }
 
 // imageJob is the making of an image.
@@ -210,8 +219,9 @@ type imageJob struct {
 }
 
 // await starts to make an image unless that is under way, and tells who once
-// it has ended. How it failed is returned once.
-func (i *images) await(name string, who hypervisor.Key, work func() error, tell func(hypervisor.Key)) error {
+// it has ended. How it failed is returned once. The work is told how often it
+// has failed before.
+func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key), work func(failures int) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	job := i.jobs[name]
@@ -225,15 +235,19 @@ func (i *images) await(name string, who hypervisor.Key, work func() error, tell 
 	}
 	job = &imageJob{waiting: map[hypervisor.Key]struct{}{who: {}}}
 	if i.jobs == nil {
-		i.jobs = map[string]*imageJob{}
+		i.jobs, i.failures = map[string]*imageJob{}, map[string]int{}
 	}
 	i.jobs[name] = job
+	failures := i.failures[name]
 	go func() {
-		err := work()
+		err := work(failures)
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		if job.failed = err; err == nil {
 			delete(i.jobs, name)
+			delete(i.failures, name)
+		} else {
+			i.failures[name]++
 		}
 		for key := range job.waiting {
 			tell(key)
@@ -298,7 +312,7 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 		},
 		Target: vcenter.Target{ResourcePoolID: i.to.pool.Value, FolderID: i.to.folder.Value},
 	}
-	if host := i.to.anyHost(); host != nil {
+	if host := i.to.hostAt(i.failures); host != nil {
 		spec.HostID = host.Value
 	}
 	err = s.callREST(patient(ctx, imageTimeout), func(ctx context.Context, c *rest.Client) error {
@@ -312,14 +326,6 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 		return errUnderWay
 	}
 	return inWords(err)
-}
-
-// anyHost is a host that an image can be made on; nil, if any will do.
-func (s *site) anyHost() *ref {
-	if len(s.hosts) == 0 {
-		return nil
-	}
-	return &s.hosts[0]
 }
 
 // roomFor chooses the datastore of an image.

@@ -3,11 +3,13 @@ package vsphere
 import (
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vapi/library"
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vapi/tags"
@@ -216,6 +218,26 @@ func TestLibraryFailure(t *testing.T) {
 	err = b.connect(disc).Create(b.ctx(), disc, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 	b.Expect(err).To(MatchError(`the item "disc" of the content library "images" is of the type "iso": only OVF templates and VM templates can be cloned`))
+}
+
+// A host of the group that cannot take an image does not hold it up when
+// another can.
+func TestImageOnHostGroupWithFullHost(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+	hosts := b.addHostGroupOf("rack", 2)
+	slices.SortFunc(hosts, func(a, b *object.HostSystem) int { return strings.Compare(a.Reference().Value, b.Reference().Value) })
+	m := b.fromLibrary("m", "debian")
+	m.Spec.Placement.HostGroup = "rack"
+
+	b.vc.InjectCallFault("ImportVApp", 1, &types.InsufficientMemoryResourcesFault{}, "")
+	b.Eventually(func() string {
+		return hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, launch), "")
+	}).Should(Equal(infrav1.HypervisorErrorReason))
+	b.made(m)
+	b.Expect(b.images()).To(HaveLen(1))
+	image := b.properties(b.images()[0].Name)
+	b.Expect(image.Runtime.Host).To(HaveValue(Equal(hosts[1].Reference())))
 }
 
 func TestInspectFailureDomains(t *testing.T) {

@@ -50,10 +50,16 @@ func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s
 // host is the host that the VM with the given identity is made on; nil, if any
 // will do. Each time that it could not be made, the next host has its turn.
 func (s *site) host(id uuid.UUID, failures int) *ref {
+	return s.hostAt(int(id[15]) + failures)
+}
+
+// hostAt is the host whose turn it is when so many had theirs; nil, if any
+// host will do.
+func (s *site) hostAt(turn int) *ref {
 	if len(s.hosts) == 0 {
 		return nil
 	}
-	return &s.hosts[(int(id[15])+failures)%len(s.hosts)]
+	return &s.hosts[turn%len(s.hosts)]
 }
 
 // compute is a cluster of hosts, or a single host, with its root pool.
