@@ -210,6 +210,27 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Hypervisor.Calls(fake.Inspect)).To(BeZero())
 	})
 
+	It("is let go of when others take it over", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+		c, err := clusterOf(ctx, rig)()
+		Expect(err).NotTo(HaveOccurred())
+		before := c.DeepCopy()
+		c.Annotations[clusterv1.ManagedByAnnotation] = "somebody"
+		Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(HaveField("Finalizers", BeEmpty()))
+		Expect(clusterOf(ctx, rig)()).To(And(
+			HaveField("Status.Conditions", BeEmpty()),
+			HaveField("Status.Initialization.Provisioned", HaveValue(BeTrue())),
+			HaveField("Annotations", HaveKey(infrav1.ClusterIDAnnotation))))
+
+		By("deleting it, which nobody holds up")
+		Expect(rig.Client.Delete(ctx, c)).To(Succeed())
+		Eventually(gone(ctx, rig, c)).Should(beGone())
+	})
+
 	It("is left alone while paused, by another watch label, or managed by others", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())

@@ -80,7 +80,7 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	if annotations.IsExternallyManaged(s.infra) {
-		return ctrl.Result{}, r.identify(ctx, s)
+		return ctrl.Result{}, r.handOver(ctx, s)
 	}
 	if !s.deleting() && s.cluster == nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Waiting for the Cluster")

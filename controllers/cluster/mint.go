@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -34,15 +33,4 @@ func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
 		return false, fmt.Errorf("writing cluster ID: %w", err)
 	}
 	return true, nil
-}
-
-// identify gives a cluster that others manage its ID, without which it can have
-// no machines. Spec, status and finalizers are theirs, and so is the hypervisor
-// to judge.
-func (r *Reconciler[C]) identify(ctx context.Context, s *scope[C]) error {
-	if s.cluster == nil || annotations.IsPaused(s.cluster, s.infra) {
-		return nil
-	}
-	_, err := r.mint(ctx, s)
-	return err
 }
