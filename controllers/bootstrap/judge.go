@@ -2,7 +2,7 @@ package bootstrap
 
 import (
 	"bytes"
-	"crypto"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -78,6 +78,11 @@ func (r request) names() (dns []string, ips []netip.Addr, others bool) {
 	return r.asked.DNSNames, ips, others || len(r.asked.EmailAddresses) > 0 || len(r.asked.URIs) > 0
 }
 
+// keyHash tells the key that is to be certified from others.
+func (r request) keyHash() string {
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(r.asked.RawSubjectPublicKeyInfo))
+}
+
 // isFor reports whether the subject is a node, and nothing more.
 func (r request) isFor(node string) bool {
 	return r.asked.Subject.CommonName == nodeUserPrefix+node && slices.Equal(r.asked.Subject.Organization, []string{nodesGroup})
@@ -100,9 +105,9 @@ type joiner struct {
 	machine *clusterv1.Machine
 	// node is true if the tenant has a node of the machine's name.
 	node bool
-	// certified are the public keys of this machine's that were certified
-	// before.
-	certified []any
+	// certified is the hash of the machine's key that was certified before.
+	// Empty if none was.
+	certified string
 }
 
 // judgeJoin judges a request for a kubelet's first client certificate. A
@@ -124,14 +129,8 @@ func judgeJoin(r request, from joiner) judgement {
 		return denied("Machine %s has joined before, and its credential is good for once", m.Name)
 	case !m.DeletionTimestamp.IsZero():
 		return held("Machine %s is being deleted", m.Name)
-	}
-	for _, key := range from.certified {
-		if known, ok := key.(interface {
-			Equal(other crypto.PublicKey) bool
-		}); ok && known.Equal(r.asked.PublicKey) {
-			continue
-		}
-		return denied("Another key was certified for Machine %s before", from.machine.Name)
+	case from.certified != "" && from.certified != r.keyHash():
+		return denied("Another key was certified for Machine %s before", m.Name)
 	}
 	return judgement{approve, "It is the first certificate of Machine " + from.machine.Name + "'s node"}
 }

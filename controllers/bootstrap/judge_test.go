@@ -75,9 +75,9 @@ func TestJudgeJoin(t *testing.T) {
 	}{
 		"Own":          {good, joiner{machine: aMachine("w-1")}, approve, "first certificate of Machine w-1"},
 		"RSA":          {asks(t, "u", "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageKeyEncipherment}, joinUsages...), nil), joiner{machine: aMachine("w-1")}, approve, ""},
-		"SameKeyAgain": {good, joiner{machine: aMachine("w-1"), certified: []any{good.asked.PublicKey}}, approve, ""},
-		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: []any{good.asked.PublicKey, other.asked.PublicKey}}, deny, "Another key"},
-		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: []any{"x"}}, deny, "Another key"},
+		"SameKeyAgain": {good, joiner{machine: aMachine("w-1"), certified: good.keyHash()}, approve, ""},
+		"OtherKey":     {good, joiner{machine: aMachine("w-1"), certified: other.keyHash()}, deny, "Another key"},
+		"UnknownKey":   {good, joiner{machine: aMachine("w-1"), certified: "x"}, deny, "Another key"},
 		"Nobodys":      {good, joiner{}, deny, "of no Machine"},
 		"OtherNode":    {asks(t, "u", "w-2", joinUsages, nil), joiner{machine: aMachine("w-1")}, deny, "for node w-1 and no other"},
 		"Joined":       {good, joiner{machine: aMachine("w-1", joined)}, deny, "has joined before"},

@@ -30,6 +30,8 @@ const (
 	// holdAgain is when a request that was left pending is judged again, if
 	// nothing tells.
 	holdAgain = 15 * time.Second
+	// noteAgain is when requests are judged again after the cache was late.
+	noteAgain = time.Second
 	// unservedAgain is when a tenant that serves no certificate requests is
 	// asked again: somebody has to change its API server first.
 	unservedAgain = time.Minute
@@ -145,111 +147,72 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 		}
 		r.grants.set(cluster, time.Now())
 	}
-	open, all, err := r.requests(ctx, cluster)
+	open, err := r.requests(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	return r.judgeOpen(ctx, open, &knownRequests{tenant: live, all: all}, machines)
+	return r.judgeOpen(ctx, open, live, machines)
 }
 
 // judgeOpen judges the open requests of a tenant, one after the other.
-func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, known *knownRequests,
+func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, tenant client.Client,
 	machines []*clusterv1.Machine,
 ) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: granted}
-	// unsure are the users of whose last request nobody knows what it became.
-	unsure := map[string]bool{}
 	var errs []error
 	for _, csr := range open {
-		if unsure[csr.Spec.Username] {
+		verdict, machine, err := r.judge(ctx, csr, tenant, machines)
+		if apierrors.IsConflict(err) {
+			// The cache is late: another key may have been noted a moment ago.
+			result.RequeueAfter = min(result.RequeueAfter, noteAgain)
 			continue
 		}
-		verdict, machine, err := r.judge(ctx, csr, known, machines)
 		if err == nil {
-			err = r.settle(ctx, csr, known, verdict, machine)
+			err = r.settle(ctx, csr, tenant, verdict, machine)
 		}
 		if err != nil {
-			unsure[csr.Spec.Username] = true
 			errs = append(errs, fmt.Errorf("judging certificate request %s: %w", csr.Name, err))
 		}
 		if verdict.ruling == hold {
-			result.RequeueAfter = holdAgain
+			result.RequeueAfter = min(result.RequeueAfter, holdAgain)
 		}
 	}
 	return result, errors.Join(errs...)
 }
 
-// knownRequests are the requests of a tenant as one pass knows them: from the
-// cache at first, which may be late.
-type knownRequests struct {
-	// tenant is asked past the cache.
-	tenant client.Client
-	all    []*certificatesv1.CertificateSigningRequest
-	// live is true once all were read past the cache.
-	live bool
-}
-
-// readLive reads the requests for kubelets' client certificates past the cache,
-// once in a pass.
-func (k *knownRequests) readLive(ctx context.Context) error {
-	if k.live {
-		return nil
-	}
-	list := &certificatesv1.CertificateSigningRequestList{}
-	err := k.tenant.List(ctx, list, client.MatchingFields{"spec.signerName": certificatesv1.KubeAPIServerClientKubeletSignerName})
-	if err != nil {
-		return fmt.Errorf("listing certificate requests: %w", err)
-	}
-	k.all, k.live = nil, true
-	for i := range list.Items {
-		k.all = append(k.all, &list.Items[i])
-	}
-	return nil
-}
-
-// note has those that are judged after it in this pass know what was judged.
-func (k *knownRequests) note(judged *certificatesv1.CertificateSigningRequest) {
-	for _, csr := range k.all {
-		if csr.UID == judged.UID {
-			csr.Status = judged.Status
-		}
-	}
-}
-
-// requests are the open requests of nodes, and all of them.
-func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open, all []*certificatesv1.CertificateSigningRequest, err error) {
+// requests are the open requests of nodes.
+func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
 	tenant, err := r.Tenants.GetClient(ctx, cluster)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	kind := certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest")
 	if _, err := tenant.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version); unserved(err) {
-		return nil, nil, &unservedError{err: err}
+		return nil, &unservedError{err: err}
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("looking for certificate requests: %w", err)
+		return nil, fmt.Errorf("looking for certificate requests: %w", err)
 	}
 	if err := r.watch(ctx, cluster); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	list := &certificatesv1.CertificateSigningRequestList{}
 	if err := tenant.List(ctx, list); err != nil {
-		return nil, nil, fmt.Errorf("listing certificate requests: %w", err)
+		return nil, fmt.Errorf("listing certificate requests: %w", err)
 	}
 	for i := range list.Items {
 		csr := &list.Items[i]
 		if signer := csr.Spec.SignerName; signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
 			continue
 		}
-		all = append(all, csr)
 		if len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 {
 			open = append(open, csr)
 		}
 	}
-	return open, all, nil
+	return open, nil
 }
 
 // judge judges one request, and returns the machine it concerns.
-func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, known *knownRequests,
+func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, tenant client.Client,
 	machines []*clusterv1.Machine,
 ) (judgement, *clusterv1.Machine, error) {
 	asked := read(csr)
@@ -257,50 +220,51 @@ func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.Certi
 		m := machineOfNode(strings.TrimPrefix(asked.username, nodeUserPrefix), machines)
 		return judgeServing(asked, m), m, nil
 	}
-	uid, ours, err := joinerOf(ctx, known.tenant, asked)
+	uid, ours, err := joinerOf(ctx, tenant, asked)
 	if err != nil || !ours {
 		return judgement{ruling: ignore}, nil, err
 	}
-	from := joiner{}
-	if from.machine, err = r.machineOfJoiner(ctx, uid, machines); err != nil {
+	machine, err := r.machineOfJoiner(ctx, uid, machines)
+	if err != nil {
 		return judgement{}, nil, err
 	}
-	if from.machine != nil {
-		err := known.tenant.Get(ctx, client.ObjectKey{Name: from.machine.Name}, &corev1.Node{})
-		if client.IgnoreNotFound(err) != nil {
-			return judgement{}, nil, fmt.Errorf("reading node: %w", err)
-		}
-		from.node = !apierrors.IsNotFound(err)
-		from.certified = certified(csr.Spec.Username, known.all)
+	if machine == nil {
+		return judgeJoin(asked, joiner{}), nil, nil
 	}
-	verdict := judgeJoin(asked, from)
-	if verdict.ruling != approve {
-		return verdict, from.machine, nil
-	}
-	// The cache may not know yet what was approved a moment ago.
-	if err := known.readLive(ctx); err != nil {
-		return judgement{}, nil, err
-	}
-	from.certified = certified(csr.Spec.Username, known.all)
-	return judgeJoin(asked, from), from.machine, nil
+	verdict, err := r.judgeJoiner(ctx, asked, tenant, machine)
+	return verdict, machine, err
 }
 
-// certified are the keys that were certified for a user that joins.
-func certified(username string, all []*certificatesv1.CertificateSigningRequest) []any {
-	var keys []any
-	for _, csr := range all {
-		if csr.Spec.Username != username || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientKubeletSignerName {
-			continue
-		}
-		for _, c := range csr.Status.Conditions {
-			if c.Type == certificatesv1.CertificateApproved {
-				if asked := read(csr).asked; asked != nil {
-					keys = append(keys, asked.PublicKey)
-				}
-			}
-		}
+// judgeJoiner judges a request of a machine's credential. The key is noted
+// before it is approved: no other will be, whatever happens in between and
+// however late the cache is.
+func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tenant client.Client, machine *clusterv1.Machine) (judgement, error) {
+	err := tenant.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
+	if client.IgnoreNotFound(err) != nil {
+		return judgement{}, fmt.Errorf("reading node: %w", err)
 	}
-	return keys
+	from := joiner{machine: machine, node: !apierrors.IsNotFound(err)}
+	config := &bootstrapv1.NovaConfig{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			return held("The NovaConfig of Machine %s is gone", machine.Name), nil
+		}
+		return judgement{}, fmt.Errorf("reading NovaConfig: %w", err)
+	}
+	from.certified = config.Annotations[bootstrapv1.CertifiedKeyAnnotation]
+	verdict := judgeJoin(asked, from)
+	if verdict.ruling != approve || from.certified != "" {
+		return verdict, nil
+	}
+	noted := config.DeepCopy()
+	if noted.Annotations == nil {
+		noted.Annotations = map[string]string{}
+	}
+	noted.Annotations[bootstrapv1.CertifiedKeyAnnotation] = asked.keyHash()
+	if err := r.Client.Patch(ctx, noted, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
+		return judgement{}, fmt.Errorf("noting key: %w", err)
+	}
+	return verdict, nil
 }
 
 // machineOfJoiner returns the machine that a credential is for. That of one which
@@ -328,7 +292,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 }
 
 // settle writes a judgement down and tells people.
-func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, known *knownRequests,
+func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, tenant client.Client,
 	j judgement, machine *clusterv1.Machine,
 ) error {
 	if j.ruling == ignore {
@@ -344,15 +308,13 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 		}
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = append(judged.Status.Conditions, condition)
-		err := known.tenant.SubResource("approval").Update(ctx, judged)
+		err := tenant.SubResource("approval").Update(ctx, judged)
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			known.live = false
 			return nil // somebody else was faster, and the watch tells
 		}
 		if err != nil {
 			return err
 		}
-		known.note(judged)
 	}
 	r.announce(ctx, csr, j, machine)
 	return nil

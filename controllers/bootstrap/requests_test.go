@@ -170,10 +170,23 @@ var _ = Describe("What nodes ask certificates for", func() {
 			Should(Equal("Denied: The credential is of no Machine of this cluster"))
 
 		By("asking for its own")
-		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).Should(HavePrefix("Approved"))
+		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
+		Eventually(ruling(ctx, first)).Should(HavePrefix("Approved"))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal CertificateApproved"))
 
 		By("asking with another key, as a thief of the credential does")
+		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: Another key was certified for Machine w-1 before"))
+
+		By("asking with another key when Kubernetes has deleted the request, as it does after an hour")
+		approved := &certificatesv1.CertificateSigningRequestList{}
+		Expect(api.Client.List(ctx, approved)).To(Succeed())
+		for i := range approved.Items {
+			if approved.Items[i].Spec.Username == "nova:machine:"+string(machine.UID) {
+				Expect(client.IgnoreNotFound(api.Client.Delete(ctx, &approved.Items[i]))).To(Succeed())
+			}
+		}
+		Expect(apierrors.IsNotFound(api.Client.Get(ctx, client.ObjectKeyFromObject(first), first))).To(BeTrue())
 		Eventually(ruling(ctx, ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth))).
 			Should(Equal("Denied: Another key was certified for Machine w-1 before"))
 

@@ -16,6 +16,12 @@ const DataSecretAvailableCondition = "DataSecretAvailable"
 // JoinWorker.
 const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
 
+// CertifiedKeyAnnotation stands on a NovaConfig once a certificate was approved
+// for its machine's kubelet and holds the hash of the key: sha256: and the
+// hexadecimal SHA-256 of its DER-encoded SubjectPublicKeyInfo. No other key of
+// the machine is approved.
+const CertifiedKeyAnnotation = "nova.bootstrap.cluster.x-k8s.io/certified-key"
+
 // JoinBound is how long a control plane counts on a machine that has not
 // initialised it or begun to join, and how long a machine tries to.
 const JoinBound = time.Hour
