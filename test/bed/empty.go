@@ -131,7 +131,7 @@ exec "$0" run "$2"`, program, e.Address, plan)
 	}
 	e.pid = cmd.Process.Pid
 	go func() { _ = cmd.Wait() }()
-	return await(ctx, 10*time.Second, "joining the network", func(context.Context) error { return e.wire() })
+	return await(ctx, time.Minute, "joining the network", func(context.Context) error { return e.wire() })
 }
 
 // wire puts a wire between the cluster's namespace and the bridge. It fails
@@ -142,7 +142,8 @@ func (e *Empty) wire() error {
 	if err != nil {
 		return fmt.Errorf("finding network namespace: %w", err)
 	}
-	ours, err := os.Readlink("/proc/self/ns/net")
+	// Not self: that is the main thread, which may be in a bed just now.
+	ours, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return fmt.Errorf("finding network namespace of this process: %w", err)
 	}

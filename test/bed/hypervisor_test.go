@@ -13,6 +13,8 @@ import (
 func TestHypervisorsHaveOneFace(t *testing.T) {
 	g := NewWithT(t)
 	const name = "bed-test-h"
+	// A run that was killed left it behind.
+	g.Expect(Down(t.Context(), name)).To(Succeed())
 	_, err := Start(t.Context(), Options{
 		Name: name, Hypervisors: Hypervisors(), Providers: []string{}, Bodiless: true, Log: os.Stderr,
 	})

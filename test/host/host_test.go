@@ -188,8 +188,8 @@ var _ = Describe("A host", Ordered, func() {
 	It("boots again when the guest reboots", func(ctx context.Context) {
 		before, err := read(ctx, h, "cat", "/proc/sys/kernel/random/boot_id")()
 		Expect(err).NotTo(HaveOccurred())
-		_, err = h.Exec(ctx, "systemctl", "reboot")
-		Expect(err).NotTo(HaveOccurred())
+		// It may be ended with the rest.
+		_, _ = h.Exec(ctx, "systemctl", "reboot")
 		Eventually(read(ctx, h, "cat", "/proc/sys/kernel/random/boot_id")).WithTimeout(bootTimeout).ShouldNot(Equal(before))
 		booted(ctx, h)
 		Expect(h.Done()).NotTo(BeClosed())
@@ -240,8 +240,7 @@ var _ = Describe("A guest that powers itself off", func() {
 		h, err := runner.PowerOn(ctx, virtualMachine("selfish", "52:54:00:00:00:12"))
 		Expect(err).NotTo(HaveOccurred())
 		booted(ctx, h)
-		_, err = h.Exec(ctx, "systemctl", "poweroff")
-		Expect(err).NotTo(HaveOccurred())
+		_, _ = h.Exec(ctx, "systemctl", "poweroff")
 		Eventually(h.Done()).WithTimeout(bootTimeout).Should(BeClosed())
 	})
 })
@@ -289,7 +288,7 @@ var _ = Describe("Two hosts", func() {
 		Expect(id).To(HaveLen(32))
 		Expect(read(ctx, two, "cat", "/etc/machine-id")()).NotTo(Equal(id))
 		// Names that nobody has are refused at once.
-		_, err = one.Exec(ctx, "timeout", "1", "getent", "hosts", "nobody.example")
+		_, err = one.Exec(ctx, "timeout", "4", "getent", "hosts", "nobody.example")
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue())
 		Expect(exit.ExitCode()).To(Equal(2))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -31,6 +32,8 @@ func TestHost(t *testing.T) {
 		return
 	}
 	RegisterFailHandler(Fail)
+	// What is asked on a host that boots takes from what it boots with.
+	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "Hosts")
 }
 

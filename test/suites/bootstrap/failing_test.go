@@ -69,7 +69,8 @@ var _ = Describe("A machine that fails", func() {
 	for _, hypervisor := range bed.Hypervisors() {
 		It("says why on "+hypervisor+", without credentials", Label(hypervisor), func(ctx context.Context) {
 			c := sick(hypervisor)
-			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(reportTimeout).Should(And(
+			// It may have been made a moment ago.
+			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
 				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: preKubeadmCommands 0001 failed with status 3; its log ends: "),
 				HaveSuffix("password: *** | the data disk is too small")))
 			var why string
@@ -111,7 +112,9 @@ var _ = Describe("A machine that fails", func() {
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
 				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was started anew before it was a node; its log ends: "),
 				HaveSuffix("| waiting for an end")))
-			Expect(on(ctx, vm, "ls", "-A", "/var/lib/nova")).NotTo(ContainSubstring("booting"))
+			// It reports first and tidies up then.
+			Eventually(func() (string, error) { return b.Exec(ctx, vm, "ls", "-A", "/var/lib/nova") }).
+				WithTimeout(reportTimeout).ShouldNot(ContainSubstring("booting"))
 		})
 	}
 })

@@ -108,7 +108,7 @@ func (p *promises) withinf(limit, took time.Duration, format string, args ...any
 	what := fmt.Sprintf(format, args...)
 	figuref("%s", what)
 	if !everything {
-		limit *= besides
+		limit = max(limit, hardLoss) * besides
 	}
 	if took > limit {
 		p.broken = append(p.broken, fmt.Sprintf("%.1f s instead of %s: %s", took.Seconds(), limit, what))

@@ -30,7 +30,8 @@ const (
 )
 
 // besides is how many times as long that may take where other suites run
-// beside this one. It still tells a handover from a loss.
+// beside this one. A planned loss is judged as a hard one there: the holder of
+// the address that gets no processor for three seconds loses it.
 const besides = 3
 
 // everything is set where all specs run, and not only the short ones.

@@ -27,7 +27,7 @@ import (
 const (
 	bed         = "guests-suite"
 	name        = "guest-1"
-	bootTimeout = time.Minute
+	bootTimeout = 3 * time.Minute
 )
 
 var (
@@ -38,6 +38,8 @@ var (
 
 func TestGuests(t *testing.T) {
 	RegisterFailHandler(Fail)
+	// What is asked on a host that boots takes from what it boots with.
+	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "Guests")
 }
 

@@ -2,12 +2,12 @@ package modules
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +37,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 		Expect(b.Client.Create(ctx, s)).To(Succeed())
 		for _, c := range []bed.Cluster{one, two} {
 			Eventually(condition(ctx, c, "base"), bootTimeout).Should(Equal("True ModulesReady"))
-			Expect(data(ctx, c, greetNS, "greetings")()).To(And(
+			Eventually(data(ctx, c, greetNS, "greetings"), reportTimeout).Should(And(
 				HaveKeyWithValue("release", "v1"), HaveKeyWithValue("zone", "none.test"), HaveKeyWithValue("stage", "vsphere-1"),
 				HaveKeyWithValue("cluster", Not(BeEmpty()))))
 			deployment := &appsv1.Deployment{}
@@ -48,7 +48,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 	})
 
 	It("gives the tenant Nova's substitutions", func(ctx context.Context) {
-		Expect(data(ctx, one, modules.SubstituteNamespace, modules.SubstituteConfig)()).To(And(
+		Eventually(data(ctx, one, modules.SubstituteNamespace, modules.SubstituteConfig), reportTimeout).Should(And(
 			HaveLen(7), HaveKeyWithValue("controlPlaneTopology", "SingleReplica"), HaveKeyWithValue("infraNodesCount", "0"),
 			HaveKeyWithValue("k8sDefaultDnsZone", "cluster.local")))
 	})
@@ -77,7 +77,7 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 	})
 
 	It("takes a module away that is switched off", func(ctx context.Context) {
-		Expect(data(ctx, one, greetNS, "extra")()).To(HaveKeyWithValue("release", "v2"))
+		Eventually(data(ctx, one, greetNS, "extra"), reportTimeout).Should(HaveKeyWithValue("release", "v2"))
 		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules[2].When = "facts.nodes.infra >= 3" })
 		Eventually(data(ctx, one, greetNS, "extra"), deliverTimeout).Should(HaveKeyWithValue("error", ContainSubstring("not found")))
 		Eventually(written(ctx, two), deliverTimeout).Should(Equal(2))
@@ -94,16 +94,18 @@ var _ = Describe("A set on two tenants", Ordered, func() {
 			// It may be gone already.
 			_ = h.PowerOff(ctx, machines.Items[i].Name)
 		}
-		Eventually(written(ctx, two), 40*time.Second).Should(BeZero())
+		// Twice timeoutSeconds where Flux was at it just then, and until it is
+		// looked at again.
+		Eventually(written(ctx, two), reportTimeout).Should(BeZero())
 		change(ctx, s, func(spec *addonsv1.NovaModuleSetSpec) { spec.Modules[2].When = "" })
 		Eventually(data(ctx, one, greetNS, "extra"), deliverTimeout).Should(HaveKeyWithValue("release", "v2"))
-		Eventually(func() error { return client.IgnoreNotFound(b.Client.Get(ctx, two.Key(), cluster)) }, deliverTimeout).Should(Succeed())
+		Eventually(func() bool { return apierrors.IsNotFound(b.Client.Get(ctx, two.Key(), cluster)) }, deliverTimeout).Should(BeTrue())
 	})
 
 	It("takes all its modules away when it is deleted", func(ctx context.Context) {
 		Expect(b.Client.Delete(ctx, s)).To(Succeed())
 		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(s), s) }, deliverTimeout).ShouldNot(Succeed())
-		Expect(data(ctx, one, greetNS, "greetings")()).To(HaveKeyWithValue("error", ContainSubstring("not found")))
+		Eventually(data(ctx, one, greetNS, "greetings"), reportTimeout).Should(HaveKeyWithValue("error", ContainSubstring("not found")))
 		Expect(written(ctx, one)()).To(BeZero())
 		Expect(condition(ctx, one, "base")()).To(BeEmpty())
 	})

@@ -56,7 +56,7 @@ var _ = Describe("The host of a VM", Ordered, func() {
 
 	It("goes with its VM", func() {
 		act(name, "start")
-		Eventually(func() any { return guests.Host(vm(name).ID) }).Should(Not(BeNil()))
+		Eventually(func() any { return guests.Host(vm(name).ID) }).WithTimeout(bootTimeout).Should(Not(BeNil()))
 		act(name, "stop")
 		Eventually(func() string { return vm(name).Status }).WithTimeout(bootTimeout).Should(Equal("down"))
 		Expect(guests.Host(vm(name).ID)).To(BeNil())

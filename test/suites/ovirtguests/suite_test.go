@@ -30,6 +30,8 @@ var (
 
 func TestOvirtGuests(t *testing.T) {
 	RegisterFailHandler(Fail)
+	// What is asked on a host that boots takes from what it boots with.
+	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "oVirt guests")
 }
 

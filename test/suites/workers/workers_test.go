@@ -166,8 +166,9 @@ func drains(ctx context.Context, c *bed.Cluster) {
 
 	By("making all as it was")
 	Expect(tenant.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+	strict := budget.DeepCopy()
 	budget.Spec.MinAvailable = relaxed.Spec.MinAvailable
-	Expect(tenant.Update(ctx, budget)).To(Succeed())
+	Expect(tenant.Patch(ctx, budget, client.MergeFrom(strict))).To(Succeed())
 }
 
 // workloadPod is a pod of the workload that runs.
