@@ -154,14 +154,11 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(mode(again)).To(Equal("Init"))
 
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "cp-1"} })
-		// Once the reconciler answers to the Machine's node, it knows of it.
-		config, err := b.config(ctx, "cp-1")()
-		Expect(err).NotTo(HaveOccurred())
-		config.Status = bootstrapv1.NovaConfigStatus{}
-		Expect(b.Status().Update(ctx, config)).To(Succeed())
-		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
-		Expect(b.Delete(ctx, again)).To(Succeed())
-		Consistently(b.absent(ctx, "cp-1")).Should(BeTrue())
+		// The reconciler knows of the node a moment later.
+		Eventually(func(g Gomega) {
+			g.Expect(client.IgnoreNotFound(b.Delete(ctx, again.DeepCopy()))).To(Succeed())
+			g.Consistently(b.absent(ctx, "cp-1")).Should(BeTrue())
+		}).WithTimeout(20 * time.Second).Should(Succeed())
 		Expect(b.config(ctx, "cp-1")()).To(beAvailable())
 	})
 

@@ -189,20 +189,25 @@ func (t *realTenant) furnish(ctx context.Context) {
 	}
 }
 
+// putKubeconfig puts a kubeconfig in the place of one that the control plane
+// makes, and makes again when it goes.
+func putKubeconfig(ctx context.Context, made *corev1.Secret) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := testEnv.Client.Delete(ctx, made.DeepCopy()); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		return testEnv.Client.Create(ctx, made.DeepCopy())
+	}).Should(Succeed())
+}
+
 // connect hands the tenant's kubeconfig in, as a user's.
 func (t *realTenant) connect(ctx context.Context) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
 	Expect(testEnv.Client.Get(ctx, t.rig.key(clusterName), cluster)).To(Succeed())
 	made := utilkubeconfig.GenerateSecret(cluster, utilkubeconfig.FromEnvTestConfig(t.config, cluster))
-	Eventually(func() error {
-		s := &corev1.Secret{}
-		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(made), s); err != nil {
-			return client.IgnoreNotFound(err)
-		}
-		return testEnv.Client.Delete(ctx, s)
-	}).Should(Succeed())
-	Expect(testEnv.Client.Create(ctx, made)).To(Succeed())
+	putKubeconfig(ctx, made)
 	DeferCleanup(func(ctx SpecContext) {
 		// Watches that stay open would keep the API server from stopping.
 		Expect(testEnv.Client.Delete(ctx, made)).To(Succeed())

@@ -192,8 +192,7 @@ var _ = Describe("A tenant that hangs", func() {
 		f := newFront()
 		f.hangs.Store("/")
 		made := f.kubeconfig(r.namespace, "first")
-		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, made.DeepCopy()))).To(Succeed())
-		Eventually(func() error { return client.IgnoreAlreadyExists(testEnv.Client.Create(ctx, made.DeepCopy())) }).Should(Succeed())
+		putKubeconfig(ctx, made)
 		var slowest time.Duration
 		Eventually(func() Facts {
 			begun := time.Now()

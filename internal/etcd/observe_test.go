@@ -25,6 +25,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -52,7 +53,7 @@ func startCluster(t *testing.T, names ...string) *cluster {
 	c.makeCertificates(names)
 	var initial []string
 	for _, name := range names {
-		m := &member{name: name, client: freeAddress(g), peer: freeAddress(g)}
+		m := &member{name: name, client: freeAddress(t), peer: freeAddress(t)}
 		c.members[name] = m
 		initial = append(initial, fmt.Sprintf("%s=http://%s", name, m.peer))
 	}
@@ -127,11 +128,13 @@ func (c *cluster) writePEM(name, kind string, der []byte) {
 	c.g.Expect(os.WriteFile(c.file(name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)).To(Succeed())
 }
 
-func freeAddress(g *WithT) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { g.Expect(l.Close()).To(Succeed()) }()
-	return l.Addr().String()
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	address, err := ports.FreeAddress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
 }
 
 func TestObserve(t *testing.T) {

@@ -3,21 +3,19 @@ package catalogue
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -39,28 +37,13 @@ func (l *log) String() string {
 	return l.out.String()
 }
 
-// port is one that nobody has, for UDP and TCP. It lies below those that the
-// system gives to connections, which others make all the time.
 func port(t *testing.T) string {
 	t.Helper()
-	for range 1000 {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(20000+rand.IntN(10000)))
-		udp, err := net.ListenPacket("udp", address)
-		if err != nil {
-			continue
-		}
-		tcp, err := net.Listen("tcp", address)
-		if err := errors.Join(udp.Close(), err); err != nil {
-			continue
-		}
-		if err := tcp.Close(); err != nil {
-			continue
-		}
-		_, port, _ := net.SplitHostPort(address)
-		return port
+	free, err := ports.Free(t.Context())
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no port is free")
-	return ""
+	return free
 }
 
 // serve runs CoreDNS on loopback with the documents of a ConfigMap, and returns

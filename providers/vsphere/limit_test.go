@@ -18,7 +18,7 @@ func TestQueued(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
 	b.connector = b.newConnector()
-	b.vc.SetTaskDelay("CloneVM_Task", 300*time.Millisecond)
+	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	changes := b.connector.Changes()
 	first, second, third := b.machine("first"), b.machine("second"), b.machine("third")
 	b.Expect(b.connect(first).Create(b.ctx(), first, launch)).To(Succeed())
@@ -45,8 +45,10 @@ func TestTurnIsGivenBack(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
 	b.options.pace = hasty
+	// Others may be using the processors.
+	b.options.pace.request, b.options.pace.patience = 5*time.Second, 5*time.Second
 	b.connector = b.newConnector()
-	b.vc.SetTaskDelay("CloneVM_Task", 200*time.Millisecond)
+	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
 	b.vc.InjectFault("CloneVM_Task", 1, &types.NoDiskSpace{Datastore: "LocalDS_0"}, "")
 	failing, next := b.machine("failing"), b.machine("next")
 	changes := b.connector.Changes()

@@ -144,6 +144,7 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	err = b.fails(going(m), infrav1.VMAmbiguousReason)
 	b.Expect(err).To(MatchError(ContainSubstring("remove the copies")))
+	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("ModifyListView", 2), "m, and then its copy, are looked at")
 	b.vc.ResetRequests()
 	b.Expect(b.connect(m).Delete(b.ctx(), going(m))).To(Succeed())
 	b.Expect(b.total()).To(BeZero())

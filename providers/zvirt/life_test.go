@@ -274,7 +274,7 @@ func TestGuestThatHangsAsItShutsDown(t *testing.T) {
 	m := b.create("worker-1")
 	b.Eventually(func() string { return b.named("worker-1")[0].Status }).Should(Equal("up"))
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/shutdown", Work: true})
-	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 2}
+	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 6}
 	m = going(m)
 	hanging := func() bool { return b.named("worker-1")[0].Status == "powering_down" }
 	b.Eventually(func() bool {

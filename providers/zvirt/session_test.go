@@ -85,8 +85,8 @@ func TestEngineThatGivesNoAnswerHoldsNobodyUp(t *testing.T) {
 	b.connector = b.newConnector()
 	m := b.machine("worker-1")
 	b.until(b.connector, m, true, "rest")
-	b.engine.SetDown(true)
 	d := b.connect(m) // the session does not know yet
+	b.engine.SetDown(true)
 	b.Expect(hypervisor.ReasonFor(d.Delete(b.ctx(), m), "")).To(Equal(infrav1.EndpointUnreachableReason))
 	b.Eventually(func() error { _, err := b.connector.Connect(b.ctx(), m); return err }).Should(HaveOccurred())
 	b.engine.SetDown(false)

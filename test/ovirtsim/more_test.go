@@ -469,7 +469,7 @@ func TestThinAndCloneTakeRoom(t *testing.T) {
 
 func TestFaultsOfARequest(t *testing.T) {
 	e := newEngine(t)
-	e.client.Timeout = 200 * time.Millisecond
+	e.client.Timeout = 2 * time.Second
 	e.Inject(Fault{Method: "POST", Path: "vms", Hang: true})
 	if status, _, text := e.raw("POST", "/vms", vmBody("a", "")); status != 0 || !strings.Contains(text, "exceeded") {
 		t.Fatalf("a request that hangs: %d %s", status, text)
@@ -481,6 +481,7 @@ func TestFaultsOfARequest(t *testing.T) {
 	if status, _, _ := e.raw("POST", "/vms", vmBody("a", "")); status != 0 || len(e.VMs()) != 1 {
 		t.Fatalf("an answer that hangs: %d, %d VMs", status, len(e.VMs()))
 	}
+	e.client.Timeout = 30 * time.Second
 	e.Inject(Fault{Method: "GET", Path: "vms", Status: http.StatusUnauthorized})
 	if status, _, body := e.raw("GET", "/vms", ""); status != http.StatusUnauthorized || !strings.HasPrefix(body, "<html>") {
 		t.Errorf("a fault without words: %d %s", status, body)

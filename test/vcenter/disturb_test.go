@@ -36,7 +36,11 @@ func TestDisturbances(t *testing.T) {
 				}
 				return vcenter.Undisturbed
 			})
-			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			timeout := 30 * time.Second
+			if tt.timesOut {
+				timeout = time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := folder.CreateFolder(ctx, name)
 			if tt.how == vcenter.Undisturbed {

@@ -34,6 +34,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
@@ -209,8 +210,8 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 	}
 	programs, err := tools.Paths(ctx, GinkgoWriter, "etcd")
 	Expect(err).NotTo(HaveOccurred())
-	r.etcd = freeAddress()
-	peer, gone := freeAddress(), freeAddress()
+	r.etcd = freeAddress(ctx)
+	peer, gone := freeAddress(ctx), freeAddress(ctx)
 	initial := machineName + "=http://" + peer
 	run := func(name, address, peer string) *exec.Cmd {
 		member := exec.Command(programs["etcd"], "--name", name, "--data-dir", filepath.Join(dir, name), "--unsafe-no-fsync", "--log-level", "error",
@@ -231,7 +232,7 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 	}
 	initial += ",gone=http://" + gone
 	r.member = run(machineName, r.etcd, peer)
-	other := run("gone", freeAddress(), gone)
+	other := run("gone", freeAddress(ctx), gone)
 	r.awaitLeader(ctx, authority, cluster, true)
 	kill(other)
 	r.awaitLeader(ctx, authority, cluster, false)
@@ -266,12 +267,11 @@ func kill(process *exec.Cmd) {
 
 func (r *rig) killEtcd() { kill(r.member) }
 
-func freeAddress() string {
+func freeAddress(ctx context.Context) string {
 	GinkgoHelper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := ports.FreeAddress(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	defer func() { Expect(l.Close()).To(Succeed()) }()
-	return l.Addr().String()
+	return address
 }
 
 func (r *rig) key(name string) client.ObjectKey {
