@@ -157,7 +157,7 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	case s.tenant.Etcd == nil:
 		return nil, s.tenant.EtcdSilence
 	}
-	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms}
+	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms, Strays: s.tenant.Etcd.Strays}
 	for _, m := range s.tenant.Etcd.Members {
 		member := plan.Member{
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),

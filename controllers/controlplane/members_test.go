@@ -106,6 +106,10 @@ func TestLostMembers(t *testing.T) {
 			reason: "nothing depends on etcd yet", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
 			change: func(s *scope) { s.initialized = false },
 		},
+		"Alarm": {
+			reason: "its removal was cut short, and its alarm stayed behind", members: []etcd.Member{up(1, "m0"), up(2, "m1")}, want: 9,
+			change: func(s *scope) { s.tenant.Etcd.Strays = []uint64{9} },
+		},
 		"Silent": {
 			reason: "what was said before no longer counts", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
 			change: func(s *scope) { s.tenant.Answers = false },

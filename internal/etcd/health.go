@@ -3,6 +3,7 @@ package etcd
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,9 @@ type Health struct {
 	Members []Member
 	// Alarms are those that are raised, for people.
 	Alarms []string
+	// Strays are those that alarms are raised for and that are no members any
+	// more: nobody else would take these back.
+	Strays []uint64
 	// Revision is the highest one that a member named.
 	Revision int64
 }
@@ -50,6 +54,34 @@ func (h *Health) raise(alarms map[uint64][]string) {
 		}
 	}
 	slices.Sort(h.Alarms)
+}
+
+// strays are those that one of the answers has an alarm of and that none lists.
+// Who tells of an alarm has seen its member join, so it is gone for good if that
+// one does not list it; a list that is older than another's says nothing. Learners
+// list nobody. An alarm of member 0 is raised for members that nobody knows.
+func strays(answers []answer) []uint64 {
+	listed := map[uint64]bool{0: true}
+	for _, a := range answers {
+		if a.err != nil {
+			continue
+		}
+		for _, m := range a.members.Members {
+			listed[m.GetID()] = true
+		}
+	}
+	found := map[uint64]bool{}
+	for _, a := range answers {
+		if a.err != nil || len(a.members.Members) == 0 {
+			continue
+		}
+		for _, alarm := range a.alarms {
+			if !listed[alarm.member] {
+				found[alarm.member] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
 }
 
 // Quorum reports whether a majority of the voting members answers.

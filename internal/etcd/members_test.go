@@ -115,7 +115,28 @@ func TestRemovedMembersAlarms(t *testing.T) {
 	g.Expect(health.Problems(rest)).To(BeEmpty())
 	g.Expect(write()).To(Succeed())
 
+	// It was removed, and nobody came to take its alarms back.
+	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
+	// Whoever that is raised for, it is nobody's to take back.
+	g.Expect(arm(0, etcdserverpb.AlarmType_CORRUPT)).To(Succeed())
+	strays := func() ([]uint64, error) {
+		health, err := Observe(t.Context(), c.dial, c.config, rest)
+		if err != nil {
+			return nil, err
+		}
+		return health.Strays, nil
+	}
+	g.Eventually(strays, "30s", "100ms").Should(ConsistOf(id["cp-c"]))
+	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, id["cp-c"])).To(Succeed())
+	g.Eventually(strays, "30s", "100ms").Should(BeEmpty())
+	g.Expect(write()).To(MatchError(rpctypes.ErrCorrupt))
+	g.Expect(on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
+		return disarm(ctx, client, 0)
+	})).To(Succeed())
+	g.Expect(write()).To(Succeed())
+
 	g.Expect(arm(id["cp-b"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
 	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, id["cp-c"])).To(Succeed())
 	g.Expect(write()).To(MatchError(rpctypes.ErrNoSpace), "the alarms of those that stay do too")
+	g.Consistently(strays, "500ms", "100ms").Should(BeEmpty())
 }

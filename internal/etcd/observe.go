@@ -84,6 +84,7 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	}
 	slices.SortFunc(health.Members, byName)
 	health.raise(alarms)
+	health.Strays = strays(answers)
 	return health, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -20,7 +21,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	. "github.com/onsi/gomega"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -217,6 +221,40 @@ func TestParseAlarm(t *testing.T) {
 	}
 	_, ok := parseAlarm("etcdserver: no leader")
 	g.Expect(ok).To(BeFalse())
+}
+
+func TestStrays(t *testing.T) {
+	lists := func(ids ...uint64) *clientv3.MemberListResponse {
+		list := &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{}}
+		for _, id := range ids {
+			list.Members = append(list.Members, &etcdserverpb.Member{ID: id})
+		}
+		return list
+	}
+	raised := func(ids ...uint64) (alarms []alarm) {
+		for _, id := range ids {
+			alarms = append(alarms, alarm{member: id, name: "NOSPACE"})
+		}
+		return alarms
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		answers []answer
+		want    []uint64
+	}{
+		"Gone":    {"nobody lists it", []answer{{members: lists(1, 2), alarms: raised(9, 4)}, {members: lists(1, 2), alarms: raised(9)}}, []uint64{4, 9}},
+		"Member":  {"its alarm is its own", []answer{{members: lists(1, 2), alarms: raised(2)}}, nil},
+		"Late":    {"one list is old", []answer{{members: lists(1, 2)}, {members: lists(1, 3), alarms: raised(3)}}, nil},
+		"Learner": {"a learner lists nobody, and may know more than those that do", []answer{{members: lists(1)}, {members: lists(), alarms: raised(3)}}, nil},
+		"Nobodys": {"it may be anybody's", []answer{{members: lists(1), alarms: raised(0)}}, nil},
+		"Silent":  {"no answer says nothing", []answer{{err: errors.New("no route")}, {members: lists(1)}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, strays(tc.answers), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
 }
 
 func TestRaise(t *testing.T) {

@@ -143,6 +143,21 @@ func TestScale(t *testing.T) {
 		"UpWithAlarm": {
 			reason: "nor with an alarm", in: running(1), change: func(in *Input) { in.Replicas, in.Etcd.Alarms = 3, []string{"NOSPACE"} }, want: Wait, about: "NOSPACE",
 		},
+		"StrayAlarm": {
+			reason: "whose removal was cut short left an alarm behind, which nobody else takes back", in: running(1), change: func(in *Input) {
+				in.Replicas, in.Etcd.Alarms, in.Etcd.Strays = 3, []string{"Alarm NOSPACE is raised"}, []uint64{9}
+			}, want: RemoveMember, member: 9, about: "Alarm NOSPACE",
+		},
+		"StrayAlarmAndOrphan": {
+			reason: "it goes first: etcd takes no writes before", in: running(3), change: func(in *Input) {
+				in.Etcd.Members[2].Machine, in.Etcd.Strays = "", []uint64{9}
+			}, want: RemoveMember, member: 9,
+		},
+		"StrayAlarmWithoutQuorum": {
+			reason: "nothing is changed without a quorum", in: running(3), change: func(in *Input) {
+				in.Etcd.Members[1].Healthy, in.Etcd.Members[2].Healthy, in.Etcd.Strays = false, false, []uint64{9}
+			}, want: Wait, about: "1 of 3",
+		},
 		"DownOne": {
 			reason: "one at a time", in: running(5), change: func(in *Input) { in.Replicas, in.Machines[1].Deleting = 1, true }, want: Wait, about: "machine b to be gone",
 		},

@@ -66,6 +66,9 @@ func (p *problem) next() *Decision {
 		return d
 	}
 	if !p.ExternalEtcd {
+		if d := strayAlarms(p); d != nil {
+			return d
+		}
 		if d := orphanMembers(p); d != nil {
 			return d
 		}

@@ -143,6 +143,8 @@ type Etcd struct {
 	Members []Member
 	// Alarms are those that are raised, for people.
 	Alarms []string
+	// Strays are the IDs of members that are gone and left alarms behind.
+	Strays []uint64
 }
 
 // Member is one member of etcd.

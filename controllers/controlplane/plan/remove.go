@@ -1,5 +1,21 @@
 package plan
 
+import "fmt"
+
+// strayAlarms removes once more who was removed and left alarms behind: that
+// takes those back, and etcd takes no writes before. It comes first, for moving
+// an endpoint away from a machine is a write.
+func strayAlarms(p *problem) *Decision {
+	if len(p.Etcd.Strays) == 0 {
+		return nil
+	}
+	id := p.Etcd.Strays[0]
+	return &Decision{
+		Action: RemoveMember, Member: id,
+		Reason: fmt.Sprintf("Taking back what etcd member %x left behind: %s", id, p.alarms()),
+	}
+}
+
 // orphanMembers takes members away that belong to no machine. One that has not
 // started may belong to a machine whose address is not known yet.
 func orphanMembers(p *problem) *Decision {
