@@ -57,10 +57,7 @@ esac`)
 
 func (n *node) command(name, body string) {
 	n.t.Helper()
-	n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
-	if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
-		n.t.Fatal(err)
-	}
+	n.program(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
 }
 
 func (n *node) balance(verb string) (string, error) {

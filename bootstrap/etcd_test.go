@@ -90,7 +90,7 @@ var restoreCommands = map[string]string{
 	"kubeadm": `echo "kubeadm $*" >>"$T/calls"; echo registry.k8s.io/coredns/coredns:v1; echo registry.k8s.io/etcd:3.6.9-0`,
 	"ctr": `echo "ctr $*" >>"$T/calls"
 case "$*" in
-*mount*registry*) for d; do :; done; mkdir -p "$d/usr/local/bin"; cp "$T/etcdutl" "$d/usr/local/bin/" ;;
+*mount*registry*) for d; do :; done; mkdir -p "$d/usr/local/bin"; for p in etcd etcdutl; do [ ! -e "$T/$p" ] || cp "$T/$p" "$d/usr/local/bin/"; done ;;
 *unmount*) for d; do :; done; rm -rf "$d" ;;
 esac`,
 }
@@ -100,6 +100,15 @@ echo "etcdutl $*" >>"$T/calls"
 [ "$4" = --data-dir ] || exit 1
 mkdir -p "$5/member/snap" && cp "$3" "$5/member/snap/db"
 `
+
+// program puts a program on the machine.
+func (n *node) program(path, content string) {
+	n.t.Helper()
+	n.write(path, content)
+	if err := os.Chmod(filepath.Join(n.dir, path), 0o700); err != nil {
+		n.t.Fatal(err)
+	}
+}
 
 // runRestore runs the script on a machine that downloads content.
 func runRestore(t *testing.T, content, hash string, prepare func(n *node)) (*node, error) {
@@ -118,15 +127,9 @@ func runRestore(t *testing.T, content, hash string, prepare func(n *node)) (*nod
 		}
 	}))
 	for name, body := range restoreCommands {
-		n.write(filepath.Join("bin", name), "#!/bin/sh\n"+body+"\n")
-		if err := os.Chmod(filepath.Join(n.dir, "bin", name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		n.command(name, body)
 	}
-	n.write("etcdutl", etcdutlOfTheImage)
-	if err := os.Chmod(filepath.Join(n.dir, "etcdutl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	n.program("etcdutl", etcdutlOfTheImage)
 	if prepare != nil {
 		prepare(n)
 	}
@@ -177,6 +180,7 @@ func TestNodeRefusesToRestore(t *testing.T) {
 	}{
 		"OtherBytes": {"another snapshot", nil, "its hash differs"},
 		"Data":       {"the snapshot", func(n *node) { n.write("var/lib/etcd/member/snap/db", "precious") }, "holds a member of etcd already"},
+		"EtcdFails":  {"the snapshot", func(n *node) { n.program("etcd", "#!/bin/sh\necho broken; exit 1\n") }, "broken\nRestoring etcd: etcd does not start"},
 		"NoEtcdutl":  {"the snapshot", func(n *node) { n.write("etcdutl", "#!/bin/sh\nexit 1\n") }, "etcdutl failed"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,12 +14,10 @@ die() {
   exit 1
 }
 
-# find_etcdutl sets ETCDUTL: the node's own, or the one in the image of etcd
-# that kubeadm will run.
-find_etcdutl() {
-  if ETCDUTL=$(command -v etcdutl); then
-    return
-  fi
+# find_etcd sets ETCD, which is in the image that kubeadm will run: another
+# version could leave what that one does not read. It sets ETCDUTL to the node's
+# own, or to the one in the image.
+find_etcd() {
   image=$(kubeadm config images list --config "$restore/cluster.yaml" | grep '/etcd:') || die "kubeadm names no image of etcd"
   # Pulled by kubeadm, which goes through containerd's mirrors and logins.
   if [ -z "$(ctr --namespace k8s.io images list --quiet "name==$image")" ]; then
@@ -27,8 +25,54 @@ find_etcdutl() {
   fi
   mkdir -p "$image_dir"
   ctr --namespace k8s.io images mount "$image" "$image_dir" >/dev/null || die "image $image cannot be mounted"
-  ETCDUTL=$image_dir/usr/local/bin/etcdutl
+  ETCD=$image_dir/usr/local/bin/etcd
+  ETCDUTL=$(command -v etcdutl) || ETCDUTL=$image_dir/usr/local/bin/etcdutl
   [ -x "$ETCDUTL" ] || die "image $image has no etcdutl"
+}
+
+# ask asks the restored etcd about alarms, over a socket that nobody else may
+# open. Its image may have no etcdctl.
+ask() {
+  (cd "$work" && curl --silent --show-error --fail --noproxy '*' --max-time 60 --unix-socket client:0 \
+    --data "$1" http://localhost/v3/maintenance/alarm)
+}
+
+# stop ends the restored etcd.
+stop() {
+  kill "$pid" 2>/dev/null || true
+  wait "$pid" || true
+}
+
+# disarm takes back the alarms that came with the snapshot: the members that
+# they were raised for are no more, and etcd would take no writes, not even
+# kubeadm's. It raises its own again if it still has reason to.
+disarm() {
+  if [ ! -x "$ETCD" ]; then
+    echo "Image $image has no etcd at its usual place: alarms of the snapshot, if there are any, stay"
+    return
+  fi
+  (cd "$work" && exec "$ETCD" --data-dir restored --name "$NODE_NAME" --log-level warn \
+    --listen-client-urls unix://client:0 --advertise-client-urls unix://client:0 --listen-peer-urls unix://peer:0) \
+    >"$work/etcd.log" 2>&1 &
+  pid=$!
+  # What is large takes long to be read.
+  left=600
+  until raised=$(ask '{"action":"GET"}' 2>"$work/ask.log"); do
+    left=$((left - 1))
+    if [ "$left" -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
+      stop
+      cat "$work/ask.log"
+      tail -n 20 "$work/etcd.log"
+      die "etcd does not start with what was restored"
+    fi
+    sleep 1
+  done
+  # Each alarm is a word like "memberID":"123","alarm":"NOSPACE".
+  for alarm in $(echo "$raised" | tr -d ' \n' | tr '{}' '\n\n' | grep '"alarm":"'); do
+    echo "Taking back an alarm of the snapshot: $alarm"
+    ask '{"action":"DEACTIVATE",'"$alarm"'}' >/dev/null || { stop; die "the alarm cannot be taken back"; }
+  done
+  stop
 }
 
 [ ! -e "$DATA_DIR/member" ] || die "$DATA_DIR holds a member of etcd already"
@@ -48,7 +92,7 @@ fi
 curl --config "$restore/curl" --output "$work/snapshot.db" || die "snapshot $SNAPSHOT cannot be downloaded"
 echo "$SHA256  $work/snapshot.db" | sha256sum --check --status || die "snapshot $SNAPSHOT is not what was verified: its hash differs"
 
-find_etcdutl
+find_etcd
 # As kubeadm names the member and its peer.
 address=${NODE_IP%%,*}
 case $address in
@@ -60,6 +104,7 @@ esac
   --name "$NODE_NAME" --initial-cluster "$NODE_NAME=https://$address:2380" \
   --initial-advertise-peer-urls "https://$address:2380" \
   --bump-revision 1000000000 --mark-compacted || die "etcdutl failed"
+disarm
 mv "$work/restored/member" "$DATA_DIR/member"
 rm -rf "$work"
 if [ -d "$image_dir" ]; then

@@ -69,6 +69,26 @@ func TestMembers(t *testing.T) {
 	g.Expect(RemoveMember(t.Context(), c.dial, c.config, nil, other.ID)).To(MatchError("no node to ask"))
 }
 
+// arm raises an alarm for a member, through the one on cp-a.
+func (c *cluster) arm(t *testing.T, member uint64, kind etcdserverpb.AlarmType) error {
+	t.Helper()
+	return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
+		_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
+			Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: kind,
+		})
+		return err
+	})
+}
+
+// write writes through the member on cp-a.
+func (c *cluster) write(t *testing.T) error {
+	t.Helper()
+	return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
+		_, err := client.Put(ctx, "key", "value")
+		return err
+	})
+}
+
 // etcd keeps the alarms of members that are gone, and refuses writes for them.
 func TestRemovedMembersAlarms(t *testing.T) {
 	nodes := []string{"cp-a", "cp-b", "cp-c"}
@@ -85,20 +105,8 @@ func TestRemovedMembersAlarms(t *testing.T) {
 		}
 		return health.Problems(nodes), nil
 	}, "30s", "100ms").Should(BeEmpty())
-	arm := func(member uint64, kind etcdserverpb.AlarmType) error {
-		return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
-			_, err := etcdserverpb.NewMaintenanceClient(client.ActiveConnection()).Alarm(ctx, &etcdserverpb.AlarmRequest{
-				Action: etcdserverpb.AlarmRequest_ACTIVATE, MemberID: member, Alarm: kind,
-			})
-			return err
-		})
-	}
-	write := func() error {
-		return on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
-			_, err := client.Put(ctx, "key", "value")
-			return err
-		})
-	}
+	arm := func(member uint64, kind etcdserverpb.AlarmType) error { return c.arm(t, member, kind) }
+	write := func() error { return c.write(t) }
 	g.Expect(write()).To(Succeed())
 	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
 	g.Expect(write()).To(MatchError(rpctypes.ErrNoSpace))

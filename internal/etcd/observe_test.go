@@ -62,19 +62,24 @@ func startCluster(t *testing.T, names ...string) *cluster {
 		initial = append(initial, fmt.Sprintf("%s=http://%s", name, m.peer))
 	}
 	for _, m := range c.members {
-		m.process = exec.Command(paths["etcd"], "--name", m.name, "--data-dir", filepath.Join(c.dir, m.name),
-			"--unsafe-no-fsync", "--log-level", "error", "--heartbeat-interval", "50", "--election-timeout", "500",
-			"--listen-client-urls", "https://"+m.client, "--advertise-client-urls", "https://"+m.client,
-			"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.peer,
-			"--initial-cluster", strings.Join(initial, ","), "--client-cert-auth",
-			"--cert-file", c.file(m.name+".crt"), "--key-file", c.file(m.name+".key"), "--trusted-ca-file", c.file("ca.crt"))
-		m.process.Stderr = os.Stderr
-		// A test that panics takes its members with it.
-		m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		g.Expect(m.process.Start()).To(Succeed())
-		t.Cleanup(func() { m.kill() })
+		c.start(t, m, paths["etcd"], filepath.Join(c.dir, m.name), "--initial-cluster", strings.Join(initial, ","))
 	}
 	return c
+}
+
+// start starts a member until the test ends.
+func (c *cluster) start(t *testing.T, m *member, program, data string, more ...string) {
+	t.Helper()
+	m.process = exec.Command(program, append(more, "--name", m.name, "--data-dir", data,
+		"--unsafe-no-fsync", "--log-level", "error", "--heartbeat-interval", "50", "--election-timeout", "500",
+		"--listen-client-urls", "https://"+m.client, "--advertise-client-urls", "https://"+m.client,
+		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.peer, "--client-cert-auth",
+		"--cert-file", c.file(m.name+".crt"), "--key-file", c.file(m.name+".key"), "--trusted-ca-file", c.file("ca.crt"))...)
+	m.process.Stderr = os.Stderr
+	// A test that panics takes its members with it.
+	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.g.Expect(m.process.Start()).To(Succeed())
+	t.Cleanup(func() { m.kill() })
 }
 
 // kill kills the member's process, if it runs.
