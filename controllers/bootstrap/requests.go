@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,6 +56,10 @@ type RequestReconciler struct {
 	grants  memory[client.ObjectKey, time.Time]
 	// told are the requests that people were told are held.
 	told memory[types.UID, string]
+	// open are the requests of each tenant that were open when they were last
+	// looked at. One that is no more open may never have been judged: kubelets
+	// make those anew that nobody approves, and the old ones go.
+	open memory[client.ObjectKey, []types.UID]
 	// unserved are the tenants of which people were told that they serve no
 	// requests.
 	unserved memory[client.ObjectKey, struct{}]
@@ -66,6 +71,7 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.grants.forget(req.NamespacedName)
 		r.unserved.forget(req.NamespacedName)
+		r.noteOpen(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(cluster, r.WatchFilterValue) || annotations.IsPaused(cluster, cluster) || !cluster.DeletionTimestamp.IsZero() {
@@ -151,7 +157,28 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	defer r.noteOpen(cluster, open)
 	return r.judgeOpen(ctx, open, live, machines)
+}
+
+// noteOpen notes which requests of a tenant are open, and forgets what people
+// were told of those that were.
+func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
+	var now []types.UID
+	for _, csr := range open {
+		now = append(now, csr.UID)
+	}
+	before, _ := r.open.get(cluster)
+	for _, uid := range before {
+		if !slices.Contains(now, uid) {
+			r.told.forget(uid)
+		}
+	}
+	if len(now) == 0 {
+		r.open.forget(cluster)
+		return
+	}
+	r.open.set(cluster, now)
 }
 
 // judgeOpen judges the open requests of a tenant, one after the other.

@@ -1,0 +1,101 @@
+package bootstrap
+
+import (
+	"crypto/x509"
+	"net"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// heldRequest is of a kubelet that serves at an address that nobody reports.
+func heldRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
+	t.Helper()
+	return &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: certificatesv1.KubeletServingSignerName, Username: "system:node:w-1", Groups: []string{"system:nodes"}, Usages: servingUsages,
+			Request: newRequest(t, "w-1", func(r *x509.CertificateRequest) { r.IPAddresses = []net.IP{net.ParseIP("192.0.2.9")} }),
+		},
+	}
+}
+
+// A kubelet makes a request that nobody approves anew, again and again, and
+// Kubernetes takes the old ones away.
+func TestForgetsHeldRequests(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clusterv1.AddToScheme, bootstrapv1.AddToScheme, certificatesv1.AddToScheme, rbacv1.AddToScheme, corev1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blue := client.ObjectKey{Namespace: "ns", Name: "blue"}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}}
+	machine := aMachine("w-1")
+	machine.Namespace, machine.Labels = blue.Namespace, map[string]string{clusterv1.ClusterNameLabel: blue.Name}
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: "w-1",
+	}
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
+	tenant := clientfake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()
+	recorder := events.NewFakeRecorder(100)
+	r := &RequestReconciler{
+		Client:   clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
+		Recorder: recorder, Tenants: clustercache.NewFakeClusterCache(tenant, blue, "novaconfig-requests"),
+	}
+	reconcile := func(told int) {
+		t.Helper()
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(recorder.Events); got != told {
+			t.Errorf("people were told %d times, want %d", got, told)
+		}
+	}
+	known := func(want int) {
+		t.Helper()
+		if got := len(r.told.known); got != want {
+			t.Errorf("%d requests are remembered, want %d", got, want)
+		}
+	}
+	for i, name := range []string{"first", "second", "third"} {
+		csr := heldRequest(t, name)
+		if err := tenant.Create(t.Context(), csr); err != nil {
+			t.Fatal(err)
+		}
+		reconcile(i + 1)
+		reconcile(i + 1)
+		known(1)
+		if name == "third" {
+			break
+		}
+		if err := tenant.Delete(t.Context(), csr); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Client.Delete(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	reconcile(3)
+	known(0)
+	if got := len(r.open.known); got != 0 {
+		t.Errorf("%d tenants are remembered, want none", got)
+	}
+}
