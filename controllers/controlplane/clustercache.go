@@ -91,7 +91,9 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	}
 	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
-	t.pulses = &pulses{start: t.start, secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop}
+	t.pulses = &pulses{
+		start: t.start, clusters: mgr.GetClient(), secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop,
+	}
 	return t, nil
 }
 

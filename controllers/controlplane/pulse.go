@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -79,9 +80,9 @@ func (b beat) facts() Endpoint {
 // connection and a goroutine of its own, so a tenant that hangs keeps nobody
 // else waiting.
 type pulse struct {
-	secret client.ObjectKey
-	// secrets reads the kubeconfig.
-	secrets client.Reader
+	cluster, secret client.ObjectKey
+	// clusters reads the Cluster, and secrets reads the kubeconfig.
+	clusters, secrets client.Reader
 	// changed is told when beat has changed.
 	changed func()
 	// period and timeout are pulsePeriod and pulseTimeout but in tests.
@@ -137,8 +138,9 @@ func (p *pulse) moved(to string, now time.Time) {
 	p.changed()
 }
 
-func newPulse(cluster client.ObjectKey, secrets client.Reader, changed func()) *pulse {
+func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *pulse {
 	return &pulse{
+		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
 		secrets: secrets, changed: changed, period: pulsePeriod, timeout: pulseTimeout,
 	}
@@ -169,7 +171,8 @@ func (p *pulse) tell(members map[string]string) {
 	p.members = members
 }
 
-// run asks until ctx is done or there is no kubeconfig any more.
+// run asks until ctx is done or there is no kubeconfig any more, or no Cluster:
+// a kubeconfig that a user made outlives it.
 func (p *pulse) run(ctx context.Context) {
 	var connection *connection
 	var raw string
@@ -203,6 +206,9 @@ func (p *pulse) run(ctx context.Context) {
 func (p *pulse) connect(ctx context.Context, last string) (*connection, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
+	if err := p.clusters.Get(ctx, p.cluster, &clusterv1.Cluster{}); err != nil {
+		return nil, "", err
+	}
 	s := &corev1.Secret{}
 	if err := p.secrets.Get(ctx, p.secret, s); err != nil {
 		return nil, "", err
@@ -452,10 +458,11 @@ func plainly(err error) string {
 // pulses are those of all tenants.
 type pulses struct {
 	// start runs something in the background until the process ends.
-	start   func(run func(ctx context.Context))
-	secrets client.Reader
-	changed func(client.ObjectKey)
-	// ended is told when there is no kubeconfig any more.
+	start func(run func(ctx context.Context))
+	// clusters reads Clusters from a cache, and secrets reads kubeconfigs.
+	clusters, secrets client.Reader
+	changed           func(client.ObjectKey)
+	// ended is told when there is no Cluster or no kubeconfig any more.
 	ended func(client.ObjectKey)
 
 	mu sync.Mutex
@@ -469,7 +476,7 @@ func (s *pulses) of(cluster client.ObjectKey) *pulse {
 	if p := s.by[cluster]; p != nil {
 		return p
 	}
-	p := newPulse(cluster, s.secrets, func() { s.changed(cluster) })
+	p := newPulse(cluster, s.clusters, s.secrets, func() { s.changed(cluster) })
 	if s.by == nil {
 		s.by = map[client.ObjectKey]*pulse{}
 	}

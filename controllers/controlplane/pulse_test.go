@@ -85,6 +85,16 @@ func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
 	}
 }
 
+// pulsating is a Cluster that has a pulse.
+func pulsating(namespace string) *clusterv1.Cluster {
+	return &clusterv1.Cluster{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName},
+		Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{
+			APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "NovaVSphereCluster", Name: clusterName,
+		}},
+	}
+}
+
 // These pulses beat quickly, and wait for as long as a slow machine may take.
 const (
 	quick   = 300 * time.Millisecond
@@ -116,7 +126,8 @@ var _ = Describe("The pulse of a tenant", func() {
 		f = newFront()
 		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
 		changes.Store(0)
-		p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, func() { changes.Add(1) })
+		Expect(testEnv.Client.Create(ctx, pulsating(namespace))).To(Succeed())
+		p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, func() { changes.Add(1) })
 		p.period, p.timeout = quick, patient
 		running, cancel := context.WithCancel(context.Background())
 		stopped = make(chan struct{})
@@ -182,6 +193,12 @@ var _ = Describe("The pulse of a tenant", func() {
 		Consistently(func() string { return last().Problem }, 5*quick).Should(Equal(problem), "what is said does not change from try to try")
 		Expect(testEnv.Client.Delete(ctx, f.kubeconfig(namespace, ""))).To(Succeed())
 		Eventually(stopped).Should(BeClosed())
+	})
+
+	It("ends with the Cluster, which a user's kubeconfig outlives", func(ctx SpecContext) {
+		Expect(testEnv.Client.Delete(ctx, pulsating(namespace))).To(Succeed())
+		Eventually(stopped).Should(BeClosed())
+		Expect(testEnv.Client.Get(ctx, p.secret, &corev1.Secret{})).To(Succeed())
 	})
 })
 
