@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -19,4 +20,15 @@ const (
 func (r *Reconciler) apply(ctx context.Context, manager string, desired, observed client.Object) error {
 	_, err := r.applied.Apply(ctx, r.Client, manager, desired, observed)
 	return err
+}
+
+// forget drops what was applied to a machine that goes and to what belongs to it.
+func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
+	r.applied.Forget(machine.UID)
+	if infra := s.infra[machine.Name]; infra != nil {
+		r.applied.Forget(infra.UID)
+	}
+	if config := s.configs[machine.Name]; config != nil {
+		r.applied.Forget(config.UID)
+	}
 }

@@ -107,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
 		if apierrors.IsNotFound(err) {
 			unmeasure(req.NamespacedName)
+			r.externals.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -59,7 +59,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	var errs []error
 	for _, machine := range sortedMachines(machines) {
 		names = append(names, machine.Name)
-		r.applied.Forget(machine.UID)
+		r.forget(s, machine)
 		// Nobody needs etcd any more.
 		if err := r.releaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -104,6 +105,42 @@ var _ = Describe("Deleting a control plane", func() {
 		left, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(left).To(BeEmpty())
+	})
+
+	It("leaves nothing in memory", func(ctx SpecContext) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
+		})
+		reconciler := direct(testEnv.Config, &facts{})
+		handOver(ctx, r, time.Hour)
+		r.settle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		r.settle(ctx, reconciler)
+		Expect(reconciler.applied.Len()).To(Equal(3*len(machines)), "of each its infrastructure machine and its NovaConfig too")
+		Expect(reconciler.externals.answers).NotTo(BeEmpty())
+
+		hold(ctx, machines)
+		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
+		r.settle(ctx, reconciler)
+		r.settle(ctx, reconciler)
+		// Another one may have been made in its place.
+		staying, err := r.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		staying = slices.DeleteFunc(staying, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+		Expect(reconciler.applied.Len()).To(Equal(3 * len(staying)))
+
+		letGo(ctx, machines[1:])
+		deleteIt(ctx, r)
+		r.settle(ctx, reconciler)
+		_, err = reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reconciler.applied.Len()).To(BeZero())
+		letGo(ctx, machines[:1])
+		r.settle(ctx, reconciler)
+		_, err = reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(gone(ctx, r)()).To(BeTrue())
+		Expect(reconciler.externals.answers).To(BeEmpty())
 	})
 
 	It("needs neither infrastructure nor machines", func(ctx SpecContext) {

@@ -26,8 +26,8 @@ const (
 	externalFresh, externalAgain = time.Minute, 10 * time.Second
 )
 
-// externalEtcds remembers what external etcds answered, so that one that is
-// silent keeps no reconcile waiting each time.
+// externalEtcds remembers what external etcds answered, by control plane, so
+// that one that is silent keeps no reconcile waiting each time.
 type externalEtcds struct {
 	mu      sync.Mutex
 	answers map[client.ObjectKey]externalAnswer
@@ -37,6 +37,13 @@ type externalAnswer struct {
 	at        time.Time
 	endpoints []string
 	problems  []string
+}
+
+// forget drops what is known of the etcd of a control plane that is gone.
+func (e *externalEtcds) forget(of client.ObjectKey) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.answers, of)
 }
 
 // external waits until what an external etcd is reached with is there: before
@@ -67,8 +74,9 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 		return nil
 	}
 	endpoints := s.controlPlane.Spec.Etcd.External.Endpoints
+	of := client.ObjectKeyFromObject(s.controlPlane)
 	r.externals.mu.Lock()
-	last, known := r.externals.answers[s.key()]
+	last, known := r.externals.answers[of]
 	r.externals.mu.Unlock()
 	fresh := externalFresh
 	if len(last.problems) > 0 {
@@ -86,7 +94,7 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 		if r.externals.answers == nil {
 			r.externals.answers = map[client.ObjectKey]externalAnswer{}
 		}
-		r.externals.answers[s.key()] = last
+		r.externals.answers[of] = last
 		r.externals.mu.Unlock()
 	}
 	s.externalProblems = last.problems

@@ -18,24 +18,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-var _ = Describe("External etcd", func() {
-	// hand puts there what somebody else's etcd is reached with, for so long.
-	hand := func(ctx context.Context, r *rig, ttl time.Duration) {
-		GinkgoHelper()
-		theirs := pki.NewManaged(testEnv.Client)
-		key := r.key("theirs")
-		Expect(theirs.Ensure(ctx, key, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"})).To(Succeed())
-		pair, ca, err := theirs.EtcdClient(ctx, key, pki.ClientRequest{CommonName: "nova", TTL: ttl})
-		Expect(err).NotTo(HaveOccurred())
-		for name, data := range map[string]map[string][]byte{
-			secret.Name(clusterName, secret.EtcdCA):              {secret.TLSCrtDataName: ca},
-			secret.Name(clusterName, secret.APIServerEtcdClient): {secret.TLSCrtDataName: pair.Certificate, secret.TLSKeyDataName: pair.Key},
-		} {
-			s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Data: data}
-			Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, s.DeepCopy()))).To(Succeed())
-			Expect(testEnv.Client.Create(ctx, s)).To(Succeed())
-		}
+// handOver puts there what somebody else's etcd is reached with, for so long.
+func handOver(ctx context.Context, r *rig, ttl time.Duration) {
+	GinkgoHelper()
+	theirs := pki.NewManaged(testEnv.Client)
+	key := r.key("theirs")
+	Expect(theirs.Ensure(ctx, key, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"})).To(Succeed())
+	pair, ca, err := theirs.EtcdClient(ctx, key, pki.ClientRequest{CommonName: "nova", TTL: ttl})
+	Expect(err).NotTo(HaveOccurred())
+	for name, data := range map[string]map[string][]byte{
+		secret.Name(clusterName, secret.EtcdCA):              {secret.TLSCrtDataName: ca},
+		secret.Name(clusterName, secret.APIServerEtcdClient): {secret.TLSCrtDataName: pair.Certificate, secret.TLSKeyDataName: pair.Key},
+	} {
+		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: name}, Data: data}
+		Expect(client.IgnoreNotFound(testEnv.Client.Delete(ctx, s.DeepCopy()))).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, s)).To(Succeed())
 	}
+}
+
+var _ = Describe("External etcd", func() {
 	says := func(ctx context.Context, r *rig, condition string, status metav1.ConditionStatus, message string) {
 		GinkgoHelper()
 		Expect(r.condition(ctx, condition)()).To(And(HaveField("Status", status), HaveField("Message", ContainSubstring(message))), condition)
@@ -45,7 +46,7 @@ var _ = Describe("External etcd", func() {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
-		hand(ctx, r, time.Hour)
+		handOver(ctx, r, time.Hour)
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
 		now := time.Now()
@@ -87,14 +88,14 @@ var _ = Describe("External etcd", func() {
 		says(ctx, r, controlplanev1.ScalingUpCondition, metav1.ConditionTrue, "No machine can join: Secret c-etcd")
 
 		By("one that has expired")
-		hand(ctx, r, time.Nanosecond)
+		handOver(ctx, r, time.Nanosecond)
 		r.settle(ctx, reconciler)
 		const expired = "Secret c-apiserver-etcd-client: tls.crt has expired"
 		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, expired)
 		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, expired)
 
 		By("a good one")
-		hand(ctx, r, time.Hour)
+		handOver(ctx, r, time.Hour)
 		r.settle(ctx, reconciler)
 		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
 		list, err := r.machines(ctx)

@@ -216,7 +216,7 @@ func (r *Reconciler) removeForRestore(ctx context.Context, s *scope, decision re
 				return fmt.Errorf("releasing machine %s: %w", name, err)
 			}
 		}
-		r.applied.Forget(machine.UID)
+		r.forget(s, machine)
 		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}

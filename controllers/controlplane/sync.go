@@ -23,7 +23,7 @@ import (
 func (r *Reconciler) sync(ctx context.Context, s *scope) error {
 	for _, machine := range s.sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
-			r.applied.Forget(machine.UID)
+			r.forget(s, machine)
 			continue
 		}
 		if err := r.syncMachine(ctx, s, machine); err != nil {

@@ -64,6 +64,13 @@ func (m *Memory) Forget(uid types.UID) {
 	delete(m.seen, uid)
 }
 
+// Len is how many objects are known.
+func (m *Memory) Len() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.seen)
+}
+
 func (m *Memory) same(uid types.UID, manager string, s state) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

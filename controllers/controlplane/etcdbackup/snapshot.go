@@ -122,6 +122,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	s := &snapshotScope{controlPlane: &controlplanev1.NovaControlPlane{}, now: r.now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
 		forget(req.NamespacedName)
+		r.unsettle(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(s.controlPlane, r.WatchFilterValue) || !s.controlPlane.DeletionTimestamp.IsZero() {
@@ -145,6 +146,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	}()
 	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
 		forget(req.NamespacedName)
+		r.unsettle(req.NamespacedName)
 		if s.asked() {
 			delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
 			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot",
@@ -177,13 +179,13 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	}
 	if restore.Name != "" {
 		// What is there is about to be replaced.
-		r.unsettle(s)
+		r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
 		return ctrl.Result{RequeueAfter: heldAgain}, nil
 	}
 	if left := r.untilSettled(s); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	r.unsettle(s)
+	r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
 	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3)
@@ -249,10 +251,10 @@ func (r *SnapshotReconciler) settle(s *snapshotScope, again time.Duration) time.
 }
 
 // unsettle forgets that nothing is to be done.
-func (r *SnapshotReconciler) unsettle(s *snapshotScope) {
+func (r *SnapshotReconciler) unsettle(of client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.settled, client.ObjectKeyFromObject(s.controlPlane))
+	delete(r.settled, of)
 }
 
 // untilSettled returns for how long nothing is to be done, 0 for not at all.

@@ -154,6 +154,11 @@ var _ = Describe("Snapshots", func() {
 		Expect(err).NotTo(HaveOccurred(), "nobody is asked")
 		Expect(result.RequeueAfter).To(BeNumerically("~", 50*time.Minute, 2*time.Second))
 		Expect(r.controlPlane(ctx).Status).To(Equal(before.Status))
+
+		Expect(testEnv.Client.Delete(ctx, before)).To(Succeed())
+		_, err = reconcile()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(reconciler.settled).To(BeEmpty(), "nothing is remembered of what is gone")
 	})
 
 	It("leave a cluster that comes up its time", func(ctx context.Context) {
