@@ -6,6 +6,7 @@ import (
 	gomegatypes "github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
@@ -96,6 +97,19 @@ var _ = Describe("The host of a VM", func() {
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">", calls))
 		Consistently(machineOf(ctx, rig)).Should(HaveField("Status.Host", "2001:db8::7"))
 		Expect(hostLabel(ctx, rig)()).To(Equal("2001-db8-7"))
+	})
+
+	It("follows migrations after a restore from a folder", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		machine := rig.Machine()
+		machine.Labels[infrav1.HostLabel] = "host-of-the-past"
+		restored := *rig
+		restored.Client = client.WithFieldOwner(rig.Client, "clusterctl")
+		Expect(restored.CreateMachine(ctx, machine, rig.InfraMachine())).To(Succeed())
+		Eventually(hostLabel(ctx, rig)).Should(Equal("host-1.example.test"))
 	})
 
 	It("is left to whoever else claims the label", func(ctx SpecContext) {
