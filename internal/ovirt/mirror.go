@@ -103,6 +103,10 @@ type View struct {
 	Detailed bool
 	// Busy is what is being asked for, in words, or is not known the outcome of.
 	Busy string
+	// Unclear are VMs of the subject none of which can be told to be the one:
+	// its ID is not known, and none or several of them have its name. They are
+	// sorted by ID and must not be changed. VM is nil then.
+	Unclear []*VM
 }
 
 // Look returns what is known of the VM of a subject: the one of the given ID,
@@ -117,16 +121,46 @@ func (m *Mirror) Look(of, name, id string) View {
 	if s.doubt && v.Busy == "" {
 		v.Busy = "Finding out what became of the last request"
 	}
-	for _, other := range m.vms {
-		if other.subject == of && (other.vm.ID == id || id == "" && other.vm.Name == name) {
-			v.VM, v.Detailed = other.vm, !other.detailed.IsZero()
-			if !v.Detailed {
-				s.restless, s.since = true, time.Now()
-				m.kick()
-			}
+	found, unclear := m.choose(of, name, id)
+	v.Unclear = unclear
+	if found != nil {
+		v.VM, v.Detailed = found.vm, !found.detailed.IsZero()
+		if !v.Detailed {
+			s.restless, s.since = true, time.Now()
+			m.kick()
 		}
 	}
 	return v
+}
+
+// choose returns the VM of a subject, or those that may be it. The caller holds
+// the lock.
+func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {
+	var named, all []*shown
+	for _, other := range m.vms {
+		switch {
+		case other.subject != of:
+		case id != "" && other.vm.ID == id:
+			return other, nil
+		case id == "":
+			all = append(all, other)
+			if other.vm.Name == name {
+				named = append(named, other)
+			}
+		}
+	}
+	if len(named) == 1 {
+		return named[0], nil
+	}
+	if len(named) > 1 {
+		all = named // two data centers can have VMs of one name
+	}
+	unclear := make([]*VM, 0, len(all))
+	for _, other := range all {
+		unclear = append(unclear, other.vm)
+	}
+	slices.SortFunc(unclear, func(a, b *VM) int { return strings.Compare(a.ID, b.ID) })
+	return nil, unclear
 }
 
 // subject returns the record of a subject. The caller holds the lock.

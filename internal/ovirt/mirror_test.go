@@ -88,13 +88,24 @@ func TestLookByIDOrName(t *testing.T) {
 	m, _ := newMirror(nil)
 	m.Put("a", VM{ID: "1", Name: "a"}, false)
 	m.Put("a", VM{ID: "2", Name: "copy-of-a"}, false)
-	for _, tt := range []struct{ name, id, want string }{{"a", "", "1"}, {"renamed", "1", "1"}, {"a", "3", ""}, {"b", "", ""}} {
-		got := ""
-		if v := m.Look("a", tt.name, tt.id); v.VM != nil {
+	m.Put("b", VM{ID: "4", Name: "b"}, false)
+	m.Put("b", VM{ID: "3", Name: "b"}, false)
+	m.Put("b", VM{ID: "5", Name: "copy-of-b"}, false)
+	for _, tt := range []struct{ of, name, id, want, unclear string }{
+		{"a", "a", "", "1", ""}, {"a", "renamed", "1", "1", ""}, {"a", "a", "3", "", ""}, {"none", "a", "", "", ""},
+		// A VM of another name may have been renamed, and one of two of a name be a copy.
+		{"a", "renamed", "", "", "1 2"}, {"b", "b", "", "", "3 4"}, {"b", "b", "4", "4", ""}, {"b", "b", "6", "", ""},
+	} {
+		got, unclear := "", ""
+		v := m.Look(tt.of, tt.name, tt.id)
+		if v.VM != nil {
 			got = v.VM.ID
 		}
-		if got != tt.want {
-			t.Errorf("%+v: got %q", tt, got)
+		for _, vm := range v.Unclear {
+			unclear = strings.TrimSpace(unclear + " " + vm.ID)
+		}
+		if got != tt.want || unclear != tt.unclear {
+			t.Errorf("%+v: got %q, unclear %q", tt, got, unclear)
 		}
 	}
 }

@@ -23,7 +23,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err != nil {
 		return err
 	}
-	if view, _ := d.look(id, m); view.VM != nil || view.Busy != "" {
+	if view, _ := d.look(id, m); view.VM != nil || view.Busy != "" || len(view.Unclear) > 0 {
 		return nil
 	}
 	at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, l.Zone)

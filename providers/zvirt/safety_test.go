@@ -75,6 +75,62 @@ func TestRenamedVMIsStillOurs(t *testing.T) {
 	b.Expect(b.named("renamed")).To(BeEmpty())
 }
 
+// refused waits, without a step with a machine, until its VM cannot be told.
+func (b *bed) refused(m *infrav1.NovaZVirtMachine, reason string) error {
+	b.t.Helper()
+	var err error
+	b.Eventually(func() string {
+		_, err = b.connect(m).Observe(b.ctx(), m)
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(reason))
+	return err
+}
+
+// Its ID is written down when it first reports an address: until then only the
+// name tells a VM from a copy of it.
+func TestVMRenamedBeforeItWasPublished(t *testing.T) {
+	for _, end := range []string{"named back", "unmarked"} {
+		t.Run(end, func(t *testing.T) {
+			b := newBed(t)
+			m := b.machine("worker-1")
+			b.until(b.connector, m, false, "start")
+			b.Expect(m.Spec.ProviderID).To(BeEmpty())
+			vm := b.named("worker-1")[0].ID
+			rename := func(to string) { b.admin("PUT", "/vms/"+vm, "<vm><name>"+to+"</name></vm>") }
+			rename("renamed")
+			b.Expect(b.refused(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring("renamed (" + vm)))
+			b.Expect(b.fails(going(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
+			b.Expect(b.named("worker-1")).To(BeEmpty())
+			if end == "unmarked" {
+				b.admin("PUT", "/vms/"+vm, "<vm><comment>mine</comment></vm>")
+				b.until(b.connector, going(m), false, "release")
+				b.Expect(b.named("renamed")).To(HaveLen(1))
+				return
+			}
+			rename("worker-1")
+			b.until(b.connector, m, true, "rest")
+			b.until(b.connector, going(m), false, "release")
+			b.Expect(b.engine.VMs()).To(BeEmpty())
+		})
+	}
+}
+
+// A VM can be taken to another data center with its name and its comment.
+func TestCopyInAnotherDataCenterBeforeOursWasPublished(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
+	m := b.machine("worker-1")
+	b.until(b.connector, m, false, "start")
+	id, err := plan.Identify(clusterID, keyOf(m))
+	b.Expect(err).NotTo(HaveOccurred())
+	copied := b.foreignVM("worker-1", "Elsewhere", plan.Mark{ID: id}.String())
+	b.Expect(b.refused(m, infrav1.VMAmbiguousReason)).To(MatchError(ContainSubstring(copied)))
+	b.Expect(b.fails(going(m), infrav1.VMAmbiguousReason)).To(HaveOccurred())
+	b.Expect(b.named("worker-1")).To(HaveLen(2))
+	b.admin("DELETE", "/vms/"+copied, "")
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.engine.VMs()).To(BeEmpty())
+}
+
 func TestVMWithoutItsMarkIsNobodys(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")

@@ -90,6 +90,9 @@ const (
 	HypervisorChangedReason = "HypervisorChanged"
 	// NameTakenReason: a VM of this name exists that is not ours. It is never touched.
 	NameTakenReason = "NameTaken"
+	// VMAmbiguousReason: VMs carry the machine's mark, and nobody can tell
+	// which one is the machine's. None of them is touched.
+	VMAmbiguousReason = "VMAmbiguous"
 	// SourceNotFoundReason: the template does not exist, or its name is ambiguous.
 	SourceNotFoundReason = "SourceNotFound"
 	// PlacementNotFoundReason: a datacenter, pool, folder, datastore or network does not exist, or its name is ambiguous.

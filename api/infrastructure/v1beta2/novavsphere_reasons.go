@@ -8,9 +8,6 @@ const (
 	// VMNotVisibleReason: the account does not see the VM, or the folder it was
 	// made in, any more. Whether the VM is gone cannot be told.
 	VMNotVisibleReason = "VMNotVisible"
-	// VMAmbiguousReason: several VMs carry the machine's instance UUID. None of
-	// them is touched.
-	VMAmbiguousReason = "VMAmbiguous"
 	// DisksInSnapshotReason: disks that are not the machine's own are in a
 	// snapshot only, so that they cannot be kept when the VM goes.
 	DisksInSnapshotReason = "DisksInSnapshot"

@@ -147,6 +147,7 @@ func TestState(t *testing.T) {
 		"moving":     {vm("migrating"), hypervisor.Running},
 		"paused":     {vm("paused"), hypervisor.Running},
 		"unknown":    {vm("unknown"), ""},
+		"unclear":    {ovirt.View{Unclear: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
 	} {
 		got, message, err := State(tt.view, false)
 		if got != tt.want || (got == hypervisor.Busy) != (message != "") || (got == "") != (err != nil) {
@@ -157,6 +158,19 @@ func TestState(t *testing.T) {
 		}
 		if got, _, _ := State(tt.view, true); got != tt.want {
 			t.Errorf("%s, to be deleted: got %s; want %s", name, got, tt.want)
+		}
+	}
+}
+
+func TestUnclearSaysWhatToDo(t *testing.T) {
+	for want, vms := range map[string][]*ovirt.VM{
+		"renamed (1). Give":  {{ID: "1", Name: "renamed"}},
+		"a (1), b (2). Give": {{ID: "1", Name: "a"}, {ID: "2", Name: "b"}},
+		"a (1), a (2). Take": {{ID: "1", Name: "a"}, {ID: "2", Name: "a"}},
+	} {
+		_, _, err := State(ovirt.View{Unclear: vms}, true)
+		if hypervisor.ReasonFor(err, "") != infrav1.VMAmbiguousReason || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q, want %q", err, want)
 		}
 	}
 }

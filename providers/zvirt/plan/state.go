@@ -1,6 +1,9 @@
 package plan
 
 import (
+	"fmt"
+	"strings"
+
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -13,6 +16,8 @@ func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
 	switch {
 	case v.Busy != "":
 		return hypervisor.Busy, v.Busy, nil
+	case len(v.Unclear) > 0:
+		return "", "", unclear(v.Unclear)
 	case v.VM == nil:
 		return hypervisor.Absent, "", nil
 	}
@@ -39,4 +44,24 @@ func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
 	default:
 		return hypervisor.Running, "", nil
 	}
+}
+
+// unclear says that it cannot be told which VM is the machine's. To take none
+// for it would have another one made with the same identity or, as the machine
+// goes, leave this one behind.
+func unclear(vms []*ovirt.VM) error {
+	names := make([]string, 0, len(vms))
+	same := true
+	for _, vm := range vms {
+		names = append(names, fmt.Sprintf("%s (%s)", vm.Name, vm.ID))
+		same = same && vm.Name == vms[0].Name
+	}
+	if len(vms) > 1 && same {
+		return Failure(infrav1.VMAmbiguousReason,
+			"several VMs have this machine's name and its mark in their comment, so none is touched: %s. Take the comment of all but the machine's own out, or delete them",
+			strings.Join(names, ", "))
+	}
+	return Failure(infrav1.VMAmbiguousReason,
+		"no VM has this machine's name, but the comment of these holds its mark, so none is touched: %s. Give the machine's own its name back; take the comment of a copy out, or delete it",
+		strings.Join(names, ", "))
 }
