@@ -25,11 +25,14 @@ type Pace struct {
 	// Tire is after how long without a change a VM is not looked at more
 	// often than the rest.
 	Tire time.Duration
+	// Late is how long after a request whose answer nobody heard a VM may yet
+	// show up.
+	Late time.Duration
 }
 
 // Usually is the pace outside of tests. At rest it leaves a second for a VM that
 // goes down and for the list itself, so that a change is seen within ten.
-var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute}
+var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute, Late: 2 * timeout}
 
 const (
 	// details are the links of a VM that are followed when it is looked at.
@@ -52,6 +55,7 @@ type Mirror struct {
 	prefix    string
 	subjectOf func(comment string) string
 	changed   func(subject string)
+	began     time.Time
 
 	mu       sync.Mutex
 	lists    uint64 // how many lists were begun
@@ -83,13 +87,19 @@ type subject struct {
 	// restless subjects are looked at often.
 	restless bool
 	since    time.Time
+	// unheard is when a VM may last have been asked for without anybody having
+	// heard of it: by who was here before this mirror, or with an answer that
+	// was lost. Zero once a VM was there. A subject that is awaited is told of
+	// when none can come any more.
+	unheard time.Time
+	awaited bool
 }
 
 // NewMirror returns an empty mirror. It calls changed with a subject whose VM
 // changed.
 func NewMirror(c *Client, p Pace, prefix string, subjectOf func(string) string, changed func(string)) *Mirror {
 	return &Mirror{
-		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed,
+		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed, began: time.Now(),
 		vms: map[string]*shown{}, subjects: map[string]*subject{}, groups: map[string]map[string]*AffinityGroup{},
 		wake: make(chan struct{}, 1),
 	}
@@ -124,6 +134,7 @@ func (m *Mirror) Look(of, name, id string) View {
 	found, unclear := m.choose(of, name, id)
 	v.Unclear = unclear
 	if found != nil {
+		s.unheard, s.awaited = time.Time{}, false
 		v.VM, v.Detailed = found.vm, !found.detailed.IsZero()
 		if !v.Detailed {
 			s.restless, s.since = true, time.Now()
@@ -167,7 +178,7 @@ func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {
 func (m *Mirror) subject(of string) *subject {
 	s, ok := m.subjects[of]
 	if !ok {
-		s = &subject{since: time.Now()}
+		s = &subject{since: time.Now(), unheard: m.began}
 		m.subjects[of] = s
 	}
 	return s
@@ -182,6 +193,23 @@ func (m *Mirror) Rest(of string, resting bool) {
 		s.restless, s.since = !resting, time.Now()
 		m.kick()
 	}
+}
+
+// Await reports whether a VM of a subject, which exists since a time, may have
+// been asked for and yet come, although the engine shows none. If so, it is told
+// of the subject when that has become clear.
+func (m *Mirror) Await(of string, exists time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.subject(of)
+	s.awaited = mayCome(s.unheard, exists, time.Now(), m.pace.Late)
+	return s.awaited
+}
+
+// mayCome reports whether a VM may yet come that was asked for when nobody
+// heard of it. Nobody can have asked before there was a subject.
+func mayCome(unheard, exists, now time.Time, late time.Duration) bool {
+	return !unheard.IsZero() && !exists.After(unheard) && now.Before(unheard.Add(late))
 }
 
 // Subjects are those that were asked about.
@@ -219,10 +247,18 @@ func (m *Mirror) End(of string, err error, then func()) {
 	s := m.subject(of)
 	s.busy, s.touched, s.since, s.restless = "", m.lists, time.Now(), true
 	s.doubt = IsAmbiguous(err) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	none := true
 	for _, other := range m.vms {
-		if other.subject == of && err != nil {
+		if other.subject != of {
+			continue
+		}
+		none = false
+		if err != nil {
 			other.detailed = time.Time{}
 		}
+	}
+	if s.doubt && none {
+		s.unheard = time.Now() // what was asked for can only be a VM
 	}
 	if err == nil {
 		then()
@@ -521,6 +557,12 @@ func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 		}
 	}
 	m.settle(list, func(string) bool { return true })
+	for of, s := range m.subjects {
+		if s.awaited && !now.Before(s.unheard.Add(m.pace.Late)) {
+			s.awaited = false
+			m.tell(of)
+		}
+	}
 	return nil
 }
 

@@ -70,6 +70,78 @@ func TestDoubtEndsWithALaterList(t *testing.T) {
 	}
 }
 
+func TestMayCome(t *testing.T) {
+	asked := time.Now()
+	for name, tt := range map[string]struct {
+		unheard, exists, now time.Time
+		want                 bool
+	}{
+		"nobody asked unheard": {time.Time{}, asked.Add(-time.Hour), asked, false},
+		"just asked":           {asked, asked.Add(-time.Hour), asked.Add(time.Second), true},
+		"in the same moment":   {asked, asked, asked, true},
+		"long asked":           {asked, asked.Add(-time.Hour), asked.Add(time.Minute), false},
+		"nobody was there yet": {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
+	} {
+		if got := mayCome(tt.unheard, tt.exists, tt.now, time.Minute); got != tt.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
+	m, _ := newMirror(nil)
+	m.pace.Late = time.Hour
+	old, young := m.began.Add(-time.Hour), m.began.Add(time.Nanosecond)
+	if !m.Await("a", old) || m.Await("b", young) {
+		t.Fatal("who was here before may have asked for the VM of what was there before, and of nothing else")
+	}
+	ask := func(err error) {
+		m.Begin("b", "Creating")
+		m.End("b", err, func() {})
+		m.settle(m.begin(), func(string) bool { return true })
+	}
+	if ask(&Error{Status: http.StatusConflict}); m.Await("b", young) {
+		t.Error("what was refused does not come")
+	}
+	if ask(&UnreachableError{Err: errors.New("gone")}); !m.Await("b", young) {
+		t.Error("what nobody answered may come")
+	}
+	m.take(m.begin(), "b", VM{ID: "1", Name: "b"}, true)
+	m.Look("b", "b", "")
+	if ask(&UnreachableError{Err: errors.New("gone")}); m.Await("b", young) {
+		t.Error("with the VM there, it was not asked for")
+	}
+	m.Drop("1")
+	if m.Await("b", young) {
+		t.Error("what was there and is gone does not come again")
+	}
+}
+
+// Nobody has to ask whether the wait is over.
+func TestTheEndOfTheWaitIsTold(t *testing.T) {
+	_, c, _ := open(t)
+	m, told := newMirror(c)
+	m.pace.Late = time.Hour
+	learn := func() int {
+		if err := m.Learn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return told["a"]
+	}
+	if !m.Await("a", time.Time{}) || learn() != 0 {
+		t.Fatal("told too early")
+	}
+	m.subjects["a"].unheard = time.Now().Add(-time.Hour)
+	for range 2 {
+		if n := learn(); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+	}
+	if m.Await("a", time.Time{}) {
+		t.Error("still waits")
+	}
+}
+
 func TestRefusalLeavesNoDoubt(t *testing.T) {
 	m, _ := newMirror(nil)
 	m.Begin("a", "Creating")

@@ -48,7 +48,7 @@ func brisk() engine.Pace {
 		Stop: 10 * soon,
 		Watch: ovirt.Pace{
 			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond,
-			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute,
+			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute, Late: 50 * time.Millisecond,
 		},
 	}
 }

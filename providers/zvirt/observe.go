@@ -84,7 +84,8 @@ func (d *driver) up(id uuid.UUID, m *infrav1.NovaZVirtMachine) bool {
 }
 
 // absent makes sure that a VM is gone that was there before: its mark may have
-// been taken away, and then it is nobody's.
+// been taken away, and then it is nobody's. That none is there is the end of a
+// machine that goes, so one that may have been asked for is waited for.
 func (d *driver) absent(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, failed error) (hypervisor.VM, error) {
 	vm := &ovirt.VM{}
 	if known := vmID(m); known != "" && d.session.Expected(id) != engine.Removing {
@@ -97,9 +98,13 @@ func (d *driver) absent(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtM
 			return hypervisor.VM{}, err
 		}
 	}
-	if !m.DeletionTimestamp.IsZero() {
-		d.session.Forget(id, keyOf(m))
+	if m.DeletionTimestamp.IsZero() {
+		return hypervisor.VM{State: hypervisor.Absent}, failed
 	}
+	if vmID(m) == "" && d.session.Mirror.Await(id.String(), m.CreationTimestamp.Time) {
+		return hypervisor.VM{State: hypervisor.Busy, Message: "Making sure that no VM is being made"}, nil
+	}
+	d.session.Forget(id, keyOf(m))
 	return hypervisor.VM{State: hypervisor.Absent}, failed
 }
 
