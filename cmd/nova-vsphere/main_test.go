@@ -271,8 +271,9 @@ func TestProviderRecovers(t *testing.T) {
 	key := client.ObjectKey{Namespace: s.rig.Namespace, Name: infratest.CredentialsName}
 	setPassword := func(password string) {
 		s.Expect(s.rig.Client.Get(t.Context(), key, secret)).To(Succeed())
+		before := secret.DeepCopy()
 		secret.Data["password"] = []byte(password)
-		s.Expect(s.rig.Client.Update(t.Context(), secret)).To(Succeed())
+		s.Expect(s.rig.Client.Patch(t.Context(), secret, client.MergeFrom(before))).To(Succeed())
 	}
 	setPassword("wrong")
 	s.Eventually(available).Should(Equal(infrav1.CredentialsInvalidReason))

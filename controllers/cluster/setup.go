@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
@@ -67,9 +68,16 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 				builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
 	// Of Secrets only the metadata is read: what is in them is the driver's.
-	return b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
+	err = b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
 		builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
+	if err != nil {
+		return err
+	}
+	return (&keeper[C]{
+		client: r.Client, past: r.APIReader, clusters: clusters, identity: r.Identity,
+		finalizer: infrav1.CredentialsFinalizer(gvk.Kind), filter: r.WatchFilterValue,
+	}).setUp(mgr, name, r.New(), options)
 }
 
 // machineOf returns an empty machine of the kind that list lists.

@@ -9,7 +9,9 @@
 // Identities have no finalizer. One that is deleted while clusters use it is
 // reported by them at once, harms no VM and can be created again; a finalizer
 // would instead keep an account in use that somebody wants to take away, and
-// let a tenant's cluster decide how long.
+// let a tenant's cluster decide how long. A Secret in a cluster's own namespace
+// has one, held by controllers/cluster: it goes with the namespace, before the
+// VMs, and nobody could make it again there.
 //
 // The package refuses to keep what it read, to log it, and to know a
 // hypervisor. Only a driver's connect asks it.

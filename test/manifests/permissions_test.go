@@ -71,6 +71,7 @@ var _ = Describe("a manager", Ordered, func() {
 		Entry("hold a finalizer on a machine", permission{dir: "nova-vsphere", verb: "patch", group: infraGroup, resource: "novavspheremachines"}),
 		Entry("say in an event what went wrong", permission{dir: "nova-vsphere", verb: "create", group: "events.k8s.io", resource: "events"}),
 		Entry("check who reads its metrics", permission{dir: "nova-vsphere", verb: "create", group: "authentication.k8s.io", resource: "tokenreviews"}),
+		Entry("hold a finalizer on a vCenter's credentials", permission{dir: "nova-vsphere", verb: "patch", resource: "secrets"}),
 		Entry("read an engine's credentials", permission{dir: "nova-zvirt", verb: "get", resource: "secrets"}),
 		Entry("read who may use an account", permission{dir: "nova-zvirt", verb: "watch", group: infraGroup, resource: "novazvirtidentities"}),
 		Entry("read the labels of the namespaces that may", permission{dir: "nova-zvirt", verb: "watch", resource: "namespaces"}),

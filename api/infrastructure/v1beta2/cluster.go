@@ -1,12 +1,21 @@
 package v1beta2
 
 import (
+	"strings"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // ClusterFinalizer keeps an infrastructure cluster until its machines are gone.
 const ClusterFinalizer = "cluster.infrastructure.cluster.x-k8s.io/nova"
+
+// CredentialsFinalizer keeps a Secret for as long as infrastructure clusters of
+// a kind have their credentials in it. Each kind has one of its own: its
+// manager does not see the clusters of others.
+func CredentialsFinalizer(kind string) string {
+	return strings.ToLower(kind) + "." + GroupVersion.Group + "/credentials"
+}
 
 // ClusterIDAnnotation holds the ID from which the identities of a cluster's
 // VMs are derived: the UID the infrastructure cluster had when it was first

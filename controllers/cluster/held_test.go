@@ -1,0 +1,110 @@
+package cluster_test
+
+import (
+	"context"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
+)
+
+var _ = Describe("A Secret with the credentials of clusters", func() {
+	held := infrav1.CredentialsFinalizer("NovaVSphereCluster")
+
+	secretOf := func(ctx context.Context, rig *infratest.Rig) func() (*corev1.Secret, error) {
+		return func() (*corev1.Secret, error) {
+			s := &corev1.Secret{}
+			err := rig.Client.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: infratest.CredentialsName}, s)
+			return s, err
+		}
+	}
+	beHeld := HaveField("Finalizers", ConsistOf(held))
+	beFree := HaveField("Finalizers", BeEmpty())
+	change := func(ctx context.Context, rig *infratest.Rig, c *infrav1.NovaVSphereCluster, edit func()) {
+		GinkgoHelper()
+		Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		before := c.DeepCopy()
+		edit()
+		Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+	}
+	// second is another cluster that names the same Secret.
+	second := func(rig *infratest.Rig) *infrav1.NovaVSphereCluster {
+		c := rig.InfraCluster()
+		c.Name, c.Labels = "second", nil
+		return c
+	}
+
+	It("outlives its own deletion, as that of its namespace, until no VM needs it", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateAll(ctx)).To(Succeed())
+		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		Eventually(secretOf(ctx, rig)).Should(beHeld)
+
+		Expect(rig.Client.Delete(ctx, rig.Secret(infratest.CredentialsName, nil))).To(Succeed())
+		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.WaitingForMachinesReason, Not(BeEmpty())))
+		Consistently(secretOf(ctx, rig)).Should(And(beHeld, HaveField("Data", HaveKey("password"))))
+
+		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
+		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
+		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Eventually(gone(ctx, rig, rig.Secret(infratest.CredentialsName, nil))).Should(beGone())
+	})
+
+	It("is held while any cluster names it, and made later, too", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		one, two := rig.InfraCluster(), second(rig)
+		Expect(rig.Client.Create(ctx, two)).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), one)).To(Succeed())
+		Eventually(secretOf(ctx, rig)).Should(beHeld)
+
+		By("naming an identity instead, whose Secret lies elsewhere")
+		change(ctx, rig, one, func() {
+			one.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: infratest.CredentialsName}
+		})
+		Consistently(secretOf(ctx, rig)).Should(beHeld)
+		Expect(rig.Client.Delete(ctx, two)).To(Succeed())
+		Eventually(secretOf(ctx, rig)).Should(beFree)
+
+		By("naming it again")
+		change(ctx, rig, one, func() {
+			one.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Name: infratest.CredentialsName}
+		})
+		Eventually(secretOf(ctx, rig)).Should(beHeld)
+		change(ctx, rig, one, func() { one.Spec.IdentityRef.Name = "another" })
+		Eventually(secretOf(ctx, rig)).Should(beFree)
+	})
+
+	It("is let go by a manager that was away", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		secret := rig.Secret(infratest.CredentialsName, nil)
+		secret.Finalizers = []string{held, "example.test/theirs"}
+		Expect(rig.Client.Create(ctx, secret)).To(Succeed())
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Eventually(secretOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf("example.test/theirs")))
+	})
+
+	It("is held for what a manager watches, and let go for nobody's sake else", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
+		one, two := rig.InfraCluster(), second(rig)
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), one)).To(Succeed())
+		Expect(rig.Client.Create(ctx, two)).To(Succeed())
+		Consistently(secretOf(ctx, rig)).Should(beFree)
+		change(ctx, rig, two, func() { two.Labels = map[string]string{clusterv1.WatchLabel: "blue"} })
+		Eventually(secretOf(ctx, rig)).Should(beHeld)
+		Expect(rig.Client.Delete(ctx, two)).To(Succeed())
+		Eventually(gone(ctx, rig, second(rig))).Should(beGone())
+		Consistently(secretOf(ctx, rig)).Should(beHeld)
+		Expect(rig.Client.Delete(ctx, one)).To(Succeed())
+		Eventually(secretOf(ctx, rig)).Should(beFree)
+	})
+})
