@@ -22,9 +22,7 @@ import (
 // real ones, in an image that is a folder.
 func (c *cluster) restored(t *testing.T, programs map[string]string, snapshot []byte) (data, said string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "restore-")
-	c.g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { c.g.Expect(os.RemoveAll(dir)).To(Succeed()) })
+	dir := t.TempDir()
 	data = filepath.Join(dir, "etcd")
 	write := func(name, content string, mode os.FileMode) {
 		path := filepath.Join(dir, name)
@@ -95,7 +93,7 @@ func TestRestoreOfAlarms(t *testing.T) {
 	}{"Whole": {whole, 0}, "Alarmed": {alarmed, 3}} {
 		data, said := c.restored(t, programs, tc.snapshot)
 		g.Expect(strings.Count(said, "Taking back")).To(Equal(tc.alarms), said)
-		m := &member{name: "cp-a", client: freeAddress(g), peer: freeAddress(g)}
+		m := &member{name: "cp-a", client: freeAddress(t), peer: freeAddress(t)}
 		c.members["cp-a"] = m
 		c.start(t, m, programs["etcd"], data)
 		g.Eventually(observe, "30s", "100ms").Should(BeEmpty(), name)
