@@ -201,7 +201,7 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	p := t.pulses.of(cluster)
 	now := p.last()
 	facts, pods, err := t.readCached(ctx, cluster)
-	facts.Endpoint = now.facts()
+	facts.Endpoint, facts.Alive = now.facts(), now.answers
 	p.tell(apiServers(machines, facts.Nodes))
 	switch {
 	case !now.known:
@@ -243,7 +243,7 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	if err == nil {
 		facts, _, err = read(ctx, c)
 	}
-	facts.Endpoint = now.facts()
+	facts.Endpoint, facts.Alive = now.facts(), err == nil || now.answers
 	if err != nil {
 		// A connection may just have broken. Whether the tenant is silent is for
 		// the pulse to say.
@@ -293,7 +293,7 @@ func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines
 // read. Nothing is said for a while: it connects anew when the kubeconfig was
 // renewed.
 func (t *tenants) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
-	*facts = Facts{Endpoint: facts.Endpoint, Silence: silence(err), Again: time.Second}
+	*facts = Facts{Endpoint: facts.Endpoint, Alive: facts.Alive, Silence: silence(err), Again: time.Second}
 	t.with(cluster, func(m *memory) {
 		if m.unread.IsZero() {
 			m.unread = time.Now()

@@ -125,20 +125,32 @@ func atHook(machine *clusterv1.Machine) bool {
 }
 
 // givenUp says why a machine is to be replaced: a MachineHealthCheck gave it
-// up, or its first boot failed for good and it is no node. The conditions of the
-// former are those of the contract: the check failed, and the machine's owner is
-// to act. Cluster API may not have seen a node yet that we see: another machine
-// would be made for it, and not be wanted a moment later.
+// up, or its first boot failed for good and it is no node.
 func givenUp(machine *clusterv1.Machine, isNode bool) string {
-	if conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
-		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) {
+	switch {
+	case checkFailed(machine):
 		return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
-	}
-	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	if !spared && !isNode && !machine.Status.NodeRef.IsDefined() && conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed {
+	case bootFailed(machine, isNode):
 		return "its first boot failed"
 	}
 	return ""
+}
+
+// checkFailed reports whether a MachineHealthCheck gave a machine up. The
+// conditions are those of the contract: the check failed, and the machine's
+// owner is to act.
+func checkFailed(machine *clusterv1.Machine) bool {
+	return conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
+		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// bootFailed reports whether a machine's first boot failed for good and it is
+// no node. Cluster API may not have seen a node yet that we see: another machine
+// would be made for it, and not be wanted a moment later.
+func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
+	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	return !spared && !isNode && !machine.Status.NodeRef.IsDefined() &&
+		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed
 }
 
 // externalEtcd reports whether somebody else runs etcd.

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +21,9 @@ const (
 	// restoreBound is how long a machine may take to restore a snapshot and
 	// initialise the control plane before another one tries.
 	restoreBound = 45 * time.Minute
+	// restorePause is how long a machine that failed to restore stays at least:
+	// what makes one fail at once makes the next one fail too.
+	restorePause = 5 * time.Minute
 )
 
 // restoreAction is what a restore needs next of the machines.
@@ -50,6 +52,9 @@ type restoreFacts struct {
 	// prepared is true once its snapshot is known to be whole, and restored
 	// once etcd works again with it.
 	prepared, restored bool
+	// alive is true while an API server of the tenant answers from etcd, and
+	// silent once it is known that none does.
+	alive, silent bool
 	// lock is the restore that goes on.
 	lock initlock.Restore
 	// machines are those of the control plane.
@@ -59,8 +64,8 @@ type restoreFacts struct {
 type restoreMachine struct {
 	name    string
 	created time.Time
-	// node is true once its node exists, and failed if somebody asks for its
-	// replacement.
+	// node is true once its node exists, and failed if nothing more is to be
+	// expected of it.
 	node, failed, deleting bool
 }
 
@@ -101,7 +106,7 @@ func decideRestore(f restoreFacts) restoreDecision {
 
 // carryOutRestore decides once a restore was begun.
 func carryOutRestore(f restoreFacts) restoreDecision {
-	var others, leave []string
+	var others []string
 	var restorer *restoreMachine
 	for i, m := range f.machines {
 		if m.name == f.lock.Machine {
@@ -110,18 +115,37 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 		}
 		others = append(others, m.name)
 	}
-	if restorer != nil && !restorer.deleting && (restorer.failed || !restorer.node && f.now.Sub(restorer.created) > restoreBound) {
-		leave = append(leave, restorer.name)
-	}
 	switch {
 	case len(others) > 0:
 		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be gone before etcd is restored: " + shorten(others)}
-	case len(leave) > 0:
-		return restoreDecision{action: restoreRemove, machines: leave, reason: fmt.Sprintf("Machine %s failed to restore etcd and is replaced", leave[0])}
 	case restorer == nil:
 		return restoreDecision{action: restoreCreate, reason: "Making the machine that restores etcd"}
 	case restorer.deleting:
 		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be gone, which was to restore etcd", restorer.name)}
+	}
+	return judgeRestorer(f, restorer)
+}
+
+// judgeRestorer decides whether the machine that restores etcd is replaced by
+// another one. While the tenant answers it is not: then etcd is restored, and
+// only who it is has not been told yet, as after a pause of the Cluster or
+// while Cluster API connects.
+func judgeRestorer(f restoreFacts, restorer *restoreMachine) restoreDecision {
+	// By two clocks: the API server's may be behind ours.
+	since := restorer.created
+	if f.lock.Since.After(since) {
+		since = f.lock.Since
+	}
+	took := f.now.Sub(since)
+	failed := restorer.failed || !restorer.node && took > restoreBound
+	switch {
+	case failed && f.alive:
+		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd or takes too long, "+
+			"but the API server answers, so it stays: delete the Machine to have another one try", restorer.name)}
+	case failed && took <= restorePause:
+		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd, and another one tries in a while", restorer.name)}
+	case failed && f.silent:
+		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Machine %s failed to restore etcd and is replaced", restorer.name)}
 	}
 	return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for machine %s to restore etcd", restorer.name)}
 }
@@ -163,7 +187,9 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 
 // observeRestore reads which restore is due and how far it is.
 func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
-	facts := restoreFacts{now: r.now()}
+	facts := restoreFacts{
+		now: r.now(), alive: s.tenant.Answers || s.tenant.Alive, silent: !s.tenant.Answers && !s.tenant.Alive && !s.tenant.Early,
+	}
 	var err error
 	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
 		return facts, err
@@ -182,9 +208,12 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType
 	}
 	for _, m := range s.sorted() {
+		isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
 		facts.machines = append(facts.machines, restoreMachine{
-			name: m.Name, created: m.CreationTimestamp.Time, node: m.Status.NodeRef.IsDefined(),
-			failed:   conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition),
+			name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
+			// Before it is a node a MachineHealthCheck only says how long that
+			// takes, for which a restore has its own bound.
+			failed:   isNode && checkFailed(m) || bootFailed(m, isNode),
 			deleting: !m.DeletionTimestamp.IsZero(),
 		})
 	}

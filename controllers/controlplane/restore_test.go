@@ -50,13 +50,44 @@ func TestDecideRestore(t *testing.T) {
 		},
 		"Failed": {
 			"one that failed is replaced", restoreFacts{
-				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(young, func(m *restoreMachine) { m.failed = true })},
+				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node, m.failed = false, true })},
 			}, restoreRemove, []string{"new"},
+		},
+		"FailedAtOnce": {
+			"but not one after the other without a pause", restoreFacts{
+				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(young, func(m *restoreMachine) { m.failed = true })},
+			}, restoreHold, nil,
+		},
+		"FailedNode": {
+			"a node that was given up is replaced too", restoreFacts{
+				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.failed = true })},
+			}, restoreRemove, []string{"new"},
+		},
+		"FailedButAnswers": {
+			"what answers has restored etcd", restoreFacts{
+				next: "r", prepared: true, alive: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.failed = true })},
+			}, restoreHold, nil,
 		},
 		"TooLong": {
 			"one that takes too long too", restoreFacts{
-				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreRemove, []string{"new"},
+		},
+		"TooLongButAnswers": {
+			"unless it answers: after a pause nobody may have seen its node yet", restoreFacts{
+				next: "r", prepared: true, alive: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+			}, restoreHold, nil,
+		},
+		"TooLongNotAsked": {
+			"nor while nobody knows whether it does", restoreFacts{
+				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+			}, restoreHold, nil,
+		},
+		"ClockBehind": {
+			"nor where the clock that made it is behind ours", restoreFacts{
+				next: "r", prepared: true, silent: true, lock: initlock.Restore{Name: "r", Machine: "new", Since: now.Add(-time.Minute)},
+				machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+			}, restoreHold, nil,
 		},
 		"SlowButUp":   {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
 		"FailedAway":  {"another is made once it is gone", restoreFacts{next: "r", prepared: true, lock: begun("new")}, restoreCreate, nil},

@@ -2,12 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +37,53 @@ func (r *rig) restoring(ctx context.Context) initlock.Restore {
 	return restore
 }
 
+// addRestore makes a restore.
+func (r *rig) addRestore(ctx context.Context) *controlplanev1.NovaEtcdRestore {
+	GinkgoHelper()
+	restore := &controlplanev1.NovaEtcdRestore{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"},
+		Spec: controlplanev1.NovaEtcdRestoreSpec{
+			ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: controlPlaneName},
+			Source:          controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: "Latest"}},
+		},
+	}
+	Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
+	return restore
+}
+
+// prepare makes the Secret that says that the snapshot of a restore is whole.
+func (r *rig) prepare(ctx context.Context, restore *controlplanev1.NovaEtcdRestore) {
+	GinkgoHelper()
+	Expect(testEnv.Client.Create(ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: restore.Name}, Type: controlplanev1.EtcdRestoreSecretType,
+	})).To(Succeed())
+}
+
+// beginRestore has a control plane's etcd restored until the machine that does
+// it is there.
+func (r *rig) beginRestore(ctx context.Context, reconciler *Reconciler) clusterv1.Machine {
+	GinkgoHelper()
+	r.settle(ctx, reconciler)
+	cluster := &clusterv1.Cluster{}
+	Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+	Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
+	r.prepare(ctx, r.addRestore(ctx))
+	r.reconcileTimes(ctx, reconciler, 4)
+	made := r.expectMachines(ctx, 1)
+	Expect(r.restoring(ctx).Machine).To(Equal(made[0].Name))
+	return made[0]
+}
+
+// complain sets conditions of a machine.
+func (r *rig) complain(ctx context.Context, machine clusterv1.Machine, of ...metav1.Condition) clusterv1.Machine {
+	GinkgoHelper()
+	for _, c := range of {
+		conditions.Set(&machine, c)
+	}
+	Expect(testEnv.Client.Status().Update(ctx, &machine)).To(Succeed())
+	return machine
+}
+
 var _ = Describe("A control plane whose etcd is restored", func() {
 	It("gives all machines up for one that restores, and holds everything else", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
@@ -50,21 +99,12 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		held.Finalizers = []string{"test.example.com/held"}
 		Expect(testEnv.Client.Patch(ctx, held, client.MergeFrom(&before[0]))).To(Succeed())
 
-		restore := &controlplanev1.NovaEtcdRestore{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"},
-			Spec: controlplanev1.NovaEtcdRestoreSpec{
-				ControlPlaneRef: controlplanev1.NovaEtcdRestoreControlPlaneReference{Name: controlPlaneName},
-				Source:          controlplanev1.NovaEtcdRestoreSource{Snapshot: controlplanev1.NovaEtcdRestoreSnapshot{Name: "Latest"}},
-			},
-		}
-		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
+		restore := r.addRestore(ctx)
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.restoring(ctx).Name).To(BeEmpty(), "nothing changes before the snapshot is known to be whole")
 		r.expectMachines(ctx, 3)
 
-		Expect(testEnv.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}, Type: controlplanev1.EtcdRestoreSecretType,
-		})).To(Succeed())
+		r.prepare(ctx, restore)
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.restoring(ctx)).To(And(HaveField("Name", "back"), HaveField("Machine", BeEmpty())))
 		left, err := r.machines(ctx)
@@ -99,6 +139,58 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		available, err = r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(ContainSubstring("make another NovaEtcdRestore"))
+	})
+
+	It("keeps the machine that restores for as long as it may be the one that answers", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		silent := Facts{Silence: "The API server does not answer"}
+		tenant := &facts{Facts: silent}
+		reconciler := direct(testEnv.Config, tenant)
+		// Our clock is ahead of the API server's.
+		ahead := time.Hour
+		reconciler.Now = func() time.Time { return time.Now().Add(ahead) }
+		restorer := r.beginRestore(ctx, reconciler)
+		r.reconcileTimes(ctx, reconciler, 4)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
+
+		By("being flagged before its node was seen")
+		restorer = r.complain(ctx, restorer,
+			condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "NodeStartupTimeout"),
+			condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
+		ahead += restorePause + time.Minute
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name), "how long it may take is the restore's to know")
+
+		By("having come back from that")
+		restorer = r.complain(ctx, restorer, condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy"))
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
+
+		By("not being seen as a node for long")
+		ahead += restoreBound
+		tenant.Facts = Facts{Silence: "The API server answers too slowly", Alive: true}
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(ContainSubstring("but the API server answers, so it stays"))
+		tenant.Facts = Facts{Silence: silent.Silence, Early: true}
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
+
+		By("taking long and nobody answering")
+		tenant.Facts = silent
+		r.reconcileTimes(ctx, reconciler, 4)
+		next := r.expectMachines(ctx, 1)[0]
+		Expect(next.Name).NotTo(Equal(restorer.Name))
+
+		By("failing for good")
+		r.complain(ctx, next, condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
+		r.reconcileTimes(ctx, reconciler, 4)
+		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(next.Name), "there is a pause between tries")
+		ahead += restorePause + time.Minute
+		r.reconcileTimes(ctx, reconciler, 4)
+		Expect(r.expectMachines(ctx, 1)[0].Name).NotTo(Equal(next.Name))
 	})
 
 	It("waits for what external etcd is reached with", func(ctx context.Context) {

@@ -85,7 +85,10 @@ type Watcher interface {
 type Facts struct {
 	// Answers is true if the API server answers.
 	Answers bool
-	// Silence is why it does not, for people.
+	// Alive is true if the API server answers from etcd, also where what it
+	// holds cannot be read for now.
+	Alive bool
+	// Silence is why it does not answer, for people.
 	Silence string
 	// Early is true while nobody has asked yet, as after a start of this
 	// process. The silence means nothing then.
