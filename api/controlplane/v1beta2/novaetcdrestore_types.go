@@ -213,15 +213,26 @@ func (r *NovaEtcdRestore) SetConditions(conditions []metav1.Condition) {
 	r.Status.Conditions = conditions
 }
 
-// Finished returns the last phase of a restore that is over, or nothing.
+// Finished returns the last phase of a restore that is over, or nothing. The
+// annotation survives a move and the status that somebody replaces the object:
+// either is enough.
 func (r *NovaEtcdRestore) Finished() EtcdRestorePhase {
-	return EtcdRestorePhase(r.Annotations[EtcdRestoreFinishedAnnotation])
+	if phase := r.Annotations[EtcdRestoreFinishedAnnotation]; phase != "" {
+		return EtcdRestorePhase(phase)
+	}
+	switch r.Status.Phase {
+	case EtcdRestoreSucceeded, EtcdRestoreFailed:
+		return r.Status.Phase
+	default:
+		return ""
+	}
 }
 
-// Restored reports whether etcd works again with what was restored.
+// Restored reports whether etcd works again with what was restored. As with
+// Finished, annotation or status is enough.
 func (r *NovaEtcdRestore) Restored() bool {
 	_, restored := r.Annotations[EtcdRestoredAnnotation]
-	return restored
+	return restored || r.Status.Phase == EtcdRestoreJoining || r.Status.Phase == EtcdRestoreSucceeded
 }
 
 // NextEtcdRestore returns the restore of a control plane whose turn it is: the

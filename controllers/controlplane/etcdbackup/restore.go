@@ -585,7 +585,11 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
 		return 0, err
 	}
-	s.restore.Status.Machine = s.restore.Annotations[controlplanev1.EtcdRestoredAnnotation]
+	if machine := s.restore.Annotations[controlplanev1.EtcdRestoredAnnotation]; machine != "" {
+		s.restore.Status.Machine = machine
+	}
+	// Whoever replaced the object took it off, and a move drops the status.
+	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoredAnnotation, s.restore.Status.Machine)
 	want, ready := s.controlPlane.GetReplicas(), int32(0)
 	for i := range s.machines {
 		if conditions.IsTrue(&s.machines[i], clusterv1.MachineReadyCondition) && s.machines[i].DeletionTimestamp.IsZero() {
@@ -624,6 +628,8 @@ func (r *RestoreReconciler) ask(ctx context.Context, s *restoreScope) error {
 // takes away what only it needed.
 func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
 	s.tellf(s.restore.Finished(), "")
+	// Whoever replaced the object took it off, and a move drops the status.
+	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(s.phase))
 	switch s.phase {
 	case controlplanev1.EtcdRestoreSucceeded:
 		s.reason = controlplanev1.EtcdRestoreSucceededReason

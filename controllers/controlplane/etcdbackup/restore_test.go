@@ -56,6 +56,17 @@ func (r *rig) reconcileRestore(ctx context.Context, name string) *controlplanev1
 	return restore
 }
 
+// replace does what "kubectl replace" of a manifest does to a restore: all
+// that is not in the manifest is lost, but the status.
+func (r *rig) replace(ctx context.Context, name string) *controlplanev1.NovaEtcdRestore {
+	GinkgoHelper()
+	restore := &controlplanev1.NovaEtcdRestore{}
+	Expect(testEnv.Client.Get(ctx, r.key(name), restore)).To(Succeed())
+	restore.Annotations = nil
+	Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
+	return restore
+}
+
 func (r *rig) cluster(ctx context.Context) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -175,12 +186,26 @@ var _ = Describe("Restores", func() {
 
 		By("being over once the control plane is whole")
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
+		restore = r.replace(ctx, "back")
+		Expect(restore.Restored()).To(BeTrue(), "somebody replaced the object, and its annotations are lost")
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
+		Expect(restore.Status.Machine).To(Equal(machineName))
+		Expect(restore.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdRestoredAnnotation, machineName))
 		r.makeWhole(ctx)
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 		Expect(restore.Status.CompletionTime).NotTo(BeNil())
 		Expect(r.controlPlane(ctx).Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "back"), "what is there now counts")
 		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
+
+		By("never being carried out again, though the annotations are lost")
+		restore = r.replace(ctx, "back")
+		_, due := controlplanev1.NextEtcdRestore([]controlplanev1.NovaEtcdRestore{*restore}, clusterName)
+		Expect(due).To(BeFalse())
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
+		Expect(restore.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded)))
 
 		By("never being carried out again, though the status is lost")
 		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
