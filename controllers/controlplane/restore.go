@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +43,9 @@ const (
 	restoreRemove restoreAction = "Remove"
 	// restoreCreate: the machine that restores is made.
 	restoreCreate restoreAction = "Create"
+	// restoreEnd: a restore that nobody carries on any more has come true all
+	// the same.
+	restoreEnd restoreAction = "End"
 )
 
 // restoreFacts are what the decision depends on.
@@ -57,6 +61,9 @@ type restoreFacts struct {
 	alive, silent bool
 	// lock is the restore that goes on.
 	lock initlock.Restore
+	// abandoned is true if that one was deleted or is over, and up once the
+	// machine that it named works as the only member of etcd.
+	abandoned, up bool
 	// machines are those of the control plane.
 	machines []restoreMachine
 }
@@ -90,11 +97,13 @@ func decideRestore(f restoreFacts) restoreDecision {
 		switch {
 		case f.next != "" && f.prepared:
 			return restoreDecision{action: restoreBegin, reason: fmt.Sprintf("Restoring etcd as NovaEtcdRestore %s says", f.next)}
+		case f.abandoned && f.up:
+			return restoreDecision{action: restoreEnd, reason: fmt.Sprintf(
+				"Machine %s restored etcd, though NovaEtcdRestore %s was deleted before it was through", f.lock.Machine, f.lock.Name)}
 		case f.lock.Name != "" && f.next != "":
 			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to find its snapshot", f.next)}
 		case f.lock.Name != "":
-			return restoreDecision{action: restoreHold, reason: fmt.Sprintf(
-				"NovaEtcdRestore %s was deleted before it was through, and etcd's members are gone: make another NovaEtcdRestore", f.lock.Name)}
+			return restoreDecision{action: restoreHold, reason: abandonedReason(f)}
 		}
 		return restoreDecision{action: restoreNone}
 	}
@@ -102,6 +111,15 @@ func decideRestore(f restoreFacts) restoreDecision {
 		return restoreDecision{action: restoreNone}
 	}
 	return carryOutRestore(f)
+}
+
+// abandonedReason says what is left of a restore that nobody carries on.
+func abandonedReason(f restoreFacts) string {
+	deleted := fmt.Sprintf("NovaEtcdRestore %s was deleted before it was through", f.lock.Name)
+	if slices.ContainsFunc(f.machines, func(m restoreMachine) bool { return m.name == f.lock.Machine && !m.deleting }) {
+		return fmt.Sprintf("%s: waiting for machine %s to restore etcd. If it does not, make another NovaEtcdRestore", deleted, f.lock.Machine)
+	}
+	return deleted + ", and etcd's members are gone: make another NovaEtcdRestore"
 }
 
 // carryOutRestore decides once a restore was begun.
@@ -180,6 +198,8 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 		return r.removeForRestore(ctx, s, decision)
 	case restoreCreate:
 		return r.createForRestore(ctx, s, facts)
+	case restoreEnd:
+		return r.endRestore(ctx, s, facts, decision)
 	case restoreNone, restoreHold:
 	}
 	return nil
@@ -207,6 +227,10 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		}
 		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType
 	}
+	facts.abandoned = facts.lock.Name != "" && !slices.ContainsFunc(list.Items, func(o controlplanev1.NovaEtcdRestore) bool {
+		return o.Name == facts.lock.Name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
+	})
+	facts.up = restoredAlone(s, facts.lock.Machine)
 	for _, m := range s.sorted() {
 		isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
 		facts.machines = append(facts.machines, restoreMachine{
@@ -218,6 +242,27 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		})
 	}
 	return facts, nil
+}
+
+// restoredAlone reports whether a machine is a node of the control plane, and
+// its member of etcd is the only one and works.
+func restoredAlone(s *scope, name string) bool {
+	machine := s.machines[name]
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.tenant.Answers || s.tenant.Etcd == nil {
+		return false
+	}
+	node := nodeOf(machine, s.tenant.Nodes)
+	return node != nil && node.ControlPlane && len(s.tenant.Etcd.Problems([]string{node.Name})) == 0
+}
+
+// endRestore lets everything go on as always. Nodes of workers whose machines
+// are gone stay: that was the restore's to clean up.
+func (r *Reconciler) endRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {
+	if err := initlock.EndRestore(ctx, r.Client, s.cluster, facts.lock.Name); err != nil {
+		return ignoreConflict(err)
+	}
+	r.event(s, corev1.EventTypeNormal, "RestoreEnded", "Restore", decision.reason)
+	return nil
 }
 
 func (r *Reconciler) beginRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {

@@ -89,12 +89,22 @@ func TestDecideRestore(t *testing.T) {
 				machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreHold, nil,
 		},
-		"SlowButUp":   {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
-		"FailedAway":  {"another is made once it is gone", restoreFacts{next: "r", prepared: true, lock: begun("new")}, restoreCreate, nil},
-		"Unprepared":  {"the way back is lost: it goes on though the Secret is", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
-		"Restored":    {"nothing moves until the lock says the same", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
-		"Joining":     {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},
-		"Abandoned":   {"a restore that was deleted midway leaves nothing to go on with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"SlowButUp":  {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
+		"FailedAway": {"another is made once it is gone", restoreFacts{next: "r", prepared: true, lock: begun("new")}, restoreCreate, nil},
+		"Unprepared": {"the way back is lost: it goes on though the Secret is", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Restored":   {"nothing moves until the lock says the same", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Joining":    {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},
+		"Abandoned":  {"a restore that was deleted midway leaves nothing to go on with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"AbandonedUp": {
+			"unless it came true all the same", restoreFacts{abandoned: true, up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreEnd, nil,
+		},
+		"AbandonedDown": {"and it is waited for that", restoreFacts{abandoned: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
+		"AnotherUp": {
+			"also while another looks for its snapshot", restoreFacts{next: "s", abandoned: true, up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreEnd, nil,
+		},
+		"AnotherFirst": {
+			"which does not end one that is only not its turn", restoreFacts{next: "s", up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil,
+		},
 		"Another":     {"another waits for its snapshot", restoreFacts{next: "s", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"AnotherGoes": {"and then takes over", restoreFacts{next: "s", prepared: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreBegin, nil},
 	} {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
@@ -191,6 +192,38 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		ahead += restorePause + time.Minute
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).NotTo(Equal(next.Name))
+	})
+
+	It("goes on once the machine restored etcd, though the restore was deleted", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, tenant)
+		restorer := r.beginRestore(ctx, reconciler)
+		Expect(testEnv.Client.Delete(ctx, &controlplanev1.NovaEtcdRestore{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}})).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 2)
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(ContainSubstring("waiting for machine " + restorer.Name + " to restore etcd"))
+
+		By("the API server answering, and kubeadm not being through")
+		tenant.Facts = Facts{
+			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer.Name}},
+			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer.Name, Answers: true, Leader: true}}},
+		}
+		r.reconcileTimes(ctx, reconciler, 2)
+		Expect(r.restoring(ctx).Name).To(Equal("back"))
+
+		By("being through")
+		tenant.Nodes[0].ControlPlane = true
+		r.reconcileTimes(ctx, reconciler, 1)
+		Expect(r.restoring(ctx).Name).To(BeEmpty())
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.Told(ctx, testEnv.Client, cluster, "another")).To(Equal(initlock.Join))
+		r.reconcileTimes(ctx, reconciler, 1)
+		available, err = r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).NotTo(ContainSubstring("NovaEtcdRestore"))
 	})
 
 	It("waits for what external etcd is reached with", func(ctx context.Context) {
