@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -38,16 +39,15 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	if restore.Machine != s.machine.Name {
 		return waiting
 	}
-	secret := &corev1.Secret{}
-	err = r.Client.Get(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: restore.Name}, secret)
-	if apierrors.IsNotFound(err) {
+	secret, err := r.secretOfRestore(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: restore.Name})
+	if err != nil {
+		return err
+	}
+	if secret == nil {
 		return waiting
 	}
-	if err != nil {
-		return fmt.Errorf("reading snapshot of restore %s: %w", restore.Name, err)
-	}
 	expires, err := time.Parse(time.RFC3339, string(secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
-	if secret.Type != controlplanev1.EtcdRestoreSecretType || err != nil || !expires.After(time.Now()) {
+	if err != nil || !expires.After(time.Now()) {
 		// It is about to be renewed.
 		return waiting
 	}
@@ -59,6 +59,29 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 		CA:       secret.Data[controlplanev1.EtcdRestoreCAKey],
 	}
 	return nil
+}
+
+// secretOfRestore reads the Secret that tells of a restore's snapshot, nil if
+// there is none. One of a restore that was deleted is there a little longer than
+// that, and is not taken for the one of a restore that was made under its name.
+func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
+	restore := &controlplanev1.NovaEtcdRestore{}
+	err := r.APIReader.Get(ctx, key, restore)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // Not yet is no failure.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading NovaEtcdRestore %s: %w", key.Name, err)
+	}
+	secret := &corev1.Secret{}
+	err = r.Client.Get(ctx, key, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading snapshot of restore %s: %w", key.Name, err)
+	}
+	if err != nil || secret.Type != controlplanev1.EtcdRestoreSecretType || !metav1.IsControlledBy(secret, restore) {
+		return nil, nil //nolint:nilnil // Not yet is no failure.
+	}
+	return secret, nil
 }
 
 // externalEtcd are the endpoints of an etcd that somebody else runs.

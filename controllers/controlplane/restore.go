@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -225,7 +226,9 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		if client.IgnoreNotFound(err) != nil {
 			return facts, fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
 		}
-		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType
+		// One that was deleted and made again under its name has another snapshot
+		// in mind, and the Secret goes a little later than its owner.
+		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
 	}
 	facts.abandoned = facts.lock.Name != "" && !slices.ContainsFunc(list.Items, func(o controlplanev1.NovaEtcdRestore) bool {
 		return o.Name == facts.lock.Name && o.Finished() == "" && o.DeletionTimestamp.IsZero()

@@ -56,7 +56,11 @@ func (r *rig) addRestore(ctx context.Context) *controlplanev1.NovaEtcdRestore {
 func (r *rig) prepare(ctx context.Context, restore *controlplanev1.NovaEtcdRestore) {
 	GinkgoHelper()
 	Expect(testEnv.Client.Create(ctx, &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: restore.Name}, Type: controlplanev1.EtcdRestoreSecretType,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.namespace, Name: restore.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(restore, controlplanev1.GroupVersion.WithKind("NovaEtcdRestore"))},
+		},
+		Type: controlplanev1.EtcdRestoreSecretType,
 	})).To(Succeed())
 }
 
@@ -104,6 +108,14 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.restoring(ctx).Name).To(BeEmpty(), "nothing changes before the snapshot is known to be whole")
 		r.expectMachines(ctx, 3)
+
+		// The Secret of a restore that had this name is not the one.
+		former := restore.DeepCopy()
+		former.UID = "former"
+		r.prepare(ctx, former)
+		r.reconcileTimes(ctx, reconciler, 2)
+		Expect(r.restoring(ctx).Name).To(BeEmpty())
+		Expect(testEnv.Client.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: restore.Name}})).To(Succeed())
 
 		r.prepare(ctx, restore)
 		r.reconcileTimes(ctx, reconciler, 4)

@@ -89,6 +89,7 @@ var _ = Describe("a manager", Ordered, func() {
 		Entry("let workers boot early", permission{dir: "nova-bootstrap", verb: "patch", group: bootstrapGroup, resource: "novaconfigtemplates"}),
 		Entry("own bootstrap data", permission{"nova-bootstrap", "update", bootstrapGroup, "novaconfigs", "finalizers"}),
 		Entry("read the platform settings", permission{dir: "nova-bootstrap", verb: "get", group: controlPlaneGroup, resource: "novacontrolplanes"}),
+		Entry("read whose snapshot a machine restores", permission{dir: "nova-bootstrap", verb: "get", group: controlPlaneGroup, resource: "novaetcdrestores"}),
 		Entry("make machines", permission{dir: "nova-control-plane", verb: "create", group: clusterGroup, resource: "machines"}),
 		Entry("make infrastructure of any provider", permission{dir: "nova-control-plane", verb: "create", group: infraGroup, resource: "dockermachines"}),
 		Entry("own machines", permission{"nova-control-plane", "update", controlPlaneGroup, "novacontrolplanes", "finalizers"}),

@@ -90,6 +90,8 @@ type restoreScope struct {
 
 	// secret tells the machine of the snapshot; nil until it was prepared.
 	secret *corev1.Secret
+	// former is true while that of a restore is there that had this one's name.
+	former bool
 	// lock is the restore that goes on.
 	lock initlock.Restore
 	// machines are those of the control plane.
@@ -218,6 +220,10 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	if s.restore.Restored() {
 		return r.join(ctx, s)
 	}
+	if s.former {
+		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting for the Secret of a former NovaEtcdRestore %s to be deleted with it", s.restore.Name)
+		return restoreAgain, nil
+	}
 	if s.lock.Name == s.restore.Name {
 		return r.follow(ctx, s)
 	}
@@ -244,10 +250,13 @@ func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error 
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Secret of restore: %w", err)
 	}
-	if err == nil {
-		if !metav1.IsControlledBy(secret, s.restore) {
-			return refuse("Secret %s exists and is not this restore's: take another name", secret.Name)
-		}
+	switch {
+	case err != nil:
+	case ofNamesake(secret, s.restore):
+		s.former = true
+	case !metav1.IsControlledBy(secret, s.restore):
+		return refuse("Secret %s exists and is not this restore's: take another name", secret.Name)
+	default:
 		s.secret = secret
 		s.restore.Status.Snapshot.Name = string(secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
 	}
@@ -258,6 +267,13 @@ func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error 
 	}
 	s.machines = machines.Items
 	return nil
+}
+
+// ofNamesake reports whether a Secret is that of a restore of the same name that
+// was deleted. The garbage collector takes it away, a little later.
+func ofNamesake(secret *corev1.Secret, restore *controlplanev1.NovaEtcdRestore) bool {
+	owner := metav1.GetControllerOf(secret)
+	return owner != nil && owner.Kind == "NovaEtcdRestore" && owner.Name == restore.Name && owner.UID != restore.UID
 }
 
 // before names the restore of the same control plane that comes first.

@@ -245,6 +245,24 @@ var _ = Describe("Restores", func() {
 		Expect(restore.Status.Snapshot.Name).To(Equal(old))
 	})
 
+	It("wait until what is left of one of the same name is gone", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.taken(ctx)
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		Expect(testEnv.Client.Delete(ctx, r.reconcileRestore(ctx, "back"))).To(Succeed())
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		restore := r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePending))
+		Expect(restore.Status.Snapshot.Name).To(BeEmpty())
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(
+			Equal("Waiting for the Secret of a former NovaEtcdRestore back to be deleted with it"))
+		// There is no garbage collector here.
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}}
+		Expect(testEnv.Client.Delete(ctx, secret)).To(Succeed())
+		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret)).To(Succeed())
+	})
+
 	It("take their turns", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
