@@ -206,6 +206,28 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).NotTo(Equal(next.Name))
 	})
 
+	It("knows that it was initialised though a backup brought no status back", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{Facts: Facts{Silence: "The API server does not answer"}})
+		restorer := r.beginRestore(ctx, reconciler)
+		controlPlane, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		controlPlane.Status = controlplanev1.NovaControlPlaneStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, controlPlane)).To(Succeed())
+		ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: clusterName + "-ca"}}
+		Expect(testEnv.Client.Delete(ctx, ca)).To(Succeed())
+		Eventually(func() error {
+			_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
+			return err
+		}).Should(MatchError(ContainSubstring("checking certificates")), "a new authority would not be the one that nodes trust")
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.Told(ctx, testEnv.Client, cluster, restorer.Name)).To(Equal(initlock.Initialise))
+		controlPlane, err = r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(controlPlane.Status.Initialization.ControlPlaneInitialized).To(HaveValue(BeTrue()))
+	})
+
 	It("goes on once the machine restored etcd, though the restore was deleted", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}

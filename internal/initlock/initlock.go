@@ -89,7 +89,9 @@ func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cl
 	if former(lock, cluster) {
 		return formerError(lock)
 	}
-	if lock.Data[InitializedKey] == initializedValue {
+	if initialized(lock) {
+		// A restore says it as well, and the machine that it names is still to be
+		// told to initialise.
 		return nil
 	}
 	if lock.Data == nil {
@@ -105,7 +107,8 @@ func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cl
 }
 
 // Initialized reports whether the cluster was initialised: MarkInitialized was
-// called for it, or a machine that did not initialise it is a node of it.
+// called for it, it is being restored, or a machine that did not initialise it
+// is a node of it.
 func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey) (bool, error) {
 	lock := &corev1.ConfigMap{}
 	if err := c.Get(ctx, Key(cluster), lock); err != nil {
@@ -121,7 +124,7 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 	if former(lock, owner) {
 		return false, nil
 	}
-	if lock.Data[InitializedKey] == initializedValue {
+	if initialized(lock) {
 		return true, nil
 	}
 	if lock.Data[MachineKey] == "" {
@@ -129,6 +132,12 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 		return false, nil
 	}
 	return joined(ctx, c, cluster, lock.Data[MachineKey])
+}
+
+// initialized reports whether lock says that the cluster was initialised. Only
+// one that was is restored.
+func initialized(lock *corev1.ConfigMap) bool {
+	return lock.Data[InitializedKey] == initializedValue || lock.Data[RestoreKey] != ""
 }
 
 // former reports whether lock is that of a Cluster of the same name that was

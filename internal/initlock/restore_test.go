@@ -36,9 +36,20 @@ func TestRestore(t *testing.T) {
 			if got := told("b"); got != initlock.Wait {
 				t.Errorf("a machine is told to %s before one was named", got)
 			}
+			marked := func() {
+				t.Helper()
+				if done, err := initlock.Initialized(t.Context(), c, client.ObjectKeyFromObject(cluster)); err != nil || !done {
+					t.Errorf("initialized = %t, %v: only what was is restored", done, err)
+				}
+				if err := initlock.MarkInitialized(t.Context(), c, cluster); err != nil {
+					t.Fatal(err)
+				}
+			}
+			marked()
 			if err := initlock.BeginRestore(t.Context(), c, cluster, "r", "b", now); err != nil {
 				t.Fatal(err)
 			}
+			marked()
 			got, err := initlock.ObserveRestore(t.Context(), c, cluster)
 			if want := (initlock.Restore{Name: "r", Machine: "b", Since: now}); err != nil || got != want {
 				t.Fatalf("restore = %v, %v, want %v", got, err, want)

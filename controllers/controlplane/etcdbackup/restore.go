@@ -258,7 +258,6 @@ func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error 
 		return refuse("Secret %s exists and is not this restore's: take another name", secret.Name)
 	default:
 		s.secret = secret
-		s.restore.Status.Snapshot.Name = string(secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
 	}
 	machines := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, machines, client.InNamespace(s.restore.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
@@ -298,7 +297,8 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	if !s.controlPlane.DeletionTimestamp.IsZero() {
 		return refuse("NovaControlPlane %s is being deleted", s.controlPlane.Name)
 	}
-	if !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) && len(s.machines) > 0 {
+	// The status may have been lost half-way; that a restore goes on says enough.
+	if s.lock.Name == "" && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) && len(s.machines) > 0 {
 		return refuse("NovaControlPlane %s is not initialised yet: there is nothing to restore", s.controlPlane.Name)
 	}
 	if s.secret != nil && !r.stale(s) {
@@ -493,7 +493,7 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
 		return 0, err
 	}
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored snapshot %s", machine.Name, s.restore.Status.Snapshot.Name)
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored snapshot %s", machine.Name, s.secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
 	s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
 	return restoreAgain, nil
 }

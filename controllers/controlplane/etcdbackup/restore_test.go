@@ -245,6 +245,32 @@ var _ = Describe("Restores", func() {
 		Expect(restore.Status.Snapshot.Name).To(Equal(old))
 	})
 
+	It("go on though a backup brought no status back", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		r.taken(ctx)
+		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
+		restore := r.reconcileRestore(ctx, "back")
+		Expect(initlock.BeginRestore(ctx, testEnv.Client, r.cluster(ctx), "back", machineName, r.now)).To(Succeed())
+		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, restore)).To(Succeed())
+		cp := r.controlPlane(ctx)
+		cp.Status = controlplanev1.NovaControlPlaneStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, cp)).To(Succeed())
+		machine := &clusterv1.Machine{}
+		Expect(testEnv.Client.Get(ctx, r.key(machineName), machine)).To(Succeed())
+		machine.Status.NodeRef = clusterv1.MachineNodeReference{}
+		Expect(testEnv.Client.Status().Update(ctx, machine)).To(Succeed())
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
+		Expect(restore.Status.Snapshot).To(BeZero(), "the Secret does not hold all of it")
+		r.now = r.now.Add(urlTTL)
+		restore = r.reconcileRestore(ctx, "back")
+		Expect(restore.Status.Snapshot.Name).NotTo(BeEmpty())
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(
+			Equal("Waiting for machine " + machineName + " to restore the snapshot and initialise the control plane"))
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
+	})
+
 	It("wait until what is left of one of the same name is gone", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
