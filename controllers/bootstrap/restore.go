@@ -75,10 +75,13 @@ func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) 
 	}
 	secret := &corev1.Secret{}
 	err = r.Client.Get(ctx, key, secret)
-	if client.IgnoreNotFound(err) != nil {
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // Not yet is no failure.
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading snapshot of restore %s: %w", key.Name, err)
 	}
-	if err != nil || secret.Type != controlplanev1.EtcdRestoreSecretType || !metav1.IsControlledBy(secret, restore) {
+	if secret.Type != controlplanev1.EtcdRestoreSecretType || !metav1.IsControlledBy(secret, restore) {
 		return nil, nil //nolint:nilnil // Not yet is no failure.
 	}
 	return secret, nil

@@ -230,21 +230,30 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		// in mind, and the Secret goes a little later than its owner.
 		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
 	}
-	facts.abandoned = facts.lock.Name != "" && !slices.ContainsFunc(list.Items, func(o controlplanev1.NovaEtcdRestore) bool {
-		return o.Name == facts.lock.Name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
-	})
+	facts.abandoned = facts.lock.Name != "" && !underWay(list.Items, facts.lock.Name)
 	facts.up = restoredAlone(s, facts.lock.Machine)
 	for _, m := range s.sorted() {
-		isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
-		facts.machines = append(facts.machines, restoreMachine{
-			name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
-			// Before it is a node a MachineHealthCheck only says how long that
-			// takes, for which a restore has its own bound.
-			failed:   isNode && checkFailed(m) || bootFailed(m, isNode),
-			deleting: !m.DeletionTimestamp.IsZero(),
-		})
+		facts.machines = append(facts.machines, newRestoreMachine(s, m))
 	}
 	return facts, nil
+}
+
+func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
+	isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
+	return restoreMachine{
+		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
+		// Before it is a node a MachineHealthCheck only says how long that
+		// takes, for which a restore has its own bound.
+		failed:   isNode && checkFailed(m) || bootFailed(m, isNode),
+		deleting: !m.DeletionTimestamp.IsZero(),
+	}
+}
+
+// underWay reports whether there is a restore of that name that is not over.
+func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
+	return slices.ContainsFunc(all, func(o controlplanev1.NovaEtcdRestore) bool {
+		return o.Name == name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
+	})
 }
 
 // restoredAlone reports whether a machine is a node of the control plane, and
