@@ -41,8 +41,15 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 		}
 		if !sure {
 			// What the caches say may be old; what follows cannot be taken back.
+			was := s.initialized
 			if err := r.lookPastCaches(ctx, s); err != nil {
 				return err
+			}
+			if s.initialized != was {
+				// The steps before this one went by something else.
+				s.decision = plan.Decision{}
+				s.lookAgain(actedAgain)
+				return nil
 			}
 			sure = true
 			continue
@@ -83,7 +90,8 @@ func (r *Reconciler) failed(s *scope, err error) error {
 	return err
 }
 
-// lookPastCaches looks at what the decision rests on once more, at its source.
+// lookPastCaches looks at what the decision rests on once more, at its source:
+// at the tenant too where one may be that nobody has noted yet.
 func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 	var err error
 	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
@@ -97,10 +105,17 @@ func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 	if err := r.observeLock(ctx, s); err != nil {
 		return err
 	}
-	if s.initialized {
+	if s.initialized || booted(s) {
 		s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
 		s.lookAgain(s.tenant.Again)
+	}
+	if s.initialized {
 		return nil
+	}
+	// It may have been initialised while nobody looked: what follows would take
+	// it away again.
+	if err := r.initialization(ctx, s); err != nil {
+		return err
 	}
 	return r.observeRoles(ctx, s)
 }

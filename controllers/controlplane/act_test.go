@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
 // runningWorld makes a control plane of n machines that runs.
@@ -36,6 +38,25 @@ func runningWorld(ctx context.Context, n int32, change func(*controlplanev1.Nova
 	w.drive(ctx, reconciler, w.whole(ctx, int(n)))
 	Expect(w.inits).To(Equal(1))
 	return w, reconciler
+}
+
+// giveUp does what a MachineHealthCheck does to a machine.
+func giveUp(ctx context.Context, r *rig, name, why string) {
+	GinkgoHelper()
+	Eventually(func() error {
+		machine := &clusterv1.Machine{}
+		if err := testEnv.Client.Get(ctx, r.key(name), machine); err != nil {
+			return err
+		}
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: why,
+		})
+		conditions.Set(machine, metav1.Condition{
+			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+			Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		})
+		return testEnv.Client.Status().Update(ctx, machine)
+	}).Should(Succeed())
 }
 
 func (w *world) scaleTo(ctx context.Context, n int32) {
@@ -266,6 +287,47 @@ var _ = Describe("Remediation", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(1)))
 	})
+
+	for what, silence := range map[string]func(w *world) *bool{
+		"before anybody has asked":         func(w *world) *bool { return &w.unasked },
+		"while only its caches are silent": func(w *world) *bool { return &w.unseen },
+	} {
+		for _, n := range []int{1, 3} {
+			It(fmt.Sprintf("spares what was initialised while the manager was away, %s: %d machines", what, n), func(ctx SpecContext) {
+				r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(n)) })
+				w := newWorld(r)
+				w.drive(ctx, w.reconciler(testEnv.Config), func() bool { return len(w.hosts) == n })
+				Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeFalse())
+
+				By("initialising, with nobody there, until a MachineHealthCheck has lost patience")
+				for range 12 {
+					w.tick(ctx)
+				}
+				Expect(w.members).To(HaveLen(n))
+				names := w.names()
+				for _, name := range names {
+					giveUp(ctx, r, name, clusterv1.MachineHealthCheckNodeStartupTimeoutReason)
+				}
+				w.now = w.now.Add(2 * joinBound)
+
+				By("coming back")
+				reconciler := w.reconciler(testEnv.Config)
+				*silence(w) = true
+				result, err := reconciler.Reconcile(ctx, requestFor(r))
+				Expect(err).NotTo(HaveOccurred())
+				if w.unasked {
+					Expect(result.RequeueAfter).To(Equal(connectRetry), "nobody else may tell")
+				}
+				r.reconcileTimes(ctx, reconciler, 3)
+				*silence(w) = false
+				until := w.now.Add(20 * worldTick)
+				w.drive(ctx, reconciler, func() bool { return w.now.After(until) && w.whole(ctx, n)() })
+				Expect(w.names()).To(Equal(names), "nobody was replaced")
+				Expect(w.inits).To(Equal(1))
+				Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
+			})
+		}
+	}
 
 	It("needs nobody when what was wrong with an init is mended", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.35.4" })

@@ -54,6 +54,10 @@ const (
 	// tenant that answers, as it does when the kubeconfig was renewed, before
 	// anything is made of it.
 	reconnecting = 30 * time.Second
+	// unreadBound is for how long nothing that cannot be taken back is made of a
+	// tenant that answers and cannot be read. After a start of this process the
+	// cluster cache may be busy with tenants that hang.
+	unreadBound = 5 * time.Minute
 )
 
 // TenantOptions configures Cluster API's cluster cache for what Tenants reads:
@@ -248,8 +252,10 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 		// A connection may just have broken. Whether the tenant is silent is for
 		// the pulse to say.
 		facts.Answers, facts.Silence, facts.Again = false, silence(err), time.Second
-		facts.Early = now.answers
-		t.with(cluster, func(m *memory) { facts.Nodes = slices.Clone(m.nodes) })
+		t.with(cluster, func(m *memory) {
+			facts.Early = undecided(now, m.unread, time.Now())
+			facts.Nodes = slices.Clone(m.nodes)
+		})
 		return facts
 	}
 	if !facts.ExternalEtcd {
@@ -261,6 +267,13 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	}
 	t.remember(cluster, &facts)
 	return facts
+}
+
+// undecided reports whether it says nothing of a tenant that it could not be
+// read: nobody has asked it yet, or it answers and only the way to read it is
+// missing, since unread.
+func undecided(last beat, unread, now time.Time) bool {
+	return !last.known || last.answers && (unread.IsZero() || now.Sub(unread) < unreadBound)
 }
 
 // leaves reports whether a machine is being deleted that is no node. It may

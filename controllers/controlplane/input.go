@@ -41,6 +41,7 @@ func input(s *scope, now time.Time) plan.Input {
 		ExpiryWindow:    spec.Rollout.Before.GetWindow(),
 		Limits:          limits(&spec.Remediation),
 		Initialized:     s.initialized,
+		Unasked:         s.tenant.Early,
 		ExternalEtcd:    externalEtcd(s),
 		LockHolder:      s.lock.Holder,
 		LockSince:       s.lock.Since,
@@ -128,7 +129,7 @@ func atHook(machine *clusterv1.Machine) bool {
 // up, or its first boot failed for good and it is no node.
 func givenUp(machine *clusterv1.Machine, isNode bool) string {
 	switch {
-	case checkFailed(machine):
+	case checkFailed(machine, isNode):
 		return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
 	case bootFailed(machine, isNode):
 		return "its first boot failed"
@@ -138,10 +139,12 @@ func givenUp(machine *clusterv1.Machine, isNode bool) string {
 
 // checkFailed reports whether a MachineHealthCheck gave a machine up. The
 // conditions are those of the contract: the check failed, and the machine's
-// owner is to act.
-func checkFailed(machine *clusterv1.Machine) bool {
+// owner is to act. That Cluster API saw no node in time says nothing where we
+// see it.
+func checkFailed(machine *clusterv1.Machine, isNode bool) bool {
+	late := conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition) == clusterv1.MachineHealthCheckNodeStartupTimeoutReason
 	return conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
-		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition)
+		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) && (!late || !isNode)
 }
 
 // bootFailed reports whether a machine's first boot failed for good and it is

@@ -246,6 +246,7 @@ var _ = Describe("The life of a control plane", func() {
 		r := newRig(ctx, "", nil)
 		Expect(realTenants.Observe(ctx, r.key(clusterName), nil)).To(And(
 			HaveField("Answers", false), HaveField("Early", true), HaveField("Again", connectRetry)))
+		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Early", true)))
 	})
 
 	It("does not count as initialised while its only machine goes", func(ctx SpecContext) {

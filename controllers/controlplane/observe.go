@@ -46,12 +46,18 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
 		s.tenant = r.Tenants.Observe(ctx, s.key(), s.sorted())
-		if s.initialized || !s.tenant.Early {
-			// Before the cluster is initialised nothing depends on it.
+		if s.initialized || booted(s) || !s.tenant.Early {
+			// Before a machine has booted nothing depends on it.
 			s.lookAgain(s.tenant.Again)
 		}
 	}
 	return nil
+}
+
+// booted reports whether a machine may have started with bootstrap data: there
+// may be a tenant that nobody knows of.
+func booted(s *scope) bool {
+	return slices.ContainsFunc(s.sorted(), func(m *clusterv1.Machine) bool { return m.Spec.Bootstrap.DataSecretName != nil })
 }
 
 // observeMachine looks at what belongs to one machine. What is gone is not an

@@ -182,6 +182,9 @@ func (p *pulse) run(ctx context.Context) {
 		switch {
 		case apierrors.IsNotFound(err):
 			return
+		case errors.Is(err, errUnusable) && connection == nil:
+			// Nobody waits for ever for what was never asked.
+			p.note(beat{problem: "Secret " + p.secret.Name + " holds no kubeconfig that can be used"})
 		case err != nil:
 			// The management cluster is away: what was last read goes on.
 		case next != nil:
@@ -202,6 +205,9 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
+// errUnusable says that what is in the Secret is no kubeconfig to connect with.
+var errUnusable = errors.New("the kubeconfig cannot be used")
+
 // connect returns a new connection if the kubeconfig is another than the last.
 func (p *pulse) connect(ctx context.Context, last string) (*connection, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
@@ -219,11 +225,11 @@ func (p *pulse) connect(ctx context.Context, last string) (*connection, string, 
 	}
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(raw))
 	if err != nil {
-		return nil, "", fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, "", errors.Join(errUnusable, err)
 	}
 	c, err := newConnection(config)
 	if err != nil {
-		return nil, "", err
+		return nil, "", errors.Join(errUnusable, err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

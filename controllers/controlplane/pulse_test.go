@@ -107,6 +107,25 @@ type view struct {
 	Problem, Holder          string
 }
 
+// runPulse makes a Cluster and follows its pulse until the spec ends.
+func runPulse(ctx context.Context, namespace string, changed func()) (p *pulse, stopped chan struct{}) {
+	GinkgoHelper()
+	Expect(testEnv.Client.Create(ctx, pulsating(namespace))).To(Succeed())
+	p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
+	p.period, p.timeout = quick, patient
+	running, cancel := context.WithCancel(context.Background())
+	stopped = make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.run(running)
+	}()
+	DeferCleanup(func() {
+		cancel()
+		Eventually(stopped).Should(BeClosed())
+	})
+	return p, stopped
+}
+
 var _ = Describe("The pulse of a tenant", func() {
 	var (
 		f         *front
@@ -126,19 +145,7 @@ var _ = Describe("The pulse of a tenant", func() {
 		f = newFront()
 		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
 		changes.Store(0)
-		Expect(testEnv.Client.Create(ctx, pulsating(namespace))).To(Succeed())
-		p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, func() { changes.Add(1) })
-		p.period, p.timeout = quick, patient
-		running, cancel := context.WithCancel(context.Background())
-		stopped = make(chan struct{})
-		go func() {
-			defer close(stopped)
-			p.run(running)
-		}()
-		DeferCleanup(func() {
-			cancel()
-			Eventually(stopped).Should(BeClosed())
-		})
+		p, stopped = runPulse(ctx, namespace, func() { changes.Add(1) })
 		Eventually(last).Should(And(HaveField("Known", true), HaveField("Answers", true), HaveField("Holder", "n1")))
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 	})
@@ -199,6 +206,28 @@ var _ = Describe("The pulse of a tenant", func() {
 		Expect(testEnv.Client.Delete(ctx, pulsating(namespace))).To(Succeed())
 		Eventually(stopped).Should(BeClosed())
 		Expect(testEnv.Client.Get(ctx, p.secret, &corev1.Secret{})).To(Succeed())
+	})
+})
+
+var _ = Describe("A Secret that holds no kubeconfig", func() {
+	It("makes its tenant a silent one, until there is one", func(ctx SpecContext) {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pulse-"}}
+		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
+		f := newFront()
+		made := f.kubeconfig(ns.Name, "first")
+		good := made.Data[secret.KubeconfigDataName]
+		made.Data[secret.KubeconfigDataName] = []byte("garbage")
+		Expect(testEnv.Client.Create(ctx, made)).To(Succeed())
+		p, _ := runPulse(ctx, ns.Name, func() {})
+		last := func() view {
+			b := p.last()
+			return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem}
+		}
+		Eventually(last).Should(And(
+			HaveField("Known", true), HaveField("Answers", false), HaveField("Problem", ContainSubstring("Secret c-kubeconfig holds no kubeconfig"))))
+		made.Data[secret.KubeconfigDataName] = good
+		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
+		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Problem", "")))
 	})
 })
 

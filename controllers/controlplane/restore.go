@@ -244,7 +244,7 @@ func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
 		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
 		// Before it is a node a MachineHealthCheck only says how long that
 		// takes, for which a restore has its own bound.
-		failed:   isNode && checkFailed(m) || bootFailed(m, isNode),
+		failed:   isNode && checkFailed(m, isNode) || bootFailed(m, isNode),
 		deleting: !m.DeletionTimestamp.IsZero(),
 	}
 }

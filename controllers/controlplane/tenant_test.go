@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,28 @@ func TestImageVersion(t *testing.T) {
 		if got := imageVersion(image); got != want {
 			t.Errorf("%s: want %q, got %q", image, want, got)
 		}
+	}
+}
+
+func TestUndecided(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason string
+		last   beat
+		unread time.Time
+		want   bool
+	}{
+		"Unasked":    {reason: "nobody has asked yet", want: true},
+		"Silent":     {reason: "it was asked and is silent", last: beat{known: true}},
+		"Broken":     {reason: "a connection broke in this moment", last: beat{known: true, answers: true}, want: true},
+		"Connecting": {reason: "the cluster cache has other tenants too", last: beat{known: true, answers: true}, unread: now.Add(time.Second - unreadBound), want: true},
+		"Unreadable": {reason: "no wait is without end", last: beat{known: true, answers: true}, unread: now.Add(-unreadBound)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := undecided(tc.last, tc.unread, now); got != tc.want {
+				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
+			}
+		})
 	}
 }
 

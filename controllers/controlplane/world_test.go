@@ -56,6 +56,9 @@ type world struct {
 	stubborn bool
 	// refusesVersion is what the tenant says to another configuration.
 	refusesVersion error
+	// unasked is true while nobody has asked the tenant, as after a start of
+	// the process; unseen while what is kept in memory says that it is silent.
+	unasked, unseen bool
 	// onAct is called before each change of the tenant and may let it fail.
 	onAct func() error
 	// mayFail is what a reconcile may fail with.
@@ -151,12 +154,20 @@ func (w *world) elect() {
 }
 
 // Observe implements Tenants.
-func (w *world) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
-	return w.look()
+func (w *world) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+	if w.unseen {
+		return Facts{Silence: "The API server does not answer"}
+	}
+	return w.Fresh(ctx, cluster, machines)
 }
 
 // Fresh implements Tenants.
-func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts { return w.look() }
+func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
+	if w.unasked {
+		return Facts{Early: true, Silence: "The API server does not answer", Again: connectRetry}
+	}
+	return w.look()
+}
 
 func (w *world) acting() error {
 	if w.onAct == nil {

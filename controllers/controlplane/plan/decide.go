@@ -60,7 +60,7 @@ func decide(in Input, r rules) Decision {
 // else: what is created or deleted meanwhile may be what it waits for.
 func (p *problem) next() *Decision {
 	if !p.Initialized {
-		return start(p)
+		return p.spare(start(p))
 	}
 	if d := etcdKnown(p); d != nil {
 		return d

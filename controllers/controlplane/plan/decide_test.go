@@ -90,6 +90,47 @@ func TestStart(t *testing.T) {
 			}, want: ReplaceInit, on: "a", about: "no node in time",
 			also: func(d Decision) bool { return d.Remediation != nil && d.Remediation.Machine == "a" },
 		},
+		"FailedHolderUnasked": {
+			reason: "nobody knows whether it failed before the tenant was asked",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Remediate = "a", Init, true, "no node in time"
+				in.Unasked = true
+			}, want: Wait, about: "to be asked", also: func(d Decision) bool { return d.Remediation == nil },
+		},
+		"LateHolderUnasked": {
+			reason: "nor whether its time was too short",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted = "a", Init, true
+				in.LockSince, in.Now, in.Unasked = now, now.Add(36*time.Minute), true
+			}, want: Wait, about: "to be asked",
+		},
+		"MendedUnasked": {
+			reason: "nor whether it serves somebody",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Differs = "a", Init, true, []string{"config.files"}
+				in.Unasked = true
+			}, want: Wait, about: "to be asked",
+		},
+		"HookUnasked": {
+			reason: "nor whether its member is needed",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted = "a", Init, true
+				in.Machines[2].Deleting, in.Machines[2].AtHook, in.Unasked = true, true, true
+			}, want: Wait, about: "to be asked",
+		},
+		"NotBootedUnasked": {
+			reason: "who has not booted has initialised nothing",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate, in.Unasked = "a", Init, "no host", true
+			}, want: ReplaceInit, on: "a",
+		},
+		"CreateUnasked": {
+			reason: "who is made is in nobody's way",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Unasked = "a", Init, true, true
+				in.Machines = in.Machines[:1]
+			}, want: CreateMachine,
+		},
 		"FailedHolderWithEtcd": {
 			reason: "etcd may run where an init failed before kubeadm stored its configuration: nobody can have joined it",
 			in:     fresh(), change: func(in *Input) {

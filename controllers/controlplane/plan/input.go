@@ -52,6 +52,9 @@ type Input struct {
 	// Initialized is true once kubeadm init is known to be through. It never
 	// becomes false again. A node that joined says the same.
 	Initialized bool
+	// Unasked is true while nobody could ask the tenant whether it is
+	// initialised: it may be, and nobody has noted it.
+	Unasked bool
 	// LockHolder is the machine that the init lock names; empty if nobody took
 	// it yet. Its Machine may be gone.
 	LockHolder string

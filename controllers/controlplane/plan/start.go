@@ -48,6 +48,20 @@ func start(p *problem) *Decision {
 	return p.awaitInit()
 }
 
+// spare keeps all machines until somebody asked the tenant: one that has booted
+// may have initialised it while nobody looked, and all of it would go with it.
+func (p *problem) spare(d *Decision) *Decision {
+	if !p.Unasked || !takesAway(d.Action) || !slices.ContainsFunc(p.Machines, func(m Machine) bool { return m.Booted }) {
+		return d
+	}
+	return wait("Waiting for the tenant to be asked whether it is initialised, before machine %s goes", d.Machine)
+}
+
+// takesAway reports whether an action lets a machine go.
+func takesAway(a Action) bool {
+	return a == ReplaceInit || a == Remediate || a == DeleteMachine || a == ReleaseHook
+}
+
 // releaseEarly lets machines go: nobody needs them yet.
 func (p *problem) releaseEarly() *Decision {
 	for _, m := range p.going {
