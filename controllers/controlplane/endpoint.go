@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -44,7 +45,12 @@ func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Ma
 	if to == "" {
 		return nil
 	}
-	if err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to); err != nil {
+	err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to)
+	if apierrors.IsConflict(err) {
+		// The holder renewed its lease in this moment, as it does each second.
+		return errVacating
+	}
+	if err != nil {
 		r.complain(s, "EndpointNotMoved", "MoveEndpoint", err)
 		return nil
 	}

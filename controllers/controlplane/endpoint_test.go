@@ -2,10 +2,13 @@ package controlplane
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
@@ -17,7 +20,9 @@ func TestVacate(t *testing.T) {
 		reason string
 		change func(*scope)
 		moved  []string
-		waits  bool
+		// refuses is what the tenant says to the move.
+		refuses error
+		waits   bool
 	}{
 		"Holder": {
 			reason: "the address goes before the machine", moved: []string{"m0 to m2"}, waits: true,
@@ -27,6 +32,11 @@ func TestVacate(t *testing.T) {
 			reason: "the machine may still have it", waits: true,
 			change: func(s *scope) { s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: "m1"} },
 		},
+		"Renewed": {
+			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true,
+			refuses: fmt.Errorf("giving kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
+		},
+		"Refused": {reason: "it cannot be moved, and moves by itself", refuses: errors.New("not allowed")},
 		"Settled": {
 			reason: "another one has it for good",
 			change: func(s *scope) { s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: "m1", Settled: true} },
@@ -49,8 +59,10 @@ func TestVacate(t *testing.T) {
 				s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
 			}
 			s.tenant.Etcd = &etcd.Health{}
-			tc.change(s)
-			tenant := &facts{}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			tenant := &facts{movesNot: tc.refuses}
 			r := &Reconciler{Tenants: tenant, Recorder: &events.FakeRecorder{}}
 			err := r.vacate(t.Context(), s, s.machines["m0"])
 			if errors.Is(err, errVacating) != tc.waits {

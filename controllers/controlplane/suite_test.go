@@ -313,8 +313,9 @@ type facts struct {
 	// led, moved, upgrades and addons are what was asked for.
 	led, moved, gone []string
 	upgrades, addons []Upgrade
-	// refusal is what etcd says to a removal.
-	refusal error
+	// refusal is what etcd says to a removal, movesNot what the tenant says to a
+	// move of the endpoint.
+	refusal, movesNot error
 }
 
 func (f *facts) Observe(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
@@ -351,6 +352,9 @@ func (f *facts) DeleteNode(_ context.Context, _ client.ObjectKey, name string) e
 }
 
 func (f *facts) MoveEndpoint(_ context.Context, _ client.ObjectKey, from, to string) error {
+	if f.movesNot != nil {
+		return f.movesNot
+	}
 	f.moved = append(f.moved, from+" to "+to)
 	return nil
 }

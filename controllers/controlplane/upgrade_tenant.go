@@ -93,7 +93,8 @@ func moveLease(ctx context.Context, c client.Client, from, to string, now metav1
 	lease.Spec.HolderIdentity = &to
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
-	// A holder that renews in this moment makes this fail, and it is tried again.
+	// A holder that renews in this moment makes this fail with a conflict, and
+	// it is tried again.
 	if err := c.Update(ctx, lease); err != nil {
 		return false, fmt.Errorf("giving kube-vip's lease to %s: %w", to, err)
 	}
