@@ -415,6 +415,28 @@ var _ = Describe("What kubeadm's stored configuration cannot become", func() {
 	}
 })
 
+var _ = Describe("Kubeadm's stored configuration that is gone", func() {
+	It("keeps machines from being made that could not join, and says so", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 1, nil)
+		w.drive(ctx, reconciler, func() bool {
+			done, err := initlock.Initialized(ctx, testEnv.Client, w.rig.key(clusterName))
+			return err == nil && done
+		})
+		w.forgot = true
+		w.scaleTo(ctx, 3)
+		w.drive(ctx, reconciler, func() bool {
+			c, err := w.rig.condition(ctx, controlplanev1.ScalingUpCondition)()
+			return err == nil && c.Status == metav1.ConditionTrue &&
+				strings.Contains(c.Message, "No machine can join: ConfigMap kube-system/kubeadm-config of the tenant is gone")
+		})
+		w.rig.expectMachines(ctx, 1)
+		By("making it again with nothing but the version")
+		w.forgot, w.stored = false, "kubernetesVersion: v1.35.4\n"
+		w.drive(ctx, reconciler, w.whole(ctx, 3))
+		Expect(w.stored).To(And(ContainSubstring("kind: ClusterConfiguration"), ContainSubstring("controlPlaneEndpoint: 127.0.0.1:1")))
+	})
+})
+
 var _ = Describe("A control plane that goes", func() {
 	It("asks nothing of a tenant that has no quorum, also for a machine that waits for it", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)

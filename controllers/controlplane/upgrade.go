@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -46,8 +47,14 @@ func upgrade(s *scope) (Upgrade, error) {
 // storedConfiguration keeps kubeadm's stored configuration as the spec says, so
 // that the next machine takes its settings from there. Where that does not work
 // no machine is made to join with other settings than the spec's, and nothing
-// else is kept.
+// else is kept. One that is gone is not made anew: it may have held what nobody
+// here knows, as that etcd runs elsewhere.
 func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
+	if s.initialized && s.tenant.Answers && !s.tenant.KubeadmConfig {
+		s.noJoin = fmt.Sprintf("ConfigMap %s/%s of the tenant is gone, from which new machines take their settings: make it again",
+			metav1.NamespaceSystem, kubeadmConfigName)
+		return nil
+	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
 		r.complain(s, "ConfigurationNotStored", "StoreConfiguration", err)
 		s.noJoin = loop.Sentence(err)

@@ -45,8 +45,10 @@ type world struct {
 	members []etcd.Member
 	lastID  uint64
 	inits   int
-	// kubeadm is the version that kubeadm stored, and stored all it stored.
+	// kubeadm is the version that kubeadm stored, and stored all it stored;
+	// forgot is true while somebody has deleted it.
 	kubeadm, stored string
+	forgot          bool
 	// sick are the machines that a MachineHealthCheck gives up; down those
 	// whose host is off.
 	sick, down map[string]bool
@@ -122,6 +124,9 @@ func (w *world) look() Facts {
 		return Facts{Silence: "The API server does not answer"}
 	}
 	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
+	if w.forgot {
+		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", ""
+	}
 	runs := Component{State: Running}
 	for name, host := range w.hosts {
 		if host.node {
