@@ -232,6 +232,25 @@ var _ = Describe("A rollout", func() {
 	})
 })
 
+var _ = Describe("A rollout without an end", func() {
+	It("is not begun, and that is said", func(ctx SpecContext) {
+		w, reconciler := runningWorld(ctx, 1, func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Rollout.Before.CertificatesExpiryDays = 100
+			c.Spec.Config.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "certificateValidityPeriod: 2400h"}}
+		})
+		old := w.names()
+		machines, err := w.rig.machines(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		machines[0].Status.CertificatesExpiryDate = metav1.NewTime(w.now.Add(99 * 24 * time.Hour))
+		Expect(testEnv.Client.Status().Update(ctx, &machines[0])).To(Succeed())
+		until := w.now.Add(20 * worldTick)
+		w.drive(ctx, reconciler, func() bool { return w.now.After(until) })
+		Expect(w.names()).To(Equal(old))
+		Expect(w.rig.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("certificates last 100 days"))))
+	})
+})
+
 var _ = Describe("Remediation", func() {
 	It("replaces a lost machine", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)

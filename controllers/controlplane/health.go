@@ -97,6 +97,23 @@ func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.T
 	return machine.Status.CertificatesExpiryDate.Time
 }
 
+// kubeadmLifetime is how long kubeadm's certificates last if nobody says
+// otherwise.
+const kubeadmLifetime = 365 * 24 * time.Hour
+
+// certificateLifetime is how long the certificates of a new machine last, as
+// the spec says. It takes a while to find out, so only who needs it asks.
+func certificateLifetime(s *scope) time.Duration {
+	if s.cluster == nil || s.controlPlane.Spec.Rollout.Before.GetWindow() == 0 {
+		return 0
+	}
+	want, err := upgrade(s)
+	if err != nil {
+		return kubeadmLifetime // storedConfiguration says it.
+	}
+	return readLifetime(want.Configuration)
+}
+
 func expiryNoted(config *bootstrapv1.NovaConfig) time.Time {
 	noted, err := time.Parse(time.RFC3339, config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -73,6 +74,17 @@ func readStored(stored string) (version string, externalEtcd bool) {
 		return "", false
 	}
 	return config.KubernetesVersion, config.Etcd.External != nil
+}
+
+// readLifetime reads from a ClusterConfiguration how long certificates last.
+func readLifetime(configuration []byte) time.Duration {
+	config := struct {
+		CertificateValidityPeriod metav1.Duration `json:"certificateValidityPeriod"`
+	}{}
+	if err := yaml.Unmarshal(configuration, &config); err != nil || config.CertificateValidityPeriod.Duration <= 0 {
+		return kubeadmLifetime
+	}
+	return config.CertificateValidityPeriod.Duration
 }
 
 // merge writes what is in from into the map, map by map.

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
@@ -33,6 +34,23 @@ networking:
 proxy: {}
 scheduler: {}
 `
+
+func TestReadLifetime(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, configuration string
+		want                  time.Duration
+	}{
+		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: kubeadmLifetime},
+		"Patched": {reason: "the spec's", configuration: "certificateValidityPeriod: 2400h\n", want: 2400 * time.Hour},
+		"Broken":  {reason: "kubeadm says what is wrong with it", configuration: "certificateValidityPeriod: soon\n", want: kubeadmLifetime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := readLifetime([]byte(tc.configuration)); got != tc.want {
+				t.Errorf("%s: want %s, got %s", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
 
 func TestNextConfiguration(t *testing.T) {
 	// What is rendered has empty lists where nothing is said.

@@ -31,7 +31,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	s.infra = map[string]*metav1.PartialObjectMetadata{}
 	s.configs = map[string]*bootstrapv1.NovaConfig{}
 	s.differs, s.outdated = map[string][]string{}, map[string][]string{}
-	s.at = r.now()
+	s.at, s.lifetime = r.now(), certificateLifetime(s)
 	s.clings = r.clinging.members(s.controlPlane.UID)
 	for _, machine := range s.machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {

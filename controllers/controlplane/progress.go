@@ -49,7 +49,11 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 			names = append(names, fmt.Sprintf("%s (%s)", machine.Name, strings.Join(diff, ", ")))
 		}
 	}
-	if len(names) == 0 || !s.controlPlane.DeletionTimestamp.IsZero() {
+	switch {
+	case !s.controlPlane.DeletionTimestamp.IsZero():
+		return c
+	case len(names) == 0:
+		c.Message = s.endless()
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, clusterv1.RollingOutReason
@@ -62,6 +66,16 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 		c.Message += ". " + why
 	}
 	return c
+}
+
+// endless says that a rollout ahead of the certificates' expiry would have no
+// end, and is not begun.
+func (s *scope) endless() string {
+	if !plan.Endless(input(s, s.at)) {
+		return ""
+	}
+	return fmt.Sprintf("spec.rollout.before.certificatesExpiryDays is ignored: certificates last %.0f days, so %d days before they expire each new machine would be replaced at once",
+		s.lifetime.Hours()/24, s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays)
 }
 
 func (s *scope) scalingUpCondition(err error) metav1.Condition {

@@ -37,6 +37,8 @@ type scope struct {
 	// differs says, by machine, in what it was made otherwise than the spec
 	// says, and outdated why it is to be replaced, which time can bring too.
 	differs, outdated map[string][]string
+	// lifetime is how long the certificates of a new machine last.
+	lifetime time.Duration
 	// clings are the members of etcd whose leadership could not be moved.
 	clings map[uint64]bool
 	// lock is who initialises, or was to.

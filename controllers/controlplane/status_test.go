@@ -250,6 +250,13 @@ func TestReport(t *testing.T) {
 			change: func(s *scope) { s.outdated = map[string][]string{"m0": {"version is v1 instead of v2"}} },
 			want:   []expect{{"RollingOut", "True", "m0 (version is v1 instead of v2)"}},
 		},
+		"EndlessRollout": {
+			reason: "a window that no new machine would get out of is not taken in silence",
+			change: func(s *scope) {
+				s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.lifetime = 365, kubeadmLifetime
+			},
+			want: []expect{{"RollingOut", "False", "certificatesExpiryDays is ignored: certificates last 365 days"}},
+		},
 		"Deleting": {
 			reason: "a deletion says what it waits for",
 			change: func(s *scope) {

@@ -44,7 +44,9 @@ type NovaControlPlaneRolloutSpec struct {
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutBeforeSpec struct {
 	// certificatesExpiryDays replaces a machine so many days before the first
-	// of its certificates expires. Empty means never.
+	// of its certificates expires. Empty means never. It is ignored if a new
+	// machine would be replaced within a day, as with 365 days or more where
+	// kubeadm's certificates last a year; the condition RollingOut says so.
 	// +optional
 	// +kubebuilder:validation:Minimum=7
 	// +kubebuilder:validation:Maximum=3650

@@ -219,6 +219,24 @@ func TestRollout(t *testing.T) {
 				in.ExpiryWindow, in.Machines[2].CertificatesExpire = 720*time.Hour, now.Add(721*time.Hour)
 			}, want: Nothing, also: func(d Decision) bool { return d.Again == time.Hour+time.Second },
 		},
+		"ExpiryEndless": {
+			reason: "a new machine would be replaced as soon as it is there", in: running(3), change: func(in *Input) {
+				in.ExpiryWindow, in.CertificateLifetime = 365*24*time.Hour, 365*24*time.Hour
+				in.Machines[2].CertificatesExpire = now.Add(300 * 24 * time.Hour)
+			}, want: Nothing, also: func(d Decision) bool { return d.Again == 0 },
+		},
+		"ExpiryMoved": {
+			reason: "a move makes all machines young, and their certificates expire all the same", in: running(3), change: func(in *Input) {
+				in.ExpiryWindow, in.CertificateLifetime = 30*24*time.Hour, 365*24*time.Hour
+				in.Machines[2].Created, in.Machines[2].CertificatesExpire = now.Add(-time.Hour), now.Add(20*24*time.Hour)
+			}, want: CreateMachine, about: "replace c: its certificates expire",
+		},
+		"ExpiryDaily": {
+			reason: "what leaves a machine a day has an end", in: running(3), change: func(in *Input) {
+				in.ExpiryWindow, in.CertificateLifetime = 364*24*time.Hour, 365*24*time.Hour
+				in.Machines[2].CertificatesExpire = now.Add(363 * 24 * time.Hour)
+			}, want: CreateMachine, about: "replace c: its certificates expire",
+		},
 		"NeverWell": {
 			reason: "a wrong template that was mended needs no room", in: running(3), change: func(in *Input) {
 				x := newcomer("x")

@@ -109,9 +109,10 @@ func (p *problem) rolloutTimes() []time.Time {
 		return nil
 	}
 	times := []time.Time{p.RolloutAfter}
+	window := expiryWindow(p.Input)
 	for _, m := range p.staying {
-		if p.ExpiryWindow > 0 && !m.CertificatesExpire.IsZero() {
-			times = append(times, m.CertificatesExpire.Add(-p.ExpiryWindow))
+		if window > 0 && !m.CertificatesExpire.IsZero() {
+			times = append(times, m.CertificatesExpire.Add(-window))
 		}
 	}
 	return times

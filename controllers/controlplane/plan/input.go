@@ -46,6 +46,9 @@ type Input struct {
 	// ExpiryWindow replaces machines whose certificates expire within it. Zero
 	// means never.
 	ExpiryWindow time.Duration
+	// CertificateLifetime is how long the certificates of a new machine last;
+	// zero if that is not known.
+	CertificateLifetime time.Duration
 	// Limits bound remediation.
 	Limits Limits
 
