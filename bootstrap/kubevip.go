@@ -51,7 +51,11 @@ func kubeVIPFiles(in *Input) ([]writeFile, error) {
 	pod, err := yaml.Marshal(map[string]any{
 		"apiVersion": "v1",
 		"kind":       "Pod",
-		"metadata":   map[string]any{"name": "kube-vip", "namespace": "kube-system"},
+		"metadata": map[string]any{
+			"name": "kube-vip", "namespace": "kube-system",
+			// By these the control plane knows it, as it knows kubeadm's pods.
+			"labels": map[string]any{"tier": "control-plane", "component": "kube-vip"},
+		},
 		"spec": map[string]any{
 			"hostNetwork":       true,
 			"priorityClassName": "system-node-critical",

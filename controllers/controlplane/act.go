@@ -71,7 +71,9 @@ func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action !=
 
 // failed says what was not done.
 func (r *Reconciler) failed(s *scope, err error) error {
-	if errors.Is(err, errVacating) {
+	if vacating, ok := errors.AsType[*vacatingError](err); ok {
+		// What was decided is not done yet, and conditions are to say why.
+		s.decision.Action, s.decision.Reason = plan.Wait, vacating.waits
 		s.lookAgain(vacateAgain)
 		return nil
 	}
@@ -252,6 +254,7 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decisi
 	if err := r.releaseHook(ctx, machine); err != nil {
 		return err
 	}
+	r.handovers.forget(machine.UID)
 	r.event(s, corev1.EventTypeNormal, "MachineReleased", string(d.Action), d.Reason)
 	return nil
 }

@@ -25,6 +25,7 @@ func (r *Reconciler) apply(ctx context.Context, manager string, desired, observe
 // forget drops what was applied to a machine that goes and to what belongs to it.
 func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
+	r.handovers.forget(machine.UID)
 	if infra := s.infra[machine.Name]; infra != nil {
 		r.applied.Forget(infra.UID)
 	}

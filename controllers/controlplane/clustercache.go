@@ -61,7 +61,7 @@ const (
 )
 
 // TenantOptions configures Cluster API's cluster cache for what Tenants reads:
-// it keeps nodes, kubeadm's static pods and kubeadm's configuration in memory,
+// it keeps nodes, the static pods of the control plane and kubeadm's configuration in memory,
 // and nothing else.
 func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
 	return clustercache.Options{
@@ -369,9 +369,11 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 		return Facts{}, nil, fmt.Errorf("reading kubeadm's configuration: %w", err)
 	}
 	stored := config.Data[clusterConfigurationKey]
+	now := time.Now()
 	facts := Facts{
-		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items),
+		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items, now),
 	}
+	facts.Again = provesWithin(facts.Nodes, now)
 	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored)
 	facts.OldestKubelet = oldestKubelet(facts.Nodes)
 	return facts, pods.Items, nil
@@ -408,10 +410,11 @@ func matters() predicate.Predicate {
 		switch is := e.ObjectNew.(type) {
 		case *corev1.Node:
 			was, ok := e.ObjectOld.(*corev1.Node)
-			return !ok || !slices.Equal(newNodes([]corev1.Node{*was}, nil), newNodes([]corev1.Node{*is}, nil))
+			return !ok || !slices.Equal(newNodes([]corev1.Node{*was}, nil, time.Time{}), newNodes([]corev1.Node{*is}, nil, time.Time{}))
 		case *corev1.Pod:
 			was, ok := e.ObjectOld.(*corev1.Pod)
-			return !ok || newComponent(was) != newComponent(is) ||
+			now := time.Now()
+			return !ok || newComponent(was, now) != newComponent(is, now) ||
 				fingerprint(nil, nil, []corev1.Pod{*was}) != fingerprint(nil, nil, []corev1.Pod{*is})
 		case *corev1.ConfigMap:
 			was, ok := e.ObjectOld.(*corev1.ConfigMap)

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
@@ -33,41 +36,53 @@ type Component struct {
 	State ComponentState
 	// Message says more about one that does not run, for people.
 	Message string
+	// Proven is when one that has just started will count as running, unless it
+	// ends before; zero if there is nothing to wait for.
+	Proven time.Time
 }
 
-// Components are what kubeadm runs on a control plane node.
+// Components are the static pods of a control plane node: kubeadm's, and
+// kube-vip, which is Missing on one that was made before its pod said what it is.
 type Components struct {
-	APIServer, ControllerManager, Scheduler, Etcd Component
+	APIServer, ControllerManager, Scheduler, Etcd, KubeVIP Component
 }
 
 // observe takes a pod for what its label says it is.
-func (c *Components) observe(pod *corev1.Pod) {
+func (c *Components) observe(pod *corev1.Pod, now time.Time) {
 	switch pod.Labels[componentLabel] {
 	case apiServerName:
-		c.APIServer = newComponent(pod)
+		c.APIServer = newComponent(pod, now)
 	case "kube-controller-manager":
-		c.ControllerManager = newComponent(pod)
+		c.ControllerManager = newComponent(pod, now)
 	case "kube-scheduler":
-		c.Scheduler = newComponent(pod)
+		c.Scheduler = newComponent(pod, now)
 	case etcdName:
-		c.Etcd = newComponent(pod)
+		c.Etcd = newComponent(pod, now)
+	case kubeVIPName:
+		c.KubeVIP = newComponent(pod, now)
 	}
 }
 
-// running reports whether all of them run. etcd counts only if it is a part of
-// the control plane.
+// running reports whether all of kubeadm's run. etcd counts only if it is a part
+// of the control plane.
 func (c *Components) running(stackedEtcd bool) bool {
 	return c.APIServer.State == Running && c.ControllerManager.State == Running && c.Scheduler.State == Running &&
 		(!stackedEtcd || c.Etcd.State == Running)
 }
 
+// kubeVIPProves is how long kube-vip runs before it counts as running. Its pod
+// has no probe and is ready as soon as it is started; where it cannot run, as on
+// an interface that is not there, it ends at once and is started again.
+const kubeVIPProves = 10 * time.Second
+
 // newComponent reads a static pod. A container that is started again and again
 // is in turn waiting, running and ended: what is said of it stays the same.
-func newComponent(pod *corev1.Pod) Component {
+func newComponent(pod *corev1.Pod, now time.Time) Component {
+	proven := proven(pod, now)
 	switch {
 	case !pod.DeletionTimestamp.IsZero():
 		return Component{State: Deleting}
-	case podReady(pod):
+	case podReady(pod) && proven.IsZero():
 		return Component{State: Running}
 	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
 		return Component{State: Failed, Message: "Its containers have ended"}
@@ -78,10 +93,61 @@ func newComponent(pod *corev1.Pod) Component {
 		case waiting != nil && (waiting.Reason == "ErrImagePull" || waiting.Reason == "ImagePullBackOff"):
 			return Component{State: Failed, Message: "Its image cannot be pulled"}
 		case status.RestartCount > 0:
-			return Component{State: Failed, Message: "It is not ready and was started again"}
+			return Component{State: Failed, Message: "It is not ready and was started again", Proven: proven}
 		}
 	}
-	return Component{State: Provisioning, Message: "Waiting for it to be ready"}
+	return Component{State: Provisioning, Message: "Waiting for it to be ready", Proven: proven}
+}
+
+// proven is when kube-vip will have run long enough; zero if it has, and for
+// what has a probe. One that ran long before it ended, as it does when it loses
+// the address, counts at once.
+func proven(pod *corev1.Pod, now time.Time) time.Time {
+	if pod.Labels[componentLabel] != kubeVIPName {
+		return time.Time{}
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		is, was := status.State.Running, status.LastTerminationState.Terminated
+		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= kubeVIPProves {
+			continue
+		}
+		// The start is told by the host's clock. One that is far from ours proves
+		// nothing, and must hold nobody up.
+		if ran := now.Sub(is.StartedAt.Time); ran < kubeVIPProves && ran > -kubeVIPProves {
+			return is.StartedAt.Add(kubeVIPProves)
+		}
+	}
+	return time.Time{}
+}
+
+// provesWithin is when to look again at components that have just started; 0
+// means never.
+func provesWithin(nodes []Node, now time.Time) time.Duration {
+	var first time.Duration
+	for i := range nodes {
+		if proven := nodes[i].Components.KubeVIP.Proven; !proven.IsZero() {
+			if left := max(proven.Sub(now), time.Second); first == 0 || left < first {
+				first = left
+			}
+		}
+	}
+	return first
+}
+
+// kubeVIPOf returns kube-vip of a machine, and whether it is known what it is:
+// pods of older machines do not say what they are, and a balancer needs none.
+func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *Node) (c Component, known bool) {
+	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+		return Component{}, false
+	}
+	c = node.Components.KubeVIP
+	return c, c.State != Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
+}
+
+// serves reports whether all runs on a machine's node that has to.
+func serves(s *scope, machine *clusterv1.Machine, node *Node) bool {
+	kubeVIP, known := kubeVIPOf(s, machine, node)
+	return node.Ready && node.Components.running(!externalEtcd(s)) && (!known || kubeVIP.State == Running)
 }
 
 // componentGroup are machines of which the same is to be said.

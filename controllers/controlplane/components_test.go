@@ -1,20 +1,25 @@
 package controlplane
 
 import (
+	stdcmp "cmp"
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // allRun are the components of a node in full health.
 var allRun = Components{
 	APIServer: Component{State: Running}, ControllerManager: Component{State: Running},
-	Scheduler: Component{State: Running}, Etcd: Component{State: Running},
+	Scheduler: Component{State: Running}, Etcd: Component{State: Running}, KubeVIP: Component{State: Running},
 }
 
 func TestNewComponent(t *testing.T) {
@@ -64,8 +69,55 @@ func TestNewComponent(t *testing.T) {
 		"Ended": {reason: "nobody starts it again", want: Failed, pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := newComponent(tc.pod); got.State != tc.want || (got.Message == "") != (tc.want == Running || tc.want == Deleting) {
+			if got := newComponent(tc.pod, time.Now()); got.State != tc.want || (got.Message == "") != (tc.want == Running || tc.want == Deleting) {
 				t.Errorf("%s: want %s, got %+v", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestNewComponentOfKubeVIP(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	ended := func(lasted time.Duration) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			StartedAt: metav1.NewTime(now.Add(-time.Hour)), FinishedAt: metav1.NewTime(now.Add(lasted - time.Hour)),
+		}}
+	}
+	for name, tc := range map[string]struct {
+		reason   string
+		label    string
+		runs     time.Duration
+		restarts int32
+		last     corev1.ContainerState
+		want     ComponentState
+		again    time.Duration
+	}{
+		"Starts":     {reason: "it may end at once", runs: 3 * time.Second, want: Provisioning, again: 7 * time.Second},
+		"Runs":       {reason: "it did not", runs: kubeVIPProves, want: Running},
+		"Again":      {reason: "it ended at once the last time", runs: time.Second, restarts: 4, last: ended(time.Second), want: Failed, again: 9 * time.Second},
+		"Mended":     {reason: "whatever it did, now it runs", runs: time.Minute, restarts: 4, last: ended(time.Second), want: Running},
+		"LostLease":  {reason: "it ends whenever it loses the address", runs: time.Second, restarts: 4, last: ended(time.Minute), want: Running},
+		"OtherClock": {reason: "a clock that is wrong holds nobody up", runs: -time.Hour, want: Running},
+		"Probed":     {reason: "others say themselves when they are ready", label: etcdName, runs: time.Second, want: Running},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{componentLabel: stdcmp.Or(tc.label, kubeVIPName)}},
+				Spec:       corev1.PodSpec{NodeName: "n"},
+				Status: corev1.PodStatus{
+					Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+					ContainerStatuses: []corev1.ContainerStatus{{
+						RestartCount: tc.restarts, LastTerminationState: tc.last,
+						State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-tc.runs))}},
+					}},
+				},
+			}
+			if got := newComponent(&pod, now); got.State != tc.want {
+				t.Errorf("%s: want %s, got %+v", tc.reason, tc.want, got)
+			}
+			nodes := newNodes([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, []corev1.Pod{pod}, now)
+			if got := provesWithin(nodes, now); got != tc.again {
+				t.Errorf("%s: to be looked at again after %s, got %s", tc.reason, tc.again, got)
 			}
 		})
 	}
@@ -98,6 +150,32 @@ func TestComponentsCondition(t *testing.T) {
 			want: "* Machine m0:\n  * APIServerPodHealthy: Waiting for it to be ready\n" +
 				"  * SchedulerPodHealthy: It is not ready and was started again\n  * EtcdPodHealthy: There is no such pod",
 		},
+		"KubeVIP": {
+			reason: "what holds the address is named as any other", machines: 3, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.tenant.Nodes[2].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
+			},
+			want: "* Machine m2:\n  * KubeVIPPodHealthy: Its image cannot be pulled",
+		},
+		"KubeVIPUnlabelled": {
+			reason: "one that does not say what it is may run", machines: 1, status: metav1.ConditionTrue,
+			change: func(s *scope) { s.tenant.Nodes[0].Components.KubeVIP = Component{} },
+		},
+		"KubeVIPGone": {
+			reason: "one that was there is missed", machines: 1, status: metav1.ConditionFalse,
+			change: func(s *scope) {
+				s.tenant.Nodes[0].Components.KubeVIP = Component{}
+				conditions.Set(s.machines["m0"], metav1.Condition{Type: controlplanev1.MachineKubeVIPPodHealthyCondition, Status: metav1.ConditionTrue, Reason: "Running"})
+			},
+			want: "* Machine m0:\n  * KubeVIPPodHealthy: There is no such pod",
+		},
+		"Balancer": {
+			reason: "with a balancer nobody needs it", machines: 1, status: metav1.ConditionTrue,
+			change: func(s *scope) {
+				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
+				s.tenant.Nodes[0].Components.KubeVIP = failed
+			},
+		},
 		"Alike": {
 			reason: "the same is said once for all machines", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) {
@@ -128,7 +206,7 @@ func TestComponentsCondition(t *testing.T) {
 			reason: "etcd of somebody else is no part of it", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
-				s.tenant.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts}
+				s.tenant.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}
 			},
 			want: "* Machine m0:\n  * Control plane components: Waiting for it to be ready",
 		},

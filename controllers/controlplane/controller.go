@@ -67,6 +67,8 @@ type Reconciler struct {
 
 	applied  apply.Memory
 	clinging clinging
+	// handovers are those of the endpoint's address.
+	handovers handovers
 	// externals is what external etcds answered.
 	externals externalEtcds
 }

@@ -2,13 +2,15 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // endpoint waits for the address that the API server is reached at.
@@ -19,57 +21,118 @@ func (r *Reconciler) endpoint(_ context.Context, s *scope) error {
 	return nil
 }
 
-// vacateAgain is when to look whether the address has moved.
-const vacateAgain = time.Second
+const (
+	// vacateAgain is when to look whether the address has moved.
+	vacateAgain = time.Second
+	// vacateBound is how long a machine that is to go waits for another one to
+	// take the address. A kubelet tries again every 5 minutes at least to pull an
+	// image or to start what has ended, so what is mended meanwhile is in time.
+	vacateBound = 10 * time.Minute
+)
 
-// errVacating says that a machine that goes still holds the address.
-var errVacating = errors.New("the endpoint's address is being moved to another node")
+// vacatingError says that a machine that goes may still hold the address.
+type vacatingError struct{ waits string }
 
-// vacate moves the cluster's address off a machine that goes, and fails with
-// errVacating until it has. While the API server there still runs nothing is
+// Error implements error.
+func (e *vacatingError) Error() string { return e.waits }
+
+// vacate moves the cluster's address off a machine that goes, and fails with a
+// vacatingError until it has. While the API server there still runs nothing is
 // missed; without it clients would wait until kube-vip's lease runs out. If the
-// address cannot be moved it moves by itself, a few seconds later.
+// address cannot be moved it moves by itself, a few seconds later, where another
+// kube-vip runs. Where none does, the machine waits for a while: its own is the
+// last by which anybody reaches the cluster.
 func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node, endpoint := nodeOf(machine, s.tenant.Nodes), s.tenant.Endpoint
-	if node == nil || !node.Ready || endpoint.Holder == "" || !s.tenant.Answers {
+	node := nodeOf(machine, s.tenant.Nodes)
+	if node == nil || !node.Ready || s.tenant.Endpoint.Holder == "" || !s.tenant.Answers {
 		return nil
 	}
-	if endpoint.Holder != node.Name {
-		if endpoint.Settled {
-			return nil
-		}
-		// Who held the address before may be the one that goes.
-		return errVacating
-	}
-	to := heir(s, node.Name)
-	if to == "" {
+	is := vacancyOf(s, node.Name, r.handovers.tried(machine.UID))
+	switch {
+	case is.waits == "":
 		return nil
+	case r.now().Sub(r.handovers.begin(machine.UID, r.now())) >= vacateBound:
+		r.complain(s, "EndpointNotMoved", "MoveEndpoint",
+			fmt.Errorf("machine %s goes although nobody has taken the endpoint's address from it within %.0f minutes", machine.Name, vacateBound.Minutes()))
+		return nil
+	case is.to == "":
+		return &vacatingError{is.waits}
 	}
-	err := r.Tenants.MoveEndpoint(ctx, s.key(), node.Name, to)
-	if apierrors.IsConflict(err) {
-		// The holder renewed its lease in this moment, as it does each second.
-		return errVacating
-	}
-	if err != nil {
+	if err := r.Tenants.MoveEndpoint(ctx, s.key(), s.tenant.Endpoint.Holder, is.to); apierrors.IsConflict(err) {
+		return &vacatingError{is.waits}
+	} else if err != nil {
 		r.complain(s, "EndpointNotMoved", "MoveEndpoint", err)
 		return nil
 	}
+	r.handovers.note(machine.UID, is.to)
 	r.event(s, corev1.EventTypeNormal, "EndpointMoved", "MoveEndpoint",
-		fmt.Sprintf("Moved the endpoint's address from node %s to node %s", node.Name, to))
-	return errVacating
+		fmt.Sprintf("Moved the endpoint's address from node %s to node %s", node.Name, is.to))
+	return &vacatingError{is.waits}
 }
 
-// heir is a node that may take the address: one that is ready and whose
-// components run, of a machine that stays.
-func heir(s *scope, but string) string {
-	for _, machine := range s.sorted() {
-		if !machine.DeletionTimestamp.IsZero() {
-			continue
-		}
-		node := nodeOf(machine, s.tenant.Nodes)
-		if node != nil && node.Name != but && node.Ready && node.Components.running(!externalEtcd(s)) {
-			return node.Name
+// vacancy is what is to be done about the address before a machine goes.
+type vacancy struct {
+	// to is the node that the address is to be given to; empty for none.
+	to string
+	// waits is what the machine has to wait for, for people; empty if it may go.
+	waits string
+}
+
+// vacancyOf decides what is to be done before the machine of a node goes. tried
+// are the nodes that the address was given to meanwhile.
+func vacancyOf(s *scope, node string, tried sets.Set[string]) vacancy {
+	at := s.tenant.Endpoint
+	if at.Holder != node {
+		switch {
+		case at.Settled:
+			return vacancy{}
+		case !at.Unheard:
+			// Who held the address before may be the one that goes.
+			return vacancy{waits: takes(at.Holder)}
+		case at.Before != node:
+			// A lease that nobody cares for, as one that is left of other days.
+			return vacancy{}
 		}
 	}
-	return ""
+	to, without := heir(s, node, tried.Union(sets.New(at.Holder)))
+	switch {
+	case to != "":
+		return vacancy{to: to, waits: takes(to)}
+	case len(without) == 0 || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP:
+		return vacancy{}
+	}
+	return vacancy{waits: fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: it does not on %s. "+
+		"The machine goes all the same after %.0f minutes, and nobody may answer at the endpoint then", node, shorten(without), vacateBound.Minutes())}
+}
+
+// takes says who is waited for.
+func takes(node string) string {
+	return fmt.Sprintf("Waiting for node %s to take the endpoint's address", node)
+}
+
+// heir is a node that the address may be given to: one that is ready and on
+// which all runs, of a machine that stays. If there is none, without are those on
+// which kube-vip does not run or did not take it, unless there is one that may
+// take it by itself.
+func heir(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
+	byItself := false
+	for _, machine := range s.sorted() {
+		node := nodeOf(machine, s.tenant.Nodes)
+		if !machine.DeletionTimestamp.IsZero() || node == nil || node.Name == but || !node.Ready {
+			continue
+		}
+		kubeVIP, known := kubeVIPOf(s, machine, node)
+		switch {
+		case tried.Has(node.Name), known && kubeVIP.State != Running:
+			without = append(without, node.Name)
+		case serves(s, machine, node):
+			return node.Name, nil
+		default:
+			byItself = true
+		}
+	}
+	if byItself {
+		return "", nil
+	}
+	return "", without
 }

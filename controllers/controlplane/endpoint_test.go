@@ -3,47 +3,103 @@ package controlplane
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-func TestVacate(t *testing.T) {
+// three is a control plane of three machines in full health, the first of which
+// holds the address and is to go.
+func three() *scope {
+	s := running()
+	s.machines = machinesIn("", "", "")
+	s.tenant.Nodes = nil
+	for _, machine := range []string{"m0", "m1", "m2"} {
+		s.machines[machine].UID = "uid-of-" + s.machines[machine].UID
+		s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+	}
+	s.tenant.Etcd = &etcd.Health{}
+	return s
+}
+
+func TestVacancy(t *testing.T) {
+	kubeVIPFails := func(s *scope, nodes ...int) {
+		for _, i := range nodes {
+			s.tenant.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
+		}
+	}
+	held := func(holder, before string, settled, unheard bool) func(*scope) {
+		return func(s *scope) {
+			s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: holder, Before: before, Settled: settled, Unheard: unheard}
+		}
+	}
+	const nobody = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: it does not on m1, m2. "
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*scope)
-		moved  []string
-		// refuses is what the tenant says to the move.
-		refuses error
-		waits   bool
+		tried  sets.Set[string]
+		to     string
+		waits  string
 	}{
 		"Holder": {
-			reason: "the address goes before the machine", moved: []string{"m0 to m2"}, waits: true,
+			reason: "the address goes before the machine", to: "m2", waits: "Waiting for node m2 to take",
 			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler.State = Failed },
 		},
-		"JustMoved": {
-			reason: "the machine may still have it", waits: true,
-			change: func(s *scope) { s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: "m1"} },
+		"KubeVIPFails": {
+			reason: "who has no kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
+			change: func(s *scope) { kubeVIPFails(s, 1) },
 		},
-		"Renewed": {
-			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true,
-			refuses: fmt.Errorf("giving kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
+		"KubeVIPUnlabelled": {
+			reason: "one that does not say what it is counts as before", to: "m1", waits: "Waiting for node m1 to take",
+			change: func(s *scope) { s.tenant.Nodes[1].Components.KubeVIP = Component{}; kubeVIPFails(s, 2) },
 		},
-		"Refused": {reason: "it cannot be moved, and moves by itself", refuses: errors.New("not allowed")},
-		"Settled": {
-			reason: "another one has it for good",
-			change: func(s *scope) { s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: "m1", Settled: true} },
+		"LastKubeVIP": {
+			reason: "with the last kube-vip the endpoint goes", waits: nobody,
+			change: func(s *scope) { kubeVIPFails(s, 1, 2) },
 		},
-		"External": {reason: "nobody holds it", change: func(s *scope) { s.tenant.Endpoint.Holder = "" }},
-		"NodeDead": {reason: "it moves by itself", change: func(s *scope) { s.tenant.Nodes[0].Ready = false }},
-		"Alone":    {reason: "nobody can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
+		"ByItself": {
+			reason: "a node that lacks something else takes it when it is free",
+			change: func(s *scope) { kubeVIPFails(s, 1); s.tenant.Nodes[2].Components.Scheduler.State = Failed },
+		},
+		"TakenBack": {
+			reason: "who did not take it is not asked again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
+			change: held("m0", "m1", true, false),
+		},
+		"TakenBackFromAll": {
+			reason: "the API server is not to come and go", tried: sets.New("m1", "m2"), waits: nobody,
+			change: held("m0", "m1", true, false),
+		},
+		"JustMoved": {reason: "the machine may still have it", waits: "Waiting for node m1 to take", change: held("m1", "m0", false, false)},
+		"Settled":   {reason: "another one has it for good", tried: sets.New("m1"), change: held("m1", "m0", true, false)},
+		"NotTaken": {
+			reason: "the machine may still serve, so the next one is asked", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
+			change: held("m1", "m0", false, true),
+		},
+		"NotTakenByAll": {
+			reason: "the machine may be the last that serves", tried: sets.New("m1", "m2"), waits: nobody,
+			change: held("m2", "m0", false, true),
+		},
+		"Stale": {reason: "a lease of other days says nothing of this machine", change: held("gone", "", false, true)},
+		"Balancer": {
+			reason: "with a balancer nobody waits for kube-vip", tried: sets.New("m1", "m2"),
+			change: func(s *scope) {
+				held("m0", "m2", true, false)(s)
+				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
+			},
+		},
+		"Alone": {reason: "nobody can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
 		"AllGo": {
 			reason: "who goes too is nobody to take it",
 			change: func(s *scope) {
@@ -52,25 +108,82 @@ func TestVacate(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := running()
-			s.machines = machinesIn("", "", "")
-			s.tenant.Nodes = nil
-			for _, machine := range []string{"m0", "m1", "m2"} {
-				s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+			s := three()
+			tc.change(s)
+			got := vacancyOf(s, "m0", tc.tried)
+			if got.to != tc.to || !strings.HasPrefix(got.waits, tc.waits) || (got.waits == "") != (tc.waits == "") {
+				t.Errorf("%s: got %+v", tc.reason, got)
 			}
-			s.tenant.Etcd = &etcd.Health{}
-			if tc.change != nil {
-				tc.change(s)
-			}
+		})
+	}
+}
+
+func TestVacate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(*scope)
+		// refuses is what the tenant says to the move.
+		refuses error
+		moved   []string
+		waits   bool
+	}{
+		"Holder":    {reason: "the address goes before the machine", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
+		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.tenant.Endpoint.Holder, s.tenant.Endpoint.Settled = "m1", false }},
+		"External":  {reason: "nobody holds it", change: func(s *scope) { s.tenant.Endpoint.Holder = "" }},
+		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.tenant.Nodes[0].Ready = false }},
+		"Renewed": {
+			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
+			refuses: fmt.Errorf("giving kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
+		},
+		"Refused": {reason: "it cannot be moved, and moves by itself", change: func(*scope) {}, refuses: errors.New("not allowed")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := three()
+			tc.change(s)
 			tenant := &facts{movesNot: tc.refuses}
 			r := &Reconciler{Tenants: tenant, Recorder: &events.FakeRecorder{}}
 			err := r.vacate(t.Context(), s, s.machines["m0"])
-			if errors.Is(err, errVacating) != tc.waits {
+			if vacating := (*vacatingError)(nil); errors.As(err, &vacating) != tc.waits {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
 			if diff := cmp.Diff(tc.moved, tenant.moved); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
+	}
+}
+
+func TestVacateIsBounded(t *testing.T) {
+	s, tenant, now := three(), &facts{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := &Reconciler{Tenants: tenant, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }}
+	vacate := func() error {
+		s.decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
+		err := r.vacate(t.Context(), s, s.machines["m0"])
+		if err != nil && r.failed(s, err) != nil {
+			t.Errorf("to wait is no failure: %v", err)
+		}
+		return err
+	}
+	// All of them run as far as anybody can tell, and the old one takes the
+	// address back each time.
+	for range 5 {
+		if vacate() == nil {
+			t.Fatal("the machine goes and the endpoint with it")
+		}
+		now = now.Add(10 * time.Second)
+	}
+	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, tenant.moved); diff != "" {
+		t.Errorf("each is asked once: (-want +got)\n%s", diff)
+	}
+	if why := s.waits(); !strings.Contains(why, "it does not on m1, m2") {
+		t.Errorf("conditions say what is waited for, got %q", why)
+	}
+	now = now.Add(vacateBound)
+	if err := vacate(); err != nil {
+		t.Errorf("who is to go goes in the end: %v", err)
+	}
+	r.handovers.forget(s.machines["m0"].UID)
+	if vacate() == nil {
+		t.Error("a machine that is forgotten begins anew")
 	}
 }

@@ -28,6 +28,7 @@ var machineHealth = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.MachineSchedulerPodHealthyCondition,
 	controlplanev1.MachineEtcdPodHealthyCondition,
 	controlplanev1.MachineEtcdMemberHealthyCondition,
+	controlplanev1.MachineKubeVIPPodHealthyCondition,
 }}
 
 // reportHealth tells each machine how its part of the control plane is, and
@@ -47,6 +48,9 @@ func (r *Reconciler) reportMachineHealth(ctx context.Context, s *scope, machine 
 	before := machine.DeepCopy()
 	for _, c := range healthOf(s, machine) {
 		conditions.Set(machine, c)
+	}
+	if s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
+		conditions.Delete(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
 	}
 	if sameConditions(before, machine) {
 		return nil
@@ -147,6 +151,13 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 	}
 	if !externalEtcd(s) {
 		all = append(all, memberCondition(s, machine, node))
+	}
+	if kubeVIP, known := kubeVIPOf(s, machine, node); known {
+		c, known := unknownHealth(s, machine, node, controlplanev1.MachineKubeVIPPodHealthyCondition)
+		if known {
+			c = podCondition(c.Type, kubeVIP)
+		}
+		all = append(all, c)
 	}
 	return all
 }

@@ -188,6 +188,10 @@ var _ = Describe("The health of a tenant", func() {
 		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())
 		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", "kube-apiserver-kubelet-client")))
 		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
+
+		By("the node that was given the address not taking it, as it says nothing of its own")
+		Eventually(func() Endpoint { return realTenants.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
+			HaveField("Unheard", true), HaveField("Settled", false), HaveField("Before", machines[0].Name)))
 	}, SpecTimeout(5*time.Minute))
 })
 

@@ -171,7 +171,7 @@ func (t *realTenant) furnish(ctx context.Context) {
 		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: h.address}}
 		Expect(t.client.Status().Update(ctx, node)).To(Succeed())
-		for _, component := range []string{apiServerName, "kube-controller-manager", "kube-scheduler", etcdName} {
+		for _, component := range []string{apiServerName, "kube-controller-manager", "kube-scheduler", etcdName, kubeVIPName} {
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: metav1.NamespaceSystem, Name: component + "-" + h.name,

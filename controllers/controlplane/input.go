@@ -84,7 +84,7 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		Booted:             booted,
 		Joined:             joined,
 		Node:               node != nil || !s.tenant.Answers && machine.Status.NodeRef.IsDefined(),
-		Ready:              node != nil && node.Ready && node.Components.running(!externalEtcd(s)),
+		Ready:              node != nil && serves(s, machine, node),
 		Differs:            s.differs[machine.Name],
 		CertificatesExpire: certificatesExpire(s, machine, node),
 		DeleteFirst:        deleteFirst,

@@ -102,6 +102,7 @@ func TestInputMachine(t *testing.T) {
 	}{
 		"Well":        {reason: "all components run", ready: true},
 		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.tenant.Nodes[0].Components.Scheduler.State = Failed }},
+		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.tenant.Nodes[0].Components.KubeVIP.State = Failed }},
 		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{} }},
 		"ExternalEtcd": {
 			reason: "unless etcd runs elsewhere", ready: true,

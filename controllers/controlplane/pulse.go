@@ -65,11 +65,15 @@ type beat struct {
 	// settled is true once that node has held it for so long that the one
 	// before it has let go.
 	settled bool
+	// unheard is true if that node has held it for long and did not say so.
+	unheard bool
+	// before is the node that held it before.
+	before string
 }
 
 // facts are what it tells of the endpoint.
 func (b beat) facts() Endpoint {
-	e := Endpoint{Asked: b.known, Answers: b.endpoint, Holder: b.holder, Settled: b.settled}
+	e := Endpoint{Asked: b.known, Answers: b.endpoint, Holder: b.holder, Settled: b.settled, Unheard: b.unheard, Before: b.before}
 	if !b.endpoint {
 		e.Silence = b.problem
 	}
@@ -105,6 +109,20 @@ type holding struct {
 	since time.Time
 	// renewed is the lease's word at that time.
 	renewed time.Time
+	// heard is true once the holder has renewed the lease since.
+	heard bool
+	// before is the last one before it that may have had the address.
+	before string
+}
+
+// next is what is seen of another holder. One that never was heard of had
+// nothing to let go of.
+func (h holding) next(holder string, renewed, now time.Time) holding {
+	next := holding{holder: holder, since: now, renewed: renewed, before: h.holder}
+	if !h.heard && h.before != "" {
+		next.before = h.before
+	}
+	return next
 }
 
 const (
@@ -112,28 +130,33 @@ const (
 	// lease is given to another node: that one looks within 2.2 s, and the one
 	// before it lets go 3 s after it could not renew.
 	handsOver = 5 * time.Second
-	// handsOverBound ends the wait for a node that does not take it.
+	// handsOverBound is when a node does not seem to take it.
 	handsOverBound = 15 * time.Second
 )
 
-// settle takes what the lease says, and reports whether its holder has really
-// taken the address and the one before it has let go.
-func (p *pulse) settle(holder string, renewed, now time.Time) bool {
+// settle takes what the lease says into b: who holds the address, and whether
+// that one has really taken it and the one before it has let go.
+func (p *pulse) settle(b *beat, holder string, renewed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.holding.holder != holder || p.holding.since.IsZero() {
-		p.holding = holding{holder: holder, since: now, renewed: renewed}
-		return false
+		p.holding = p.holding.next(holder, renewed, now)
 	}
+	p.holding.heard = p.holding.heard || !renewed.Equal(p.holding.renewed)
 	held := now.Sub(p.holding.since)
-	return held >= handsOverBound || held >= handsOver && !renewed.Equal(p.holding.renewed)
+	b.holder, b.before = holder, p.holding.before
+	b.settled = p.holding.heard && held >= handsOver
+	b.unheard = !p.holding.heard && held >= handsOverBound
 }
 
 // moved notes at once that the lease was given to another node, and tells.
-func (p *pulse) moved(to string, now time.Time) {
+// What the lease says of its renewal then is our word, not that node's.
+func (p *pulse) moved(to string, renewed, now time.Time) {
 	p.mu.Lock()
-	p.holding = holding{holder: to, since: now, renewed: p.holding.renewed}
-	p.beat.holder, p.beat.settled = to, false
+	if p.holding.holder != to {
+		p.holding = p.holding.next(to, renewed, now)
+	}
+	p.beat.holder, p.beat.before, p.beat.settled, p.beat.unheard = to, p.holding.before, false, false
 	p.mu.Unlock()
 	p.changed()
 }
@@ -255,7 +278,7 @@ func (p *pulse) note(now beat) bool {
 		now.since = time.Now()
 	}
 	if !now.answers {
-		now.holder, now.settled = was.holder, was.settled
+		now.holder, now.settled, now.unheard, now.before = was.holder, was.settled, was.unheard, was.before
 	}
 	p.beat = now
 	p.mu.Unlock()
@@ -282,7 +305,7 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 		c.without = 0
 		now := beat{answers: true, endpoint: true}
 		if holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime; holder != nil && renewed != nil {
-			now.holder, now.settled = *holder, p.settle(*holder, renewed.Time, time.Now())
+			p.settle(&now, *holder, renewed.Time, time.Now())
 		}
 		return now
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):

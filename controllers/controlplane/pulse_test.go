@@ -254,35 +254,53 @@ var _ = Describe("A tenant that hangs", func() {
 func TestSettle(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		reason string
-		after  time.Duration
-		renews bool
-		want   bool
+		reason  string
+		after   time.Duration
+		renews  bool
+		settled bool
+		unheard bool
 	}{
 		"AtOnce":   {reason: "nobody has taken the address yet", renews: true},
-		"InTime":   {reason: "the one before has let go", after: handsOver, renews: true, want: true},
+		"InTime":   {reason: "the one before has let go", after: handsOver, renews: true, settled: true},
 		"Silent":   {reason: "the new one has not been heard of", after: handsOver},
-		"TooLong":  {reason: "no wait is without end", after: handsOverBound, want: true},
+		"TooLong":  {reason: "the new one does not take it", after: handsOverBound, unheard: true},
+		"Late":     {reason: "it does after all", after: handsOverBound, renews: true, settled: true},
 		"NotQuite": {reason: "the one before may still have it", after: handsOver - time.Second, renews: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := 0
 			p := &pulse{changed: func() { told++ }}
-			if p.settle("n1", start, start) {
+			see := func(holder string, renewed time.Time, after time.Duration) beat {
+				var b beat
+				p.settle(&b, holder, renewed, start.Add(after))
+				return b
+			}
+			if b := see("n1", start, 0); b.settled || b.before != "" {
 				t.Error("who is seen for the first time may just have got it")
 			}
-			p.moved("n2", start)
+			// The lease bears the time of our own word, which is later than
+			// anything that n1 said.
+			given := start.Add(time.Minute)
+			p.moved("n2", given, start)
 			if p.last().holder != "n2" || told != 1 {
 				t.Error("who is given it is told of at once")
 			}
-			renewed := start
+			renewed := given
 			if tc.renews {
-				renewed = start.Add(time.Second)
+				renewed = given.Add(time.Second)
 			}
-			if got := p.settle("n2", renewed, start.Add(tc.after)); got != tc.want {
-				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
+			if b := see("n2", renewed, tc.after); b.settled != tc.settled || b.unheard != tc.unheard || b.before != "n1" {
+				t.Errorf("%s: got %+v", tc.reason, b)
 			}
-			if p.settle("n1", renewed, start.Add(tc.after)) {
+			p.moved("n3", given, start.Add(tc.after))
+			want := "n1"
+			if tc.renews {
+				want = "n2"
+			}
+			if got := p.last().before; got != want {
+				t.Errorf("%s: before n3 it was with %s, got %s", tc.reason, want, got)
+			}
+			if b := see("n1", renewed, tc.after); b.settled || b.unheard {
 				t.Error("another holder begins anew")
 			}
 		})

@@ -136,6 +136,12 @@ type Endpoint struct {
 	// Settled is true once the holder has really taken the address and the one
 	// before it has let go.
 	Settled bool
+	// Unheard is true if the holder has not been heard of for so long that it
+	// seems not to take the address.
+	Unheard bool
+	// Before is the node that held the address before; empty if that is not
+	// known.
+	Before string
 }
 
 // Upgrade is what a tenant is moved to.
@@ -174,7 +180,7 @@ type Node struct {
 	APIServer string
 	// APIServerPort is where that one listens.
 	APIServerPort string
-	// Components are what kubeadm runs there as static pods.
+	// Components are what runs there as static pods.
 	Components Components
 	// CertificatesExpire is when the API server's certificate there expires;
 	// zero if that is not known.
@@ -216,13 +222,14 @@ const (
 	apiServerName     = "kube-apiserver"
 	componentLabel    = "component"
 	etcdName          = "etcd"
+	kubeVIPName       = "kube-vip"
 	tierLabel         = "tier"
 	tierControlPlane  = "control-plane"
 	kubeadmConfigName = "kubeadm-config"
 )
 
 // newNodes puts together what is known of each node.
-func newNodes(nodes []corev1.Node, pods []corev1.Pod) []Node {
+func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 	byNode := map[string][]*corev1.Pod{}
 	for i := range pods {
 		byNode[pods[i].Spec.NodeName] = append(byNode[pods[i].Spec.NodeName], &pods[i])
@@ -242,7 +249,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod) []Node {
 			Kubelet:      nodes[i].Status.NodeInfo.KubeletVersion,
 		}
 		for _, pod := range byNode[node.Name] {
-			node.Components.observe(pod)
+			node.Components.observe(pod, now)
 			if pod.Labels[componentLabel] == apiServerName && len(pod.Spec.Containers) > 0 {
 				node.APIServer = imageVersion(pod.Spec.Containers[0].Image)
 				node.APIServerPort = securePort(&pod.Spec.Containers[0])

@@ -132,7 +132,7 @@ func TestNewNodes(t *testing.T) {
 		{Name: "worker"},
 		{Name: "cordoned", Unreachable: true},
 	}
-	if diff := cmp.Diff(want, newNodes(nodes, pods)); diff != "" {
+	if diff := cmp.Diff(want, newNodes(nodes, pods, time.Now())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

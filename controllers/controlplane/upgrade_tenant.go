@@ -72,11 +72,14 @@ func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, fr
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
 	}
-	given, err := moveLease(ctx, c, from, to, metav1.NowMicro())
+	now := time.Now()
+	// A lease says its times in microseconds.
+	renewed := metav1.NewMicroTime(now.Truncate(time.Microsecond))
+	given, err := moveLease(ctx, c, from, to, renewed)
 	if err != nil || !given {
 		return err
 	}
-	t.pulses.of(cluster).moved(to, time.Now())
+	t.pulses.of(cluster).moved(to, renewed.Time, now)
 	return nil
 }
 

@@ -20,6 +20,9 @@ const (
 	MachineSchedulerPodHealthyCondition         = "SchedulerPodHealthy"
 	MachineEtcdPodHealthyCondition              = "EtcdPodHealthy"
 	MachineEtcdMemberHealthyCondition           = "EtcdMemberHealthy"
+	// MachineKubeVIPPodHealthyCondition is ours: KubeadmControlPlane knows no
+	// kube-vip. It is there once a pod was seen that says what it is.
+	MachineKubeVIPPodHealthyCondition = "KubeVIPPodHealthy"
 )
 
 const (
@@ -45,7 +48,7 @@ const (
 )
 
 // ControlPlaneComponentsHealthyCondition is true while API server, controller
-// manager, scheduler and etcd run on every machine.
+// manager, scheduler, etcd and kube-vip run on every machine.
 const ControlPlaneComponentsHealthyCondition = "ControlPlaneComponentsHealthy"
 
 const (

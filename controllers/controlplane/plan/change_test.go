@@ -205,6 +205,26 @@ func TestRollout(t *testing.T) {
 				in.Replicas, in.Machines[3].Differs, in.Machines[3].Ready = 3, nil, false
 			}, want: Wait, about: "machine d to be ready",
 		},
+		"Mended": {
+			reason: "those that a wrong spec made are not waited for once it is right", in: running(3), change: func(in *Input) {
+				old(in)
+				in.Machines[1].Ready, in.Machines[2].Ready = false, false
+			}, want: CreateMachine, about: "replace b",
+		},
+		"MendedThen": {
+			reason: "nor when one of them goes, as it serves nobody", in: running(4), change: func(in *Input) {
+				old(in)
+				in.Replicas, in.Machines[3].Differs = 3, nil
+				in.Machines[1].Ready, in.Machines[2].Ready = false, false
+			}, want: DeleteMachine, on: "b",
+		},
+		"MendedAndNewFails": {
+			reason: "a new one that is not ready says that it is not mended", in: running(4), change: func(in *Input) {
+				old(in)
+				in.Replicas, in.Machines[3].Differs = 3, nil
+				in.Machines[1].Ready, in.Machines[3].Ready = false, false
+			}, want: Wait, about: "machine d to be ready",
+		},
 		"OnDelete":      {reason: "nobody asked for it", in: running(3), change: func(in *Input) { old(in); in.Strategy = OnDelete }, want: Nothing},
 		"After":         {reason: "rollout.after passed", in: running(3), change: func(in *Input) { in.RolloutAfter = now.Add(-time.Minute) }, want: CreateMachine, about: "rollout.after"},
 		"AfterToCome":   {reason: "not before", in: running(3), change: func(in *Input) { in.RolloutAfter = now.Add(time.Minute) }, want: Nothing, also: func(d Decision) bool { return d.Again == time.Minute+time.Second }},

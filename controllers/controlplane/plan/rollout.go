@@ -44,7 +44,8 @@ func rollout(p *problem) *Decision {
 
 // settle waits for what still goes on when nothing is to be begun.
 func settle(p *problem) *Decision {
-	return p.unsettled(Machine{})
+	// Nobody is being replaced, so whoever is not ready is waited for.
+	return p.unsettled(Machine{Ready: true})
 }
 
 // surge is how many machines more a rollout makes. The only machine cannot go

@@ -84,7 +84,7 @@ func (p *problem) unsettled(victim Machine) *Decision {
 		if m.Name == victim.Name {
 			continue
 		}
-		if d := p.unwell(m); d != nil {
+		if d := p.unwell(p.beside(victim, m)); d != nil {
 			return d
 		}
 	}
@@ -104,6 +104,14 @@ func (p *problem) unsettled(victim Machine) *Decision {
 		return wait("Machine %s cannot go: etcd could lose its quorum without it", victim.Name)
 	}
 	return nil
+}
+
+// beside is a machine as it counts when the victim goes. As long as nobody goes
+// who is ready, others that are not are not waited for if they are to be replaced
+// too: a spec that was mended may be all they lack.
+func (p *problem) beside(victim, m Machine) Machine {
+	m.Ready = m.Ready || !victim.Ready && len(p.outdated(m)) > 0
+	return m
 }
 
 // unwell says what a machine lacks.
