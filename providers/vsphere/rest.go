@@ -16,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/vapi/rest"
 	"github.com/vmware/govmomi/vim25"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -26,9 +27,33 @@ type restLogin struct {
 	of     *vim25.Client
 }
 
+// refusal is a login that vCenter refused. It is not tried again before its
+// time, whoever asks: vCenter locks accounts out after a few bad logins within
+// minutes, and the SOAP session goes on when a password is changed, so machines
+// keep asking.
+type refusal struct {
+	err   *hypervisor.Error
+	delay time.Duration
+	until time.Time
+}
+
+// next is the refusal that follows on r.
+func (r refusal) next(err *hypervisor.Error, now time.Time, p pace) refusal {
+	delay := min(max(r.delay*2, p.firstLogin), p.lastLogin)
+	return refusal{err: err, delay: delay, until: now.Add(delay)}
+}
+
+// stands returns how the login was refused, unless it can be tried again.
+func (r refusal) stands(now time.Time) error {
+	if r.err == nil || !now.Before(r.until) {
+		return nil
+	}
+	return r.err
+}
+
 // callREST sends requests to the REST API. It logs in when that is needed for
 // the first time, and again when vCenter says that nobody is logged in. What
-// vCenter refuses is a *restError.
+// vCenter refuses is a *restError; an account that it refuses is not.
 func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
@@ -62,19 +87,7 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 	done := s.flights.DoChan(fmt.Sprintf("%p", c), func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.request)
 		defer cancel()
-		api := rest.NewClient(c)
-		var next http.RoundTripper = api.DefaultTransport()
-		if s.line.wrap != nil {
-			next = s.line.wrap(next)
-		}
-		api.Transport = &restTransport{next: next, line: s.line}
-		if err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password)); err != nil {
-			return nil, fmt.Errorf("logging in at the REST API: %w", err)
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.restAPI = &restLogin{client: api, of: c}
-		return api, nil
+		return s.loginREST(ctx, c)
 	})
 	select {
 	case res := <-done:
@@ -83,6 +96,40 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 	case <-ctx.Done():
 		return nil, fmt.Errorf("logging in at the REST API: %w", ctx.Err())
 	}
+}
+
+// loginREST logs in at the REST API, unless the account was refused a moment
+// ago. Who comes right after another flight has what that one brought.
+func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
+	s.mu.Lock()
+	have, refused := s.restAPI, s.restRefused
+	s.mu.Unlock()
+	if have != nil && have.of == c {
+		return have.client, nil
+	}
+	if err := refused.stands(time.Now()); err != nil {
+		return nil, err
+	}
+	api := rest.NewClient(c)
+	var next http.RoundTripper = api.DefaultTransport()
+	if s.line.wrap != nil {
+		next = s.line.wrap(next)
+	}
+	api.Transport = &restTransport{next: next, line: s.line}
+	err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case restStatus(err) == http.StatusUnauthorized:
+		// It is no *restError: that stands for a request that was refused.
+		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s refused the credentials at its REST API: %v", s.endpoint.server, innermost(err))
+		s.restRefused = refused.next(e, time.Now(), s.line.pace)
+		return nil, e
+	case err != nil:
+		return nil, fmt.Errorf("logging in at the REST API: %w", err)
+	}
+	s.restAPI, s.restRefused = &restLogin{client: api, of: c}, refusal{}
+	return api, nil
 }
 
 // dropREST forgets a login that has ended.

@@ -76,6 +76,8 @@ type session struct {
 	// needed. Opening it is one flight at a time.
 	restAPI *restLogin
 	flights singleflight.Group
+	// restRefused is how vCenter refused the account there.
+	restRefused refusal
 }
 
 // newSession opens a session in the background.

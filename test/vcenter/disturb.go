@@ -2,6 +2,7 @@ package vcenter
 
 import (
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -72,12 +73,14 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request, method string, 
 	}
 }
 
-// SetPassword changes the password of the one account. Sessions go on.
+// SetPassword changes the password of the one account. Sessions go on, those of
+// the REST API too.
 func (s *Server) SetPassword(password string) {
 	s.world.Lock()
 	defer s.world.Unlock()
-	s.opts.Password = password
-	s.svc.Listen.User = s.Userinfo()
+	account := url.UserPassword(s.opts.Username, password)
+	s.account.Store(account)
+	s.svc.Listen.User = account
 }
 
 // answerUnavailable says what a vCenter's proxy says while the service behind

@@ -27,6 +27,8 @@ func (s *Server) registerREST(registry *simulator.Registry) {
 	for _, pattern := range patterns {
 		s.svc.Handle(pattern, handler)
 	}
+	// Else it would let in whom it was made with, whatever SetPassword says.
+	registry.SessionManager().ValidLogin = s.isAccount
 }
 
 func isREST(path string) bool {

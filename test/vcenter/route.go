@@ -94,11 +94,18 @@ func (s *Server) ExpireSessions() {
 	}
 }
 
+// isAccount reports whether a login is the one user's.
+func (s *Server) isAccount(req *types.Login) bool {
+	account := s.Userinfo()
+	want, _ := account.Password()
+	user := subtle.ConstantTimeCompare([]byte(req.UserName), []byte(account.Username()))
+	password := subtle.ConstantTimeCompare([]byte(req.Password), []byte(want))
+	return user&password == 1
+}
+
 // Login lets the one user in, and says what vCenter says to all others.
 func (o *operations) Login(ctx *simulator.Context, req *types.Login) soap.HasFault {
-	user := subtle.ConstantTimeCompare([]byte(req.UserName), []byte(o.s.opts.Username))
-	password := subtle.ConstantTimeCompare([]byte(req.Password), []byte(o.s.opts.Password))
-	if user&password != 1 {
+	if !o.s.isAccount(req) {
 		return &methods.LoginBody{Fault_: soapFault(&types.InvalidLogin{})}
 	}
 	return ctx.Map.SessionManager().Login(ctx, req)

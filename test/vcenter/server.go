@@ -70,6 +70,9 @@ type Server struct {
 	sessionsMu sync.Mutex
 	sessions   map[string]*simulator.Context
 
+	// account is the one user, by name and password.
+	account atomic.Pointer[url.Userinfo]
+
 	requestID atomic.Int64
 	requests  sync.Map // of string to context.Context
 
@@ -107,6 +110,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		listener:  newGate(listener),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.account.Store(url.UserPassword(opts.Username, opts.Password))
 	s.watch = newWatch(s)
 	if err := s.start(); err != nil {
 		s.cancel()
@@ -173,9 +177,7 @@ func (s *Server) URL() *url.URL {
 }
 
 // Userinfo are the credentials that are let in.
-func (s *Server) Userinfo() *url.Userinfo {
-	return url.UserPassword(s.opts.Username, s.opts.Password)
-}
+func (s *Server) Userinfo() *url.Userinfo { return s.account.Load() }
 
 // SetTaskDelay says how long tasks of a method, such as CloneVM_Task, take
 // from now on; "*" stands for all that were never named.

@@ -1,0 +1,84 @@
+package vsphere
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+func TestRefusedLogins(t *testing.T) {
+	g := NewWithT(t)
+	p := pace{firstLogin: time.Minute, lastLogin: 5 * time.Minute}
+	e := &hypervisor.Error{Reason: infrav1.CredentialsInvalidReason, Err: errors.New("refused")}
+	now := time.Now()
+	var r refusal
+	g.Expect(r.stands(now)).To(Succeed(), "nobody was refused")
+	for _, delay := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute, 5 * time.Minute, 5 * time.Minute} {
+		r = r.next(e, now, p)
+		g.Expect(r.stands(now.Add(delay-time.Nanosecond))).To(MatchError("refused"), "%s", delay)
+		g.Expect(r.stands(now.Add(delay))).To(Succeed(), "%s", delay)
+	}
+}
+
+// restLogins is the request that logs in at the REST API.
+const restLogins = "POST /rest/com/vmware/cis/session"
+
+// A password that is new in vCenter and not yet in the Secret does not lock the
+// account, however many machines ask for what the REST API has.
+func TestWrongPasswordAtTheREST(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Hour, time.Hour
+	b.connector = b.newConnector()
+	b.addLibrary()
+	b.inspected(b.cluster)
+	b.vc.SetPassword("rotated")
+	b.vc.ResetRequests()
+	for i := range 10 {
+		m := b.fromLibrary("m", "golden")
+		err := b.connect(m).Create(b.ctx(), m, launch)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason), "try %d: %v", i, err)
+		b.Expect(err).To(MatchError(ContainSubstring("refused the credentials at its REST API")))
+	}
+	b.Expect(b.vc.Requests()[restLogins]).To(BeNumerically("<=", 2), "vCenter locks an account out after five")
+
+	b.setPassword("rotated")
+	b.inspected(b.cluster)
+	b.made(b.fromLibrary("m", "golden"))
+}
+
+// The password that is put back in vCenter is tried again in time.
+func TestRefusedRESTLoginIsTriedAgain(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Millisecond, time.Millisecond
+	b.connector = b.newConnector()
+	b.addLibrary()
+	b.inspected(b.cluster)
+	b.vc.SetPassword("rotated")
+	m := b.fromLibrary("m", "golden")
+	err := b.connect(m).Create(b.ctx(), m, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason))
+
+	b.vc.SetPassword(vcenter.DefaultPassword)
+	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, launch) }).Should(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+// A login that has ended at the REST API alone is made anew at once.
+func TestEndedRESTLogin(t *testing.T) {
+	b := newBed(t)
+	b.addLibrary()
+	b.made(b.fromLibrary("first", "golden"))
+	s := b.connect(b.machine("any")).(*driver).session
+	b.Expect(s.restAPI.client.Logout(b.ctx())).To(Succeed())
+	s.paths.forget()
+	b.vc.ResetRequests()
+	next := b.fromLibrary("next", "golden")
+	b.Expect(b.connect(next).Create(b.ctx(), next, launch)).To(Succeed())
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue(restLogins, 1))
+}
