@@ -156,13 +156,21 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	return spec, nil
 }
 
-// plan makes a request of what a machine asks for.
+// plan makes a request of what a machine asks for. That a machine does not fit
+// its template is said of the template as it is now: nobody tries again soon.
 func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
 	p, err := d.parts(ctx, id, m, l)
 	if err != nil {
 		return nil, err
 	}
 	spec, err := p.config(id, m, l)
+	if hypervisor.ReasonFor(err, "") == infrav1.InvalidSpecReason {
+		d.session.paths.forgetTemplates()
+		if p, err = d.parts(ctx, id, m, l); err != nil {
+			return nil, err
+		}
+		spec, err = p.config(id, m, l)
+	}
 	if err != nil {
 		return nil, err
 	}

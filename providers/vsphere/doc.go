@@ -4,7 +4,8 @@
 // There is one session for each vCenter and identity, and it belongs to one
 // goroutine, which logs in, backs off and streams changes. Observe reads what
 // the stream has brought and sends nothing. A VM is one CloneVM_Task; paths
-// are resolved once.
+// are resolved once; templates, library items and the room on datastores are
+// read again when minutes have passed.
 //
 // The stream has two filters. One covers the instance UUID and name of every VM
 // the account sees and the recent tasks; the other covers power, addresses and the

@@ -50,13 +50,12 @@ type libraryItem struct {
 	read time.Time
 }
 
-// item resolves a library item. Its content may become another's at any time.
+func (i libraryItem) readAt() time.Time { return i.read }
+
+// item resolves a library item. Its content may become another's at any time, so
+// it is news.
 func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
 	found, err := r.libraryItem(ctx, of)
-	if err == nil && time.Since(found.read) > newsAge {
-		r.drop("library", of.Library, of.Item)
-		found, err = r.libraryItem(ctx, of)
-	}
 	if err == nil && of.Version != "" && of.Version != found.version {
 		r.drop("library", of.Library, of.Item)
 		return found, failure(infrav1.SourceNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -22,8 +23,24 @@ const (
 	hostsKey = "placement.hostGroup"
 )
 
-// resolver turns names and inventory paths into references, once each. It
-// forgets all of them when vCenter says that one is no more.
+// newsAge is how long something is used that changes without being told.
+const newsAge = 5 * time.Minute
+
+// news is an answer that changes without being told.
+type news interface {
+	// readAt is when vCenter gave it.
+	readAt() time.Time
+}
+
+// isOld reports whether an answer has to be asked for again.
+func isOld(answer any) bool {
+	n, ok := answer.(news)
+	return ok && time.Since(n.readAt()) > newsAge
+}
+
+// resolver turns names and inventory paths into references, once each; news are
+// asked for again after newsAge. It forgets all of them when vCenter says that
+// one is no more.
 type resolver struct {
 	session *session
 	flights singleflight.Group
@@ -56,7 +73,7 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 	found, ok := r.known[k].(T)
 	epoch := r.epoch
 	r.mu.Unlock()
-	if ok {
+	if ok && !isOld(found) {
 		return found, nil
 	}
 	done := r.flights.DoChan(k, func() (any, error) {
@@ -142,6 +159,17 @@ func (r *resolver) forgetRoom() {
 	defer r.mu.Unlock()
 	for key := range r.known {
 		if strings.HasPrefix(key, roomKey+"\x00") || strings.HasPrefix(key, hostsKey+"\x00") {
+			delete(r.known, key)
+		}
+	}
+}
+
+// forgetTemplates drops what was read about templates.
+func (r *resolver) forgetTemplates() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, answer := range r.known {
+		if _, ok := answer.(*template); ok {
 			delete(r.known, key)
 		}
 	}

@@ -1,15 +1,20 @@
 package vsphere
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"sync"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/vmware/govmomi/vim25"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // Many machines at once cost what each costs alone; names are resolved once.
@@ -69,4 +74,89 @@ func TestStaleTemplate(t *testing.T) {
 	}
 	b.Expect(d.Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
+}
+
+// later makes what was read about templates as old as it would be after d.
+func (r *resolver) later(d time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, answer := range r.known {
+		if t, ok := answer.(*template); ok {
+			older := *t
+			older.read = t.read.Add(-d)
+			r.known[key] = &older
+		}
+	}
+}
+
+// A template's name may become another's, which has no part in what vCenter says
+// is no more.
+func TestTemplateThatIsReplaced(t *testing.T) {
+	const next = "next-image"
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate}, {Name: next}}}})
+	old, image := b.vm(vcenter.DefaultTemplate), b.vm(next)
+	byUUID, byReference := b.machine("m").Spec, b.machine("m").Spec
+	byUUID.Template, byUUID.Source.UUID = "", old.UUID(b.ctx())
+	byReference.Template, byReference.Source.Reference = "", old.Reference().Value
+	b.create("first")
+	d, ok := b.connect(b.machine("m")).(*driver)
+	b.Expect(ok).To(BeTrue())
+	paths := d.session.paths
+	source := func(spec *infrav1.NovaVSphereMachineSpec) *template {
+		g, err := aim(d.cluster, spec, "")
+		b.Expect(err).NotTo(HaveOccurred())
+		found, err := paths.template(b.ctx(), &g)
+		b.Expect(err).NotTo(HaveOccurred())
+		return found
+	}
+	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+		b.Expect(source(spec).current).To(BeNil())
+	}
+
+	b.wait(old.Rename(b.ctx(), "last-image"))
+	b.wait(image.Rename(b.ctx(), vcenter.DefaultTemplate))
+	b.addSnapshot("last-image", "base")
+	paths.later(newsAge / 2)
+	b.vc.ResetRequests()
+	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(old.Reference()))
+	b.Expect(b.total()).To(BeZero(), "it is not read for each machine")
+	paths.later(newsAge)
+	b.Expect(source(&b.machine("m").Spec).ref).To(Equal(image.Reference()))
+	for _, spec := range []*infrav1.NovaVSphereMachineSpec{&byUUID, &byReference} {
+		b.Expect(source(spec).current).NotTo(BeNil(), "linked clones share the snapshot that is the current one")
+	}
+}
+
+// A machine that does not fit a template is not refused because of what the
+// template was before it was mended.
+func TestTemplateThatIsMended(t *testing.T) {
+	b := newBed(t)
+	b.create("first")
+	m := b.machine("m")
+	m.Spec.Disks.TemplateGiB = []int32{2}
+	b.Expect(b.vc.AttachDisk(b.vmNamed(vcenter.DefaultTemplate)[0].Ref, vcenter.Disk{File: "[LocalDS_0] more/disk.vmdk"})).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+// Who asks anew does not get what is old, and what is no news is asked once.
+func TestNewsAreAskedAgain(t *testing.T) {
+	b := newBed(t)
+	d, ok := b.connect(b.machine("m")).(*driver)
+	b.Expect(ok).To(BeTrue())
+	asked := 0
+	ask := func(age time.Duration) func(context.Context, *vim25.Client) (*choice, error) {
+		return func(context.Context, *vim25.Client) (*choice, error) {
+			asked++
+			return &choice{read: time.Now().Add(-age)}, nil
+		}
+	}
+	for _, tt := range []struct {
+		age  time.Duration
+		want int
+	}{{2 * newsAge, 1}, {0, 2}, {0, 2}} {
+		_, err := resolve(b.ctx(), d.session.paths, ask(tt.age), "news")
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(asked).To(Equal(tt.want))
+	}
 }

@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
@@ -30,7 +31,12 @@ type template struct {
 	// current is its current snapshot, and snapshots are all.
 	current   *ref
 	snapshots []types.VirtualMachineSnapshotTree
+	// read is when: its name may become another's at any time, and it may get
+	// other hardware and snapshots.
+	read time.Time
 }
+
+func (t *template) readAt() time.Time { return t.read }
 
 // templateProperties are what is read of a template.
 var templateProperties = []string{"config.hardware", "config.guestId", "config.version", "snapshot"}
@@ -41,7 +47,7 @@ func readTemplate(ctx context.Context, c *vim25.Client, from ref) (*template, er
 	if err := object.NewCommon(c, from).Properties(ctx, from, templateProperties, &vm); err != nil {
 		return nil, err
 	}
-	t := &template{ref: from}
+	t := &template{ref: from, read: time.Now()}
 	if vm.Config != nil {
 		t.guest, t.version = vm.Config.GuestId, vm.Config.Version
 		t.equipped(&vm.Config.Hardware)

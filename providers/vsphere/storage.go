@@ -117,9 +117,6 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 	}, "storagePolicy", name)
 }
 
-// newsAge is how long something is used that changes without being told.
-const newsAge = 5 * time.Minute
-
 // choice is datastores to choose from by the room they have.
 type choice struct {
 	read time.Time
@@ -127,6 +124,8 @@ type choice struct {
 	mu   sync.Mutex
 	free map[ref]int64
 }
+
+func (c *choice) readAt() time.Time { return c.read }
 
 // pick chooses the datastore with the most room, and takes some of it, so that
 // VMs made together spread.
@@ -149,46 +148,37 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 	if err != nil {
 		return nil, err
 	}
-	key := []string{roomKey, cluster.Value, policy}
-	find := func() (*choice, error) {
-		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*choice, error) {
-			free, err := usableDatastores(ctx, c, cluster)
-			if err != nil {
-				return nil, err
+	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*choice, error) {
+		free, err := usableDatastores(ctx, c, cluster)
+		if err != nil {
+			return nil, err
+		}
+		pc, err := r.session.policyClient(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		hubs := make([]pbmtypes.PbmPlacementHub, 0, len(free))
+		for ds := range free {
+			hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ds.Type, HubId: ds.Value})
+		}
+		res, err := pc.CheckRequirements(ctx, hubs, nil, []pbmtypes.BasePbmPlacementRequirement{
+			&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: policy}},
+		})
+		if err != nil {
+			return nil, err
+		}
+		found := &choice{read: time.Now(), free: map[ref]int64{}}
+		for _, hub := range res.CompatibleDatastores() {
+			ds := ref{Type: hub.HubType, Value: hub.HubId}
+			if room, usable := free[ds]; usable {
+				found.free[ds] = room
 			}
-			pc, err := r.session.policyClient(ctx, c)
-			if err != nil {
-				return nil, err
-			}
-			hubs := make([]pbmtypes.PbmPlacementHub, 0, len(free))
-			for ds := range free {
-				hubs = append(hubs, pbmtypes.PbmPlacementHub{HubType: ds.Type, HubId: ds.Value})
-			}
-			res, err := pc.CheckRequirements(ctx, hubs, nil, []pbmtypes.BasePbmPlacementRequirement{
-				&pbmtypes.PbmPlacementCapabilityProfileRequirement{ProfileId: pbmtypes.PbmProfileId{UniqueId: policy}},
-			})
-			if err != nil {
-				return nil, err
-			}
-			found := &choice{read: time.Now(), free: map[ref]int64{}}
-			for _, hub := range res.CompatibleDatastores() {
-				ds := ref{Type: hub.HubType, Value: hub.HubId}
-				if room, usable := free[ds]; usable {
-					found.free[ds] = room
-				}
-			}
-			if len(found.free) == 0 {
-				return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
-			}
-			return found, nil
-		}, key...)
-	}
-	found, err := find()
-	if err == nil && time.Since(found.read) > newsAge {
-		r.drop(key...)
-		return find()
-	}
-	return found, err
+		}
+		if len(found.free) == 0 {
+			return nil, failure(infrav1.InsufficientResourcesReason, "no datastore of the compute cluster fits the storage policy %q and can be used", name)
+		}
+		return found, nil
+	}, roomKey, cluster.Value, policy)
 }
 
 // usableDatastores are the datastores of a compute cluster that take VMs, with
