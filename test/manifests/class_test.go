@@ -217,6 +217,118 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	Entry("nova-zvirt", "nova-zvirt"),
 )
 
+// What a class lets through is what the API server takes: else a Cluster would be
+// admitted and nothing come of it.
+var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContext, provider, variable string, takes, refuses map[string]string) {
+	refused := func(value string) error {
+		own := map[string]string{
+			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n",
+		}[provider]
+		cluster := topology(provider, replaced(asks+own, variable, value))
+		err := (&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()
+		if err == nil {
+			desire(ctx, cluster, class(provider))
+		}
+		return err
+	}
+	for name, value := range takes {
+		Expect(refused(value)).To(Succeed(), name)
+	}
+	for value, says := range refuses {
+		Expect(refused(value)).To(MatchError(ContainSubstring(says)), "%.80s", value)
+	}
+},
+	Entry("sizes of vSphere", "nova-vsphere", "nodeSize",
+		map[string]string{"least": "{cpus: 1, memoryMiB: 1024}", "most": "{cpus: 768, memoryMiB: 25165824}", "a multiple of 4": "{memoryMiB: 4100}"},
+		map[string]string{
+			"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824",
+			"{cpus: 769}": "768", "{cpus: 0}": "1",
+		}),
+	Entry("sizes of vSphere's control planes", "nova-vsphere", "controlPlaneSize",
+		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 768, memoryMiB: 25165824}"},
+		map[string]string{"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824", "{cpus: 769}": "768"}),
+	Entry("sizes of zVirt", "nova-zvirt", "nodeSize",
+		map[string]string{"least": "{cpus: 1, memoryMiB: 1024}", "most": "{cpus: 254, memoryMiB: 16777216}", "no multiple of 4": "{memoryMiB: 4098}"},
+		map[string]string{"{memoryMiB: 16777217}": "16777216", "{cpus: 255}": "254"}),
+	Entry("sizes of zVirt's control planes", "nova-zvirt", "controlPlaneSize",
+		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 254, memoryMiB: 16777216}"},
+		map[string]string{"{memoryMiB: 16777217}": "16777216", "{cpus: 255}": "254"}),
+	Entry("placement in vSphere", "nova-vsphere", "placement",
+		map[string]string{
+			"nothing": "{}", "all": "{datacenter: a, computeCluster: b, resourcePool: c, folder: d, datastore: e, storagePolicy: f}",
+			"long": "{folder: " + strings.Repeat("a", 1024) + ", storagePolicy: " + strings.Repeat("a", 256) + "}",
+		},
+		map[string]string{
+			`{datacenter: ""}`: "datacenter", `{computeCluster: ""}`: "computeCluster", `{resourcePool: ""}`: "resourcePool", `{folder: ""}`: "folder",
+			`{datastore: ""}`: "datastore", `{storagePolicy: ""}`: "storagePolicy",
+			"{folder: " + strings.Repeat("a", 1025) + "}": "1024", "{storagePolicy: " + strings.Repeat("a", 257) + "}": "256",
+		}),
+	Entry("placement in zVirt", "nova-zvirt", "placement",
+		map[string]string{"all": "{cluster: a, dataCenter: b, storageDomain: " + strings.Repeat("a", 256) + "}"},
+		map[string]string{
+			`{cluster: a, dataCenter: ""}`: "dataCenter", `{cluster: a, storageDomain: ""}`: "storageDomain",
+			"{cluster: " + strings.Repeat("a", 257) + "}": "256",
+		}),
+	Entry("trust of vSphere", "nova-vsphere", "tls", trusts, distrusts),
+	Entry("trust of zVirt", "nova-zvirt", "tls", trusts, distrusts),
+	Entry("the address of vSphere", "nova-vsphere", "server", servers, noServers),
+	Entry("the address of zVirt", "nova-zvirt", "server", servers, noServers),
+	Entry("the template of vSphere", "nova-vsphere", "template",
+		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024", `""`: "template"}),
+	Entry("the template of zVirt", "nova-zvirt", "template",
+		map[string]string{"long": strings.Repeat("a", 255)}, map[string]string{strings.Repeat("a", 256): "255", `""`: "template"}),
+	Entry("the network of vSphere", "nova-vsphere", "network",
+		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024"}),
+	Entry("the network of zVirt", "nova-zvirt", "network",
+		map[string]string{"long": "{vnicProfile: " + strings.Repeat("a", 512) + ", guestName: enp1s0f0np0-15c}"},
+		map[string]string{
+			"{vnicProfile: " + strings.Repeat("a", 513) + "}": "512",
+			"{vnicProfile: a, guestName: enp1s0f0np0-16ch}":   "15",
+			"{vnicProfile: a, guestName: -a}":                 "guestName",
+		}),
+	Entry("the account of vSphere", "nova-vsphere", "identity",
+		map[string]string{"long": "{name: " + strings.Repeat("a", 253) + "}"}, map[string]string{"{name: " + strings.Repeat("a", 254) + "}": "253"}),
+	Entry("the account of zVirt", "nova-zvirt", "identity",
+		map[string]string{"long": "{name: " + strings.Repeat("a", 253) + "}"}, map[string]string{"{name: " + strings.Repeat("a", 254) + "}": "253"}),
+	Entry("the endpoint of vSphere", "nova-vsphere", "controlPlaneEndpoint",
+		map[string]string{"long": "{host: " + strings.Repeat("a", 512) + "}"}, map[string]string{"{host: " + strings.Repeat("a", 513) + "}": "512"}),
+	Entry("the endpoint of zVirt", "nova-zvirt", "controlPlaneEndpoint",
+		map[string]string{"long": "{host: " + strings.Repeat("a", 512) + "}"}, map[string]string{"{host: " + strings.Repeat("a", 513) + "}": "512"}),
+)
+
+// What both hypervisors' classes take, and do not.
+var (
+	aThumbprint = strings.Repeat("AB:", 31) + "ab"
+	trusts      = map[string]string{
+		"nothing": "{}", "thumbprint": `{thumbprint: "` + aThumbprint + `"}`, "bundle": `{caBundle: "-----BEGIN CERTIFICATE-----"}`,
+	}
+	distrusts = map[string]string{
+		`{thumbprint: "` + aThumbprint + `", caBundle: "-----BEGIN CERTIFICATE-----"}`: "only one of thumbprint and caBundle can be set",
+		`{thumbprint: "` + strings.Repeat("AB:", 19) + `AB"}`:                          "thumbprint must be the SHA-256 of the certificate",
+		`{thumbprint: ""}`:    "thumbprint",
+		`{caBundle: nothing}`: "caBundle must hold at least one PEM certificate",
+		`{caBundle: "-----BEGIN CERTIFICATE-----` + strings.Repeat("a", 65536) + `"}`: "65536",
+	}
+	servers   = map[string]string{"name": "hypervisor.example", "with a port": `"192.0.2.1:8443"`, "long": strings.Repeat("a", 512)}
+	noServers = map[string]string{
+		"https://hypervisor.example": "without scheme, path or credentials", "admin@hypervisor.example": "without scheme, path or credentials",
+		strings.Repeat("a", 513): "512", `""`: "server",
+	}
+)
+
+// replaced gives one variable another value.
+func replaced(variables, name, value string) string {
+	GinkgoHelper()
+	values := map[string]any{}
+	Expect(yaml.Unmarshal([]byte(variables), &values)).To(Succeed())
+	var own any
+	Expect(yaml.Unmarshal([]byte(value), &own)).To(Succeed())
+	values[name] = own
+	out, err := yaml.Marshal(values)
+	Expect(err).NotTo(HaveOccurred())
+	return string(out)
+}
+
 // class are the objects of a provider's class, with templates as somebody
 // edited their own copies.
 func class(provider string, edits ...string) []*unstructured.Unstructured {
