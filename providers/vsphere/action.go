@@ -35,6 +35,8 @@ type action struct {
 	taken *ref
 	// unseen is set when vCenter has forgotten the task.
 	unseen bool
+	// refused is how vCenter refused at once because of the VM's power.
+	refused *hypervisor.Error
 	// err is why nothing was asked for after all.
 	err *hypervisor.Error
 	// lag is how long the inventory may lag behind what an answer said.
@@ -49,13 +51,18 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 	if a.taken != nil {
 		return a.halfMade(w, *a.taken)
 	}
+	if a.powerRefused(w) != nil {
+		return !a.powered(w, id) && time.Since(a.at) < a.lag
+	}
 	if a.task == (ref{}) {
 		return true
 	}
 	task := w.tasks[a.task]
-	if task == nil || !task.done() {
-		return true
-	}
+	return task == nil || !task.done() || a.lags(w, id, task)
+}
+
+// lags reports whether the inventory is about to show what a task has done.
+func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	_, known := w.byID[id]
 	if a.verb == destroying && task.failure == nil {
 		return known && time.Since(a.at) < a.lag // it is about to leave
@@ -100,6 +107,9 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	if a.taken != nil {
 		return a.conflict(w, id, *a.taken)
 	}
+	if err := a.powerRefused(w); err != nil {
+		return a.stubborn(w, id, err)
+	}
 	task := w.tasks[a.task]
 	if task == nil {
 		return nil
@@ -122,14 +132,73 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 
 // wasDone reports whether a fault says that there was nothing to do any more.
 func (a *action) wasDone(f types.BaseMethodFault) bool {
-	switch f.(type) {
-	case *types.InvalidPowerState:
-		return a.verb != detaching // it is on, or off, already
-	case *types.ManagedObjectNotFound:
-		return a.verb == destroying || a.verb == stopping || a.verb == detaching
+	_, gone := f.(*types.ManagedObjectNotFound)
+	return gone && (a.verb == destroying || a.verb == stopping || a.verb == detaching)
+}
+
+// powerRefused returns how vCenter refused because of the VM's power, if it
+// did. Most likely the power is as asked already, and the stream is about to
+// show it.
+func (a *action) powerRefused(w *world) *hypervisor.Error {
+	if a.refused != nil || a.verb == creating || a.verb == detaching {
+		return a.refused
+	}
+	if task := w.tasks[a.task]; task != nil && task.failure != nil {
+		if _, ok := task.failure.Fault.(*types.InvalidPowerState); ok {
+			return faulted(task.failure.Fault, task.failure.LocalizedMessage)
+		}
+	}
+	return nil
+}
+
+// powered reports whether the stream shows power by which there is nothing left
+// of the action that was refused.
+func (a *action) powered(w *world, id uuid.UUID) bool {
+	info := w.vms[w.byID[id]]
+	switch {
+	case info == nil:
+		return true
+	case a.verb == stopping:
+		return info.power == types.VirtualMachinePowerStatePoweredOff
+	case a.verb == starting:
+		return info.running()
+	case a.verb == settling:
+		return !info.running()
+	default: // what can be done to a VM that is off only
+		return info.power != types.VirtualMachinePowerStatePoweredOff
+	}
+}
+
+// stubborn is the failure of an action that was refused because of the VM's
+// power, while the stream goes on to show another: to ask again at once would
+// have no end.
+func (a *action) stubborn(w *world, id uuid.UUID, refused *hypervisor.Error) *hypervisor.Error {
+	switch {
+	case a.powered(w, id):
+		return nil
+	case a.verb == stopping:
+		return failure(refused.Reason, "vCenter says that the VM is not off, and refuses to power it off: %w", refused.Err)
+	case a.verb == starting:
+		return failure(refused.Reason, "vCenter says that the VM is not on, and refuses to power it on: %w", refused.Err)
 	default:
+		return refused
+	}
+}
+
+// refuse notes that vCenter refused at once to power a VM on or off. Until the
+// stream shows why, nothing else is asked for. It reports false for any other
+// action, which has failed.
+func (i *inventory) refuse(id uuid.UUID, err *hypervisor.Error) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m, ok := i.machines[id]
+	if !ok || m.act == nil || m.act.verb != starting && m.act.verb != stopping {
 		return false
 	}
+	m.act.refused, m.act.at = err, time.Now()
+	i.remind(id, m.act)
+	i.tell([]uuid.UUID{id})
+	return true
 }
 
 // conflict says that the name is taken, unless it is by our own VM.

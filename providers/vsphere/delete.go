@@ -41,7 +41,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
-		if isPowerState(err) || isGone(err) {
+		if isGone(err) {
 			return ref{}, nil
 		}
 		if err != nil {

@@ -32,6 +32,9 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 		task, err = request(ctx, c)
 		return err
 	})
+	if isPowerState(err) && d.session.inv.refuse(id, asError(classify(d.session.endpoint.server, err))) {
+		return nil
+	}
 	var taken *ref
 	var duplicate *types.DuplicateName
 	if err != nil {

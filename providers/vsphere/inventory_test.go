@@ -1,7 +1,9 @@
 package vsphere
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
@@ -220,6 +222,62 @@ func TestForgottenTask(t *testing.T) {
 	g.Expect(task).To(Equal(taskRef))
 	ta.inv.learn(task, nil)
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
+}
+
+// What vCenter refuses because of a VM's power is done only once the stream shows
+// that power. It may lag; it must not be asked again as fast as vCenter refuses.
+func TestPowerThatIsRefused(t *testing.T) {
+	const on, off = types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
+	byCall := func(ta *tale) {
+		err := &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: errors.New("no")}
+		if !ta.inv.refuse(ourID, err) {
+			ta.inv.end(ourID, ref{}, nil)
+		}
+	}
+	byTask := func(ta *tale) {
+		ta.inv.end(ourID, taskRef, nil)
+		ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError,
+			"info.error", types.LocalizedMethodFault{Fault: &types.InvalidPowerState{}, LocalizedMessage: "no"})
+	}
+	for _, tt := range []struct {
+		name    string
+		verb    verb
+		refused func(*tale)
+		// from is the power that is shown, and to the one that is shown in the end.
+		from, to types.VirtualMachinePowerState
+		says     string
+	}{
+		{"off, says the call", stopping, byCall, on, off, "refuses to power it off"},
+		{"off, says the task", stopping, byTask, on, off, "refuses to power it off"},
+		{"on, says the call", starting, byCall, off, on, "refuses to power it on"},
+		{"on, says the task", starting, byTask, off, on, "refuses to power it on"},
+		{"cannot go while it is on", destroying, byTask, off, on, "no (InvalidPowerState)"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			for _, late := range []bool{false, true} {
+				ta := newTale()
+				shown := map[types.VirtualMachinePowerState]hypervisor.State{on: hypervisor.Running, off: hypervisor.Stopped}
+				ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", tt.from)
+				ta.inv.begin(ourID, ourKey, tt.verb, "at work")
+				tt.refused(ta)
+				g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeFalse(), "nothing is asked meanwhile")
+				if late {
+					ta.inv.machines[ourID].act.at = time.Time{}
+					state, err := ta.look()
+					g.Expect(state).To(Equal(shown[tt.from]))
+					g.Expect(err).To(MatchError(ContainSubstring(tt.says)), "so tries take their time")
+				} else {
+					ta.told = 0
+					ta.tell(modify, vmRef, "runtime.powerState", tt.to)
+					g.Expect(ta.told).To(Equal(1))
+					g.Expect(ta.look()).To(Equal(shown[tt.to]))
+				}
+				g.Expect(ta.inv.begin(ourID, ourKey, tt.verb, "at work")).To(BeTrue())
+			}
+		})
+	}
 }
 
 // The clone of a manager that died ends before the stream shows what it made.

@@ -60,6 +60,25 @@ func TestDeleteFailure(t *testing.T) {
 	b.reaches(m, hypervisor.Stopped)
 }
 
+// A VM that vCenter does not power off, for it is off, and shows powered on, is
+// not asked for without end.
+func TestPowerOffThatIsRefused(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.settle = 100 * time.Millisecond
+	b.connector = b.newConnector()
+	m := going(b.create("m"))
+	b.vc.InjectCallFault("PowerOffVM_Task", 0, &types.InvalidPowerState{ExistingState: types.VirtualMachinePowerStatePoweredOff}, "")
+	for range 3 {
+		b.reaches(m, hypervisor.Running)
+		b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
+		b.Expect(b.fails(m, infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring(
+			"vCenter says that the VM is not off, and refuses to power it off")))
+	}
+	b.vc.ClearFaults()
+	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
+	b.reaches(m, hypervisor.Stopped)
+}
+
 func TestPoweredOffOutside(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")

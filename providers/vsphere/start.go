@@ -24,9 +24,6 @@ func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		res, err := methods.PowerOnVM_Task(ctx, c, &types.PowerOnVM_Task{This: vm})
-		if isPowerState(err) {
-			return ref{}, nil
-		}
 		if err != nil {
 			return ref{}, err
 		}
