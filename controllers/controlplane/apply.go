@@ -22,7 +22,8 @@ func (r *Reconciler) apply(ctx context.Context, manager string, desired, observe
 	return err
 }
 
-// forget drops what was applied to a machine that goes and to what belongs to it.
+// forget drops what is remembered of a machine that goes: what was applied to it
+// and to what belongs to it, and to whom its address was given.
 func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
 	r.handovers.forget(machine.UID)
