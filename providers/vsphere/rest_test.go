@@ -29,15 +29,23 @@ func TestRefusedLogins(t *testing.T) {
 // restLogins is the request that logs in at the REST API.
 const restLogins = "POST /rest/com/vmware/cis/session"
 
-// A password that is new in vCenter and not yet in the Secret does not lock the
-// account, however many machines ask for what the REST API has.
-func TestWrongPasswordAtTheREST(t *testing.T) {
+// rotatedBed has a session whose password is not that of vCenter any more, with
+// so long to wait after a login that is refused.
+func rotatedBed(t *testing.T, wait time.Duration) *bed {
+	t.Helper()
 	b := newBed(t)
-	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Hour, time.Hour
+	b.options.pace.firstLogin, b.options.pace.lastLogin = wait, wait
 	b.connector = b.newConnector()
 	b.addLibrary()
 	b.inspected(b.cluster)
 	b.vc.SetPassword("rotated")
+	return b
+}
+
+// A password that is new in vCenter and not yet in the Secret does not lock the
+// account, however many machines ask for what the REST API has.
+func TestWrongPasswordAtTheREST(t *testing.T) {
+	b := rotatedBed(t, time.Hour)
 	b.vc.ResetRequests()
 	for i := range 10 {
 		m := b.fromLibrary("m", "golden")
@@ -54,12 +62,7 @@ func TestWrongPasswordAtTheREST(t *testing.T) {
 
 // The password that is put back in vCenter is tried again in time.
 func TestRefusedRESTLoginIsTriedAgain(t *testing.T) {
-	b := newBed(t)
-	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Millisecond, time.Millisecond
-	b.connector = b.newConnector()
-	b.addLibrary()
-	b.inspected(b.cluster)
-	b.vc.SetPassword("rotated")
+	b := rotatedBed(t, time.Millisecond)
 	m := b.fromLibrary("m", "golden")
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.CredentialsInvalidReason))

@@ -35,12 +35,16 @@ func (b *bed) awaits(m *infrav1.NovaZVirtMachine) {
 	}).Should(Equal("Making sure that no VM is being made"))
 }
 
-// appears has the engine carry out late what it was asked for.
-func (b *bed) appears(m *infrav1.NovaZVirtMachine) {
+// comesLate has the engine carry out late what it was asked for, for a machine
+// that goes, and expects that the VM goes with it.
+func (b *bed) comesLate(c *Connector, m *infrav1.NovaZVirtMachine) {
 	b.t.Helper()
+	b.awaits(m)
 	id, err := plan.Identify(clusterID, keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.foreignVM(m.Name, "Default", plan.Mark{ID: id}.String())
+	b.until(c, m, false, "release")
+	b.Expect(b.engine.VMs()).To(BeEmpty())
 }
 
 func (b *bed) young(name string) *infrav1.NovaZVirtMachine {
@@ -57,22 +61,14 @@ func TestVMThatComesAfterItsAnswerWasLost(t *testing.T) {
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.CreationTimestamp = metav1.NewTime(time.Now().Add(-time.Hour)) })
 	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms", Drop: true})
 	b.Eventually(func() string { _, did, _ := b.reconcile(c, m, false); return did }).Should(Equal("create"))
-	m = going(m)
-	b.awaits(m)
-	b.appears(m)
-	b.until(c, m, false, "release")
-	b.Expect(b.engine.VMs()).To(BeEmpty())
+	b.comesLate(c, going(m))
 }
 
 // Who was here before may have asked in its last moment.
 func TestVMThatComesAfterItsManagerDied(t *testing.T) {
 	b := newBed(t)
 	c := b.patient()
-	m := going(b.machine("worker-1"))
-	b.awaits(m)
-	b.appears(m)
-	b.until(c, m, false, "release")
-	b.Expect(b.engine.VMs()).To(BeEmpty())
+	b.comesLate(c, going(b.machine("worker-1")))
 }
 
 func TestMachineWithoutAVMIsLetGoAtOnce(t *testing.T) {
