@@ -213,6 +213,7 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 		facts.Silence = "The API server does not answer"
 		return facts
 	case !now.answers:
+		facts.SilentSince = now.since
 		t.silent(ctx, cluster, machines, &facts, now.problem)
 		return facts
 	case err != nil:
@@ -252,6 +253,9 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 		// A connection may just have broken. Whether the tenant is silent is for
 		// the pulse to say.
 		facts.Answers, facts.Silence, facts.Again = false, silence(err), time.Second
+		if now.known && !now.answers {
+			facts.SilentSince = now.since
+		}
 		t.with(cluster, func(m *memory) {
 			facts.Early = undecided(now, m.unread, time.Now())
 			facts.Nodes = slices.Clone(m.nodes)

@@ -25,6 +25,9 @@ const (
 	joinBound = bootstrapv1.JoinBound
 	// learnerGrace is how long a join takes at most once it was begun.
 	learnerGrace = 5 * time.Minute
+	// silenceGrace is how long a tenant is silent before that is taken for its
+	// own doing: right after a start, this process may not reach anybody yet.
+	silenceGrace = time.Minute
 )
 
 // input tells plan what was observed and what is wanted. It says nothing that
@@ -42,7 +45,7 @@ func input(s *scope, now time.Time) plan.Input {
 		CertificateLifetime: s.lifetime,
 		Limits:              limits(&spec.Remediation),
 		Initialized:         s.initialized,
-		Unasked:             s.tenant.Early,
+		Unasked:             unasked(&s.tenant, now),
 		ExternalEtcd:        externalEtcd(s),
 		LockHolder:          s.lock.Holder,
 		LockSince:           s.lock.Since,
@@ -110,6 +113,11 @@ func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
 	default:
 		return plan.Undecided
 	}
+}
+
+// unasked reports whether nobody could really ask the tenant yet.
+func unasked(tenant *Facts, now time.Time) bool {
+	return tenant.Early || !tenant.SilentSince.IsZero() && now.Sub(tenant.SilentSince) < silenceGrace
 }
 
 // atHook reports whether the deletion of a machine waits for nobody but us.

@@ -52,6 +52,26 @@ func TestMachineOf(t *testing.T) {
 	}
 }
 
+func TestUnasked(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason string
+		tenant Facts
+		want   bool
+	}{
+		"Early":   {reason: "nobody has asked", tenant: Facts{Early: true}, want: true},
+		"Silent":  {reason: "this process may reach nobody yet", tenant: Facts{SilentSince: now.Add(time.Second - silenceGrace)}, want: true},
+		"Silence": {reason: "somebody would have answered by now", tenant: Facts{SilentSince: now.Add(-silenceGrace)}},
+		"Answers": {reason: "it was asked", tenant: Facts{Answers: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := unasked(&tc.tenant, now); got != tc.want {
+				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
 func TestInputEtcd(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	whole := &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}}

@@ -90,6 +90,9 @@ type Facts struct {
 	Alive bool
 	// Silence is why it does not answer, for people.
 	Silence string
+	// SilentSince is when it was first seen to be silent by this process; zero if
+	// it is not silent.
+	SilentSince time.Time
 	// Early is true while nobody has asked yet, as after a start of this
 	// process. The silence means nothing then.
 	Early bool
