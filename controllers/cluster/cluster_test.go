@@ -130,6 +130,8 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		// The controllers start one after the other.
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		rig.Hypervisor.Hold(fake.Delete)
 		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.Cluster())).To(Succeed())

@@ -45,6 +45,8 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		// The controllers start one after the other.
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(secretOf(ctx, rig)).Should(beHeld)
 
 		Expect(rig.Client.Delete(ctx, rig.Secret(infratest.CredentialsName, nil))).To(Succeed())
