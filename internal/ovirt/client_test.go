@@ -16,6 +16,12 @@ import (
 // open starts an engine and a client of it that counts.
 func open(t *testing.T) (*ovirtsim.Server, *Client, *atomic.Int64) {
 	t.Helper()
+	return openMetered(t, func(string, string, string, time.Duration) {})
+}
+
+// openMetered tells of each request that was answered.
+func openMetered(t *testing.T, request func(_, _, _ string, _ time.Duration)) (*ovirtsim.Server, *Client, *atomic.Int64) {
+	t.Helper()
 	engine, err := ovirtsim.Start(t.Context(), ovirtsim.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +32,7 @@ func open(t *testing.T) (*ovirtsim.Server, *Client, *atomic.Int64) {
 		Server:   strings.TrimSuffix(strings.TrimPrefix(engine.URL, "https://"), apiPath),
 		Username: ovirtsim.DefaultUsername, Password: ovirtsim.DefaultPassword, Trust: Trust{CABundle: engine.CABundle},
 	}, Meter{
-		Request:     func(string, string, string, time.Duration) {},
+		Request:     request,
 		Connections: func(change int) { connections.Add(int64(change)) },
 	})
 	if err != nil {

@@ -64,6 +64,7 @@ type Mirror struct {
 	groups   map[string]map[string]*AffinityGroup // by cluster and ID
 	listed   time.Time
 	grouped  time.Time
+	regroups uint64 // how often members of groups were written
 	wake     chan struct{}
 }
 
@@ -285,6 +286,7 @@ func (m *Mirror) Drop(id string) {
 		}
 	}
 	m.grouped = time.Time{}
+	m.regroups++
 }
 
 // Join shows a group with a VM in it. It is for then of End.
@@ -297,6 +299,7 @@ func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
 		groups[g.ID] = &g
 	}
 	groups[g.ID].join(id)
+	m.regroups++
 }
 
 func (g *AffinityGroup) join(id string) {
@@ -349,6 +352,10 @@ func (m *Mirror) Regroup(cluster string) {
 }
 
 func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
+	m.mu.Lock()
+	_, known := m.groups[cluster]
+	regroups := m.regroups
+	m.mu.Unlock()
 	var found AffinityGroups
 	err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"clusters", cluster, "affinitygroups"}, Into: &found})
 	if err != nil {
@@ -360,6 +367,11 @@ func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if known && m.regroups != regroups {
+		// It may be older than what was written meanwhile: it is read again.
+		m.grouped = time.Time{}
+		return nil
+	}
 	before := m.groups[cluster]
 	m.groups[cluster] = byID
 	for id, g := range byID {

@@ -49,6 +49,37 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 	}
 }
 
+// A machine joins its group while the groups are being listed: what was listed
+// says that it did not.
+func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
+	answered := func() {}
+	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
+	_, clusters := engine.Do(http.MethodGet, "/clusters", "")
+	_, rest, _ := strings.Cut(clusters, ` id="`)
+	cluster, _, _ := strings.Cut(rest, `"`)
+	m, _ := newMirror(c)
+	m.groups[cluster] = map[string]*AffinityGroup{"g": {ID: "g", Name: "group"}}
+	answered = func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.Join(cluster, AffinityGroup{ID: "g"}, "1")
+	}
+	// The engine has no such group, and so no such member.
+	if err := m.readGroups(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if g, ok, err := m.Group(t.Context(), cluster, "group"); err != nil || !ok || !g.Has("1") {
+		t.Errorf("%+v, %t, %v: the list was believed", g, ok, err)
+	}
+	answered = func() {}
+	if err := m.readGroups(t.Context(), cluster); err != nil {
+		t.Fatal(err)
+	}
+	if g, ok, err := m.Group(t.Context(), cluster, "group"); err != nil || ok {
+		t.Errorf("%+v, %t, %v: a later list was not believed", g, ok, err)
+	}
+}
+
 func TestDoubtEndsWithALaterList(t *testing.T) {
 	m, told := newMirror(nil)
 	m.Look("a", "a", "")
