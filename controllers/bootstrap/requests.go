@@ -284,10 +284,7 @@ func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tena
 		return verdict, nil
 	}
 	noted := config.DeepCopy()
-	if noted.Annotations == nil {
-		noted.Annotations = map[string]string{}
-	}
-	noted.Annotations[bootstrapv1.CertifiedKeyAnnotation] = asked.keyHash()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, bootstrapv1.CertifiedKeyAnnotation, asked.keyHash())
 	if err := r.Client.Patch(ctx, noted, client.MergeFromWithOptions(config, client.MergeFromWithOptimisticLock{})); err != nil {
 		return judgement{}, fmt.Errorf("noting key: %w", err)
 	}

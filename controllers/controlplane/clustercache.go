@@ -61,8 +61,8 @@ const (
 )
 
 // TenantOptions configures Cluster API's cluster cache for what Tenants reads:
-// it keeps nodes, the static pods of the control plane and kubeadm's configuration in memory,
-// and nothing else.
+// it keeps nodes, the static pods of the control plane and kubeadm's
+// configuration in memory, and nothing else.
 func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
 	return clustercache.Options{
 		SecretClient:     secrets,
