@@ -51,14 +51,15 @@ prepare() {
 }
 
 # tests NAME AT_ONCE TIMEOUT PACKAGES... runs the tests of packages, so many at
-# a time.
+# a time. A test that fails is run once more: testcount names it as flaky if it
+# passes then.
 tests() {
 	local name=$1 at_once=$2 timeout=$3
 	shift 3
 	(($#)) || return 0
 	printf 'test: %s, %d packages\n' "$name" $#
 	"$("$here/tools/build.sh" gotestsum)" ${REPORT:+--junitfile "$REPORT/$name.xml"} --format pkgname --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile "$results/$name.json" -- -count=1 -p "$at_once" -timeout "$timeout" "$@"
+		--rerun-fails=1 --packages "$*" --jsonfile "$results/$name.json" -- -count=1 -p "$at_once" -timeout "$timeout"
 }
 
 failed=0

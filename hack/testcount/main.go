@@ -6,8 +6,10 @@
 // A Ginkgo suite is one test to Go; its specs are counted instead. Of a test
 // with subtests only the subtests count. A test that was skipped, a spec that
 // is pending and a package that did not compile count as failed: none of them
-// showed that anything works. Each line of FILE of -checks, "pass" or "fail",
-// counts as one more. -table writes what came of each package as a table.
+// showed that anything works. A test that failed and passed when it was run
+// again counts as passed; a line "flaky: PACKAGE TEST" names it, and the specs
+// that failed. Each line of FILE of -checks, "pass" or "fail", counts as one
+// more. -table writes what came of each package as a table.
 package main
 
 import (
@@ -108,6 +110,28 @@ type outcome struct {
 	specs *count
 	// parent is a test with subtests.
 	parent bool
+	// failures are the names of the specs that failed in this run of the suite.
+	failures []string
+	// flaky is set if the test failed before this run.
+	flaky bool
+}
+
+// start forgets the run before, but for its failure.
+func (o *outcome) start() {
+	if o.action == "fail" {
+		o.flaky, o.action, o.specs = true, "", nil
+	}
+}
+
+// output takes the specs' count and names from a line of a suite.
+func (o *outcome) output(line string) {
+	line = colors.ReplaceAllString(line, "")
+	if found := failureLine.FindStringSubmatch(line); found != nil && !o.flaky {
+		o.failures = append(o.failures, found[1])
+	}
+	if specs, ok := specs(line); ok {
+		o.specs = &specs
+	}
 }
 
 // results are outcomes by package and test; the package itself is the test
@@ -145,27 +169,26 @@ func (r results) take(e event) {
 	}
 	switch e.Action {
 	case "run":
-		r.at(e.Package, e.Test)
+		r.at(e.Package, e.Test).start()
 		if i := strings.LastIndex(e.Test, "/"); i > 0 {
 			r.at(e.Package, e.Test[:i]).parent = true
 		}
 	case "pass", "fail", "skip":
 		r.at(e.Package, e.Test).action, r.at(e.Package, e.Test).seconds = e.Action, e.Elapsed
 	case "output":
-		if specs, ok := specs(e.Output); ok {
-			r.at(e.Package, e.Test).specs = &specs
-		}
+		r.at(e.Package, e.Test).output(e.Output)
 	}
 }
 
 var (
-	colours   = regexp.MustCompile("\x1b\\[[0-9;]*m")
-	specsLine = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
+	colors      = regexp.MustCompile("\x1b\\[[0-9;]*m")
+	failureLine = regexp.MustCompile(`^\s*\[(?:FAIL|TIMEDOUT|PANICKED|INTERRUPTED)\] (.+?)\s*$`)
+	specsLine   = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
 )
 
 // specs reads the line with which Ginkgo ends a suite.
 func specs(line string) (count, bool) {
-	found := specsLine.FindStringSubmatch(colours.ReplaceAllString(line, ""))
+	found := specsLine.FindStringSubmatch(line)
 	if found == nil {
 		return count{}, false
 	}
@@ -194,6 +217,9 @@ func (r results) sumOf(pkg string, out io.Writer) count {
 	var here count
 	for _, test := range sortedKeys(r[pkg]) {
 		c := r[pkg][test].count(test)
+		if o := r[pkg][test]; o.flaky && o.action == "pass" && test != "" {
+			fmt.Fprintf(out, "flaky: %s\n", strings.Join(append([]string{pkg, test}, o.failures...), " "))
+		}
 		if r[pkg][test].parent && r.failedBelow(pkg, test) {
 			c = count{}
 		}

@@ -81,6 +81,27 @@ func TestRun(t *testing.T) {
 				{"Action":"fail","Package":"p","FailedBuild":"p"}`,
 			want: "failed: p\n0 passed, 1 failed\n",
 		},
+		"a suite that passed when it was run again": {
+			events: `{"Action":"run","Package":"p","Test":"TestSuite"}
+				{"Action":"output","Package":"p","Test":"TestSuite","Output":"  \u001b[38;5;9m[FAIL]\u001b[0m \u001b[0mA thing \u001b[38;5;9m[It] works\u001b[0m\n"}
+				{"Action":"output","Package":"p","Test":"TestSuite","Output":"FAIL! -- 2 Passed | 1 Failed | 0 Pending | 0 Skipped\n"}
+				{"Action":"fail","Package":"p","Test":"TestSuite"}
+				{"Action":"fail","Package":"p"}
+				{"Action":"run","Package":"p","Test":"TestSuite"}
+				{"Action":"output","Package":"p","Test":"TestSuite","Output":"SUCCESS! -- 3 Passed | 0 Failed | 0 Pending | 0 Skipped\n"}
+				{"Action":"pass","Package":"p","Test":"TestSuite"}
+				{"Action":"pass","Package":"p"}`,
+			want: "flaky: p TestSuite A thing [It] works\n3 passed, 0 failed\n",
+		},
+		"a test that failed again": {
+			events: `{"Action":"run","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p"}
+				{"Action":"run","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p","Test":"TestA"}
+				{"Action":"fail","Package":"p"}`,
+			want: "failed: p TestA (1)\n0 passed, 1 failed\n",
+		},
 		"checks": {
 			events: `{"Action":"run","Package":"p","Test":"TestA"}
 				{"Action":"pass","Package":"p","Test":"TestA"}`,
