@@ -1,17 +1,14 @@
 package modules
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"strings"
-	"text/template"
 
 	"github.com/Masterminds/semver/v3"
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/ext"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
 // costLimit bounds what one expression may compute.
@@ -65,72 +62,18 @@ func holds(expression string, facts map[string]any) (bool, error) {
 	return value, nil
 }
 
-// functions are what templates may use beside the language's own.
-var functions = template.FuncMap{
-	"lower":   strings.ToLower,
-	"upper":   strings.ToUpper,
-	"replace": func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
-	"join": func(separator string, items []any) string {
-		var out []string
-		for _, item := range items {
-			out = append(out, fmt.Sprint(item))
-		}
-		return strings.Join(out, separator)
-	},
-	"default": func(otherwise, value any) any {
-		if value == nil || value == "" || value == int64(0) || value == any(false) {
-			return otherwise
-		}
-		return value
-	},
-	"quote":    func(value any) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
-	"contains": func(part, text string) bool { return strings.Contains(text, part) },
-	"checksum": checksum,
-	"json": func(value any) (string, error) {
-		data, err := json.Marshal(value)
-		return string(data), err
-	},
-}
-
-// checksum is a number for a text, from 1 to 2³¹-1, for what wants to see whether
-// it changed: the serial number of a zone.
-func checksum(text string) uint32 {
-	sum := sha256.Sum256([]byte(text))
-	return binary.BigEndian.Uint32(sum[:])>>1 | 1
-}
-
-// maxIncludes bounds how deep templates include each other. One that includes
-// itself would take the process with it.
-const maxIncludes = 16
-
-// include returns the function that renders a defined template to text, so
-// that a document of many lines can be quoted.
-func include(t *template.Template) func(name string, data any) (string, error) {
-	depth := 0
-	return func(name string, data any) (string, error) {
-		if depth++; depth > maxIncludes {
-			return "", fmt.Errorf("%q is included too deep", name)
-		}
-		defer func() { depth-- }()
-		var out strings.Builder
-		err := t.ExecuteTemplate(&out, name, data)
-		return out.String(), err
-	}
-}
-
 // parsed parses a template. One that names a fact that does not exist fails
 // when it is executed instead of writing "<no value>" into a manifest.
-func parsed(text string) (*template.Template, error) {
-	t := template.New("").Option("missingkey=error").Funcs(functions)
-	t.Funcs(template.FuncMap{"include": include(t)})
-	if _, err := t.Parse(text); err != nil {
+func parsed(text string) (*boundedtemplate.Template, error) {
+	t, err := boundedtemplate.Parse("", text)
+	if err != nil {
 		return nil, fmt.Errorf("parsing template: %s", strings.TrimPrefix(oneLine(err), "template: "))
 	}
 	return t, nil
 }
 
 // filled executes a template over facts.
-func filled(text string, facts map[string]any) (string, error) {
+func (r *renderer) filled(text string) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
@@ -138,11 +81,11 @@ func filled(text string, facts map[string]any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, map[string]any{"facts": facts}); err != nil {
+	out, err := t.Execute(map[string]any{"facts": r.facts}, r.budget)
+	if err != nil {
 		return "", fmt.Errorf("executing template: %s", strings.TrimPrefix(oneLine(err), "template: "))
 	}
-	return out.String(), nil
+	return out, nil
 }
 
 // Fits reports whether a Kubernetes version is in a range. Pre-releases and

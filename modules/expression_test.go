@@ -3,34 +3,47 @@ package modules
 import (
 	"strings"
 	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-func TestFilled(t *testing.T) {
-	facts := map[string]any{"list": []any{"a", "b"}, "none": "", "text": "one:two"}
-	cases := map[string]struct{ template, want string }{
-		"Plain":    {"a ${b}", "a ${b}"},
-		"Include":  {`{{ define "x" }}one{{ "\n" }}two "{{ .facts.none }}"{{ end }}{{ include "x" . | quote }}`, `"one\ntwo \"\""`},
-		"JSON":     {`{{ json .facts.list }}`, `["a","b"]`},
-		"Checksum": {`{{ checksum "a" }} {{ checksum "b" }}`, "1699463305 521270283"},
-		"Contains": {`{{ if contains ":" .facts.text }}yes{{ end }}`, "yes"},
-		"Default":  {`{{ default "otherwise" .facts.none }}`, "otherwise"},
-		"Join":     {`{{ join "," .facts.list }}`, "a,b"},
-		"Replace":  {`{{ replace ":" "-" .facts.text | upper }}`, "ONE-TWO"},
-	}
-	for name, tc := range cases {
+// rendered renders a set of one module.
+func rendered(m addonsv1.Module) (*Rendering, error) {
+	m.Name = "module"
+	c := Content{Sources: []addonsv1.Source{{Name: "charts", Helm: addonsv1.HelmSource{URL: "https://charts.example"}}}, Modules: []addonsv1.Module{m}}
+	return Render(c, Target{Namespace: "team", Name: "alpha", Set: "set", Origin: "team", Facts: &Facts{}})
+}
+
+// What a tenant writes into a template can neither fill the memory nor keep a
+// worker busy.
+func TestTemplateBombs(t *testing.T) {
+	for name, bomb := range map[string]string{
+		"Width": `{{ printf "%1000000d" 1 }}`,
+		"Loop":  `{{ range 9000000000000000000 }}{{ end }}`,
+		"Text":  `{{ range 9000000000000000000 }}x{{ end }}`,
+	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := filled(tc.template, facts)
-			if err != nil || got != tc.want {
-				t.Errorf("filled() = %q, %v, want %q", got, err, tc.want)
+			_, err := rendered(addonsv1.Module{Chart: &addonsv1.Chart{Name: "x", ValuesTemplate: "a: " + bomb}})
+			if err == nil || !strings.HasPrefix(err.Error(), `module "module": valuesTemplate: executing template: `) {
+				t.Errorf("valuesTemplate: %v", err)
+			}
+			_, err = rendered(addonsv1.Module{Kustomize: &addonsv1.Kustomize{Substitute: []addonsv1.Variable{{Name: "a", Value: ptr.To(bomb)}}}})
+			if err == nil || !strings.HasPrefix(err.Error(), `module "module": substitute a: executing template: `) {
+				t.Errorf("substitute: %v", err)
 			}
 		})
 	}
 }
 
-// A template that includes itself ends in an error, not with the process.
-func TestFilledBoundsIncludes(t *testing.T) {
-	_, err := filled(`{{ define "x" }}{{ include "x" . }}{{ end }}{{ include "x" . }}`, nil)
-	if err == nil || !strings.Contains(err.Error(), "included too deep") {
-		t.Errorf("filled() = %v", err)
+// A document of 600 KiB whose aliases stand for gigabytes.
+func TestAliasBomb(t *testing.T) {
+	bomb := `{{ $x := "x" }}{{ range 19 }}{{ $x = print $x $x }}{{ end }}a: &a {{ quote $x }}` + "\n" +
+		`b: [{{ range 20000 }}*a,{{ end }}1]`
+	_, err := rendered(addonsv1.Module{Chart: &addonsv1.Chart{Name: "x", ValuesTemplate: bomb, Values: &apiextensionsv1.JSON{Raw: []byte("{}")}}})
+	if err == nil || !strings.Contains(err.Error(), "aliases are not allowed") {
+		t.Errorf("%.200v", err)
 	}
 }

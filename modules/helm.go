@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+	goyaml "sigs.k8s.io/yaml/goyaml.v3"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
@@ -124,8 +125,11 @@ func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
 			return fmt.Errorf("values: they must be an object: %w", err)
 		}
 	}
-	text, err := filled(c.ValuesTemplate, r.facts)
+	text, err := r.filled(c.ValuesTemplate)
 	if err != nil {
+		return fmt.Errorf("valuesTemplate: %w", err)
+	}
+	if err := withoutAliases(text); err != nil {
 		return fmt.Errorf("valuesTemplate: %w", err)
 	}
 	over := map[string]any{}
@@ -133,6 +137,24 @@ func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
 		return fmt.Errorf("valuesTemplate: what it renders to is no YAML object: %s", oneLine(err))
 	}
 	merge(merged, over)
+	return nil
+}
+
+// withoutAliases refuses a document with aliases: each repeats what it names, so
+// a small document may stand for gigabytes.
+func withoutAliases(text string) error {
+	document := &goyaml.Node{}
+	if err := goyaml.Unmarshal([]byte(text), document); err != nil {
+		return fmt.Errorf("what it renders to is no YAML object: %s", oneLine(err))
+	}
+	rest := []*goyaml.Node{document}
+	for len(rest) > 0 {
+		node := rest[len(rest)-1]
+		if node.Kind == goyaml.AliasNode {
+			return fmt.Errorf("what it renders to has the alias *%s in line %d: aliases are not allowed", node.Value, node.Line)
+		}
+		rest = append(rest[:len(rest)-1], node.Content...)
+	}
 	return nil
 }
 

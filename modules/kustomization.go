@@ -71,7 +71,7 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 func (r *renderer) variables(k *addonsv1.Kustomize) (map[string]string, error) {
 	out := maps.Clone(r.target.Facts.Substitutions())
 	for _, v := range k.Substitute {
-		value, err := filled(ptr.Deref(v.Value, ""), r.facts)
+		value, err := r.filled(ptr.Deref(v.Value, ""))
 		if err != nil {
 			return nil, fmt.Errorf("substitute %s: %w", v.Name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
 // Target is a Cluster that gets modules.
@@ -63,7 +64,10 @@ func Render(c Content, t Target) (*Rendering, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &renderer{content: c, target: t, facts: facts, byName: map[string]*addonsv1.Module{}, state: map[string]*Module{}}
+	r := &renderer{
+		content: c, target: t, facts: facts, budget: boundedtemplate.NewBudget(),
+		byName: map[string]*addonsv1.Module{}, state: map[string]*Module{},
+	}
 	for i := range c.Modules {
 		r.byName[c.Modules[i].Name] = &c.Modules[i]
 	}
@@ -84,7 +88,9 @@ type renderer struct {
 	content Content
 	target  Target
 	facts   map[string]any
-	byName  map[string]*addonsv1.Module
+	// budget bounds all templates of the content together.
+	budget *boundedtemplate.Budget
+	byName map[string]*addonsv1.Module
 	// state has the modules rendered so far.
 	state map[string]*Module
 }
