@@ -62,6 +62,19 @@ test: ## Run all tests: units, API servers, then hosts (root, Linux)
 test-unit: ## Run the tests that boot no hosts
 	@hack/test.sh unit
 
+.PHONY: race
+race: ## Run the tests of libraries, rendering, decisions and drivers under the race detector
+	@$(GO_CHECK); hack/ensure-packages.sh gcc=build-essential; hack/tools/build.sh etcd kube-apiserver >/dev/null; \
+		CGO_ENABLED=1 go test -race -timeout 60m ./internal/... ./controllers/controlplane/plan ./bootstrap/... ./modules/... ./providers/...
+
+.PHONY: fuzz
+fuzz: ## Fuzz each parser of untrusted input for FUZZTIME, 60s unless set
+	@hack/fuzz.sh "$(or $(FUZZTIME),60s)"
+
+.PHONY: vulncheck
+vulncheck: ## Look for known vulnerabilities in the managers: GOVULNDB=URL of a mirror of vuln.go.dev
+	@$(GO_CHECK); tool=$$(hack/tools/build.sh govulncheck); "$$tool" $(if $(GOVULNDB),-db "$(GOVULNDB)") ./cmd/...
+
 .PHONY: e2e
 e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _artifacts/report (root, Linux)
 	@NOVA_SUITES=full REPORT=_artifacts/report hack/test.sh e2e hosts

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks what a test cannot: that generated files are what the sources say,
 # that the modules are tidy, that the manifests render, that the documents
-# point at files that exist, and that the linters are content.
+# point at files that exist, that the licenses of dependencies are allowed, and
+# that the linters are content.
 #
 #   hack/verify.sh [RESULTS]
 #
@@ -62,6 +63,12 @@ clusterctl_templates() {
 	done
 }
 
+# licenses checks all modules that are part of a manager.
+licenses() {
+	local tool
+	tool=$(hack/tools/build.sh licenses) && "$tool" ./cmd/...
+}
+
 scripts() {
 	local file
 	while read -r file; do
@@ -92,5 +99,6 @@ done
 check "manifests and templates" manifests
 check "shell scripts" scripts
 check "links of documents" links
+check "licenses of dependencies" licenses
 check "linters" hack/lint.sh
 exit $failed

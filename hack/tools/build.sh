@@ -59,6 +59,8 @@ locate() {
 	gotestsum) module=generate package=gotest.tools/gotestsum ;;
 	# It tests rules here; what finds targets in clouds would take minutes to build.
 	promtool) module=prometheus package=github.com/prometheus/prometheus/cmd/promtool tags=remove_all_sd ;;
+	govulncheck) module=security package=golang.org/x/vuln/cmd/govulncheck ;;
+	licenses) module=security package=./licenses ;;
 	promnames) module=prometheus package=./promnames ;;
 	*)
 		echo "build.sh: unknown tool \"$1\"" >&2

@@ -1,0 +1,8 @@
+//go:build tools
+
+// Package tools names the programs that this module pins; build.sh builds them.
+package tools
+
+import (
+	_ "golang.org/x/vuln/cmd/govulncheck"
+)
