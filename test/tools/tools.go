@@ -5,16 +5,26 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
-// Root is the root of the work tree that this package was compiled from.
+// Root is the root of the work tree that the process was started in. Tests
+// start in the folder of their package. The path of this file cannot tell,
+// because builds with -trimpath do not know it.
 func Root() string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..")
+	dir, err := os.Getwd()
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, missing := os.Stat(filepath.Join(dir, "hack", "tools", "build.sh")); missing == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			err = os.ErrNotExist
+		}
+	}
+	panic(fmt.Sprintf("finding the root of the work tree: %s", err))
 }
 
 // Paths returns the path of each named program, keyed by name, building what
