@@ -23,9 +23,12 @@ const (
 	tokenPath  = "/ovirt-engine/sso/oauth/token"
 	logoutPath = "/ovirt-engine/services/sso-logout"
 
-	// timeout bounds every request, and reply what is read of an answer.
+	// timeout bounds every request.
 	timeout = 30 * time.Second
-	reply   = 256 << 20
+	// maxAnswer bounds an answer in bytes, and maxList that to a list of VMs: an
+	// engine sends some 7 KiB for each.
+	maxAnswer = 8 << 20
+	maxList   = 64 << 20
 	// parallel bounds the requests to one engine and account, so that a burst
 	// of machines is a queue here and not there.
 	parallel = 16
@@ -213,7 +216,7 @@ func (c *Client) Logout(ctx context.Context) error {
 // post sends a form to one of the addresses beside the API.
 func (c *Client) post(ctx context.Context, path string, form url.Values) (int, []byte, error) {
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
-	return c.exchange(ctx, http.MethodPost, path, path, header, []byte(form.Encode()))
+	return c.exchange(ctx, http.MethodPost, path, path, header, []byte(form.Encode()), maxAnswer)
 }
 
 // send sends a request with a token and reads its answer.
@@ -230,7 +233,11 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 		"Authorization": {"Bearer " + token}, "Version": {"4"},
 		"Accept": {"application/xml"}, "Content-Type": {"application/xml"},
 	}
-	status, answer, err := c.exchange(ctx, r.Method, path, strings.Join(pattern, "/"), header, body)
+	limit := maxAnswer
+	if r.Method == http.MethodGet && len(r.Path) == 1 {
+		limit = maxList
+	}
+	status, answer, err := c.exchange(ctx, r.Method, path, strings.Join(pattern, "/"), header, body, limit)
 	if err != nil {
 		return err
 	}
@@ -250,8 +257,10 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 	return nil
 }
 
-// exchange sends bytes and reads bytes.
-func (c *Client) exchange(ctx context.Context, method, path, pattern string, header http.Header, body []byte) (int, []byte, error) {
+// exchange sends bytes and reads bytes, no more than limit.
+func (c *Client) exchange(
+	ctx context.Context, method, path, pattern string, header http.Header, body []byte, limit int,
+) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+c.endpoint.Server+path, bytes.NewReader(body))
@@ -264,8 +273,11 @@ func (c *Client) exchange(ctx context.Context, method, path, pattern string, hea
 	res, err := c.http.Do(req)
 	var answer []byte
 	if err == nil {
-		answer, err = io.ReadAll(io.LimitReader(res.Body, reply))
+		answer, err = io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
 		_ = res.Body.Close()
+		if len(answer) > limit {
+			err = fmt.Errorf("the engine's answer has more than %d MiB", limit>>20)
+		}
 	}
 	code := "error"
 	if err == nil {

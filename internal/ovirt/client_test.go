@@ -2,8 +2,11 @@ package ovirt
 
 import (
 	"context"
+	"encoding/pem"
 	"encoding/xml"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -154,5 +157,40 @@ func TestWhatIsNotSaidIsNotSent(t *testing.T) {
 	body, err := xml.Marshal(VM{Comment: "x", Cluster: Ref("1"), Template: Ref("")})
 	if want := `<vm><comment>x</comment><cluster id="1"></cluster></vm>`; err != nil || string(body) != want {
 		t.Errorf("got %s, %v\nwant %s", body, err, want)
+	}
+}
+
+// An engine that sends more than any engine would must not fill the memory.
+func TestAnswerIsBounded(t *testing.T) {
+	var sent atomic.Int64
+	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tokenPath {
+			_, _ = io.WriteString(w, `{"access_token":"t"}`)
+			return
+		}
+		_, err := io.WriteString(w, "<vms><vm><name>")
+		for part := strings.Repeat("a", 1<<20); err == nil && sent.Load() < 256<<20; {
+			var n int
+			n, err = io.WriteString(w, part)
+			sent.Add(int64(n))
+		}
+	}))
+	t.Cleanup(engine.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: engine.Certificate().Raw})
+	c, err := NewClient(Endpoint{Server: engine.Listener.Addr().String(), Trust: Trust{CABundle: string(ca)}}, Meter{
+		Request: func(string, string, string, time.Duration) {}, Connections: func(int) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, limit := range map[string]int64{"vms": maxList, "vms/1": maxAnswer} {
+		sent.Store(0)
+		err = get(t.Context(), c, strings.Split(path, "/")...)
+		if !IsDown(err) || !strings.Contains(err.Error(), "the engine's answer has more than") {
+			t.Errorf("%s: got %v", path, err)
+		}
+		if sent.Load() > 2*limit {
+			t.Errorf("%s: %d bytes were read", path, sent.Load())
+		}
 	}
 }

@@ -115,7 +115,8 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	if s.line.wrap != nil {
 		next = s.line.wrap(next)
 	}
-	api.Transport = &restTransport{next: next, line: s.line}
+	api.Transport = &restTransport{next: bounded{next: next}, line: s.line}
+	api.CheckRedirect = refuseRedirect
 	err := api.Login(ctx, url.UserPassword(s.endpoint.username, s.endpoint.password))
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,7 @@ func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return err
 		}
 		defer func() { _ = res.Body.Close() }()
-		body, err := io.ReadAll(io.LimitReader(res.Body, maxRESTAnswer))
+		body, err := io.ReadAll(res.Body)
 		if err != nil {
 			return fmt.Errorf("reading vCenter's answer: %w", err)
 		}
@@ -184,9 +185,6 @@ func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	})
 	return answer, err
 }
-
-// maxRESTAnswer is more than any answer we ask for has.
-const maxRESTAnswer = 16 << 20
 
 // restMethod names a request for metrics: without what differs from object to
 // object.

@@ -11,8 +11,10 @@ import (
 )
 
 // Settle starts to bring what surrounds the VM behind m in line with it, one
-// step a call: the anti-affinity rule of its group, its tags and attributes,
-// and once the node has joined the user data. The VM runs on meanwhile.
+// step a call: once the node has joined it removes the user data, then come the
+// anti-affinity rule of its group, and its tags and attributes. The user data
+// of a control plane machine holds the keys of all CAs, so its removal waits
+// for nothing that may never succeed. The VM runs on meanwhile.
 func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
@@ -63,12 +65,12 @@ func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, re
 	}
 	at, _ := i.world.place(info)
 	switch {
+	case joined && info.holdsUserData():
+		return dueScrub, vm
 	case i.ruleDue(vm, m, info):
 		return dueRule, at
 	case i.marksDue(m, info) != "":
 		return dueMarks, vm
-	case joined && info.holdsUserData():
-		return dueScrub, vm
 	default:
 		return dueNothing, ref{}
 	}

@@ -100,6 +100,26 @@ func TestScrub(t *testing.T) {
 	b.Expect(vm.UserData).To(BeFalse(), "a restarted manager sees that it is gone")
 }
 
+// User data is removed although the rule and the tags of the machine can never
+// be set.
+func TestScrubWithoutPermissionForRules(t *testing.T) {
+	b := newBed(t)
+	first, second := b.grouped("a", "md"), b.grouped("b", "md")
+	second.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}}
+	b.launched(first)
+	cluster := b.clusterRef()
+	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
+	b.launched(second)
+	b.Eventually(func(g Gomega) {
+		if vm, err := b.look(second); err == nil && vm.UserData {
+			g.Expect(b.connect(second).Settle(b.ctx(), second, true)).To(Succeed())
+		}
+		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
+	}).Should(Succeed())
+	b.Expect(b.connect(second).Settle(b.ctx(), second, true)).To(Succeed())
+	b.Expect(b.failsOnce(second)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
+}
+
 func TestScrubIgnition(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -115,9 +116,12 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	t.TLSHandshakeTimeout = l.pace.request / 2
 	t.TLSClientConfig = config
 	t.MaxIdleConnsPerHost = parallel
+	var next http.RoundTripper = t
 	if l.wrap != nil {
-		sc.Transport = l.wrap(t)
+		next = l.wrap(t)
 	}
+	sc.Transport = bounded{next: next}
+	sc.CheckRedirect = refuseRedirect
 	c, err := vim25.NewClient(ctx, &transport{next: sc, line: l})
 	if err != nil {
 		sc.CloseIdleConnections()
@@ -125,6 +129,43 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	}
 	c.Client = sc
 	return c, nil
+}
+
+// refuseRedirect hands out the redirect itself instead of following it: vCenter
+// sends none, and a login would take the password to the other server.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// maxAnswer bounds an answer of vCenter in bytes. The largest one has the
+// properties of maxUpdates VMs.
+const maxAnswer = 32 << 20
+
+// errTooLarge is returned while an answer is read that has more than maxAnswer
+// bytes.
+var errTooLarge = fmt.Errorf("its answer has more than %d MiB", maxAnswer>>20)
+
+// bounded bounds what is read of each answer, after decompression.
+type bounded struct{ next http.RoundTripper }
+
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	res, err := b.next.RoundTrip(req)
+	if err == nil {
+		res.Body = &boundedBody{ReadCloser: res.Body, left: maxAnswer}
+	}
+	return res, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+
+	left int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
 }
 
 // pass sends a request: in its turn, within its time, and counted.

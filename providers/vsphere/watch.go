@@ -55,6 +55,13 @@ type stream struct {
 	gathering bool
 }
 
+const (
+	// maxUpdates bounds the objects in one answer of the property collector.
+	maxUpdates = 500
+	// maxVMs bounds the VMs of one vCenter. vCenter 8 supports 45,000.
+	maxVMs = 100_000
+)
+
 // openStream sets the collector up. vCenter forgets it with the session.
 func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*stream, error) {
 	s := &stream{client: c, pollTime: p.poll, gather: p.gather, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
@@ -125,7 +132,7 @@ func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) erro
 func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.ObjectUpdate, more bool, err error) {
 	seconds := int32(wait / time.Second)
 	res, err := methods.WaitForUpdatesEx(ctx, s.client, &types.WaitForUpdatesEx{
-		This: s.collector, Version: s.version, Options: &types.WaitOptions{MaxWaitSeconds: &seconds},
+		This: s.collector, Version: s.version, Options: &types.WaitOptions{MaxWaitSeconds: &seconds, MaxObjectUpdates: maxUpdates},
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("waiting for updates: %w", err)
@@ -152,6 +159,9 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 			return nil, err
 		}
 		s.apply(w, updates)
+		if err := w.bounded(); err != nil {
+			return nil, err
+		}
 		if err := s.enlist(ctx); err != nil {
 			return nil, err
 		}
@@ -194,7 +204,9 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 		if len(updates) == 0 {
 			continue
 		}
-		s.pass(inv, updates)
+		if err := s.pass(inv, updates); err != nil {
+			return err
+		}
 		if err := s.complete(ctx, inv); err != nil {
 			return err
 		}
@@ -209,9 +221,10 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 }
 
 // pass brings what was told to the inventory.
-func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) {
+func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) (err error) {
 	inv.update(func(w *world) []uuid.UUID {
 		touched := s.apply(w, updates)
+		err = w.bounded()
 		for _, u := range updates {
 			if u.Kind == types.ObjectUpdateKindLeave && u.Obj.Type == "Task" && w.tasks[u.Obj] == nil {
 				inv.doubt(u.Obj)
@@ -219,6 +232,16 @@ func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) {
 		}
 		return touched
 	})
+	return err
+}
+
+// bounded returns an error if vCenter reports more VMs than any vCenter has: a
+// server that invents VMs must not fill the memory of the manager.
+func (w *world) bounded() error {
+	if len(w.ids) <= maxVMs {
+		return nil
+	}
+	return fmt.Errorf("it reports more than %d VMs", maxVMs)
 }
 
 // begins reports whether there are VMs to collect and nobody does so yet.

@@ -113,6 +113,19 @@ func TestIgnition(t *testing.T) {
 	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
 }
 
+// User data is removed although a tag of the machine can never be set.
+func TestUserDataIsRemovedWithoutTags(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	b.Expect(b.until(b.connector, m, false, "rest").UserData).To(BeTrue())
+	m.Spec.Tags = []string{"none"}
+	b.Eventually(func(g Gomega) {
+		vm, _, err := b.reconcile(b.connector, m, true)
+		g.Expect(vm.UserData).To(BeFalse())
+		g.Expect(err).To(MatchError(ContainSubstring(`"none"`)))
+	}).Should(Succeed())
+}
+
 func TestUserDataThatCannotBePassedOn(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")

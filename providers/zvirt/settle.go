@@ -8,8 +8,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Settle takes the next step, or, once nothing is left to do and the node has
-// joined, takes the first-boot document out of the VM's settings.
+// Settle takes the next step. Once the node has joined, the first one removes
+// the user data from the VM's settings: that of a control plane machine holds
+// the keys of all CAs, so it waits for no step that may never succeed.
 func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined bool) error {
 	id, err := d.identify(m)
 	if err != nil {
@@ -18,6 +19,9 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 	view, said := d.look(id, m)
 	if view.VM == nil || view.Busy != "" {
 		return nil
+	}
+	if joined && said.Document != "" {
+		return d.take(ctx, view, said, plan.Scrub(view.VM, said))
 	}
 	next, err := d.due(ctx, m, view.VM, said)
 	if err == nil && next != nil && next.Group != nil {
@@ -28,9 +32,6 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 			return ctx.Err()
 		}
 		next, err = d.due(ctx, m, view.VM, said) // another machine may have made the group
-	}
-	if err == nil && next == nil && joined && said.Document != "" {
-		next = plan.Scrub(view.VM, said)
 	}
 	if err != nil || next == nil {
 		return err
