@@ -50,8 +50,14 @@ type EndpointFacts struct {
 type HypervisorFacts struct {
 	// Kind is vsphere, zvirt, or the kind of another infrastructure cluster.
 	Kind string `json:"kind"`
-	// Spec is the spec of the infrastructure cluster by its JSON names, where
-	// the coordinates are: server, placement. It has no credentials.
+	// Server is the host name or address of the vCenter or engine, with a port
+	// if it is not 443, and CABundle the certificate authorities that verify
+	// it: those of the infrastructure cluster or of its identity. CABundle is
+	// empty if the system's do, or if the certificate is pinned.
+	Server   string `json:"server"`
+	CABundle string `json:"caBundle"`
+	// Spec is the spec of the infrastructure cluster by its JSON names, such as
+	// placement. It has no credentials.
 	Spec map[string]any `json:"spec"`
 }
 

@@ -122,20 +122,19 @@ func (s *scene) meta(name string) metav1.ObjectMeta {
 func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 	s.t.Helper()
 	identity := &infrav1.NovaZVirtIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace}}
-	identity.Spec.SecretName = "account"
+	address, err := url.Parse(s.engine.URL)
+	s.Expect(err).NotTo(HaveOccurred())
+	identity.Spec.Server, identity.Spec.TLS.CABundle = address.Host, s.engine.CABundle
+	identity.Spec.SecretRef.Name = "account"
 	identity.Spec.AllowedNamespaces.List = []string{s.rig.Namespace}
 	cluster := s.rig.Cluster()
 	cluster.Spec.InfrastructureRef.Kind = "NovaZVirtCluster"
 	s.create(identity, cluster, s.rig.Secret("account", map[string]string{
 		"username": ovirtsim.DefaultUsername, "password": ovirtsim.DefaultPassword,
 	}))
-	address, err := url.Parse(s.engine.URL)
-	s.Expect(err).NotTo(HaveOccurred())
 	infra := &infrav1.NovaZVirtCluster{ObjectMeta: s.meta(infratest.ClusterName), Spec: infrav1.NovaZVirtClusterSpec{
 		ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}},
-		Server:      address.Host,
 		IdentityRef: infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: identity.Name},
-		TLS:         infrav1.NovaZVirtTLS{CABundle: s.engine.CABundle},
 		Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default"},
 	}}
 	infra.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}

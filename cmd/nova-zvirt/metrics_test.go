@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -44,7 +45,9 @@ func TestProviderTellsPrometheus(t *testing.T) {
 	s.boot(m, "10.0.0.3/24")
 	s.becomes(m, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
 	of := fmt.Sprintf(`{cluster=%q,kind="NovaZVirtMachine",namespace=%q,state="Provisioned"}`, infratest.ClusterName, s.rig.Namespace)
-	server := fmt.Sprintf(`server=%q`, cluster.Spec.Server)
+	address, err := url.Parse(s.engine.URL)
+	s.Expect(err).NotTo(HaveOccurred())
+	server := fmt.Sprintf(`server=%q`, address.Host)
 	s.Eventually(func() (string, error) { return scraped(t.Context()) }).Should(And(
 		ContainSubstring("\nnova_machines"+of+" 1\n"),
 		ContainSubstring("\nnova_machines_longest_seconds"+of+" "),

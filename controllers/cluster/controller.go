@@ -134,7 +134,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 
 // owned are the conditions that nobody else writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
-	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition,
+	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition, infrav1.EndpointUniqueCondition,
 }}
 
 // scope is what one reconcile knows. Fields are filled from top to bottom.
@@ -148,6 +148,8 @@ type scope[C Object] struct {
 	// failed.
 	inspected bool
 	failure   error
+	// rival says that another cluster has the same control plane endpoint.
+	rival string
 	// remaining are the names of machines that a deletion waits for, and
 	// released is set when it waits for none.
 	remaining []string
@@ -166,8 +168,8 @@ func (s *scope[C]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZe
 
 // endpointKnown reports whether somebody has named the tenant's endpoint.
 func (s *scope[C]) endpointKnown() bool {
-	spec, _ := s.infra.Common()
-	return spec.ControlPlaneEndpoint.IsValid() || s.cluster != nil && s.cluster.Spec.ControlPlaneEndpoint.IsValid()
+	endpoint := s.endpoint()
+	return endpoint.IsValid()
 }
 
 // findOwner fills in the Cluster. It may be gone: a deletion goes on without.
@@ -198,8 +200,9 @@ func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	}
 	_, status := s.infra.Common()
 	status.Version, status.FailureDomains = site.Version, sorted(site.FailureDomains)
+	status.Server, status.CABundle = site.Server, site.CABundle
 	if s.endpointKnown() {
 		status.Initialization.Provisioned = ptr.To(true)
 	}
-	return nil
+	return r.compareEndpoints(ctx, s)
 }

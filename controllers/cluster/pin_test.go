@@ -5,6 +5,7 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
@@ -41,5 +42,38 @@ var _ = Describe("A cluster's hypervisor", func() {
 		By("coming back under another version")
 		rig.Hypervisor.SetSite(key, hypervisor.Site{ID: "fake-2", Version: "4"})
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "4")))
+	})
+})
+
+var _ = Describe("A control plane endpoint", func() {
+	It("is reported while two clusters on a hypervisor have it", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Eventually(clusterOf(ctx, rig)).Should(beReady())
+		rival := rig.InfraCluster()
+		rival.Name, rival.Labels = "rival", nil
+		rival.Annotations = map[string]string{infrav1.HypervisorIDAnnotation: "fake-1"}
+		Expect(rig.Client.Create(ctx, rival)).To(Succeed())
+		touch := func(value string) {
+			GinkgoHelper()
+			Eventually(func(g Gomega) {
+				infra := rig.InfraCluster()
+				g.Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(infra), infra)).To(Succeed())
+				infra.Labels["touched"] = value
+				g.Expect(rig.Client.Update(ctx, infra)).To(Succeed())
+			}).Should(Succeed())
+		}
+		touch("1")
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(),
+			have(infrav1.EndpointUniqueCondition, metav1.ConditionFalse, infrav1.EndpointInUseReason,
+				Equal(`The control plane endpoint 192.0.2.10:6443 is also that of the cluster "rival" on the same hypervisor`))))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Warning", infrav1.EndpointInUseReason)))
+
+		By("going to another hypervisor")
+		rival.Annotations[infrav1.HypervisorIDAnnotation] = "another"
+		Expect(rig.Client.Update(ctx, rival)).To(Succeed())
+		touch("2")
+		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), HaveField("Status.Conditions", Not(ContainElement(HaveField("Type", infrav1.EndpointUniqueCondition))))))
 	})
 })

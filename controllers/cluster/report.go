@@ -31,6 +31,9 @@ func (s *scope[C]) report(err error) {
 			available = s.failed(infrav1.HypervisorAvailableCondition, s.failure)
 		}
 		conditions.Set(s.infra, available)
+		if s.failure == nil {
+			s.reportEndpoint()
+		}
 	}
 	conditions.Set(s.infra, s.ready(err))
 }
@@ -74,12 +77,13 @@ func waitingFor(names []string) string {
 }
 
 // conditionsBefore are the conditions a reconcile started with.
-type conditionsBefore struct{ ready, available metav1.Condition }
+type conditionsBefore struct{ ready, available, endpoint metav1.Condition }
 
 func snapshot(from conditions.Getter) conditionsBefore {
 	return conditionsBefore{
 		ready:     get(from, clusterv1.ReadyCondition),
 		available: get(from, infrav1.HypervisorAvailableCondition),
+		endpoint:  get(from, infrav1.EndpointUniqueCondition),
 	}
 }
 
@@ -96,6 +100,7 @@ func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
 		r.event(s, corev1.EventTypeNormal, "Deleted", "No machine is left")
 		return
 	}
+	r.announceEndpoint(s, before.endpoint)
 	now := snapshot(s.infra)
 	if changed(before.available, now.available) {
 		if now.available.Status == metav1.ConditionTrue {

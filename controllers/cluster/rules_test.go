@@ -22,7 +22,14 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 		spoil(bad)
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("no server", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "" }, "spec.server"),
+		Entry("no server", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "" },
+			"server is required: identityRef names a Secret, which holds only user name and password"),
+		Entry("a server beside that of an identity", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = infrav1.NovaVSphereIdentityKind },
+			"server must not be set with a NovaVSphereIdentity: the server comes from the identity"),
+		Entry("trust beside that of an identity", func(c *infrav1.NovaVSphereCluster) {
+			c.Spec.IdentityRef.Kind, c.Spec.Server = infrav1.NovaVSphereIdentityKind, ""
+			c.Spec.TLS = infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		}, "tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"),
 		Entry("a server with scheme", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "https://vcenter" },
 			"server is a host name or address with an optional port, without scheme, path or credentials"),
 		Entry("a server with credentials", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "nova@vcenter" },
@@ -33,10 +40,10 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 			"caBundle must hold at least one PEM certificate"),
 		Entry("a short thumbprint", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.Thumbprint = "AA:BB" }, "spec.tls.thumbprint"),
 		Entry("two ways to trust", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.NovaVSphereTLS{CABundle: pem, Thumbprint: thumbprint}
+			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: pem, Thumbprint: thumbprint}}
 		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
 		Entry("trust in anybody beside a thumbprint", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.NovaVSphereTLS{Thumbprint: thumbprint, InsecureSkipVerify: ptr.To(true)}
+			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: thumbprint}, InsecureSkipVerify: ptr.To(true)}
 		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
 	)
 
@@ -46,9 +53,12 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 		Expect(server.Client.Create(ctx, c)).To(Succeed())
 	},
 		Entry("a server with a port", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "192.0.2.1:8443" }),
+		Entry("an identity, and no server", func(c *infrav1.NovaVSphereCluster) {
+			c.Spec.IdentityRef.Kind, c.Spec.Server = infrav1.NovaVSphereIdentityKind, ""
+		}),
 		Entry("a bundle", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.CABundle = pem }),
 		Entry("a thumbprint, and no trust in anybody", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.NovaVSphereTLS{Thumbprint: thumbprint, InsecureSkipVerify: ptr.To(false)}
+			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: thumbprint}, InsecureSkipVerify: ptr.To(false)}
 		}),
 		Entry("trust in anybody, said in words", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.InsecureSkipVerify = ptr.To(true) }),
 	)

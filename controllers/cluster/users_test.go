@@ -33,13 +33,17 @@ var _ = Describe("A cluster that borrows its account", func() {
 		s.secret = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: home.Name, Name: "account"}}
 		Expect(server.Client.Create(ctx, s.secret)).To(Succeed())
 		s.identity = &infrav1.NovaVSphereIdentity{
-			ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace}, Spec: infrav1.IdentitySpec{SecretName: "account"},
+			ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace},
+			Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+				Server: "vcenter.example.test", SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+			}},
 		}
 		Expect(server.Client.Create(ctx, s.identity)).To(Succeed())
 		s.rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.CredentialsInvalidReason, "not yet"))
 		Expect(s.rig.Run(infratest.Options{NoRetry: true, ManagerNamespace: s.managers})).To(Succeed())
 		infra := s.rig.InfraCluster()
 		infra.Spec.IdentityRef.Kind, infra.Spec.IdentityRef.Name = infrav1.NovaVSphereIdentityKind, s.identity.Name
+		infra.Spec.Server = ""
 		Expect(s.rig.CreateCluster(ctx, s.rig.Cluster(), infra)).To(Succeed())
 		Eventually(clusterOf(ctx, s.rig)).Should(have(
 			infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))

@@ -29,7 +29,7 @@ func zvirtCluster(namespace string) *infrav1.NovaZVirtCluster {
 	return &infrav1.NovaZVirtCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		Spec: infrav1.NovaZVirtClusterSpec{
-			Server: "engine.example.test", IdentityRef: infrav1.NovaZVirtIdentityReference{Name: "engine"},
+			ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.test"}, IdentityRef: infrav1.NovaZVirtIdentityReference{Name: "engine"},
 		},
 	}
 }
@@ -180,10 +180,17 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("a server with a scheme", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "https://engine" }, "without scheme, path or credentials"),
+		Entry("no server", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: identityRef names a Secret"),
+		Entry("a server beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = infrav1.NovaZVirtIdentityKind },
+			"server must not be set with a NovaZVirtIdentity: the server comes from the identity"),
+		Entry("trust beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) {
+			c.IdentityRef.Kind, c.Server = infrav1.NovaZVirtIdentityKind, ""
+			c.TLS = infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		}, "tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"),
 		Entry("no identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.NovaZVirtIdentityReference{} }, "spec.identityRef"),
 		Entry("another identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
 		Entry("two sorts of trust", func(c *infrav1.NovaZVirtClusterSpec) {
-			c.TLS = infrav1.NovaZVirtTLS{CABundle: "-----BEGIN CERTIFICATE-----", InsecureSkipVerify: ptr.To(true)}
+			c.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}, InsecureSkipVerify: ptr.To(true)}
 		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
 		Entry("a bundle without certificates", func(c *infrav1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),
 		Entry("a prefix with a colon", func(c *infrav1.NovaZVirtClusterSpec) { c.ProviderIDPrefix = "a://" }, "spec.providerIDPrefix"),

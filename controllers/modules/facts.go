@@ -47,6 +47,9 @@ func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 			Domain: cmp.Or(cluster.Spec.ClusterNetwork.ServiceDomain, modules.DefaultDomain),
 		},
 	}
+	if f.Hypervisor.Server, f.Hypervisor.CABundle, err = serverOf(infra); err != nil {
+		return nil, err
+	}
 	f.Kubernetes.Version = version(controlPlane, cluster)
 	replicas, _, _ := unstructured.NestedInt64(controlPlane.Object, "spec", "replicas")
 	f.ControlPlane.Replicas = int32(max(replicas, 1))
@@ -77,6 +80,24 @@ func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.C
 func specOf(o *unstructured.Unstructured) map[string]any {
 	spec, _, _ := unstructured.NestedMap(o.Object, "spec")
 	return spec
+}
+
+// serverOf returns where the hypervisor of an infrastructure cluster is reached
+// and the certificate authorities that verify it. With an identity only its
+// status has them.
+func serverOf(infra *unstructured.Unstructured) (server, bundle string, err error) {
+	own, _, _ := unstructured.NestedString(infra.Object, "spec", "server")
+	observed, _, _ := unstructured.NestedString(infra.Object, "status", "server")
+	server = cmp.Or(own, observed)
+	if _, ours, _ := unstructured.NestedMap(infra.Object, "spec", "identityRef"); ours && server == "" {
+		return "", "", fmt.Errorf("reading infrastructure cluster: %s %s has no status.server yet", infra.GetKind(), infra.GetName())
+	}
+	if own != "" {
+		bundle, _, _ = unstructured.NestedString(infra.Object, "spec", "tls", "caBundle")
+		return server, bundle, nil
+	}
+	bundle, _, _ = unstructured.NestedString(infra.Object, "status", "caBundle")
+	return server, bundle, nil
 }
 
 // version is what the control plane runs, or will run at first.

@@ -3,7 +3,23 @@ package credentials
 import (
 	"fmt"
 	"io"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
+
+// Login is an account together with the only server that it may be sent to.
+// It is formatted as the account: without its secrets.
+type Login struct {
+	Account
+
+	// Server is the host name or address of the hypervisor.
+	Server string
+	// TLS says how the certificate of Server is verified.
+	TLS infrav1.ClusterTLS
+	// Identity is the identity that lends the account; nil for the cluster's
+	// own Secret. Its bounds limit the cluster.
+	Identity Identity
+}
 
 // Account is what a driver logs in with. However it is formatted, it does not
 // tell the password.

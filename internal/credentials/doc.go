@@ -1,4 +1,10 @@
-// Package credentials finds the hypervisor account that a cluster names.
+// Package credentials finds the hypervisor account that a cluster names, and
+// the server that the account is for.
+//
+// The two are resolved together, so that a password cannot be combined with
+// another server: an identity has a server and the way to verify its
+// certificate, and a cluster that names an identity must set neither; a cluster
+// that names a Secret sets both itself.
 //
 // A reference names a Secret in the cluster's own namespace, or an identity: a
 // cluster-scoped object that lends an account, whose Secret lies in the

@@ -24,12 +24,16 @@ type Identity interface {
 	Common() *infrav1.IdentitySpec
 }
 
-// Reference names an account.
+// Reference is the account that a cluster names, and the cluster's own server.
 type Reference struct {
 	// Kind is Secret or the kind of identity. Empty means Secret.
 	Kind string
 	// Name is that of the Secret or identity.
 	Name string
+	// Server and TLS are the cluster's own. They belong to a Secret and are
+	// refused with an identity.
+	Server string
+	TLS    infrav1.ClusterTLS
 }
 
 // Resolver reads the accounts that clusters name.
@@ -46,39 +50,55 @@ type Resolver struct {
 	NewIdentity func() Identity
 }
 
-// Resolve returns the account that ref names for a cluster in namespace. What
-// a person has to mend is an Error with the reason CredentialsInvalid.
-func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference) (Account, error) {
+// Resolve returns the account that ref names for a cluster in namespace, with
+// the server it is for. What a person has to fix is an Error with the reason
+// CredentialsInvalid.
+func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference) (Login, error) {
 	switch cmp.Or(ref.Kind, infrav1.SecretIdentityKind) {
 	case infrav1.SecretIdentityKind:
-		return r.read(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name})
+		if ref.Server == "" {
+			return Login{}, invalid("spec.server is not set: Secret %q holds only user name and password", ref.Name)
+		}
+		account, err := r.read(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name})
+		if err != nil {
+			return Login{}, err
+		}
+		return Login{Account: account, Server: ref.Server, TLS: ref.TLS}, nil
 	case r.Kind:
+		if ref.Server != "" || ref.TLS != (infrav1.ClusterTLS{}) {
+			return Login{}, invalid("spec.server and spec.tls must not be set with %s %q: they come from the identity", r.Kind, ref.Name)
+		}
 		return r.borrow(ctx, namespace, ref.Name)
 	default:
-		return Account{}, invalid("the identityRef's kind is %q; it can be %s or %s", ref.Kind, infrav1.SecretIdentityKind, r.Kind)
+		return Login{}, invalid("the identityRef's kind is %q; it can be %s or %s", ref.Kind, infrav1.SecretIdentityKind, r.Kind)
 	}
 }
 
-// borrow returns the account of an identity that allows namespace.
-func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Account, error) {
+// borrow returns account and server of an identity that allows namespace.
+func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, error) {
 	identity := r.NewIdentity()
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, identity); err != nil {
 		if apierrors.IsNotFound(err) {
-			return Account{}, invalid("%s %q does not exist", r.Kind, name)
+			return Login{}, invalid("%s %q does not exist", r.Kind, name)
 		}
-		return Account{}, fmt.Errorf("reading %s: %w", r.Kind, err)
+		return Login{}, fmt.Errorf("reading %s: %w", r.Kind, err)
 	}
 	allowed, err := r.allows(ctx, identity, namespace)
 	if err != nil {
-		return Account{}, err
+		return Login{}, err
 	}
 	if !allowed {
-		return Account{}, invalid("%s %q does not allow the namespace %q: its spec.allowedNamespaces neither lists nor selects it", r.Kind, name, namespace)
+		return Login{}, invalid("%s %q does not allow the namespace %q: its spec.allowedNamespaces neither lists nor selects it", r.Kind, name, namespace)
 	}
 	if r.Namespace == "" {
-		return Account{}, invalid("%s %q cannot be used: the manager does not know its own namespace; set POD_NAMESPACE or --manager-namespace", r.Kind, name)
+		return Login{}, invalid("%s %q cannot be used: the manager does not know its own namespace; set POD_NAMESPACE or --manager-namespace", r.Kind, name)
 	}
-	return r.read(ctx, client.ObjectKey{Namespace: r.Namespace, Name: identity.Common().SecretName})
+	spec := identity.Common()
+	account, err := r.read(ctx, client.ObjectKey{Namespace: r.Namespace, Name: spec.SecretRef.Name})
+	if err != nil {
+		return Login{}, err
+	}
+	return Login{Account: account, Server: spec.Server, TLS: infrav1.ClusterTLS{Trust: spec.TLS}, Identity: identity}, nil
 }
 
 // allows reports whether identity may be used by clusters in namespace.

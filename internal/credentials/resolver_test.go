@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -58,7 +59,10 @@ func secret(namespace, name string, keys ...string) *corev1.Secret {
 func identity(name string, allowed infrav1.AllowedNamespaces) *lender {
 	return &lender{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       infrav1.IdentitySpec{SecretName: "shared", AllowedNamespaces: allowed},
+		Spec: infrav1.IdentitySpec{
+			Server: "lender.example", TLS: infrav1.Trust{Thumbprint: "AA"},
+			SecretRef: infrav1.IdentitySecretReference{Name: "shared"}, AllowedNamespaces: allowed,
+		},
 	}
 }
 
@@ -82,7 +86,7 @@ func objects() []client.Object {
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}},
 		}}),
 		&lender{ObjectMeta: metav1.ObjectMeta{Name: "dangling"}, Spec: infrav1.IdentitySpec{
-			SecretName: "gone", AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"tenant"}},
+			Server: "lender.example", SecretRef: infrav1.IdentitySecretReference{Name: "gone"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"tenant"}},
 		}},
 	}
 }
@@ -91,28 +95,35 @@ func TestResolve(t *testing.T) {
 	cases := map[string]struct {
 		ref     Reference
 		nowhere bool // the manager does not know its namespace
+		bare    bool // the cluster names no server
 		want    string
 		err     string
 	}{
-		"OwnSecret":          {ref: Reference{Name: "own"}, want: "own"},
-		"OwnSecretByKind":    {ref: Reference{Kind: "Secret", Name: "own"}, want: "own"},
-		"OwnSecretAnywhere":  {ref: Reference{Name: "own"}, nowhere: true, want: "own"},
-		"NoSecret":           {ref: Reference{Name: "none"}, err: `Secret "none" with the credentials does not exist in namespace "tenant"`},
-		"NotTheManagers":     {ref: Reference{Name: "hidden"}, err: `Secret "hidden" with the credentials does not exist in namespace "tenant"`},
-		"HalfASecret":        {ref: Reference{Name: "half"}, err: `Secret "half" in namespace "tenant" must have the keys username and password`},
-		"UnknownKind":        {ref: Reference{Kind: "ConfigMap", Name: "own"}, err: `the identityRef's kind is "ConfigMap"; it can be Secret or Lender`},
-		"NoIdentity":         {ref: Reference{Kind: "Lender", Name: "none"}, err: `Lender "none" does not exist`},
-		"Listed":             {ref: Reference{Kind: "Lender", Name: "listed"}, want: "shared"},
-		"AllSelected":        {ref: Reference{Kind: "Lender", Name: "everybody"}, want: "shared"},
-		"Selected":           {ref: Reference{Kind: "Lender", Name: "blue"}, want: "shared"},
-		"ListedNotSelected":  {ref: Reference{Kind: "Lender", Name: "listed-red"}, want: "shared"},
-		"NobodyAllowed":      {ref: Reference{Kind: "Lender", Name: "nobody"}, err: `Lender "nobody" does not allow the namespace "tenant"`},
-		"OthersListed":       {ref: Reference{Kind: "Lender", Name: "elsewhere"}, err: `Lender "elsewhere" does not allow the namespace "tenant"`},
-		"OthersSelected":     {ref: Reference{Kind: "Lender", Name: "red"}, err: `Lender "red" does not allow the namespace "tenant"`},
-		"BrokenSelector":     {ref: Reference{Kind: "Lender", Name: "broken"}, err: `spec.allowedNamespaces.selector of Lender "broken" is not valid`},
-		"IdentityWithout":    {ref: Reference{Kind: "Lender", Name: "dangling"}, err: `Secret "gone" with the credentials does not exist in namespace "nova-system"`},
-		"IdentityOfNobody":   {ref: Reference{Kind: "Lender", Name: "listed"}, nowhere: true, err: "set POD_NAMESPACE or --manager-namespace"},
-		"RefusedAllTheSame":  {ref: Reference{Kind: "Lender", Name: "nobody"}, nowhere: true, err: "does not allow the namespace"},
+		"OwnSecret":           {ref: Reference{Name: "own"}, want: "own"},
+		"OwnSecretByKind":     {ref: Reference{Kind: "Secret", Name: "own"}, want: "own"},
+		"OwnSecretAnywhere":   {ref: Reference{Name: "own"}, nowhere: true, want: "own"},
+		"NoSecret":            {ref: Reference{Name: "none"}, err: `Secret "none" with the credentials does not exist in namespace "tenant"`},
+		"NotTheManagers":      {ref: Reference{Name: "hidden"}, err: `Secret "hidden" with the credentials does not exist in namespace "tenant"`},
+		"HalfASecret":         {ref: Reference{Name: "half"}, err: `Secret "half" in namespace "tenant" must have the keys username and password`},
+		"UnknownKind":         {ref: Reference{Kind: "ConfigMap", Name: "own"}, err: `the identityRef's kind is "ConfigMap"; it can be Secret or Lender`},
+		"NoIdentity":          {ref: Reference{Kind: "Lender", Name: "none"}, err: `Lender "none" does not exist`},
+		"Listed":              {ref: Reference{Kind: "Lender", Name: "listed"}, want: "shared"},
+		"AllSelected":         {ref: Reference{Kind: "Lender", Name: "everybody"}, want: "shared"},
+		"Selected":            {ref: Reference{Kind: "Lender", Name: "blue"}, want: "shared"},
+		"ListedNotSelected":   {ref: Reference{Kind: "Lender", Name: "listed-red"}, want: "shared"},
+		"NobodyAllowed":       {ref: Reference{Kind: "Lender", Name: "nobody"}, err: `Lender "nobody" does not allow the namespace "tenant"`},
+		"OthersListed":        {ref: Reference{Kind: "Lender", Name: "elsewhere"}, err: `Lender "elsewhere" does not allow the namespace "tenant"`},
+		"OthersSelected":      {ref: Reference{Kind: "Lender", Name: "red"}, err: `Lender "red" does not allow the namespace "tenant"`},
+		"BrokenSelector":      {ref: Reference{Kind: "Lender", Name: "broken"}, err: `spec.allowedNamespaces.selector of Lender "broken" is not valid`},
+		"IdentityWithout":     {ref: Reference{Kind: "Lender", Name: "dangling"}, err: `Secret "gone" with the credentials does not exist in namespace "nova-system"`},
+		"IdentityOfNobody":    {ref: Reference{Kind: "Lender", Name: "listed"}, nowhere: true, err: "set POD_NAMESPACE or --manager-namespace"},
+		"RefusedAllTheSame":   {ref: Reference{Kind: "Lender", Name: "nobody"}, nowhere: true, err: "does not allow the namespace"},
+		"SecretWithoutServer": {ref: Reference{Name: "own"}, bare: true, err: `spec.server is not set: Secret "own" holds only user name and password`},
+		"ServerOfTheCluster": {ref: Reference{Kind: "Lender", Name: "listed", Server: "evil.example"},
+			err: `spec.server and spec.tls must not be set with Lender "listed": they come from the identity`},
+		"SameServer": {ref: Reference{Kind: "Lender", Name: "listed", Server: "lender.example"}, err: "must not be set with Lender"},
+		"TrustOfTheCluster": {ref: Reference{Kind: "Lender", Name: "listed", TLS: infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}},
+			err: "must not be set with Lender"},
 		"IdentityByAnyOther": {ref: Reference{Kind: "lender", Name: "listed"}, err: `the identityRef's kind is "lender"`},
 	}
 	reader := clientfake.NewClientBuilder().WithScheme(scheme(t)).WithObjects(objects()...).Build()
@@ -122,18 +133,29 @@ func TestResolve(t *testing.T) {
 			if tc.nowhere {
 				r.Namespace = ""
 			}
+			own := infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: "own"}}
+			if tc.ref.Kind != "Lender" && !tc.bare {
+				tc.ref.Server, tc.ref.TLS = "own.example", own
+			}
 			got, err := r.Resolve(t.Context(), "tenant", tc.ref)
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) || hypervisor.ReasonFor(err, "") != infrav1.CredentialsInvalidReason {
 					t.Errorf("err = %v, want CredentialsInvalid with %q", err, tc.err)
 				}
-				if got != (Account{}) {
-					t.Error("an account came with the error")
+				if got.Account != (Account{}) || got.Server != "" {
+					t.Error("an account or a server came with the error")
 				}
 				return
 			}
 			if err != nil || got.Username != tc.want || got.Password != password {
 				t.Errorf("Resolve() = %s, %v, want the account %s", got.Username, err, tc.want)
+			}
+			server, tls := "own.example", own
+			if tc.ref.Kind == "Lender" {
+				server, tls = "lender.example", infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: "AA"}}
+			}
+			if got.Server != server || got.TLS != tls || (got.Identity != nil) != (tc.ref.Kind == "Lender") {
+				t.Errorf("Resolve() = server %s, trust %v, identity %v", got.Server, got.TLS, got.Identity)
 			}
 		})
 	}
@@ -176,7 +198,10 @@ func TestAccountIsNeverTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := []string{string(encoded), fmt.Sprint(a.MarshalLog()), fmt.Sprint(struct{ A Account }{a})}
+	told := []string{
+		string(encoded), fmt.Sprint(a.MarshalLog()), fmt.Sprint(struct{ A Account }{a}),
+		fmt.Sprintf("%+v", Login{Account: a}), fmt.Sprintf("%#v", &Login{Account: a}),
+	}
 	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
 		told = append(told, fmt.Sprintf(format, a), fmt.Sprintf(format, &a), fmt.Sprintf(format, []Account{a}))
 	}

@@ -142,23 +142,21 @@ func (d *Directory) list(ctx context.Context, kind string, again bool) ([]Object
 	return read.items, read.at, nil
 }
 
-// Profile returns the ID of a vNIC profile that is named by ID or as
-// network/profile.
-func (d *Directory) Profile(ctx context.Context, name, dataCenter string) (string, error) {
+// Profile returns a vNIC profile that is named by ID or as network/profile.
+func (d *Directory) Profile(ctx context.Context, name, dataCenter string) (Object, error) {
 	network, profile, ok := strings.Cut(name, "/")
 	if !ok {
-		o, err := d.Find(ctx, VNICProfiles, name, Any)
-		return o.ID, err
+		return d.Find(ctx, VNICProfiles, name, Any)
 	}
 	n, err := d.Find(ctx, Networks, network, func(o Object) bool { return o.DataCenter != nil && o.DataCenter.ID == dataCenter })
 	if err != nil {
-		return "", err
+		return Object{}, err
 	}
 	o, err := d.Find(ctx, VNICProfiles, profile, func(o Object) bool { return o.Network != nil && o.Network.ID == n.ID })
 	if m, ok := errors.AsType[*MissingError](err); ok {
 		m.Name = name
 	}
-	return o.ID, err
+	return o, err
 }
 
 // Template returns a template by ID, or by name and version in a data center;

@@ -291,8 +291,8 @@ func TestDirectory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id, err := d.Profile(t.Context(), name, dc.ID); (err == nil) != known || (id != "") != known {
-			t.Errorf("%s: %q, %v", name, id, err)
+		if found, err := d.Profile(t.Context(), name, dc.ID); (err == nil) != known || (found.ID != "") != known {
+			t.Errorf("%s: %q, %v", name, found.ID, err)
 		}
 	}
 	if _, err := d.Template(t.Context(), ovirtsim.BlankTemplateID, "", 0, ""); err != nil {

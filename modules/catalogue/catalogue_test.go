@@ -49,11 +49,13 @@ func (s site) facts() *modules.Facts {
 		Cluster:    modules.ClusterFacts{Name: "alpha", Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: s.labels},
 		Kubernetes: modules.KubernetesFacts{Version: "v1.36.3"},
 		Endpoint:   modules.EndpointFacts{Host: "192.0.2.10", Port: 6443},
-		Hypervisor: modules.HypervisorFacts{Kind: s.hypervisor, Spec: map[string]any{
-			"server": "hypervisor.example", "identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
-			"placement": map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
-			"tls":       map[string]any{"caBundle": "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"},
-		}},
+		Hypervisor: modules.HypervisorFacts{
+			Kind: s.hypervisor, Server: "hypervisor.example", CABundle: "-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n",
+			Spec: map[string]any{
+				"identityRef": map[string]any{"kind": "Secret", "name": "credentials"},
+				"placement":   map[string]any{"datacenter": "DC0", "storageDomain": "fast"},
+			},
+		},
 		Network:      modules.NetworkFacts{Pods: []string{"10.233.64.0/18"}, Services: []string{"10.233.0.0/18"}, Domain: modules.DefaultDomain},
 		ControlPlane: modules.ControlPlaneFacts{Replicas: controlPlanes, Topology: modules.Topology(controlPlanes)},
 		Nodes:        modules.NodeFacts{ControlPlane: controlPlanes, Infra: s.infra, Ingress: s.ingress, Worker: 2, Total: controlPlanes + s.infra + s.ingress + 2},

@@ -81,6 +81,9 @@ type Site struct {
 	ID string
 	// Version is the hypervisor's version, for people.
 	Version string
+	// Server is where the hypervisor is reached, and CABundle verifies its
+	// certificate, for components outside of the managers.
+	Server, CABundle string
 	// FailureDomains are the domains machines can be placed in; none if the
 	// cluster has none.
 	FailureDomains []clusterv1.FailureDomain

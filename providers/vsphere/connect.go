@@ -77,7 +77,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +90,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 		session:   s,
 		clusterID: cluster.Annotations[infrav1.ClusterIDAnnotation],
 		cluster:   &cluster.Spec,
+		bounds:    bounds,
 	}, nil
 }
 
@@ -123,33 +124,36 @@ func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*
 	return &list.Items[0], nil
 }
 
-// open returns the session that cluster asks for.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, error) {
-	e, err := c.endpoint(ctx, cluster)
+// open returns the session that cluster asks for, and the bounds that its
+// identity sets.
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, bounds, error) {
+	login, err := c.login(ctx, cluster)
 	if err != nil {
-		return nil, err
+		return nil, bounds{}, err
+	}
+	e := endpoint{
+		server: login.Server, username: login.Username, password: login.Password,
+		tls: trust{
+			caBundle:   login.TLS.CABundle,
+			thumbprint: login.TLS.Thumbprint,
+			insecure:   ptr.Deref(login.TLS.InsecureSkipVerify, false),
+		},
 	}
 	id := e.id()
-	return c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*session, error) {
+	s, err := c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*session, error) {
 		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.Tell(id) }), nil
 	})
+	return s, boundsOf(login), err
 }
 
-// endpoint reads where and how to log in for cluster.
-func (c *Connector) endpoint(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (endpoint, error) {
-	ref := cluster.Spec.IdentityRef
-	account, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{Kind: ref.Kind, Name: ref.Name})
+// login reads where and how to log in for cluster.
+func (c *Connector) login(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (credentials.Login, error) {
+	spec := &cluster.Spec
+	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
+		Kind: spec.IdentityRef.Kind, Name: spec.IdentityRef.Name, Server: spec.Server, TLS: spec.TLS,
+	})
 	if err != nil {
-		return endpoint{}, fmt.Errorf("finding the vCenter account: %w", err)
+		return login, fmt.Errorf("finding the vCenter account: %w", err)
 	}
-	return endpoint{
-		server:   cluster.Spec.Server,
-		username: account.Username,
-		password: account.Password,
-		tls: trust{
-			caBundle:   cluster.Spec.TLS.CABundle,
-			thumbprint: cluster.Spec.TLS.Thumbprint,
-			insecure:   ptr.Deref(cluster.Spec.TLS.InsecureSkipVerify, false),
-		},
-	}, nil
+	return login, nil
 }

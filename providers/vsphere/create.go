@@ -76,7 +76,7 @@ func (d *driver) datastore(ctx context.Context, p *plan) (ref, error) {
 	case p.on.pod != (ref{}):
 		return d.recommended(ctx, p.on.pod, p.req)
 	case p.on.choice != nil:
-		return p.on.choice.pick(p.need), nil
+		return p.on.choice.pick(p.need, p.on.among), nil
 	default:
 		return p.on.datastore, nil
 	}
@@ -96,13 +96,16 @@ type parts struct {
 // parts resolves what a machine names. What is known already costs nothing.
 func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (p parts, err error) {
 	r := d.session.paths
+	if err := d.bounds.allowsExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
+		return p, err
+	}
 	if p.goal, err = aim(d.cluster, &m.Spec, l.Zone); err != nil {
 		return p, err
 	}
 	if p.wires, err = wires(id, p.interfaces, l.Interfaces); err != nil {
 		return p, err
 	}
-	if p.to, err = r.site(ctx, &p.placement); err != nil {
+	if p.to, err = d.place(ctx, &p.placement); err != nil {
 		return p, err
 	}
 	if p.template, err = d.source(ctx, m, &p.goal, &p.to); err != nil {
@@ -118,13 +121,13 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 		}
 	}
 	for i := range p.wires {
-		backing, err := r.network(ctx, p.placement.Datacenter, p.wires[i].Network)
+		found, err := d.network(ctx, p.placement.Datacenter, p.wires[i].Network)
 		if err != nil {
 			return p, err
 		}
-		p.backings = append(p.backings, backing)
+		p.backings = append(p.backings, found.backing)
 	}
-	p.shelves, err = r.shelves(ctx, &p.goal, &m.Spec.Disks, &p.to)
+	p.shelves, err = d.shelves(ctx, &p.goal, &m.Spec.Disks, &p.to)
 	return p, err
 }
 
@@ -231,9 +234,12 @@ func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
 	return need
 }
 
+// annotationPrefix begins the notes of every VM of a machine.
+const annotationPrefix = "Cluster API machine "
+
 // annotation is what people read in vCenter about a VM.
 func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
-	text := fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
+	text := fmt.Sprintf(annotationPrefix+"%s/%s of cluster %s. Do not change or remove it here.",
 		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
 	if zone != "" {
 		text += "\nFailure domain: " + zone
@@ -282,7 +288,8 @@ func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]
 // the way to vCenter.
 func isUnresolved(err error) bool {
 	switch hypervisor.ReasonFor(err, "") {
-	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason:
+	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason,
+		infrav1.OutOfBoundsReason:
 		return true
 	}
 	return false
@@ -291,23 +298,22 @@ func isUnresolved(err error) bool {
 // sourceOf is the template that is cloned to get to g; none, if it is an image
 // that is still to be made.
 func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
-	r := d.session.paths
 	if g.source.ContentLibrary.Item == "" {
-		t, err := r.template(ctx, g)
+		t, err := d.template(ctx, g)
 		if err != nil {
 			return ref{}, err
 		}
 		return t.ref, nil
 	}
-	item, err := r.item(ctx, &g.source.ContentLibrary)
+	item, err := d.item(ctx, g)
 	if err != nil || item.vm != (ref{}) {
 		return item.vm, err
 	}
-	to, err := r.site(ctx, &g.placement)
+	to, err := d.place(ctx, &g.placement)
 	if err != nil {
 		return ref{}, err
 	}
 	i := newImage(item, &to)
-	state, err := r.image(ctx, &i)
+	state, err := d.session.paths.image(ctx, &i)
 	return state.vm, err
 }

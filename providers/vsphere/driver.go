@@ -19,6 +19,8 @@ type driver struct {
 	site      string
 	clusterID string
 	cluster   *infrav1.NovaVSphereClusterSpec
+	// bounds are what the cluster's identity allows.
+	bounds bounds
 }
 
 // SiteID is the vCenter's own UUID, so that another vCenter under the same name

@@ -19,7 +19,7 @@ import (
 // domain that names what does not exist is an error here, before the first
 // machine meets it.
 func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Site, error) {
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return hypervisor.Site{}, err
 	}
@@ -27,13 +27,17 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	if err != nil {
 		return hypervisor.Site{}, err
 	}
-	site := hypervisor.Site{ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version}
+	site := hypervisor.Site{
+		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
+		Server: s.endpoint.server, CABundle: s.endpoint.tls.caBundle,
+	}
+	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
 	if len(cluster.Spec.FailureDomains) == 0 {
-		return site, s.paths.check(ctx, &cluster.Spec.Placement)
+		return site, d.check(ctx, &cluster.Spec.Placement)
 	}
 	for i := range cluster.Spec.FailureDomains {
 		domain := &cluster.Spec.FailureDomains[i]
-		if err := s.paths.checkDomain(ctx, &cluster.Spec, domain); err != nil {
+		if err := d.checkDomain(ctx, domain); err != nil {
 			return hypervisor.Site{}, inDomain(domain.Name, err)
 		}
 		site.FailureDomains = append(site.FailureDomains, published(cluster, domain))
@@ -70,10 +74,11 @@ func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereF
 // check resolves the fields of a placement that are not empty. Machines may
 // say what it leaves open, the datacenter among it. A folder that is made when
 // it is needed is not looked for.
-func (r *resolver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+func (d *driver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
 	}
+	r := d.session.paths
 	if _, err := r.datacenter(ctx, p.Datacenter); err != nil {
 		return err
 	}
@@ -83,6 +88,9 @@ func (r *resolver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) e
 		if pool, err = r.pool(ctx, p); err != nil {
 			return err
 		}
+		if err := d.allowsPool(ctx, p, pool); err != nil {
+			return err
+		}
 	}
 	if p.HostGroup != "" && pool != (ref{}) {
 		if _, err := r.hosts(ctx, p, pool); err != nil {
@@ -90,49 +98,64 @@ func (r *resolver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) e
 		}
 	}
 	if p.Folder != "" && !ptr.Deref(p.CreateFolder, false) {
-		if _, err := r.folder(ctx, p); err != nil {
+		folder, err := r.folder(ctx, p)
+		if err != nil {
+			return err
+		}
+		if err := d.allowsFolder(ctx, p, folder); err != nil {
 			return err
 		}
 	}
-	return r.checkStorage(ctx, p)
+	if err := d.mayMakeFolder(ctx, p); err != nil {
+		return err
+	}
+	return d.checkStorage(ctx, p)
 }
 
-func (r *resolver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement) (err error) {
+func (d *driver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+	if err := d.allowsPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
+		return err
+	}
+	r, s := d.session.paths, storage{}
+	var err error
 	switch {
 	case p.Datastore != "":
-		_, _, err = r.datastore(ctx, p.Datacenter, "placement.datastore", p.Datastore)
+		s.datastore, _, err = r.datastore(ctx, p.Datacenter, "placement.datastore", p.Datastore)
 	case p.DatastoreCluster != "":
-		_, err = r.pod(ctx, p)
+		s.pod, err = r.pod(ctx, p)
 	}
 	if err == nil && p.StoragePolicy != "" {
 		_, err = r.policy(ctx, p.StoragePolicy)
 	}
-	return err
+	if err != nil || p.Datastore == "" && p.DatastoreCluster == "" {
+		return err
+	}
+	return d.allowsStorage(ctx, p, &s)
 }
 
 // checkDomain resolves what a failure domain names.
-func (r *resolver) checkDomain(ctx context.Context, cluster *infrav1.NovaVSphereClusterSpec, domain *infrav1.NovaVSphereFailureDomain) error {
-	p := domain.Placement.Over(cluster.Placement)
-	if err := r.check(ctx, &p); err != nil {
+func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain) error {
+	p := domain.Placement.Over(d.cluster.Placement)
+	if err := d.check(ctx, &p); err != nil {
 		return err
 	}
 	for _, n := range domain.Networks {
-		if _, err := r.network(ctx, p.Datacenter, n.Network); err != nil {
+		if _, err := d.network(ctx, p.Datacenter, n.Network); err != nil {
 			return err
 		}
 	}
 	g := goal{placement: p, template: domain.Template, source: domain.Source}
 	switch {
 	case g.source.ContentLibrary.Item != "":
-		if _, err := r.item(ctx, &g.source.ContentLibrary); err != nil {
+		if _, err := d.item(ctx, &g); err != nil {
 			return err
 		}
 	case g.template != "" || g.source != (infrav1.NovaVSphereSource{}):
-		if _, err := r.template(ctx, &g); err != nil {
+		if _, err := d.template(ctx, &g); err != nil {
 			return err
 		}
 	}
-	return r.checkTags(ctx, &p, domain.RequiredTags)
+	return d.session.paths.checkTags(ctx, &p, domain.RequiredTags)
 }
 
 // checkTags reads whether a compute cluster, or a datacenter, carries tags.

@@ -57,7 +57,7 @@ func TestTrustRotation(t *testing.T) {
 	m := b.create("m")
 	other := b.startVCenter(vcenter.Options{})
 	setCA := func(bundle string) {
-		b.cluster.Spec.TLS = infrav1.NovaVSphereTLS{CABundle: bundle}
+		b.cluster.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: bundle}}
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	setCA(string(other.CABundle))
@@ -83,12 +83,15 @@ func TestIdentity(t *testing.T) {
 	})).To(Succeed())
 	identity := &infrav1.NovaVSphereIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec:       infrav1.IdentitySpec{SecretName: "account"},
+		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)}, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+		}},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
 	second := b.addCluster("second", b.vc)
 	for _, c := range []*infrav1.NovaVSphereCluster{b.cluster, second} {
 		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+		c.Spec.Server, c.Spec.TLS = "", infrav1.ClusterTLS{}
 		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
 	}
 	m := b.machine("m")

@@ -177,12 +177,12 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 // image resolves the template that a library item is cloned from. It is made
 // if it does not exist; the machine waits meanwhile.
 func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
-	item, err := d.session.paths.item(ctx, &g.source.ContentLibrary)
+	item, err := d.item(ctx, g)
 	if err != nil {
 		return nil, err
 	}
 	if item.vm != (ref{}) {
-		return d.session.paths.templateAt(ctx, item.vm)
+		return d.vetted(ctx, g, item.vm)
 	}
 	i := newImage(item, to)
 	state, err := d.session.paths.image(ctx, &i)
@@ -331,7 +331,7 @@ func (s *session) deploy(ctx context.Context, i *image) error {
 func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
 	switch {
 	case on.choice != nil:
-		return on.choice.pick(0), nil
+		return on.choice.pick(0, on.among), nil
 	case on.pod == (ref{}):
 		return on.datastore, nil
 	}
@@ -342,7 +342,7 @@ func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
 			return err
 		}
 		free, err := roomOn(ctx, c, pod.ChildEntity)
-		best = (&choice{free: free}).pick(0)
+		best = (&choice{free: free}).pick(0, nil)
 		return err
 	})
 	if err == nil && best == (ref{}) {

@@ -164,12 +164,13 @@ func (r *resolver) forgetRoom() {
 	}
 }
 
-// forgetTemplates drops what was read about templates.
+// forgetTemplates drops what was read about templates, and where names led to.
 func (r *resolver) forgetTemplates() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, answer := range r.known {
-		if _, ok := answer.(*template); ok {
+		switch answer.(type) {
+		case *template, located:
 			delete(r.known, key)
 		}
 	}
@@ -178,24 +179,31 @@ func (r *resolver) forgetTemplates() {
 // networkReference is how a network is written whose reference is given.
 var networkReference = regexp.MustCompile(`^(Network|DistributedVirtualPortgroup|OpaqueNetwork):([A-Za-z0-9-]+)$`)
 
-// network resolves a network to what a network card is connected to.
-func (r *resolver) network(ctx context.Context, dc, name string) (types.BaseVirtualDeviceBackingInfo, error) {
+// network is a network, and what a network card is connected to.
+type network struct {
+	ref     ref
+	backing types.BaseVirtualDeviceBackingInfo
+}
+
+// network resolves a network.
+func (r *resolver) network(ctx context.Context, dc, name string) (network, error) {
 	if at := networkReference.FindStringSubmatch(name); at != nil {
-		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (types.BaseVirtualDeviceBackingInfo, error) {
+		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (network, error) {
 			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
 			backing, err := found.EthernetCardBackingInfo(ctx)
 			if isGone(err) {
-				return nil, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
+				return network{}, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
 			}
-			return backing, err
+			return network{found.Reference(), backing}, err
 		}, "network", name)
 	}
 	return in(ctx, r, dc, "network", name, infrav1.PlacementNotFoundReason,
-		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (types.BaseVirtualDeviceBackingInfo, error) {
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (network, error) {
 			found, err := f.Network(ctx, name)
 			if err != nil {
-				return nil, err
+				return network{}, err
 			}
-			return found.EthernetCardBackingInfo(ctx)
+			backing, err := found.EthernetCardBackingInfo(ctx)
+			return network{found.Reference(), backing}, err
 		})
 }

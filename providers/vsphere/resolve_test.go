@@ -63,7 +63,7 @@ func TestStaleTemplate(t *testing.T) {
 	b.Expect(ok).To(BeTrue())
 	g, err := aim(d.cluster, &b.machine("next").Spec, "")
 	b.Expect(err).NotTo(HaveOccurred())
-	stale, err := d.session.paths.template(b.ctx(), &g)
+	stale, err := d.template(b.ctx(), &g)
 	b.Expect(err).NotTo(HaveOccurred())
 	stale.ref.Value = "vm-9999"
 
@@ -86,6 +86,10 @@ func (r *resolver) later(d time.Duration) {
 			older.read = t.read.Add(-d)
 			r.known[key] = &older
 		}
+		if l, ok := answer.(located); ok {
+			l.read = l.read.Add(-d)
+			r.known[key] = l
+		}
 	}
 }
 
@@ -105,7 +109,7 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	source := func(spec *infrav1.NovaVSphereMachineSpec) *template {
 		g, err := aim(d.cluster, spec, "")
 		b.Expect(err).NotTo(HaveOccurred())
-		found, err := paths.template(b.ctx(), &g)
+		found, err := d.template(b.ctx(), &g)
 		b.Expect(err).NotTo(HaveOccurred())
 		return found
 	}

@@ -66,19 +66,19 @@ func TestTrust(t *testing.T) {
 	yes := true
 	tests := []struct {
 		name string
-		tls  func(vc *vcenter.Server) infrav1.NovaVSphereTLS
+		tls  func(vc *vcenter.Server) infrav1.ClusterTLS
 		says string
 	}{
-		{"thumbprint", func(vc *vcenter.Server) infrav1.NovaVSphereTLS {
-			return infrav1.NovaVSphereTLS{Thumbprint: vc.Thumbprint}
+		{"thumbprint", func(vc *vcenter.Server) infrav1.ClusterTLS {
+			return infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: vc.Thumbprint}}
 		}, ""},
-		{"insecure", func(*vcenter.Server) infrav1.NovaVSphereTLS {
-			return infrav1.NovaVSphereTLS{InsecureSkipVerify: &yes}
+		{"insecure", func(*vcenter.Server) infrav1.ClusterTLS {
+			return infrav1.ClusterTLS{InsecureSkipVerify: &yes}
 		}, ""},
-		{"unknown authority", func(*vcenter.Server) infrav1.NovaVSphereTLS { return infrav1.NovaVSphereTLS{} },
+		{"unknown authority", func(*vcenter.Server) infrav1.ClusterTLS { return infrav1.ClusterTLS{} },
 			"its certificate is signed by an unknown authority"},
-		{"other thumbprint", func(*vcenter.Server) infrav1.NovaVSphereTLS {
-			return infrav1.NovaVSphereTLS{Thumbprint: "00:11"}
+		{"other thumbprint", func(*vcenter.Server) infrav1.ClusterTLS {
+			return infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: "00:11"}}
 		}, "not the one in spec.tls.thumbprint"},
 	}
 	b := newBed(t)

@@ -31,11 +31,11 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	if err != nil {
 		return size, err
 	}
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return size, err
 	}
-	d := &driver{session: s, cluster: &cluster.Spec}
+	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
 	source, err := d.sized(ctx, spec)
 	said := size.CPUs != 0 && size.MemoryBytes != 0
 	switch {
@@ -104,7 +104,7 @@ func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSp
 	if err != nil || at == (ref{}) {
 		return nil, err
 	}
-	return d.session.paths.templateAt(ctx, at)
+	return d.session.paths.templateAt(ctx, &g, at)
 }
 
 // sizeOf is what a machine's spec says of its size.

@@ -70,65 +70,77 @@ func (t *template) equipped(h *types.VirtualHardware) {
 // source resolves what the VM of a machine is cloned from. What comes from a
 // content library is kept where to says.
 func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
-	r := d.session.paths
-	switch {
-	case g.source.ContentLibrary.Item != "":
+	if g.source.ContentLibrary.Item != "" {
 		return d.image(ctx, m, g, to)
-	default:
-		return r.template(ctx, g)
 	}
+	return d.template(ctx, g)
 }
 
-// template resolves a template that is in the inventory.
-func (r *resolver) template(ctx context.Context, g *goal) (*template, error) {
+// located is where a name, path or UUID led to. It may lead elsewhere at any
+// time, so it is news.
+type located struct {
+	ref  ref
+	read time.Time
+}
+
+func (l located) readAt() time.Time { return l.read }
+
+// locate finds the VM that is cloned to get to g. Nothing of it is read.
+func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
 	switch {
 	case g.source.UUID != "":
-		return r.templateWithUUID(ctx, strings.ToLower(g.source.UUID))
+		return r.vmWithUUID(ctx, strings.ToLower(g.source.UUID))
 	case g.source.Reference != "":
-		return r.templateAt(ctx, ref{Type: "VirtualMachine", Value: g.source.Reference})
+		return ref{Type: "VirtualMachine", Value: g.source.Reference}, nil
 	}
-	return in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.SourceNotFoundReason,
-		func(ctx context.Context, f *find.Finder, c *vim25.Client) (*template, error) {
+	found, err := in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.SourceNotFoundReason,
+		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (located, error) {
 			found, err := f.VirtualMachine(ctx, g.template)
-			if err != nil {
-				return nil, err
-			}
-			return readTemplate(ctx, c, found.Reference())
+			at, err := refOf(found, err)
+			return located{ref: at, read: time.Now()}, err
 		})
+	return found.ref, err
 }
 
-// templateAt resolves a template by its reference.
-func (r *resolver) templateAt(ctx context.Context, at ref) (*template, error) {
+// templateAt reads the template at a reference that g led to.
+func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		t, err := readTemplate(ctx, c, at)
 		if isGone(err) {
-			return nil, failure(infrav1.SourceNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
+			return nil, r.vanished(g, at)
 		}
 		return t, err
 	}, "reference", at.Value)
 }
 
-// templateWithUUID resolves a template by its instance UUID, or else by its
-// BIOS UUID.
-func (r *resolver) templateWithUUID(ctx context.Context, id string) (*template, error) {
-	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
+// vanished forgets where g led to, which does not exist any more, and says so.
+func (r *resolver) vanished(g *goal, at ref) error {
+	r.drop("template", g.placement.Datacenter, g.template)
+	r.drop("uuid", strings.ToLower(g.source.UUID))
+	return failure(infrav1.SourceNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
+}
+
+// vmWithUUID resolves a VM by its instance UUID, or else by its BIOS UUID.
+func (r *resolver) vmWithUUID(ctx context.Context, id string) (ref, error) {
+	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (located, error) {
 		for _, instance := range []bool{true, false} {
 			res, err := methods.FindAllByUuid(ctx, c, &types.FindAllByUuid{
 				This: *c.ServiceContent.SearchIndex, Uuid: id, VmSearch: true, InstanceUuid: ptr.To(instance),
 			})
 			if err != nil {
-				return nil, err
+				return located{}, err
 			}
 			switch len(res.Returnval) {
 			case 0:
 				continue
 			case 1:
-				return readTemplate(ctx, c, res.Returnval[0])
+				return located{ref: res.Returnval[0], read: time.Now()}, nil
 			}
-			return nil, failure(infrav1.SourceNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
+			return located{}, failure(infrav1.SourceNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
 		}
-		return nil, failure(infrav1.SourceNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
+		return located{}, failure(infrav1.SourceNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
 	}, "uuid", id)
+	return found.ref, err
 }
 
 // origin is what exactly of a template is cloned.

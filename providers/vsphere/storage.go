@@ -2,6 +2,8 @@ package vsphere
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,8 +29,10 @@ type storage struct {
 	datastore ref
 	// pod is a cluster of datastores, of which Storage DRS recommends one.
 	pod ref
-	// choice are datastores that fit the policy.
+	// choice are datastores that fit the policy, and among those of them that
+	// may be used; all, if nil.
 	choice *choice
+	among  map[ref]bool
 	// policy is the ID of the storage policy; empty, if there is none.
 	policy string
 }
@@ -127,13 +131,23 @@ type choice struct {
 
 func (c *choice) readAt() time.Time { return c.read }
 
+// datastores are all of them.
+func (c *choice) datastores() []ref {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Keys(c.free))
+}
+
 // pick chooses the datastore with the most room, and takes some of it, so that
-// VMs made together spread.
-func (c *choice) pick(need int64) ref {
+// VMs made together spread. It chooses among all, if among is nil.
+func (c *choice) pick(need int64, among map[ref]bool) ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var best ref
 	for ds, free := range c.free {
+		if among != nil && !among[ds] {
+			continue
+		}
 		if best == (ref{}) || free > c.free[best] || free == c.free[best] && ds.Value < best.Value {
 			best = ds
 		}
@@ -255,13 +269,17 @@ func because(f *types.ClusterDrsFaults) string {
 	return ": " + strings.Join(words, "; ")
 }
 
-// shelves resolves where the data disks of a machine are stored.
-func (r *resolver) shelves(ctx context.Context, g *goal, d *infrav1.NovaVSphereDisks, to *site) ([]shelf, error) {
-	out := make([]shelf, len(d.Data))
-	for i := range d.Data {
-		disk := &d.Data[i]
+// shelves resolves where the data disks of a machine are stored, within bounds.
+func (d *driver) shelves(ctx context.Context, g *goal, disks *infrav1.NovaVSphereDisks, to *site) ([]shelf, error) {
+	r := d.session.paths
+	out := make([]shelf, len(disks.Data))
+	for i := range disks.Data {
+		disk := &disks.Data[i]
 		out[i].policy = to.storage.policy
 		if disk.StoragePolicy != "" {
+			if err := d.allowsPolicy("disks.data.storagePolicy", disk.StoragePolicy); err != nil {
+				return nil, err
+			}
 			policy, err := r.policy(ctx, disk.StoragePolicy)
 			if err != nil {
 				return nil, err
@@ -271,6 +289,9 @@ func (r *resolver) shelves(ctx context.Context, g *goal, d *infrav1.NovaVSphereD
 		if disk.Datastore != "" {
 			ds, name, err := r.datastore(ctx, g.placement.Datacenter, "disks.data.datastore", disk.Datastore)
 			if err != nil {
+				return nil, err
+			}
+			if err := d.allows(ctx, "disks.data.datastore", disk.Datastore, "datastores", d.bounds.Datastores, ds); err != nil {
 				return nil, err
 			}
 			out[i].datastore, out[i].name = ptr.To(ds), name

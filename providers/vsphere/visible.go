@@ -108,6 +108,9 @@ func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []in
 // made when it is needed may be there and out of sight, so it is read too.
 func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	for again := true; ; again = false {
+		if err := d.mayMakeFolder(ctx, p); err != nil {
+			return err
+		}
 		folder, err := d.session.paths.folder(ctx, p)
 		if err != nil {
 			return err

@@ -81,7 +81,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	if err != nil {
 		return nil, err
 	}
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 		return nil, err
 	}
 	endpoint, err := c.endpointOf(ctx, cluster)
-	return &driver{session: s, cluster: cluster, endpoint: endpoint}, err
+	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
 }
 
 // Changes delivers the machines whose VM changed.
@@ -137,24 +137,32 @@ func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtClus
 	return cluster.Spec.ControlPlaneEndpoint.Host, nil
 }
 
-// open returns the session that cluster asks for.
-func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, error) {
-	ref := credentials.Reference{Kind: cluster.Spec.IdentityRef.Kind, Name: cluster.Spec.IdentityRef.Name}
-	account, err := c.accounts.Resolve(ctx, cluster.Namespace, ref)
+// open returns the session that cluster asks for, and the bounds that its
+// identity sets.
+func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, engine.Bounds, error) {
+	spec := &cluster.Spec
+	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
+		Kind: spec.IdentityRef.Kind, Name: spec.IdentityRef.Name, Server: spec.Server, TLS: spec.TLS,
+	})
 	if err != nil {
-		return nil, err
+		return nil, engine.Bounds{}, err
 	}
-	tls := cluster.Spec.TLS
+	bounds := engine.Bounds{}
+	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
+		bounds = engine.Bounds{By: identity.Name, NovaZVirtBounds: identity.Spec.Bounds}
+	}
+	tls := login.TLS
 	e := ovirt.Endpoint{
-		Server: cluster.Spec.Server, Username: account.Username, Password: account.Password,
+		Server: login.Server, Username: login.Username, Password: login.Password,
 		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint, Insecure: ptr.Deref(tls.InsecureSkipVerify, false)},
 	}
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", []string{e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(e.Trust.Insecure)})
 	id := string(h.Sum(nil))
-	return c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {
+	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {
 		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.Tell(id) })
 	})
+	return s, bounds, err
 }
 
 // clusterNameOf returns the Cluster that a template belongs to: the one of its

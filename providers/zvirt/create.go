@@ -30,7 +30,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err != nil {
 		return err
 	}
-	from, err := d.session.Source(ctx, m, at)
+	from, err := d.session.Source(ctx, d.bounds, m, at)
 	if err != nil {
 		return err
 	}

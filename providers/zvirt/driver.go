@@ -16,6 +16,8 @@ import (
 type driver struct {
 	session *engine.Session
 	cluster *infrav1.NovaZVirtCluster
+	// bounds are what the cluster's identity allows.
+	bounds engine.Bounds
 	// endpoint is the address of the tenant's API server, if it is known.
 	endpoint string
 }

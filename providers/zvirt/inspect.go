@@ -15,7 +15,7 @@ import (
 // that names what does not exist is an error here, before the first machine
 // meets it.
 func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (hypervisor.Site, error) {
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return hypervisor.Site{}, err
 	}
@@ -24,12 +24,13 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 	}
 	out := hypervisor.Site{}
 	out.ID, out.Version = s.Site()
-	if err := s.Check(ctx, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
+	out.Server, out.CABundle = s.Server(), s.CABundle()
+	if err := s.Check(ctx, bounds, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err
 	}
 	for i := range cluster.Spec.FailureDomains {
 		domain := &cluster.Spec.FailureDomains[i]
-		if err := s.Check(ctx, cluster, *domain); err != nil {
+		if err := s.Check(ctx, bounds, cluster, *domain); err != nil {
 			return out, fmt.Errorf("failure domain %q: %w", domain.Name, err)
 		}
 		out.FailureDomains = append(out.FailureDomains, clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.IsControlPlane())})

@@ -107,7 +107,10 @@ func TestIdentityOfTheManager(t *testing.T) {
 	b := newBed(t)
 	identity := &infrav1.NovaZVirtIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
-		Spec:       infrav1.IdentitySpec{SecretName: "account", AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"others"}}},
+		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+			Server: b.cluster.Spec.Server, TLS: b.cluster.Spec.TLS.Trust, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+			AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"others"}},
+		}},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
 	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
@@ -115,6 +118,7 @@ func TestIdentityOfTheManager(t *testing.T) {
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
 	b.cluster.Spec.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.ClusterTLS{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m := b.machine("worker-1")
 	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow")))
@@ -126,17 +130,17 @@ func TestIdentityOfTheManager(t *testing.T) {
 func TestTrust(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	trust := func(tls infrav1.NovaZVirtTLS) {
+	trust := func(tls infrav1.ClusterTLS) {
 		b.cluster.Spec.TLS = tls
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
-	trust(infrav1.NovaZVirtTLS{})
+	trust(infrav1.ClusterTLS{})
 	err := b.fails(m, infrav1.EndpointUnreachableReason)
 	b.Expect(err).To(MatchError(ContainSubstring("spec.tls.caBundle")))
-	trust(infrav1.NovaZVirtTLS{Thumbprint: strings.Repeat("00:", 31) + "00"})
+	trust(infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: strings.Repeat("00:", 31) + "00"}})
 	b.Eventually(func() string { _, _, err = b.reconcile(b.connector, m, false); return fmt.Sprint(err) }).Should(ContainSubstring("spec.tls.thumbprint"))
 	_, pinned, _ := strings.Cut(err.Error(), "thumbprint is ")
-	trust(infrav1.NovaZVirtTLS{Thumbprint: pinned[:95]})
+	trust(infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: pinned[:95]}})
 	b.until(b.connector, m, true, "rest")
 }
 

@@ -62,7 +62,7 @@ func (d *driver) due(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt
 	if err != nil {
 		return nil, err
 	}
-	around, err := d.session.Around(ctx, d.cluster.Annotations[infrav1.ClusterIDAnnotation], m, vm, at)
+	around, err := d.session.Around(ctx, d.bounds, d.cluster.Annotations[infrav1.ClusterIDAnnotation], m, vm, at)
 	if err != nil {
 		return nil, err
 	}

@@ -24,14 +24,14 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaZVirtMachineTemplat
 	if err != nil {
 		return hypervisor.Size{}, err
 	}
-	s, err := c.open(ctx, cluster)
+	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
 		return hypervisor.Size{}, err
 	}
 	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
 		return hypervisor.Size{}, err
 	}
-	return s.Size(ctx, cluster, &t.Spec.Template.Spec)
+	return s.Size(ctx, bounds, cluster, &t.Spec.Template.Spec)
 }
 
 // unused is the Error of a template that no cluster uses yet.

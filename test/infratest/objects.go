@@ -40,8 +40,10 @@ func (r *Rig) InfraCluster() *infrav1.NovaVSphereCluster {
 	return &infrav1.NovaVSphereCluster{
 		ObjectMeta: r.meta(ClusterName),
 		Spec: infrav1.NovaVSphereClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}},
-			Server:      "vcenter.example.test",
+			ClusterSpec: infrav1.ClusterSpec{
+				ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443},
+				Server:               "vcenter.example.test",
+			},
 			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: CredentialsName},
 		},
 	}

@@ -45,9 +45,14 @@ nodeConfig: {taints: [{key: example, effect: NoSchedule}], format: cloud-config}
 `
 
 // asks are values for those that a class asks for.
-const asks = `
-controlPlaneEndpoint: {host: 192.0.2.10}
+const asks = lent + `
 server: hypervisor.example
+`
+
+// lent are values for those that a class asks for with an identity, which has
+// its own server.
+const lent = `
+controlPlaneEndpoint: {host: 192.0.2.10}
 template: image-<version>
 `
 
@@ -60,6 +65,7 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	worker := desired.MachineDeployments["infra-a"]
 	Expect(field(desired.InfrastructureCluster, "spec", "controlPlaneEndpoint")).To(Equal(map[string]any{"host": "192.0.2.10", "port": int64(6443)}))
 	Expect(field(desired.InfrastructureCluster, "spec", "identityRef")).To(Equal(map[string]any{"kind": "Secret", "name": "account"}))
+	Expect(field(desired.InfrastructureCluster, "spec", "server")).To(Equal("hypervisor.example"))
 	Expect(field(desired.InfrastructureCluster, "spec", "tls")).To(HaveKey("thumbprint"))
 	Expect(field(desired.InfrastructureCluster, "spec", "placement")).NotTo(BeEmpty())
 	Expect(field(desired.ControlPlane.Object, "spec", "endpoint", "provider")).To(Equal("External"))
@@ -113,7 +119,7 @@ NovaConfigTemplate:
 )
 
 var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecContext, provider, own, variables string, want map[string]string) {
-	desired := desire(ctx, topology(provider, asks+variables), class(provider, own))
+	desired := desire(ctx, topology(provider, lent+variables), class(provider, own))
 	worker := desired.MachineDeployments["infra-a"]
 	controlPlane := map[string]any{}
 	for _, name := range []string{"endpoint", "platform", "config"} {
@@ -132,7 +138,7 @@ var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecC
 	}
 },
 	Entry("of vSphere keeps what no variable says", "nova-vsphere", ownVSphere, "network: tenants\n", map[string]string{
-		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
 			identityRef: {kind: NovaVSphereIdentity, name: shared}, placement: {datacenter: dc}, spread: Never}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
@@ -153,7 +159,7 @@ platform: {ntp: {servers: [ntp.example]}}
 controlPlaneConfig: {preKubeadmCommands: ["true"]}
 nodeConfig: {files: [{path: /etc/other, content: other}], taints: [{key: example, effect: NoSchedule}]}
 `, map[string]string{
-		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
 			identityRef: {kind: NovaVSphereIdentity, name: another}, placement: {datacenter: dc, folder: tenants}, spread: Never}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [ntp.example]}},
@@ -172,7 +178,7 @@ nodeSize: {cpus: 4}
 format: cloud-config
 controlPlaneConfig: {format: ignition}
 `, map[string]string{
-		"cluster": `{server: hypervisor.example, controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
+		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
 			identityRef: {kind: NovaZVirtIdentity, name: shared}, placement: {cluster: Default}, vnicProfile: tenants/tenants}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
@@ -312,6 +318,7 @@ var (
 	servers   = map[string]string{"name": "hypervisor.example", "with a port": `"192.0.2.1:8443"`, "long": strings.Repeat("a", 512)}
 	noServers = map[string]string{
 		"https://hypervisor.example": "without scheme, path or credentials", "admin@hypervisor.example": "without scheme, path or credentials",
+		`"a\nb: c"`: "without scheme, path or credentials", `"a\"b"`: "without scheme, path or credentials",
 		strings.Repeat("a", 513): "512", `""`: "server",
 	}
 )

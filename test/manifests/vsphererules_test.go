@@ -216,6 +216,7 @@ var _ = Describe("The rules of vSphere clusters", func() {
 	It("allow a domain that says all", func(ctx SpecContext) {
 		c := vsphereCluster(newNamespace(ctx))
 		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+		c.Spec.Server = ""
 		c.Spec.Spread = infrav1.SpreadRequired
 		c.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
 			Name: "rack-1", ControlPlane: ptr.To(false), Template: "debian-12",
@@ -230,7 +231,9 @@ var _ = Describe("The rules of vSphere clusters", func() {
 		identity := &infrav1.NovaVSphereIdentity{}
 		identity.GenerateName = "shared-"
 		Expect(server.Client.Create(ctx, identity.DeepCopy())).To(MatchError(ContainSubstring("spec: Required value")))
-		identity.Spec.SecretName = "vcenter"
+		identity.Spec.SecretRef.Name = "vcenter"
+		Expect(server.Client.Create(ctx, identity.DeepCopy())).To(MatchError(ContainSubstring("spec.server: Required value")))
+		identity.Spec.Server = "vcenter.example.com"
 		Expect(server.Client.Create(ctx, identity)).To(Succeed())
 	})
 })

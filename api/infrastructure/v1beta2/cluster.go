@@ -33,10 +33,18 @@ const HypervisorIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-hypervisor-
 
 // HypervisorAvailableCondition is true while a session with the hypervisor
 // stands. Its reasons are those of machines (CredentialsInvalid,
-// EndpointUnreachable, HypervisorChanged, PlacementNotFound, HypervisorError).
+// EndpointUnreachable, HypervisorChanged, PlacementNotFound, OutOfBounds,
+// HypervisorError).
 const HypervisorAvailableCondition = "HypervisorAvailable"
 
+// EndpointUniqueCondition is false while another cluster on the same hypervisor
+// has the same control plane endpoint, and absent otherwise. Ready does not
+// depend on it.
+const EndpointUniqueCondition = "ControlPlaneEndpointUnique"
+
 const (
+	// EndpointInUseReason: another cluster has the same control plane endpoint.
+	EndpointInUseReason = "EndpointInUse"
 	// HypervisorAvailableReason: the session stands.
 	HypervisorAvailableReason = "Available"
 	// WaitingForEndpointReason: neither the infrastructure cluster nor the
@@ -54,13 +62,42 @@ type ClusterSpec struct {
 	// until the Cluster names one.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
+
+	// server is the host name or address of the vCenter or engine, with a port
+	// if it is not 443, without scheme and path. It is required if identityRef
+	// names a Secret. An identity of the administrator has its own server, so
+	// that its credentials are sent nowhere else; server must not be set then.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[][0-9A-Za-z._:-]+$')",message="server is a host name or address with an optional port, without scheme, path or credentials"
+	Server string `json:"server,omitempty"`
+
+	// tls says how the certificate of server is verified. If not set, the
+	// system's certificate authorities are used; the certificate authority of
+	// an engine is not among them. It must not be set if server comes from an
+	// identity.
+	// +optional
+	TLS ClusterTLS `json:"tls,omitempty,omitzero"`
+}
+
+// ClusterTLS says how the certificate of a cluster's own server is verified.
+// +kubebuilder:validation:XValidation:rule="[has(self.caBundle), has(self.thumbprint), has(self.insecureSkipVerify) && self.insecureSkipVerify].filter(x, x).size() <= 1",message="only one of caBundle, thumbprint and insecureSkipVerify can be set"
+type ClusterTLS struct {
+	Trust `json:",inline"`
+
+	// insecureSkipVerify trusts any certificate: anyone on the network path
+	// can read the credentials. If not set, the certificate is verified.
+	// +optional
+	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
 }
 
 // ClusterStatus is the part of an infrastructure cluster's status that every
 // hypervisor shares.
 type ClusterStatus struct {
-	// conditions are Ready, HypervisorAvailable and Paused. Empty until the
-	// first reconcile.
+	// conditions are Ready, HypervisorAvailable and Paused, and
+	// ControlPlaneEndpointUnique while another cluster has the same endpoint.
+	// Empty until the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -80,6 +117,23 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []clusterv1.FailureDomain `json:"failureDomains,omitempty"`
+
+	// server is the host name or address of the vCenter or engine, from spec or
+	// from the identity, for other components such as a cloud controller
+	// manager. The controllers do not read it. If not set, no session has been
+	// opened yet.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Server string `json:"server,omitempty"`
+
+	// caBundle holds the certificate authorities that verify server, from spec
+	// or from the identity, for the same components. If not set, there are
+	// none: the system's are used, or the certificate is pinned.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	CABundle string `json:"caBundle,omitempty"`
 
 	// version is the hypervisor's version, for people. Empty until the first
 	// session.

@@ -6,21 +6,67 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // cluster's namespace.
 const SecretIdentityKind = "Secret"
 
-// IdentitySpec is a hypervisor account that clusters of several namespaces
-// may use. The Secret lies where only the manager reads it, so tenants use the
-// account and never see it.
+// IdentitySpec holds credentials for one hypervisor that clusters of several
+// namespaces may use. The Secret is in the namespace of the manager, so users
+// of a cluster use the credentials and cannot read them. Server and trust are
+// part of the identity: a cluster cannot send the credentials elsewhere.
 type IdentitySpec struct {
-	// secretName is the name of a Secret in the manager's namespace with the
-	// keys username and password.
+	// server is the host name or address of the vCenter or engine, with a port
+	// if it is not 443, without scheme and path. The credentials are sent to no
+	// other server.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[][0-9A-Za-z._:-]+$')",message="server is a host name or address with an optional port, without scheme, path or credentials"
+	Server string `json:"server,omitempty"`
+
+	// tls says how the server's certificate is verified. It is always verified.
+	// If not set, the system's certificate authorities are used; the
+	// certificate authority of an engine is not among them.
+	// +optional
+	TLS Trust `json:"tls,omitempty,omitzero"`
+
+	// secretRef names the Secret in the manager's namespace that holds the keys
+	// username and password.
+	// +required
+	SecretRef IdentitySecretReference `json:"secretRef,omitempty,omitzero"`
+
+	// allowedNamespaces are the namespaces whose clusters may use the identity.
+	// If not set, no cluster may.
+	// +optional
+	AllowedNamespaces AllowedNamespaces `json:"allowedNamespaces,omitempty,omitzero"`
+}
+
+// IdentitySecretReference names a Secret in the manager's namespace.
+type IdentitySecretReference struct {
+	// name is the name of the Secret.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	SecretName string `json:"secretName,omitempty"`
+	Name string `json:"name,omitempty"`
+}
 
-	// allowedNamespaces are those whose clusters may use the account. Empty
-	// allows none.
+// Trust says how a server's certificate is verified.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.thumbprint)",message="only one of caBundle and thumbprint can be set"
+type Trust struct {
+	// caBundle is a PEM bundle of certificate authorities that replaces the
+	// system's. An engine serves its own at
+	// /ovirt-engine/services/pki-resource. If not set, the system's are used.
 	// +optional
-	AllowedNamespaces AllowedNamespaces `json:"allowedNamespaces,omitempty,omitzero"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----')",message="caBundle must hold at least one PEM certificate"
+	CABundle string `json:"caBundle,omitempty"`
+
+	// thumbprint is the SHA-256 of the server's certificate: 32 hexadecimal
+	// bytes separated by colons. Only that certificate is trusted. If not set,
+	// no certificate is pinned.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$')",message="thumbprint must be the SHA-256 of the certificate, 32 bytes as in AB:CD:EF: see openssl x509 -noout -sha256 -fingerprint"
+	Thumbprint string `json:"thumbprint,omitempty"`
 }
 
 // AllowedNamespaces are the namespaces in list and those that selector matches.

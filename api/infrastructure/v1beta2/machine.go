@@ -97,6 +97,8 @@ const (
 	SourceNotFoundReason = "SourceNotFound"
 	// PlacementNotFoundReason: a datacenter, pool, folder, datastore or network does not exist, or its name is ambiguous.
 	PlacementNotFoundReason = "PlacementNotFound"
+	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine names.
+	OutOfBoundsReason = "OutOfBounds"
 	// InsufficientResourcesReason: a datastore is full or no host has room.
 	InsufficientResourcesReason = "InsufficientResources"
 	// PoweringOffReason: the guest was asked to power itself off.

@@ -6,25 +6,14 @@ import (
 )
 
 // NovaVSphereClusterSpec is what the machines of one tenant share on vCenter.
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaVSphereIdentity: the server comes from the identity"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"
 type NovaVSphereClusterSpec struct {
 	ClusterSpec `json:",inline"`
-
-	// server is the vCenter's host name or address, with a port when it is
-	// not 443; no scheme and no path.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.contains('@')",message="server is a host name or address with an optional port, without scheme, path or credentials"
-	Server string `json:"server,omitempty"`
 
 	// identityRef names the credentials for the vCenter.
 	// +required
 	IdentityRef NovaVSphereIdentityReference `json:"identityRef,omitempty,omitzero"`
-
-	// tls says how the vCenter's certificate is verified. Empty verifies it
-	// against the system's certificate authorities.
-	// +optional
-	TLS NovaVSphereTLS `json:"tls,omitempty,omitzero"`
 
 	// placement is where machines go that do not say it themselves. Empty
 	// takes vCenter's only datacenter, resource pool and datastore, and is an
@@ -64,33 +53,6 @@ type NovaVSphereIdentityReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// NovaVSphereTLS says how a vCenter's certificate is verified.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="[has(self.caBundle), has(self.thumbprint), has(self.insecureSkipVerify) && self.insecureSkipVerify].filter(x, x).size() <= 1",message="only one of caBundle, thumbprint and insecureSkipVerify can be set"
-type NovaVSphereTLS struct {
-	// caBundle is a PEM bundle of certificate authorities that replaces the
-	// system's. Empty uses the system's.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
-	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----')",message="caBundle must hold at least one PEM certificate"
-	CABundle string `json:"caBundle,omitempty"`
-
-	// thumbprint is the SHA-256 of the vCenter's certificate: 32 hexadecimal
-	// bytes separated by colons. Only that certificate is trusted. Empty
-	// means none is pinned.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$')",message="thumbprint must be the SHA-256 of the certificate, 32 bytes as in AB:CD:EF: see openssl x509 -noout -sha256 -fingerprint"
-	Thumbprint string `json:"thumbprint,omitempty"`
-
-	// insecureSkipVerify trusts any certificate, so that anybody on the path
-	// can take the credentials. Empty means false.
-	// +optional
-	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
-}
-
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
@@ -100,7 +62,7 @@ type NovaVSphereTLS struct {
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why they can or cannot"
-// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="vCenter"
+// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".status.server",description="vCenter"
 // +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
 // +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the vCenter",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
@@ -117,6 +79,7 @@ type NovaVSphereCluster struct {
 
 	// spec is the desired state.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: identityRef names a Secret, which holds only user name and password"
 	Spec NovaVSphereClusterSpec `json:"spec,omitempty,omitzero"`
 
 	// status is the observed state. Empty until the first reconcile.

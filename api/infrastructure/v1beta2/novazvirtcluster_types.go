@@ -17,26 +17,14 @@ const NovaZVirtIdentityKind = "NovaZVirtIdentity"
 // NovaZVirtClusterSpec is what the machines of one tenant share on a zVirt or
 // oVirt engine.
 // +kubebuilder:validation:XValidation:rule="has(self.providerIDPrefix) == has(oldSelf.providerIDPrefix) && (!has(self.providerIDPrefix) || self.providerIDPrefix == oldSelf.providerIDPrefix)",message="providerIDPrefix cannot change: nodes already carry it"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaZVirtIdentity: the server comes from the identity"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"
 type NovaZVirtClusterSpec struct {
 	ClusterSpec `json:",inline"`
-
-	// server is the engine's host name or address, with a port when it is not
-	// 443; no scheme and no path. The API is taken from /ovirt-engine/api.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/') && !self.contains('@')",message="server is a host name or address with an optional port, without scheme, path or credentials"
-	Server string `json:"server,omitempty"`
 
 	// identityRef names the credentials for the engine.
 	// +required
 	IdentityRef NovaZVirtIdentityReference `json:"identityRef,omitempty,omitzero"`
-
-	// tls says how the engine's certificate is verified. Empty verifies it
-	// against the system's certificate authorities, which an engine's own is
-	// not one of.
-	// +optional
-	TLS NovaZVirtTLS `json:"tls,omitempty,omitzero"`
 
 	// placement is where machines go that do not say it themselves. Empty
 	// takes the engine's only cluster, and is an error where there are several.
@@ -88,34 +76,6 @@ type NovaZVirtIdentityReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
-}
-
-// NovaZVirtTLS says how an engine's certificate is verified.
-// +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="[has(self.caBundle), has(self.thumbprint), has(self.insecureSkipVerify) && self.insecureSkipVerify].filter(x, x).size() <= 1",message="only one of caBundle, thumbprint and insecureSkipVerify can be set"
-type NovaZVirtTLS struct {
-	// caBundle is a PEM bundle of certificate authorities that replaces the
-	// system's. An engine serves its own at
-	// /ovirt-engine/services/pki-resource. Empty uses the system's.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=65536
-	// +kubebuilder:validation:XValidation:rule="self.contains('-----BEGIN CERTIFICATE-----')",message="caBundle must hold at least one PEM certificate"
-	CABundle string `json:"caBundle,omitempty"`
-
-	// thumbprint is the SHA-256 of the engine's certificate: 32 hexadecimal
-	// bytes separated by colons. Only that certificate is trusted. Empty
-	// means none is pinned.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=128
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){31}$')",message="thumbprint must be the SHA-256 of the certificate, 32 bytes as in AB:CD:EF: see openssl x509 -noout -sha256 -fingerprint"
-	Thumbprint string `json:"thumbprint,omitempty"`
-
-	// insecureSkipVerify trusts any certificate, so that anybody on the path
-	// can take the credentials. Empty means false.
-	// +optional
-	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
 }
 
 // NovaZVirtPlacement is where a VM goes. Each field is a name or an ID.
@@ -213,7 +173,7 @@ func (d *NovaZVirtFailureDomain) IsControlPlane() bool {
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why they can or cannot"
-// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="Engine"
+// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".status.server",description="Engine"
 // +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
 // +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the engine",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
@@ -231,6 +191,7 @@ type NovaZVirtCluster struct {
 
 	// spec is the desired state.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: identityRef names a Secret, which holds only user name and password"
 	Spec NovaZVirtClusterSpec `json:"spec,omitempty,omitzero"`
 
 	// status is the observed state. Empty until the first reconcile.

@@ -2,17 +2,77 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+// NovaZVirtIdentitySpec says which engine and which of its objects clusters of
+// the allowed namespaces may use.
+type NovaZVirtIdentitySpec struct {
+	IdentitySpec `json:",inline"`
+
+	// bounds limit the objects of the engine that clusters may use. If not set,
+	// they may use all that the engine's user may use.
+	// +optional
+	Bounds NovaZVirtBounds `json:"bounds,omitempty,omitzero"`
+}
+
+// NovaZVirtBounds are the objects of an engine that clusters may use. Entries
+// are names or IDs. The driver compares them with the object that it found,
+// however a cluster or machine names it. Machines are cloned from templates
+// only, never from VMs.
+// +kubebuilder:validation:MinProperties=1
+type NovaZVirtBounds struct {
+	// clusters are the engine's clusters of hosts that VMs may be created in.
+	// If not set, any cluster may be used.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Clusters []string `json:"clusters,omitempty"`
+
+	// storageDomains are the storage domains that disks and leases may be
+	// stored on. If not set, any storage domain may be used.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	StorageDomains []string `json:"storageDomains,omitempty"`
+
+	// vnicProfiles are the vNIC profiles that VMs may be connected to, as
+	// network/profile or ID. The name of a network allows all of its profiles.
+	// If not set, any profile may be used.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	VNICProfiles []string `json:"vnicProfiles,omitempty"`
+
+	// templates are the templates that may be cloned. A name allows all
+	// versions of the template. If not set, any template may be cloned.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Templates []string `json:"templates,omitempty"`
+}
+
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novazvirtidentities,scope=Cluster,categories=cluster-api,shortName=nzvi
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
-// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretName",description="Secret in the manager's namespace"
+// +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="Engine"
+// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretRef.name",description="Secret in the manager's namespace"
 // +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces named that may use it",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
-// NovaZVirtIdentity is an account of an engine that clusters of several
-// namespaces may use.
+// NovaZVirtIdentity holds credentials for an engine that clusters of several
+// namespaces may use, within its bounds.
 type NovaZVirtIdentity struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -20,14 +80,14 @@ type NovaZVirtIdentity struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the account and who may use it.
+	// spec is the desired state.
 	// +required
-	Spec IdentitySpec `json:"spec,omitempty,omitzero"`
+	Spec NovaZVirtIdentitySpec `json:"spec,omitempty,omitzero"`
 }
 
 // Common returns the fields that every hypervisor's identity has; writing to
 // them writes to the object.
-func (i *NovaZVirtIdentity) Common() *IdentitySpec { return &i.Spec }
+func (i *NovaZVirtIdentity) Common() *IdentitySpec { return &i.Spec.IdentitySpec }
 
 // +kubebuilder:object:root=true
 

@@ -10,11 +10,11 @@ import (
 )
 
 // Check looks up all that a failure domain names, or the cluster itself.
-func (s *Session) Check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
-	return Classify(s.server, s.check(ctx, cluster, domain))
+func (s *Session) Check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+	return Classify(s.server, s.check(ctx, b, cluster, domain))
 }
 
-func (s *Session) check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
+func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
 	at, err := plan.SiteOf(&cluster.Spec, &infrav1.NovaZVirtMachineSpec{}, domain.Name)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (s *Session) check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, 
 	if at.Cluster == "" && len(cluster.Spec.FailureDomains) > 0 && domain.Name == "" {
 		return nil // every machine lands in a domain that says it
 	}
-	cl, err := s.place(ctx, at)
+	cl, err := s.place(ctx, b, at)
 	if err != nil {
 		return err
 	}
@@ -31,31 +31,31 @@ func (s *Session) check(ctx context.Context, cluster *infrav1.NovaZVirtCluster, 
 	if _, _, err := s.Mirror.Group(ctx, cl.ID, ""); err != nil {
 		return err
 	}
-	if _, err := s.domains(ctx, dc, at.StorageDomain); err != nil {
+	if _, err := s.domains(ctx, b, dc, at.StorageDomain); err != nil {
 		return err
 	}
 	if _, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID)); err != nil {
 		return err
 	}
-	if _, err := s.profiles(ctx, "vnicProfiles[%d]", dc, domain.VNICProfiles); err != nil {
+	if _, err := s.profiles(ctx, b, "vnicProfiles[%d]", dc, domain.VNICProfiles); err != nil {
 		return err
 	}
 	if name := cluster.Spec.VNICProfile; name != "" && len(domain.VNICProfiles) == 0 {
-		if _, err := s.names.Profile(ctx, name, dc); err != nil {
-			return Unresolved(infrav1.PlacementNotFoundReason, "vnicProfile", err)
+		if _, err := s.profile(ctx, b, "vnicProfile", dc, name); err != nil {
+			return err
 		}
 	}
 	if _, err := s.findAll(ctx, "affinityLabel", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
 		return err
 	}
 	if at.Template != (infrav1.NovaZVirtTemplateReference{}) {
-		_, err = s.template(ctx, at, dc)
+		_, err = s.template(ctx, b, at, dc)
 	}
 	return err
 }
 
 // Size is what a VM of a spec gets.
-func (s *Session) Size(ctx context.Context, cluster *infrav1.NovaZVirtCluster, m *infrav1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
+func (s *Session) Size(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, m *infrav1.NovaZVirtMachineSpec) (hypervisor.Size, error) {
 	zone := ""
 	if domains := cluster.Spec.FailureDomains; len(domains) > 0 {
 		zone = domains[0].Name // the same size is made in all of them
@@ -64,11 +64,11 @@ func (s *Session) Size(ctx context.Context, cluster *infrav1.NovaZVirtCluster, m
 	if err != nil {
 		return hypervisor.Size{}, err
 	}
-	cl, err := s.place(ctx, at)
+	cl, err := s.place(ctx, b, at)
 	if err != nil {
 		return hypervisor.Size{}, Classify(s.server, err)
 	}
-	t, err := s.template(ctx, at, cl.DataCenter.ID)
+	t, err := s.template(ctx, b, at, cl.DataCenter.ID)
 	if err != nil {
 		return hypervisor.Size{}, Classify(s.server, err)
 	}

@@ -44,7 +44,7 @@ func on(cluster string) func(ovirt.Object) bool {
 }
 
 // place finds the engine's cluster and with it the data center.
-func (s *Session) place(ctx context.Context, at plan.Site) (ovirt.Object, error) {
+func (s *Session) place(ctx context.Context, b Bounds, at plan.Site) (ovirt.Object, error) {
 	fits := func(o ovirt.Object) bool { return o.DataCenter != nil }
 	if at.DataCenter != "" {
 		dc, err := s.find(ctx, "placement.dataCenter", ovirt.DataCenters, at.DataCenter, ovirt.Any)
@@ -53,17 +53,24 @@ func (s *Session) place(ctx context.Context, at plan.Site) (ovirt.Object, error)
 		}
 		fits = in(dc.ID)
 	}
-	return s.find(ctx, "placement.cluster", ovirt.Clusters, at.Cluster, fits)
+	cl, err := s.find(ctx, "placement.cluster", ovirt.Clusters, at.Cluster, fits)
+	if err != nil {
+		return cl, err
+	}
+	return cl, b.allowCluster(at.Cluster, cl)
 }
 
 // template finds the template.
-func (s *Session) template(ctx context.Context, at plan.Site, dc string) (*ovirt.Template, error) {
+func (s *Session) template(ctx context.Context, b Bounds, at plan.Site, dc string) (*ovirt.Template, error) {
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
-	return t, Unresolved(infrav1.SourceNotFoundReason, "template", err)
+	if err != nil {
+		return nil, Unresolved(infrav1.SourceNotFoundReason, "template", err)
+	}
+	return t, b.allowTemplate(t)
 }
 
 // domains finds storage domains, by their names. An empty name finds none.
-func (s *Session) domains(ctx context.Context, dc string, names ...string) (map[string]string, error) {
+func (s *Session) domains(ctx context.Context, b Bounds, dc string, names ...string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range names {
 		if name == "" {
@@ -73,39 +80,63 @@ func (s *Session) domains(ctx context.Context, dc string, names ...string) (map[
 		if err != nil {
 			return nil, err
 		}
+		if err := b.allowDomain(name, o); err != nil {
+			return nil, err
+		}
 		out[name] = o.ID
 	}
 	return out, nil
 }
 
 // profiles finds vNIC profiles.
-func (s *Session) profiles(ctx context.Context, field, dc string, names []string) ([]string, error) {
+func (s *Session) profiles(ctx context.Context, b Bounds, field, dc string, names []string) ([]string, error) {
 	var out []string
 	for i, name := range names {
-		id, err := s.names.Profile(ctx, name, dc)
+		id, err := s.profile(ctx, b, fmt.Sprintf(field, i), dc, name)
 		if err != nil {
-			return nil, Unresolved(infrav1.PlacementNotFoundReason, fmt.Sprintf(field, i), err)
+			return nil, err
 		}
 		out = append(out, id)
 	}
 	return out, nil
 }
 
+// profile finds a vNIC profile.
+func (s *Session) profile(ctx context.Context, b Bounds, field, dc, name string) (string, error) {
+	found, err := s.names.Profile(ctx, name, dc)
+	if err != nil {
+		return "", Unresolved(infrav1.PlacementNotFoundReason, field, err)
+	}
+	network := ovirt.Object{}
+	if found.Network != nil && len(b.VNICProfiles) > 0 {
+		if network, err = s.find(ctx, field, ovirt.Networks, found.Network.ID, ovirt.Any); err != nil {
+			return "", err
+		}
+	}
+	return found.ID, b.allowProfile(field, name, found, network)
+}
+
 // Source finds what the request for a VM names.
-func (s *Session) Source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
-	out, err := s.source(ctx, m, at)
+func (s *Session) Source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
+	out, err := s.source(ctx, b, m, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
+func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site) (plan.Source, error) {
 	out := plan.Source{}
-	cl, err := s.place(ctx, at)
+	cl, err := s.place(ctx, b, at)
 	if err != nil {
 		return out, err
 	}
 	out.Cluster = cl.ID
-	if out.Template, err = s.template(ctx, at, cl.DataCenter.ID); err != nil {
+	if out.Template, err = s.template(ctx, b, at, cl.DataCenter.ID); err != nil {
 		return out, err
+	}
+	if b.By != "" {
+		// A VM is not made at all if a part that follows is out of bounds.
+		if _, _, err := s.added(ctx, b, m, at, cl.DataCenter.ID); err != nil {
+			return out, err
+		}
 	}
 	if name := m.Spec.Hardware.InstanceType; name != "" {
 		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
@@ -126,33 +157,62 @@ func (s *Session) source(ctx context.Context, m *infrav1.NovaZVirtMachine, at pl
 	for _, disk := range m.Spec.Storage.TemplateDisks {
 		names = append(names, disk.StorageDomain)
 	}
-	out.Domains, err = s.domains(ctx, cl.DataCenter.ID, names...)
+	if err := s.allowTemplateDisks(ctx, b, m, at, out.Template); err != nil {
+		return out, err
+	}
+	out.Domains, err = s.domains(ctx, b, cl.DataCenter.ID, names...)
 	out.Lease = out.Domains[lease]
 	return out, err
 }
 
+// allowTemplateDisks checks where copies of the template's disks go that nothing
+// names a storage domain for.
+func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site, t *ovirt.Template) error {
+	if len(b.StorageDomains) == 0 {
+		return nil
+	}
+	for _, domain := range plan.LeftInPlace(m, at, t) {
+		found, err := s.find(ctx, "a storage domain of the template", ovirt.StorageDomains, domain.ID, ovirt.Any)
+		if err != nil {
+			return err
+		}
+		if err := b.allowDomain(found.Name, found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// added finds what a VM gets after its creation and before its first boot: the
+// vNIC profiles of its interfaces and the storage domains of its data disks.
+func (s *Session) added(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site, dc string) ([]string, map[string]string, error) {
+	profiles, err := s.profiles(ctx, b, "network.interfaces[%d].vnicProfile", dc, at.Profiles)
+	if err != nil {
+		return nil, nil, err
+	}
+	var names []string
+	for _, disk := range m.Spec.Storage.DataDisks {
+		names = append(names, cmp.Or(disk.StorageDomain, at.StorageDomain))
+	}
+	domains, err := s.domains(ctx, b, dc, names...)
+	return profiles, domains, err
+}
+
 // Around finds what the machine of a VM names beside it. What matters before
 // the first boot only is not asked for later.
-func (s *Session) Around(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
-	out, err := s.around(ctx, clusterID, m, vm, at)
+func (s *Session) Around(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
+	out, err := s.around(ctx, b, clusterID, m, vm, at)
 	return out, Classify(s.server, err)
 }
 
-func (s *Session) around(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
+func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
 	out := plan.Around{Cluster: vm.Cluster.ID}
 	if plan.BeforeBoot(m, vm) {
 		cl, err := s.find(ctx, "the VM's cluster", ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
 		if err != nil {
 			return out, err
 		}
-		if out.Profiles, err = s.profiles(ctx, "network.interfaces[%d].vnicProfile", cl.DataCenter.ID, at.Profiles); err != nil {
-			return out, err
-		}
-		var names []string
-		for _, disk := range m.Spec.Storage.DataDisks {
-			names = append(names, cmp.Or(disk.StorageDomain, at.StorageDomain))
-		}
-		if out.Domains, err = s.domains(ctx, cl.DataCenter.ID, names...); err != nil {
+		if out.Profiles, out.Domains, err = s.added(ctx, b, m, at, cl.DataCenter.ID); err != nil {
 			return out, err
 		}
 	}

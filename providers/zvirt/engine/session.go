@@ -50,10 +50,11 @@ type Session struct {
 	// some that come at once.
 	Grouping chan struct{}
 
-	server string
-	client *ovirt.Client
-	names  *ovirt.Directory
-	pace   Pace
+	server   string
+	caBundle string
+	client   *ovirt.Client
+	names    *ovirt.Directory
+	pace     Pace
 
 	mu      sync.Mutex
 	version string
@@ -72,7 +73,7 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s := &Session{
-		server: e.Server, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
+		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
 		Grouping: make(chan struct{}, 1), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
 	}
 	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
@@ -89,6 +90,9 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 
 // Server is the engine's address.
 func (s *Session) Server() string { return s.server }
+
+// CABundle verifies the engine's certificate; empty, if another way does.
+func (s *Session) CABundle() string { return s.caBundle }
 
 // serve logs in, learns what there is and keeps it up to date until that
 // fails. The token lasts from one try to the next.

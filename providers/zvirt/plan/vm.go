@@ -127,6 +127,21 @@ func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*o
 	return out, nil
 }
 
+// LeftInPlace returns the storage domains of the template's disks for whose
+// copies nothing names a storage domain: the engine stores them there, too.
+func LeftInPlace(m *infrav1.NovaZVirtMachine, at Site, t *ovirt.Template) []ovirt.Object {
+	if at.StorageDomain != "" || t.DiskAttachments == nil {
+		return nil
+	}
+	var out []ovirt.Object
+	for _, a := range t.DiskAttachments.Attachments {
+		if _, want := wanted(&m.Spec.Storage, a); want.StorageDomain == "" && a.Disk != nil && a.Disk.StorageDomains != nil {
+			out = append(out, a.Disk.StorageDomains.Domains...)
+		}
+	}
+	return out
+}
+
 // wanted returns our name for a template's disk and what is to become of it.
 func wanted(s *infrav1.NovaZVirtStorage, a ovirt.DiskAttachment) (string, infrav1.NovaZVirtTemplateDisk) {
 	if ptr.Deref(a.Bootable, false) {

@@ -21,7 +21,9 @@ func identity(c bed.Cluster) (*unstructured.Unstructured, *corev1.Secret) {
 	Expect(err).NotTo(HaveOccurred())
 	data, err := h.Credentials()
 	Expect(err).NotTo(HaveOccurred())
-	shared := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"secretName": "shared"}}}
+	shared := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"server": "hypervisor.example", "secretRef": map[string]any{"name": "shared"},
+	}}}
 	shared.SetAPIVersion(clusterv1.GroupVersionInfrastructure.String())
 	shared.SetKind(h.Facts().Kinds + "Identity")
 	shared.SetName("shared")

@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+)
+
+// endpoint returns the control plane endpoint of the cluster; zero if it is not
+// known.
+func (s *scope[C]) endpoint() clusterv1.APIEndpoint {
+	spec, _ := s.infra.Common()
+	if !spec.ControlPlaneEndpoint.IsValid() && s.cluster != nil {
+		return s.cluster.Spec.ControlPlaneEndpoint
+	}
+	return spec.ControlPlaneEndpoint
+}
+
+// compareEndpoints reports another cluster on the same hypervisor with the same
+// control plane endpoint. Machines of both would announce the address, so the
+// workers of one could reach the API servers of the other.
+func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error {
+	list, err := loop.ListFor(r.Client.Scheme(), r.New())
+	if err != nil {
+		return err
+	}
+	all, err := loop.Select(ctx, r.Client, list, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return err
+	}
+	endpoint, home := s.endpoint(), s.infra.GetAnnotations()[infrav1.HypervisorIDAnnotation]
+	for _, o := range all {
+		other, ok := o.(C)
+		if !ok || other.GetUID() == s.infra.GetUID() || !endpoint.IsValid() || home == "" {
+			continue
+		}
+		if spec, _ := other.Common(); spec.ControlPlaneEndpoint != endpoint || other.GetAnnotations()[infrav1.HypervisorIDAnnotation] != home {
+			continue
+		}
+		// The names of another namespace are not for the users of this one.
+		who := "a cluster of another namespace"
+		if other.GetNamespace() == s.infra.GetNamespace() {
+			who = fmt.Sprintf("the cluster %q", other.GetName())
+		}
+		s.rival = fmt.Sprintf("The control plane endpoint %s is also that of %s on the same hypervisor", endpoint.String(), who)
+		return nil
+	}
+	s.rival = ""
+	return nil
+}
+
+// reportEndpoint sets the condition of an endpoint that two clusters have; it
+// is absent otherwise.
+func (s *scope[C]) reportEndpoint() {
+	if s.rival == "" {
+		conditions.Delete(s.infra, infrav1.EndpointUniqueCondition)
+		return
+	}
+	conditions.Set(s.infra, metav1.Condition{
+		Type: infrav1.EndpointUniqueCondition, Status: metav1.ConditionFalse, Reason: infrav1.EndpointInUseReason, Message: s.rival,
+	})
+}
+
+// announceEndpoint tells people of an endpoint that two clusters have.
+func (r *Reconciler[C]) announceEndpoint(s *scope[C], before metav1.Condition) {
+	if now := get(s.infra, infrav1.EndpointUniqueCondition); now.Reason != "" && changed(before, now) {
+		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
+	}
+}

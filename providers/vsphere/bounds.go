@@ -1,0 +1,320 @@
+package vsphere
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/mo"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+)
+
+// bounds are the objects of a vCenter that an identity allows. The zero value
+// allows all: a cluster with a Secret of its own is bounded by the vCenter
+// user's permissions only.
+//
+// Sessions and what they resolved are shared between clusters of different
+// bounds, so a driver checks bounds each time, on the object that was found and
+// not on the name that led to it.
+type bounds struct {
+	// by is the name of the identity; empty, if there is none.
+	by string
+	infrav1.NovaVSphereBounds
+}
+
+// boundsOf returns the bounds of the identity that login comes from.
+func boundsOf(login credentials.Login) bounds {
+	identity, ok := login.Identity.(*infrav1.NovaVSphereIdentity)
+	if !ok {
+		return bounds{}
+	}
+	return bounds{by: identity.Name, NovaVSphereBounds: identity.Spec.Bounds}
+}
+
+// within reports whether one of entries allows the object with an inventory
+// path. An entry with a leading slash is a path, any other a name; both allow
+// the object and all below it.
+func within(entries, path []string) bool {
+	return slices.ContainsFunc(entries, func(entry string) bool {
+		if !strings.HasPrefix(entry, "/") {
+			return slices.Contains(path, entry)
+		}
+		allowed := strings.Split(strings.Trim(entry, "/"), "/")
+		return len(allowed) <= len(path) && slices.Equal(allowed, path[:len(allowed)])
+	})
+}
+
+// refuse returns the Error for a field whose value bound does not allow.
+func (b *bounds) refuse(field, value, bound string) error {
+	return failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.by)
+}
+
+// allows checks the object at a reference that a field has led to.
+func (d *driver) allows(ctx context.Context, field, value, bound string, entries []string, at ref) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	path, err := d.session.paths.path(ctx, at)
+	if err != nil {
+		return err
+	}
+	if !within(entries, path) {
+		return d.bounds.refuse(field, value, bound)
+	}
+	return nil
+}
+
+// inventoryPath are the names of an object and of all objects above it but the
+// root folder, from the top. Objects move, so it is news.
+type inventoryPath struct {
+	names []string
+	read  time.Time
+}
+
+func (p inventoryPath) readAt() time.Time { return p.read }
+
+// path returns the names on the way from the root folder to an object.
+func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
+	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (inventoryPath, error) {
+		chain, err := mo.Ancestors(ctx, c, c.ServiceContent.PropertyCollector, at)
+		if isGone(err) {
+			return inventoryPath{}, failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
+		}
+		if err != nil {
+			return inventoryPath{}, err
+		}
+		if len(chain) < 2 || chain[0].Self != c.ServiceContent.RootFolder || chain[len(chain)-1].Self != at {
+			return inventoryPath{}, failure(infrav1.PermissionDeniedReason, "the account cannot see the folders above %s, so its bounds cannot be checked", at.Value)
+		}
+		out := inventoryPath{read: time.Now()}
+		for i := range chain[1:] {
+			out.names = append(out.names, chain[i+1].Name)
+		}
+		return out, nil
+	}, "path", at.Type, at.Value)
+	return found.names, err
+}
+
+// place resolves a placement within bounds.
+func (d *driver) place(ctx context.Context, p *infrav1.NovaVSpherePlacement) (site, error) {
+	if err := d.mayMakeFolder(ctx, p); err != nil {
+		return site{}, err
+	}
+	s, err := d.session.paths.site(ctx, p)
+	if err != nil {
+		return s, err
+	}
+	if err := d.allowsPool(ctx, p, s.pool); err != nil {
+		return s, err
+	}
+	if err := d.allowsFolder(ctx, p, s.folder); err != nil {
+		return s, err
+	}
+	return s, d.allowsStorage(ctx, p, &s.storage)
+}
+
+func (d *driver) allowsPool(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+	field, value := "placement.resourcePool", p.ResourcePool
+	if value == "" && p.ComputeCluster != "" {
+		field, value = "placement.computeCluster", p.ComputeCluster
+	}
+	return d.allows(ctx, field, value, "resourcePools", d.bounds.ResourcePools, at)
+}
+
+func (d *driver) allowsFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement, at ref) error {
+	return d.allows(ctx, "placement.folder", p.Folder, "folders", d.bounds.Folders, at)
+}
+
+// allowsStorage checks where a placement stores disks. Of datastores that a
+// policy leaves to choose from, those within bounds remain.
+func (d *driver) allowsStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement, s *storage) error {
+	if err := d.allowsPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
+		return err
+	}
+	switch {
+	case s.pod != (ref{}):
+		return d.allows(ctx, "placement.datastoreCluster", p.DatastoreCluster, "datastores", d.bounds.Datastores, s.pod)
+	case s.choice == nil:
+		return d.allows(ctx, "placement.datastore", p.Datastore, "datastores", d.bounds.Datastores, s.datastore)
+	case len(d.bounds.Datastores) == 0:
+		return nil
+	}
+	s.among = map[ref]bool{}
+	for _, ds := range s.choice.datastores() {
+		path, err := d.session.paths.path(ctx, ds)
+		if err != nil {
+			return err
+		}
+		if within(d.bounds.Datastores, path) {
+			s.among[ds] = true
+		}
+	}
+	if len(s.among) == 0 {
+		return d.bounds.refuse("placement.storagePolicy", p.StoragePolicy, "datastores")
+	}
+	return nil
+}
+
+func (d *driver) allowsPolicy(field, name string) error {
+	if name == "" || len(d.bounds.StoragePolicies) == 0 || slices.Contains(d.bounds.StoragePolicies, name) {
+		return nil
+	}
+	return d.bounds.refuse(field, name, "storagePolicies")
+}
+
+// mayMakeFolder checks a folder that is to be created if it does not exist,
+// before it is: only an entry that is a path says where.
+func (d *driver) mayMakeFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
+	if len(d.bounds.Folders) == 0 || !ptr.Deref(p.CreateFolder, false) {
+		return nil
+	}
+	r := d.session.paths
+	existing := *p
+	existing.CreateFolder = nil
+	at, err := r.folder(ctx, &existing)
+	if err == nil {
+		return d.allowsFolder(ctx, p, at)
+	}
+	if e := asError(err); e == nil || e.Reason != infrav1.PlacementNotFoundReason {
+		return err
+	}
+	top, err := r.folder(ctx, &infrav1.NovaVSpherePlacement{Datacenter: p.Datacenter})
+	if err != nil {
+		return err
+	}
+	path, err := r.path(ctx, top)
+	if err != nil {
+		return err
+	}
+	wanted := strings.Split(strings.Trim(p.Folder, "/"), "/")
+	if !strings.HasPrefix(p.Folder, "/") {
+		wanted = append(slices.Clone(path), wanted...)
+	}
+	isName := func(entry string) bool { return !strings.HasPrefix(entry, "/") }
+	if !within(slices.DeleteFunc(slices.Clone(d.bounds.Folders), isName), wanted) {
+		return d.bounds.refuse("placement.folder", p.Folder, "folders")
+	}
+	return nil
+}
+
+// network resolves a network within bounds.
+func (d *driver) network(ctx context.Context, dc, name string) (network, error) {
+	found, err := d.session.paths.network(ctx, dc, name)
+	if err != nil {
+		return found, err
+	}
+	return found, d.allows(ctx, "network", name, "networks", d.bounds.Networks, found.ref)
+}
+
+// template resolves a template that is in the inventory, and reads it if it is
+// within bounds.
+func (d *driver) template(ctx context.Context, g *goal) (*template, error) {
+	at, err := d.session.paths.locate(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	if len(d.bounds.ContentLibraries) > 0 && len(d.bounds.Templates) == 0 {
+		return nil, d.bounds.refuse("source", g.sourceName(), "contentLibraries")
+	}
+	if err := d.allows(ctx, "source", g.sourceName(), "templates", d.bounds.Templates, at); err != nil {
+		return nil, err
+	}
+	return d.vetted(ctx, g, at)
+}
+
+// item resolves a library item within bounds.
+func (d *driver) item(ctx context.Context, g *goal) (libraryItem, error) {
+	of := &g.source.ContentLibrary
+	if len(d.bounds.Templates)+len(d.bounds.ContentLibraries) > 0 && !slices.Contains(d.bounds.ContentLibraries, of.Library) {
+		return libraryItem{}, d.bounds.refuse("source", g.sourceName(), "contentLibraries")
+	}
+	return d.session.paths.item(ctx, of)
+}
+
+// lineage is what tells templates, VMs of machines and other VMs apart.
+type lineage struct {
+	template, machine bool
+	read              time.Time
+}
+
+func (l lineage) readAt() time.Time { return l.read }
+
+// vetted reads the VM at a reference, if it may be cloned: the VM of a machine
+// has the keys and the data of a workload cluster on its disks, so it never is
+// a source, and an identity lends templates only unless it says otherwise.
+func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error) {
+	r := d.session.paths
+	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (lineage, error) {
+		var vm mo.VirtualMachine
+		err := object.NewCommon(c, at).Properties(ctx, at, []string{"config.template", "config.instanceUuid", "config.annotation"}, &vm)
+		if isGone(err) {
+			return lineage{}, r.vanished(g, at)
+		}
+		if err != nil {
+			return lineage{}, err
+		}
+		out := lineage{read: time.Now()}
+		if vm.Config != nil {
+			id, err := uuid.Parse(vm.Config.InstanceUuid)
+			out.template = vm.Config.Template
+			out.machine = err == nil && id.Version() == derived || strings.HasPrefix(vm.Config.Annotation, annotationPrefix)
+		}
+		return out, nil
+	}, "lineage", at.Value)
+	switch {
+	case err != nil:
+		return nil, err
+	case is.template:
+	case is.machine:
+		return nil, failure(infrav1.OutOfBoundsReason, "source %q is the VM of a machine, which is never cloned: name a template", g.sourceName())
+	case d.bounds.by != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
+		return nil, failure(infrav1.OutOfBoundsReason,
+			"source %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.sourceName(), d.bounds.by)
+	}
+	return r.templateAt(ctx, g, at)
+}
+
+// allowedKeys are the keys of hardware.extraConfig that any identity allows:
+// settings of processors, memory, clocks and passed-through devices that reach
+// nothing outside of the VM. Others attach devices (pciPassthru0.id), name
+// files (sched.swap.dir) or open ports (RemoteDisplay.vnc.port).
+var allowedKeys = []string{
+	"cpuid.coresPerSocket", "devices.hotplug", "hypervisor.cpuid.v0", "log.keepOld", "log.rotateSize", "mem.hotadd", "monitor_control.",
+	"numa.", "pciPassthru.", "sched.cpu.", "sched.mem.", "sched.swap.vmxSwapEnabled", "time.synchronize.", "tools.syncTime", "vcpu.hotadd",
+}
+
+// deviceSettings are settings of a passed-through device that do not say which.
+var deviceSettings = regexp.MustCompile(`(?i)^pciPassthru[0-9]+\.(cfg\..+|msiEnabled)$`)
+
+// allowsExtraConfig checks the keys of hardware.extraConfig.
+func (b *bounds) allowsExtraConfig(options []infrav1.NovaVSphereExtraConfig) error {
+	if b.by == "" {
+		return nil
+	}
+	for i := range options {
+		key := options[i].Key
+		if !isAllowedKey(allowedKeys, key) && !isAllowedKey(b.ExtraConfigKeys, key) && !deviceSettings.MatchString(key) {
+			return b.refuse("hardware.extraConfig", key, "extraConfigKeys")
+		}
+	}
+	return nil
+}
+
+// isAllowedKey reports whether a key, whose case does not matter to vCenter, is
+// among entries or begins with one that ends in a period or an asterisk.
+func isAllowedKey(entries []string, key string) bool {
+	key = strings.ToLower(key)
+	return slices.ContainsFunc(entries, func(entry string) bool {
+		entry = strings.ToLower(entry)
+		prefix := strings.TrimSuffix(entry, "*")
+		return key == entry || (prefix != entry || strings.HasSuffix(entry, ".")) && strings.HasPrefix(key, prefix)
+	})
+}

@@ -1,0 +1,238 @@
+package vsphere
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+func TestWithin(t *testing.T) {
+	path := []string{"DC0", "vm", "tenants", "blue"}
+	for entry, want := range map[string]bool{
+		"/DC0/vm/tenants/blue": true, "/DC0/vm/tenants": true, "/DC0/vm/tenants/": true, "/DC0": true, "tenants": true, "blue": true,
+		"/DC0/vm/tenants/bl": false, "/DC0/vm/tenant": false, "/DC0/vm/tenants/blue/x": false, "/DC1": false, "/vm/tenants": false,
+		"bl": false, "tenants/blue": false, "/DC0/vm/tenants/../red": false, "/DC0/vm/red/../tenants": false, "..": false,
+	} {
+		if got := within([]string{entry}, path); got != want {
+			t.Errorf("within(%q) = %v", entry, got)
+		}
+	}
+	if !within([]string{"/DC1", "/DC0/vm"}, path) || within(nil, path) {
+		t.Error("one entry that allows it is enough, and none allows nothing")
+	}
+}
+
+func TestAllowedExtraConfig(t *testing.T) {
+	lent := bounds{by: "shared", NovaVSphereBounds: infrav1.NovaVSphereBounds{ExtraConfigKeys: []string{"isolation.tools.*", "svga.", "disk.own"}}}
+	for key, want := range map[string]bool{
+		"pciPassthru.use64bitMMIO": true, "PCIPASSTHRU.64bitMMIOSizeGB": true, "pciPassthru0.cfg.enable_uvm": true, "numa.vcpu.preferHT": true,
+		"sched.cpu.latencySensitivity": true, "sched.swap.vmxSwapEnabled": true, "monitor_control.x": true,
+		"isolation.tools.copy.disable": true, "svga.vramSize": true, "disk.own": true,
+		"pciPassthru0.id": false, "pciPassthru0.present": false, "RemoteDisplay.vnc.port": false, "sched.swap.dir": false,
+		"ethernet0.networkName": false, "isolation.device": false, "scsi0:1.fileName": false, "disk.owned": false, "sched.swap.vmxSwapEnabled2": false,
+	} {
+		err := lent.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Key: key}})
+		if (err == nil) != want {
+			t.Errorf("%s: %v", key, err)
+		}
+		own := bounds{}
+		if err := own.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Key: key}}); err != nil {
+			t.Errorf("%s, with credentials of the cluster's own: %v", key, err)
+		}
+	}
+}
+
+// lend makes the bed's cluster one that uses an identity with bounds.
+func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentity {
+	b.t.Helper()
+	b.options.Namespace = "nova"
+	b.connector = b.newConnector()
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "nova", Name: "account"},
+		Data:       map[string][]byte{"username": []byte(vcenter.DefaultUsername), "password": []byte(vcenter.DefaultPassword)},
+	})).To(Succeed())
+	identity := &infrav1.NovaVSphereIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)},
+			SecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
+		}, Bounds: limits},
+	}
+	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
+	b.cluster.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.ClusterTLS{}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	return identity
+}
+
+// narrow are bounds that the bed's cluster and machines stay within.
+func narrow() infrav1.NovaVSphereBounds {
+	return infrav1.NovaVSphereBounds{
+		Folders: []string{"/DC0/vm/" + vcenter.DefaultFolder}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources/DC0_C0_RP1"},
+		Networks: []string{"/DC0/network/DC0_DVPG0", "VM Network"}, Datastores: []string{"LocalDS_0"},
+		Templates: []string{"/DC0/vm/" + vcenter.DefaultTemplate},
+	}
+}
+
+// A cluster that sets another server beside an identity sends it nothing.
+func TestIdentityWithAnotherServer(t *testing.T) {
+	b := newBed(t)
+	b.lend(infrav1.NovaVSphereBounds{})
+	evil := b.startVCenter(vcenter.Options{})
+	for name, set := range map[string]func(*infrav1.NovaVSphereClusterSpec){
+		"server": func(c *infrav1.NovaVSphereClusterSpec) {
+			c.Server, c.TLS = evil.Address, infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		},
+		"trust": func(c *infrav1.NovaVSphereClusterSpec) {
+			c.Server, c.TLS = "", infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		},
+	} {
+		set(&b.cluster.Spec)
+		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+		b.Expect(b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
+		_, err := b.connector.Inspect(b.ctx(), b.cluster)
+		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
+		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
+	}
+	b.Expect(evil.Requests()).To(BeEmpty())
+	b.Expect(b.vc.Requests()).To(BeEmpty())
+}
+
+func TestWithinBounds(t *testing.T) {
+	b := newBed(t)
+	b.lend(narrow())
+	b.inspected(b.cluster)
+	site, err := b.connector.Inspect(b.ctx(), b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(site.Server).To(Equal(b.vc.Address))
+	b.Expect(site.CABundle).To(Equal(string(b.vc.CABundle)))
+	b.create("m")
+}
+
+// What is outside of the bounds is refused, whatever names it, and the VM of
+// nobody is cloned.
+func TestOutOfBounds(t *testing.T) {
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
+		Folders:   []string{vcenter.DefaultFolder, "red"},
+		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate}, {Name: "other"}},
+	}})
+	other := b.vm("other")
+	id := other.UUID(b.ctx())
+	b.lend(narrow())
+	for name, tc := range map[string]struct {
+		ask  func(*infrav1.NovaVSphereMachineSpec)
+		says string
+	}{
+		"folder":         {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "red" }, `placement.folder "red" is outside of spec.bounds.folders`},
+		"folder above":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm" }, `placement.folder "/DC0/vm" is outside`},
+		"folder by dots": {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "/DC0/vm/nova/../red" }, `is outside of spec.bounds.folders`},
+		"folder to be created": {func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Placement.Folder, s.Placement.CreateFolder = "red/new", ptr.To(true)
+		}, `placement.folder "red/new" is outside`},
+		"pool":      {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.ResourcePool = "/DC0/host/DC0_C0/Resources" }, `placement.resourcePool "/DC0/host/DC0_C0/Resources" is outside of spec.bounds.resourcePools`},
+		"datastore": {func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Datastore = "LocalDS_1" }, `placement.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
+		"datastore of a disk": {func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Disks.Data = []infrav1.NovaVSphereDataDisk{{SizeGiB: 1, Datastore: "LocalDS_1"}}
+		}, `disks.data.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
+		"network":            {func(s *infrav1.NovaVSphereMachineSpec) { s.Network.Interfaces[0].Network = "DC0_NSX0" }, `network "DC0_NSX0" is outside of spec.bounds.networks`},
+		"template":           {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "other" }, `source "other" is outside of spec.bounds.templates of NovaVSphereIdentity "shared"`},
+		"template by dots":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/nova/../other" }, `is outside of spec.bounds.templates`},
+		"template by UUID":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", id }, `is outside of spec.bounds.templates`},
+		"template by its ID": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", other.Reference().Value }, `is outside of spec.bounds.templates`},
+		"a content library": {func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template, s.Source.ContentLibrary = "", infrav1.NovaVSphereLibraryItem{Library: "images", Item: "node"}
+		}, `is outside of spec.bounds.contentLibraries`},
+		"extraConfig": {func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "RemoteDisplay.vnc.enabled", Value: "TRUE"}}
+		}, `hardware.extraConfig "RemoteDisplay.vnc.enabled" is outside of spec.bounds.extraConfigKeys`},
+	} {
+		m := b.machine("m")
+		tc.ask(&m.Spec)
+		err := b.connect(m).Create(b.ctx(), m, launch)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%s: %v", name, err)
+		b.Expect(err).To(MatchError(ContainSubstring(tc.says)), name)
+	}
+	b.Expect(b.vc.Requests()).NotTo(Or(HaveKey("CloneVM_Task"), HaveKey("CreateFolder")))
+}
+
+// A folder below an entry that is a path is created.
+func TestFolderWithinBounds(t *testing.T) {
+	b := newBed(t)
+	limits := narrow()
+	limits.Folders = []string{"/DC0/vm/tenants/blue", "tenants"}
+	b.lend(limits)
+	m := b.machine("m")
+	m.Spec.Placement.Folder, m.Spec.Placement.CreateFolder = "tenants/red", ptr.To(true)
+	err := b.connect(m).Create(b.ctx(), m, launch)
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
+	b.Expect(b.vc.Requests()).NotTo(HaveKey("CreateFolder"))
+	m.Spec.Placement.Folder = "tenants/blue/one"
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+// A VM is a source only if the identity says so, and the VM of a machine never.
+func TestSourcesThatAreVMs(t *testing.T) {
+	b := newBed(t)
+	victim := b.create("victim")
+	victimID := b.vm(victim.Name).UUID(b.ctx())
+	b.foreign("plain", false, true)
+	identity := b.lend(infrav1.NovaVSphereBounds{})
+	refused := func(says string, ask func(*infrav1.NovaVSphereMachineSpec)) {
+		b.t.Helper()
+		m := b.machine("m")
+		m.Spec.Template = ""
+		ask(&m.Spec)
+		err := b.connect(m).Create(b.ctx(), m, launch)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
+		b.Expect(err).To(MatchError(ContainSubstring(says)))
+		_, err = b.connector.Size(b.ctx(), &infrav1.NovaVSphereMachineTemplate{
+			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
+				Spec: infrav1.NovaVSphereMachineSpec{Template: m.Spec.Template, Source: m.Spec.Source, Network: m.Spec.Network},
+			}},
+		})
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
+	}
+	byPath := func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/nova/victim" }
+	byReference := func(s *infrav1.NovaVSphereMachineSpec) { s.Source.Reference = b.vmNamed(victim.Name)[0].Ref }
+	byUUID := func(s *infrav1.NovaVSphereMachineSpec) { s.Source.UUID = victimID }
+	aPlainOne := func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "plain" }
+	for _, ask := range []func(*infrav1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
+		refused("is the VM of a machine, which is never cloned", ask)
+	}
+	refused("is a VM and not a template", aPlainOne)
+
+	identity.Spec.Bounds.AllowVMSources = ptr.To(true)
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	refused("is the VM of a machine, which is never cloned", byReference)
+	m := b.machine("m")
+	m.Spec.Template = "plain"
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}
+
+// Two identities of one vCenter user share a session and not their bounds.
+func TestBoundsAreNotShared(t *testing.T) {
+	b := newBed(t)
+	free := b.cluster.DeepCopy()
+	b.lend(narrow())
+	second := b.addCluster("second", b.vc)
+	second.Spec.Placement = free.Spec.Placement
+	second.Spec.Placement.Datastore = "LocalDS_1"
+	b.Expect(b.objects.Update(b.ctx(), second)).To(Succeed())
+	b.inspected(second)
+	b.cluster.Spec.Placement.Datastore = "LocalDS_1"
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	b.Eventually(func() string {
+		_, err := b.connector.Inspect(b.ctx(), b.cluster)
+		return hypervisor.ReasonFor(err, "")
+	}).WithTimeout(time.Minute).Should(Equal(infrav1.OutOfBoundsReason))
+}

@@ -1,0 +1,144 @@
+package zvirt
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+// lend makes the bed's cluster one that uses an identity with bounds.
+func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
+	b.t.Helper()
+	identity := &infrav1.NovaZVirtIdentity{
+		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
+		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+			Server: server(b.engine), TLS: infrav1.Trust{CABundle: b.engine.CABundle},
+			SecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
+		}, Bounds: limits},
+	}
+	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
+	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "manager", Name: "account"},
+		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
+	})).To(Succeed())
+	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
+		c.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+		c.Server, c.TLS = "", infrav1.ClusterTLS{}
+	})
+	return identity
+}
+
+// narrow are bounds that the bed's cluster and machines stay within.
+func narrow() infrav1.NovaZVirtBounds {
+	return infrav1.NovaZVirtBounds{
+		Clusters: []string{"Default"}, StorageDomains: []string{"data1"}, VNICProfiles: []string{"ovirtmgmt/ovirtmgmt"}, Templates: []string{templateName},
+	}
+}
+
+// A cluster that sets another server beside an identity sends it nothing.
+func TestIdentityWithAnotherServer(t *testing.T) {
+	b := newBed(t)
+	b.lend(infrav1.NovaZVirtBounds{})
+	evil := b.startEngine()
+	for name, set := range map[string]func(*infrav1.NovaZVirtClusterSpec){
+		"server": func(c *infrav1.NovaZVirtClusterSpec) {
+			c.Server, c.TLS = server(evil), infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		},
+		"trust": func(c *infrav1.NovaZVirtClusterSpec) {
+			c.Server, c.TLS = "", infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+		},
+	} {
+		b.updateCluster(set)
+		b.Expect(b.fails(b.machine("m"), infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("they come from the identity")), name)
+		_, err := b.connector.Inspect(b.ctx(), b.cluster)
+		b.Expect(err).To(MatchError(ContainSubstring("they come from the identity")), name)
+		b.Expect(b.connector.pool.Len()).To(BeZero(), "no connection is opened")
+	}
+	b.Expect(evil.Requests()).To(BeEmpty())
+	b.Expect(b.engine.Requests()).To(BeEmpty())
+}
+
+func TestWithinBounds(t *testing.T) {
+	b := newBed(t)
+	b.lend(narrow())
+	b.create("worker-1")
+	site, err := b.connector.Inspect(b.ctx(), b.cluster)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(site.Server).To(Equal(server(b.engine)))
+	b.Expect(site.CABundle).To(Equal(b.engine.CABundle))
+}
+
+// What is outside of the bounds is refused, whether a name or an ID leads there,
+// and no VM is made.
+func TestOutOfBounds(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) {
+		o.Inventory.Templates = append(o.Inventory.Templates, ovirtsim.TemplateSpec{Name: "other", DiskGiB: 10})
+	})
+	other := b.idOf(b.admin("GET", "/templates?search=name%3Dother", ""))
+	domain := b.idOf(b.admin("GET", "/storagedomains?search=name%3Ddata2", ""))
+	identity := b.lend(narrow())
+	type spec = infrav1.NovaZVirtMachineSpec
+	for name, tc := range map[string]struct {
+		ask  func(*spec)
+		says string
+	}{
+		"template":       {func(s *spec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaZVirtIdentity "shared"`},
+		"template by ID": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplateReference{ID: other} }, `template "other" is outside`},
+		"blank template": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplateReference{ID: ovirtsim.BlankTemplateID} }, `is outside of spec.bounds.templates`},
+		"storage domain": {func(s *spec) { s.Placement.StorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
+		"domain by ID":   {func(s *spec) { s.Storage.BootDisk.StorageDomain = domain }, `is outside of spec.bounds.storageDomains`},
+		"lease":          {func(s *spec) { s.HighAvailability.LeaseStorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
+		"data disk": {func(s *spec) {
+			s.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "data", SizeGiB: 1, StorageDomain: "data2"}}
+		}, `storage domain "data2" is outside of spec.bounds.storageDomains`},
+		"vNIC profile": {func(s *spec) { s.Network.Interfaces[0].VNICProfile = "storage/storage" }, `network.interfaces[0].vnicProfile "storage/storage" is outside of spec.bounds.vnicProfiles`},
+	} {
+		m := b.machine("m")
+		tc.ask(&m.Spec)
+		b.Expect(b.fails(m, infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(tc.says)), name)
+		b.Expect(b.named("m")).To(BeEmpty(), name)
+	}
+
+	for bound, limits := range map[string]infrav1.NovaZVirtBounds{
+		"clusters": {Clusters: []string{"another"}}, "storageDomains": {StorageDomains: []string{"data2"}}, "vnicProfiles": {VNICProfiles: []string{"storage"}},
+	} {
+		identity.Spec.Bounds = limits
+		b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+		b.Eventually(func() string {
+			_, err := b.connector.Inspect(b.ctx(), b.cluster)
+			return hypervisor.ReasonFor(err, "")
+		}).Should(Equal(infrav1.OutOfBoundsReason), bound)
+	}
+}
+
+// A name of a network allows all of its profiles, and a template's disks stay
+// within bounds when nothing names their storage domain.
+func TestBoundsByNetworkAndTemplate(t *testing.T) {
+	b := newBed(t)
+	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.Placement.StorageDomain = "" })
+	identity := b.lend(infrav1.NovaZVirtBounds{VNICProfiles: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
+	b.Expect(b.fails(b.machine("m"), infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(`storage domain "data1" is outside`)))
+	identity.Spec.Bounds.StorageDomains = []string{"data1"}
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	b.create("worker-1")
+}
+
+// A template outside of the bounds is not read to size machines.
+func TestSizeOutOfBounds(t *testing.T) {
+	b := newBed(t)
+	b.lend(infrav1.NovaZVirtBounds{Templates: []string{"another"}})
+	m := b.machine("m")
+	b.Eventually(func() string {
+		_, err := b.connector.Size(b.ctx(), &infrav1.NovaZVirtMachineTemplate{
+			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaZVirtMachineTemplateSpec{Template: infrav1.NovaZVirtMachineTemplateResource{Spec: m.Spec}},
+		})
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(infrav1.OutOfBoundsReason))
+}

@@ -1,0 +1,51 @@
+package engine
+
+import (
+	"slices"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
+)
+
+// Bounds are the objects of an engine that an identity allows. The zero value
+// allows all: a cluster with a Secret of its own is bounded by the permissions
+// of the engine's user only.
+//
+// Sessions are shared between clusters of different bounds, so whoever looks
+// something up for a cluster hands over its bounds. They are checked on the
+// object that was found and not on the name that led to it.
+type Bounds struct {
+	// By is the name of the identity; empty, if there is none.
+	By string
+	infrav1.NovaZVirtBounds
+}
+
+// allow checks the object that a field has led to by its ID and its names.
+func (b *Bounds) allow(field, value, bound string, entries []string, names ...string) error {
+	if len(entries) == 0 || slices.ContainsFunc(names, func(name string) bool { return name != "" && slices.Contains(entries, name) }) {
+		return nil
+	}
+	return plan.Failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaZVirtIdentity %q", field, value, bound, b.By)
+}
+
+func (b *Bounds) allowCluster(value string, o ovirt.Object) error {
+	return b.allow("placement.cluster", value, "clusters", b.Clusters, o.ID, o.Name)
+}
+
+func (b *Bounds) allowDomain(value string, o ovirt.Object) error {
+	return b.allow("storage domain", value, "storageDomains", b.StorageDomains, o.ID, o.Name)
+}
+
+func (b *Bounds) allowTemplate(t *ovirt.Template) error {
+	return b.allow("template", t.Name, "templates", b.Templates, t.ID, t.Name)
+}
+
+// allowProfile checks a vNIC profile of a network.
+func (b *Bounds) allowProfile(field, value string, profile, network ovirt.Object) error {
+	names := []string{profile.ID, network.Name}
+	if network.Name != "" {
+		names = append(names, network.Name+"/"+profile.Name)
+	}
+	return b.allow(field, value, "vnicProfiles", b.VNICProfiles, names...)
+}
