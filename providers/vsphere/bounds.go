@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -84,23 +85,72 @@ func (p inventoryPath) readAt() time.Time { return p.read }
 // path returns the names on the way from the root folder to an object.
 func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (inventoryPath, error) {
-		chain, err := mo.Ancestors(ctx, c, c.ServiceContent.PropertyCollector, at)
+		content, err := mo.RetrievePropertiesEx(ctx, c, types.RetrievePropertiesEx{
+			This: c.ServiceContent.PropertyCollector, SpecSet: []types.PropertyFilterSpec{upwards(at)},
+		})
 		if isGone(err) {
 			return inventoryPath{}, failure(infrav1.PlacementNotFoundReason, "%s does not exist in vCenter, or the account cannot see it", at.Value)
 		}
 		if err != nil {
 			return inventoryPath{}, err
 		}
-		if len(chain) < 2 || chain[0].Self != c.ServiceContent.RootFolder || chain[len(chain)-1].Self != at {
-			return inventoryPath{}, failure(infrav1.PermissionDeniedReason, "the account cannot see the folders above %s, so its bounds cannot be checked", at.Value)
+		names, whole := climb(content, at, c.ServiceContent.RootFolder)
+		if !whole {
+			return inventoryPath{}, failure(infrav1.PermissionDeniedReason, "the account cannot see all folders above %s, so its bounds cannot be checked", at.Value)
 		}
-		out := inventoryPath{read: time.Now()}
-		for i := range chain[1:] {
-			out.names = append(out.names, chain[i+1].Name)
-		}
-		return out, nil
+		return inventoryPath{names: names, read: time.Now()}, nil
 	}, "path", at.Type, at.Value)
 	return found.names, err
+}
+
+// upwards selects an object and all above it, with what climb needs of them.
+func upwards(at ref) types.PropertyFilterSpec {
+	again := []types.BaseSelectionSpec{&types.SelectionSpec{Name: "up"}}
+	return types.PropertyFilterSpec{
+		ObjectSet: []types.ObjectSpec{{Obj: at, SelectSet: []types.BaseSelectionSpec{
+			&types.TraversalSpec{SelectionSpec: types.SelectionSpec{Name: "up"}, Type: "ManagedEntity", Path: "parent", SelectSet: again},
+			&types.TraversalSpec{Type: "VirtualMachine", Path: "parentVApp", SelectSet: again},
+		}}},
+		PropSet: []types.PropertySpec{
+			{Type: "ManagedEntity", PathSet: []string{"name", "parent"}},
+			{Type: "VirtualMachine", PathSet: []string{"parentVApp"}},
+		},
+	}
+}
+
+// climb returns the names from below the root folder down to an object, and
+// whether the root folder was reached: an account may not see all that is above.
+func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
+	type entity struct {
+		name  string
+		above ref
+	}
+	seen := map[ref]entity{}
+	for i := range content {
+		var e entity
+		for _, p := range content[i].PropSet {
+			switch value := p.Val.(type) {
+			case string:
+				e.name = value
+			case ref:
+				e.above = value
+			}
+		}
+		seen[content[i].Obj] = e
+	}
+	var names []string
+	for range len(content) + 1 {
+		if at == root {
+			slices.Reverse(names)
+			return names, len(names) > 0
+		}
+		e, ok := seen[at]
+		if !ok || e.name == "" {
+			return nil, false
+		}
+		names, at = append(names, e.name), e.above
+	}
+	return nil, false
 }
 
 // place resolves a placement within bounds.

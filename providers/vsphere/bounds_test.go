@@ -1,10 +1,12 @@
 package vsphere
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -27,6 +29,40 @@ func TestWithin(t *testing.T) {
 	}
 	if !within([]string{"/DC1", "/DC0/vm"}, path) || within(nil, path) {
 		t.Error("one entry that allows it is enough, and none allows nothing")
+	}
+}
+
+// The path of an object counts only if it is known up to the root folder, which
+// the account need not see itself.
+func TestClimb(t *testing.T) {
+	at := func(id string) ref { return ref{Type: "Folder", Value: id} }
+	entity := func(id, name, above string) types.ObjectContent {
+		o := types.ObjectContent{Obj: at(id), PropSet: []types.DynamicProperty{{Name: "name", Val: name}}}
+		if above != "" {
+			o.PropSet = append(o.PropSet, types.DynamicProperty{Name: "parent", Val: at(above)})
+		}
+		return o
+	}
+	root, dc, vm, nova := entity("root", "Datacenters", ""), entity("dc", "DC0", "root"), entity("vm", "vm", "dc"), entity("nova", "nova", "vm")
+	for name, tc := range map[string]struct {
+		content []types.ObjectContent
+		want    []string
+	}{
+		"whole":          {[]types.ObjectContent{nova, root, vm, dc}, []string{"DC0", "vm", "nova"}},
+		"without root":   {[]types.ObjectContent{nova, vm, dc}, []string{"DC0", "vm", "nova"}},
+		"with a gap":     {[]types.ObjectContent{nova, dc, root}, nil},
+		"no name":        {[]types.ObjectContent{nova, entity("vm", "", "dc"), dc, root}, nil},
+		"in a circle":    {[]types.ObjectContent{nova, entity("vm", "vm", "nova"), dc, root}, nil},
+		"nothing":        {nil, nil},
+		"not the object": {[]types.ObjectContent{vm, dc, root}, nil},
+	} {
+		got, whole := climb(tc.content, at("nova"), at("root"))
+		if !slices.Equal(got, tc.want) || whole != (tc.want != nil) {
+			t.Errorf("%s: %v, %v", name, got, whole)
+		}
+	}
+	if _, whole := climb([]types.ObjectContent{root}, at("root"), at("root")); whole {
+		t.Error("the root folder itself is not within any bound")
 	}
 }
 
