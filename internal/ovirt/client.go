@@ -40,6 +40,8 @@ type Endpoint struct {
 	Server             string
 	Username, Password string
 	Trust              Trust
+	// Guard, if it is set, calls a login, or returns an error instead.
+	Guard func(ctx context.Context, login func() error) error
 }
 
 // Meter is told what a client does.
@@ -166,7 +168,17 @@ func (c *Client) Login(ctx context.Context, stale string) (string, error) {
 		c.login <- token
 		return token, nil
 	}
-	token, err := c.authenticate(ctx)
+	token = ""
+	login := func() (err error) {
+		token, err = c.authenticate(ctx)
+		return err
+	}
+	var err error
+	if c.endpoint.Guard != nil {
+		err = c.endpoint.Guard(ctx, login)
+	} else {
+		err = login()
+	}
 	c.login <- token
 	return token, err
 }

@@ -26,6 +26,8 @@ type Options struct {
 	// pace and wrap are for tests.
 	pace pace
 	wrap wrap
+	// logins are those of all sessions.
+	logins *sessions.Logins
 }
 
 // Connector shares sessions with vCenters between machines and clusters.
@@ -48,6 +50,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.pace == (pace{}) {
 		o.pace = usually
 	}
+	o.logins = sessions.NewLogins(o.pace.firstLogin)
 	return &Connector{
 		reader:  reader,
 		options: o,
@@ -132,7 +135,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 		return nil, bounds{}, err
 	}
 	e := endpoint{
-		server: login.Server, username: login.Username, password: login.Password,
+		server: login.Server, username: login.Username, password: login.Password, identity: login.Identity != nil,
 		tls: trust{
 			caBundle:   login.TLS.CABundle,
 			thumbprint: login.TLS.Thumbprint,

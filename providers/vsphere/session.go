@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"sync"
@@ -49,6 +50,8 @@ type session struct {
 	marks    *marker
 	// turns bounds the clones under way at the vCenter, over all sessions.
 	turns *sessions.Turns
+	// logins bounds the refused logins at all vCenters.
+	logins *sessions.Logins
 	// turned is called when the endpoint came or went.
 	turned func()
 
@@ -87,6 +90,7 @@ func newSession(e endpoint, o *Options, t *sessions.Turns, changed func(hypervis
 		inv:      newInventory(changed),
 		line:     newLine(e.server, o),
 		turns:    t,
+		logins:   o.logins,
 		turned:   turned,
 		done:     make(chan struct{}),
 		phase:    connecting,
@@ -176,7 +180,7 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	}
 	defer c.CloseIdleConnections()
 	users := vimsession.NewManager(c)
-	if err := users.Login(streaming, url.UserPassword(s.endpoint.username, s.endpoint.password)); err != nil {
+	if err := s.authenticate(streaming, c, users); err != nil {
 		return false, err
 	}
 	defer func() {
@@ -199,6 +203,21 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 		}
 		slow.Reset(s.line.pace.patience)
 	}
+}
+
+// authenticate logs in, unless many logins of the user were refused shortly before.
+func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
+	e := &s.endpoint
+	user := sessions.User{Server: c.ServiceContent.About.InstanceUuid, Name: e.username, Identity: e.identity}
+	err := s.logins.Do(ctx, user, e.password, func() error {
+		return users.Login(ctx, url.UserPassword(e.username, e.password))
+	}, func(err error) bool {
+		return hypervisor.ReasonFor(classify(e.server, err), "") == infrav1.CredentialsInvalidReason
+	})
+	if errors.Is(err, sessions.ErrTooManyRefusals) {
+		return failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
+	}
+	return err
 }
 
 // round learns the world and follows it until that fails, or until there is

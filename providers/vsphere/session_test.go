@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -36,6 +37,26 @@ func TestWrongPassword(t *testing.T) {
 
 	b.setPassword(vcenter.DefaultPassword)
 	b.reaches(m, hypervisor.Absent)
+}
+
+// A tenant that writes wrong passwords beside the name of a shared user, in as
+// many clusters as it likes, does not lock the user out.
+func TestWrongPasswordsOfManyClusters(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Minute, 5*time.Minute
+	b.connector = b.newConnector()
+	b.inspected(b.cluster)
+	b.vc.ResetRequests()
+	for i := range 10 {
+		name := fmt.Sprintf("wrong-%d", i)
+		b.cluster = b.addCluster(name, b.vc)
+		b.setPassword(name)
+		b.Eventually(func() string {
+			_, err := b.connector.Inspect(b.ctx(), b.cluster)
+			return hypervisor.ReasonFor(err, "")
+		}).Should(Equal(infrav1.CredentialsInvalidReason))
+	}
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", BeNumerically("<", 5)), "vCenter locks a user out after five")
 }
 
 func TestRotation(t *testing.T) {

@@ -116,8 +116,13 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 		}
 		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
 	}).Should(Succeed())
-	b.Expect(b.connect(second).Settle(b.ctx(), second, true)).To(Succeed())
-	b.Expect(b.failsOnce(second)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
+	b.Eventually(func() error {
+		_, err := b.look(second)
+		if err == nil {
+			err = b.connect(second).Settle(b.ctx(), second, true)
+		}
+		return err
+	}).Should(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
 }
 
 func TestScrubIgnition(t *testing.T) {

@@ -28,7 +28,9 @@ const pollMethod = "WaitForUpdatesEx"
 type endpoint struct {
 	server             string
 	username, password string
-	tls                trust
+	// identity is set if a cluster-scoped identity has the password.
+	identity bool
+	tls      trust
 }
 
 // trust says how the vCenter's certificate is verified.
@@ -41,7 +43,7 @@ type trust struct {
 // id tells endpoints apart without giving the password away.
 func (e endpoint) id() string {
 	h := sha256.New()
-	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.tls.insecure)} {
+	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.tls.insecure), strconv.FormatBool(e.identity)} {
 		// The length keeps two neighbours from running into each other.
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/http"
 	"strconv"
 
 	"k8s.io/utils/ptr"
@@ -17,6 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/engine"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Options are what holds for all engines.
@@ -38,6 +40,7 @@ type Connector struct {
 	accounts *credentials.Resolver
 	options  Options
 	pool     *sessions.Pool[*engine.Session]
+	logins   *sessions.Logins
 }
 
 var (
@@ -60,6 +63,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 		},
 		options: o,
 		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
+		logins:  sessions.NewLogins(o.pace.Session.FirstLogin),
 	}
 }
 
@@ -156,8 +160,19 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 		Server: login.Server, Username: login.Username, Password: login.Password,
 		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint, Insecure: ptr.Deref(tls.InsecureSkipVerify, false)},
 	}
+	user := sessions.User{Server: e.Server, Name: e.Username, Identity: login.Identity != nil}
+	e.Guard = func(ctx context.Context, login func() error) error {
+		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
+		if errors.Is(err, sessions.ErrTooManyRefusals) {
+			return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s: %w", e.Server, err)
+		}
+		return err
+	}
 	h := sha256.New()
-	fmt.Fprintf(h, "%q", []string{e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint, strconv.FormatBool(e.Trust.Insecure)})
+	fmt.Fprintf(h, "%q", []string{
+		e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
+		strconv.FormatBool(e.Trust.Insecure), strconv.FormatBool(user.Identity),
+	})
 	id := string(h.Sum(nil))
 	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {
 		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.Tell(id) })

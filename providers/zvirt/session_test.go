@@ -42,6 +42,25 @@ func TestOneLoginForAll(t *testing.T) {
 	b.Expect(b.engine.Tokens()).To(Equal(1))
 }
 
+// A tenant that writes wrong passwords beside the name of a shared user, in as
+// many clusters as it likes, does not lock the user out.
+func TestWrongPasswordsOfManyClusters(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.Session.FirstLogin, b.options.pace.Session.LastLogin = time.Minute, 5*time.Minute
+	b.connector = b.newConnector()
+	b.engine.ResetRequests()
+	for i := range 10 {
+		name := fmt.Sprintf("wrong-%d", i)
+		cluster := b.addCluster(name, b.engine)
+		b.setPassword(name, name)
+		b.Eventually(func() string {
+			_, err := b.connector.Inspect(b.ctx(), cluster)
+			return hypervisor.ReasonFor(err, "")
+		}).Should(Equal(infrav1.CredentialsInvalidReason))
+	}
+	b.Expect(b.engine.Requests()["POST /sso/oauth/token"]).To(BeNumerically("<", 5))
+}
+
 func TestTokenIsRenewed(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")

@@ -1,0 +1,116 @@
+package sessions
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// refusals is how many logins of one user may be refused at once. vCenter locks
+// a user out after five within three minutes.
+const refusals = 3
+
+// ErrTooManyRefusals is returned for a login that is not sent, because others
+// of the same user were refused shortly before.
+var ErrTooManyRefusals = errors.New("logins of this user were refused, and more of them would lock the user out: " +
+	"waiting some minutes before the next attempt")
+
+// User is a user of a hypervisor whose logins are counted together.
+type User struct {
+	// Server is the address or the ID of the hypervisor.
+	Server string
+	Name   string
+	// Identity is set if the password is that of a cluster-scoped identity. Such
+	// logins are counted by themselves, so that Secrets in the namespaces of
+	// tenants cannot hold them up.
+	Identity bool
+}
+
+// normal returns u with the one spelling of its names: servers and directories
+// ignore the case, and domain\name is name@domain.
+func (u User) normal() User {
+	u.Server = strings.TrimSuffix(strings.ToLower(u.Server), ".")
+	u.Name = strings.ToLower(u.Name)
+	if domain, name, ok := strings.Cut(u.Name, `\`); ok {
+		u.Name = name + "@" + domain
+	}
+	return u
+}
+
+// Logins bounds how many logins of each user are refused, over all sessions: a
+// tenant that writes wrong passwords beside the name of a shared user must not
+// lock that user out.
+type Logins struct {
+	// refill is the time until one more may be refused.
+	refill time.Duration
+
+	mu    sync.Mutex
+	users map[User]*attempts
+}
+
+// attempts are the logins of one user.
+type attempts struct {
+	// turn is held by the one login that is under way.
+	turn    chan struct{}
+	refused *rate.Limiter
+	// good is the hash of the password that was accepted last.
+	good [sha256.Size]byte
+}
+
+// NewLogins returns Logins that know of no refusal, for sessions that repeat a
+// refused login after first at the earliest.
+func NewLogins(first time.Duration) *Logins {
+	return &Logins{refill: 2 * first, users: map[User]*attempts{}}
+}
+
+// Do logs u in, one login at a time. It returns ErrTooManyRefusals and does not
+// call login if too many were refused shortly before, unless the password is
+// the one that was accepted last. The function refused tells whether an error
+// of login is a refusal of the credentials.
+func (l *Logins) Do(ctx context.Context, u User, password string, login func() error, refused func(error) bool) error {
+	a := l.attempts(u.normal())
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	hash := sha256.Sum256([]byte(password))
+	if hash != a.good && a.refused.Tokens() < 1 {
+		return ErrTooManyRefusals
+	}
+	err := login()
+	switch {
+	case err == nil:
+		a.good = hash
+	case refused(err):
+		if hash == a.good {
+			a.good = [sha256.Size]byte{}
+		}
+		a.refused.Allow()
+	}
+	return err
+}
+
+// attempts returns the logins of a user. It forgets users without a refusal
+// whenever it learns of a new one.
+func (l *Logins) attempts(u User) *attempts {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a, ok := l.users[u]; ok {
+		return a
+	}
+	for other, a := range l.users {
+		if len(a.turn) == 0 && a.refused.Tokens() >= refusals {
+			delete(l.users, other)
+		}
+	}
+	a := &attempts{turn: make(chan struct{}, 1), refused: rate.NewLimiter(rate.Every(l.refill), refusals)}
+	l.users[u] = a
+	return a
+}
