@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
@@ -21,10 +22,13 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 )
 
 const name = "nova-addon"
+
+var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 
 func main() {
 	scheme := runtime.NewScheme()
@@ -42,10 +46,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("making client for kubeconfigs: %w", err)
 	}
+	clusterCache := o.Controller()
+	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	tenants, err := modules.SetupTenants(ctx, mgr, clustercache.Options{
 		SecretClient: secrets,
 		Client:       clustercache.ClientOptions{UserAgent: remote.DefaultClusterAPIUserAgent(name)},
-	}, o.Controller())
+	}, clusterCache)
 	if err != nil {
 		return err
 	}

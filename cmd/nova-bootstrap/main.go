@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,11 +18,14 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const name = "nova-bootstrap"
+
+var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 
 func main() {
 	scheme := runtime.NewScheme()
@@ -38,7 +42,9 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("making client for kubeconfigs: %w", err)
 	}
-	tenants, err := bootstrap.SetupTenants(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter, o.Controller())
+	clusterCache := o.Controller()
+	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
+	tenants, err := bootstrap.SetupTenants(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter, clusterCache)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,11 +19,18 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const name = "nova-control-plane"
+
+var (
+	clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
+	snapshotWorkers     = flag.Int("snapshot-concurrency", 10,
+		"Number of snapshots of etcd taken at once, one of a namespace at most. Restores have workers of their own.")
+)
 
 func main() {
 	scheme := runtime.NewScheme()
@@ -39,16 +47,20 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("making client for kubeconfigs: %w", err)
 	}
+	clusterCache := o.Controller()
+	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
 	tenants, err := controlplane.SetupTenants(ctx, mgr,
-		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), o.Controller(), authority)
+		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority)
 	if err != nil {
 		return err
 	}
+	snapshots := o.Controller()
+	snapshots.MaxConcurrentReconciles = *snapshotWorkers
 	reach := etcdbackup.NewTenants(secrets, authority)
 	if err := (&etcdbackup.SnapshotReconciler{
 		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
-	}).SetupWithManager(mgr, o.Controller()); err != nil {
+	}).SetupWithManager(mgr, snapshots); err != nil {
 		return err
 	}
 	if err := (&etcdbackup.RestoreReconciler{

@@ -118,7 +118,7 @@ func judgeJoin(r request, from joiner) judgement {
 	case m == nil:
 		return denied("The credential is of no Machine of this cluster")
 	case r.asked == nil:
-		return denied("It is no certificate request")
+		return denied("It is no certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(m.Name):
 		return denied("The credential of Machine %s is for node %s and no other", m.Name, m.Name)
 	case !r.uses(certificatesv1.UsageClientAuth):
@@ -148,7 +148,7 @@ func judgeServing(r request, m *clusterv1.Machine) judgement {
 	case node == r.username || !slices.Contains(r.groups, nodesGroup) || m == nil:
 		return judgement{ruling: ignore}
 	case r.asked == nil:
-		return denied("It is no certificate request")
+		return denied("It is no certificate request of at most %d KiB", maxRequest>>10)
 	case !r.isFor(node):
 		return denied("Node %s asks for the certificate of another", node)
 	case !r.uses(certificatesv1.UsageServerAuth):

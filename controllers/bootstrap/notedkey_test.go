@@ -24,7 +24,7 @@ import (
 func joinRequest(t *testing.T, name, machine string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1"},
 		Spec: certificatesv1.CertificateSigningRequestSpec{
 			SignerName: certificatesv1.KubeAPIServerClientKubeletSignerName, Username: joinUserPrefix + machine,
 			Usages: joinUsages, Request: newRequest(t, machine, nil),
@@ -70,7 +70,7 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 			open := []*certificatesv1.CertificateSigningRequest{joinRequest(t, "first", "w-1"), joinRequest(t, "second", "w-1")}
 			writes, ruled := 0, map[string]certificatesv1.RequestConditionType(nil)
 			tenant := clientfake.NewClientBuilder().WithObjects(open[0].DeepCopy(), open[1].DeepCopy()).WithInterceptorFuncs(interceptor.Funcs{
-				SubResourceUpdate: func(_ context.Context, _ client.Client, _ string, o client.Object, _ ...client.SubResourceUpdateOption) error {
+				SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 					if writes++; writes == 1 && tc.fails != nil {
 						return tc.fails
 					}

@@ -33,6 +33,11 @@ const (
 	holdAgain = 15 * time.Second
 	// noteAgain is when requests are judged again after the cache was late.
 	noteAgain = time.Second
+	// passTimeout bounds one pass over the requests of a cluster, and restShare
+	// for how many times as long as a pass took the cluster is left alone. The
+	// cluster so occupies no more than a quarter of a worker, however slowly it
+	// answers and however many requests its nodes create.
+	passTimeout, restShare = 5 * time.Second, 3
 	// unservedAgain is when a tenant that serves no certificate requests is
 	// asked again: somebody has to change its API server first.
 	unservedAgain = time.Minute
@@ -53,13 +58,17 @@ type RequestReconciler struct {
 	WatchFilterValue string
 
 	watcher clustercache.SourceWatcher[ctrl.Request]
-	grants  memory[client.ObjectKey, time.Time]
+	// rests are until when clusters are left alone, and after is the user after
+	// which the next pass over the requests of a cluster continues.
+	rests  memory[client.ObjectKey, time.Time]
+	after  memory[client.ObjectKey, string]
+	grants memory[client.ObjectKey, time.Time]
 	// told are the requests that people were told are held.
 	told memory[types.UID, string]
 	// open are the requests of each tenant that were open when they were last
 	// looked at. One that is no more open may never have been judged: kubelets
 	// make those anew that nobody approves, and the old ones go.
-	open memory[client.ObjectKey, []types.UID]
+	open memory[client.ObjectKey, map[types.UID]struct{}]
 	// unserved are the tenants of which people were told that they serve no
 	// requests.
 	unserved memory[client.ObjectKey, struct{}]
@@ -71,6 +80,8 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.grants.forget(req.NamespacedName)
 		r.unserved.forget(req.NamespacedName)
+		r.rests.forget(req.NamespacedName)
+		r.after.forget(req.NamespacedName)
 		r.noteOpen(req.NamespacedName, nil)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -81,7 +92,12 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if err != nil || len(machines) == 0 {
 		return ctrl.Result{}, err
 	}
+	if until, _ := r.rests.get(req.NamespacedName); time.Now().Before(until) {
+		return ctrl.Result{RequeueAfter: time.Until(until)}, nil
+	}
+	began := time.Now()
 	result, err := r.judgeAll(ctx, req.NamespacedName, machines)
+	r.rests.set(req.NamespacedName, time.Now().Add(restShare*time.Since(began)))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		// The tenant is told of when it answers.
 		r.grants.forget(req.NamespacedName)
@@ -143,6 +159,8 @@ func (r *RequestReconciler) machines(ctx context.Context, cluster *clusterv1.Clu
 
 // judgeAll prepares a tenant and judges its open requests.
 func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) (ctrl.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, passTimeout)
+	defer cancel()
 	live, err := r.Tenants.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -158,19 +176,29 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 		return ctrl.Result{}, err
 	}
 	defer r.noteOpen(cluster, open)
-	return r.judgeOpen(ctx, open, live, machines)
+	after, _ := r.after.get(cluster)
+	picked, last := pick(open, after)
+	r.after.set(cluster, last)
+	result, err := r.judgeOpen(ctx, picked, live, machines)
+	switch {
+	case last != "":
+		result.RequeueAfter = min(result.RequeueAfter, noteAgain)
+	case len(picked) < len(open):
+		result.RequeueAfter = min(result.RequeueAfter, holdAgain)
+	}
+	return result, err
 }
 
 // noteOpen notes which requests of a tenant are open, and forgets what people
 // were told of those that were.
 func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
-	var now []types.UID
+	now := make(map[types.UID]struct{}, len(open))
 	for _, csr := range open {
-		now = append(now, csr.UID)
+		now[csr.UID] = struct{}{}
 	}
 	before, _ := r.open.get(cluster)
-	for _, uid := range before {
-		if !slices.Contains(now, uid) {
+	for uid := range before {
+		if _, still := now[uid]; !still {
 			r.told.forget(uid)
 		}
 	}
@@ -223,15 +251,13 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 		return nil, err
 	}
 	list := &certificatesv1.CertificateSigningRequestList{}
-	if err := tenant.List(ctx, list); err != nil {
+	// The list is read only, and copying thousands of requests is expensive.
+	if err := tenant.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing certificate requests: %w", err)
 	}
 	for i := range list.Items {
 		csr := &list.Items[i]
-		if signer := csr.Spec.SignerName; signer != certificatesv1.KubeAPIServerClientKubeletSignerName && signer != certificatesv1.KubeletServingSignerName {
-			continue
-		}
-		if len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0 {
+		if slices.Contains(judgedSigners, csr.Spec.SignerName) && isOpen(csr) {
 			open = append(open, csr)
 		}
 	}
@@ -332,7 +358,8 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 		}
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = append(judged.Status.Conditions, condition)
-		err := tenant.SubResource("approval").Update(ctx, judged)
+		// A patch: the cache does not keep the whole object.
+		err := tenant.SubResource("approval").Patch(ctx, judged, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			return nil // somebody else was faster, and the watch tells
 		}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
@@ -34,19 +35,18 @@ const connectRetry = 3 * time.Second
 // SetupTenants adds a cluster cache to mgr, which keeps nothing of a tenant in
 // memory but its certificate requests.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
-	tenants, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+	return connections.Setup(ctx, mgr, clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
-		Cache:            clustercache.CacheOptions{DefaultTransform: cache.TransformStripManagedFields()},
-	}, options)
-	if err != nil {
-		return nil, fmt.Errorf("setting up cluster cache: %w", err)
-	}
-	if c, ok := tenants.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
-		c.SetConnectionCreationRetryInterval(connectRetry)
-	}
-	return tenants, nil
+		Cache: clustercache.CacheOptions{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				// A field selector takes one signer, and two are judged.
+				&certificatesv1.CertificateSigningRequest{}: {Transform: keepRequest},
+			},
+		},
+	}, options, connectRetry)
 }
 
 // SetupWithManager starts judging with the manager.
@@ -96,7 +96,7 @@ func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey)
 func open() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
-		return ok && len(csr.Status.Conditions) == 0 && csr.DeletionTimestamp.IsZero()
+		return ok && isOpen(csr) && csr.DeletionTimestamp.IsZero() && slices.Contains(judgedSigners, csr.Spec.SignerName)
 	})
 }
 

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
@@ -69,12 +70,12 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{
-			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Pod{}: {Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+				&corev1.Node{}: {Transform: keepUsed},
+				&corev1.Pod{}: {Transform: keepUsed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
 					LabelSelector: labels.SelectorFromSet(labels.Set{tierLabel: tierControlPlane}),
 				}}},
-				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
+				&corev1.ConfigMap{}: {Transform: keepUsed, Namespaces: map[string]cache.Config{metav1.NamespaceSystem: {
 					FieldSelector: fields.OneTermEqualSelector("metadata.name", kubeadmConfigName),
 				}}},
 			},
@@ -86,17 +87,15 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 	controllerOptions controller.Options, authority pki.Authority,
 ) (Tenants, error) {
-	clusters, err := clustercache.SetupWithManager(ctx, mgr, options, controllerOptions)
+	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
-		return nil, fmt.Errorf("setting up cluster cache: %w", err)
+		return nil, err
 	}
-	if c, ok := clusters.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
-		c.SetConnectionCreationRetryInterval(connectRetry)
-	}
-	t := &tenants{clusters: clusters, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
+	t := &tenants{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
 	t.pulses = &pulses{
 		start: t.start, clusters: mgr.GetClient(), secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop,
+		answered: cache.Answered,
 	}
 	return t, nil
 }

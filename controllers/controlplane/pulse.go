@@ -493,6 +493,9 @@ type pulses struct {
 	changed           func(client.ObjectKey)
 	// ended is told when there is no Cluster or no kubeconfig any more.
 	ended func(client.ObjectKey)
+	// answered, if set, is called when the state of a cluster that answers has
+	// changed.
+	answered func(client.ObjectKey)
 
 	mu sync.Mutex
 	by map[client.ObjectKey]*pulse
@@ -505,7 +508,13 @@ func (s *pulses) of(cluster client.ObjectKey) *pulse {
 	if p := s.by[cluster]; p != nil {
 		return p
 	}
-	p := newPulse(cluster, s.clusters, s.secrets, func() { s.changed(cluster) })
+	p := newPulse(cluster, s.clusters, s.secrets, nil)
+	p.changed = func() {
+		if s.answered != nil && p.last().answers {
+			s.answered(cluster)
+		}
+		s.changed(cluster)
+	}
 	if s.by == nil {
 		s.by = map[client.ObjectKey]*pulse{}
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -50,14 +51,11 @@ const (
 // SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants over
 // it. Nothing of a tenant is kept in memory.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options) (Tenants, error) {
-	clusters, err := clustercache.SetupWithManager(ctx, mgr, options, controllerOptions)
+	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
-		return nil, fmt.Errorf("setting up cluster cache: %w", err)
+		return nil, err
 	}
-	if c, ok := clusters.(interface{ SetConnectionCreationRetryInterval(interval time.Duration) }); ok {
-		c.SetConnectionCreationRetryInterval(connectRetry)
-	}
-	return &tenants{clusters: clusters, written: map[client.ObjectKey]written{}}, nil
+	return &tenants{clusters: cache, written: map[client.ObjectKey]written{}}, nil
 }
 
 type tenants struct {

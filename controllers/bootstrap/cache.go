@@ -1,0 +1,100 @@
+package bootstrap
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxRequest is the largest certificate request that is kept and judged. A
+	// kubelet's has less than 2 KiB; one with 200 addresses has 5 KiB.
+	maxRequest = 8 << 10
+	// maxUsername and maxUsages are more than any request of a node has.
+	maxUsername, maxUsages = 512, 16
+	// perUser is how many open requests of one user are judged in one pass, the
+	// newest first. A kubelet has one of each signer.
+	perUser = 4
+	// perPass is how many open requests of one cluster are judged in one pass.
+	perPass = 200
+)
+
+// judgedSigners are the signers whose requests are judged.
+var judgedSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
+
+// keepRequest keeps of a certificate request only the fields that are used to
+// judge it. Every node of a workload cluster may create requests of 1.5 MiB of
+// any signer, without a limit on their number.
+func keepRequest(o any) (any, error) {
+	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
+	if !ok {
+		return o, nil
+	}
+	kept := &certificatesv1.CertificateSigningRequest{TypeMeta: csr.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: csr.Name, UID: csr.UID, ResourceVersion: csr.ResourceVersion,
+		CreationTimestamp: csr.CreationTimestamp, DeletionTimestamp: csr.DeletionTimestamp,
+	}}
+	switch {
+	case !slices.Contains(judgedSigners, csr.Spec.SignerName):
+		return kept, nil
+	case !isOpen(csr):
+		// One condition marks the request as no longer open.
+		kept.Spec.SignerName = csr.Spec.SignerName
+		kept.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{{Type: certificatesv1.CertificateApproved}}
+		return kept, nil
+	}
+	kept.Spec = certificatesv1.CertificateSigningRequestSpec{
+		SignerName: csr.Spec.SignerName, ExpirationSeconds: csr.Spec.ExpirationSeconds,
+		// The user may have many groups. No ruling depends on the others.
+		Groups: slices.DeleteFunc(slices.Clone(csr.Spec.Groups), func(g string) bool { return g != nodesGroup && g != joinGroup }),
+	}
+	if len(csr.Spec.Username) <= maxUsername {
+		kept.Spec.Username = strings.Clone(csr.Spec.Username)
+	}
+	// A request without its content is denied. It is never shortened: a usage
+	// that was left out would be approved unseen.
+	if len(csr.Spec.Request) <= maxRequest && len(csr.Spec.Usages) <= maxUsages {
+		kept.Spec.Request, kept.Spec.Usages = bytes.Clone(csr.Spec.Request), slices.Clone(csr.Spec.Usages)
+	}
+	return kept, nil
+}
+
+// isOpen reports whether a request was neither judged nor issued.
+func isOpen(csr *certificatesv1.CertificateSigningRequest) bool {
+	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
+}
+
+// pick chooses the requests that one pass judges: a few of each user, so that
+// one user's requests do not delay those of others. If there are too many users
+// for one pass, the next one continues after the user that pick returns.
+func pick(open []*certificatesv1.CertificateSigningRequest, after string) (picked []*certificatesv1.CertificateSigningRequest, last string) {
+	by := map[string][]*certificatesv1.CertificateSigningRequest{}
+	for _, csr := range open {
+		by[csr.Spec.Username] = append(by[csr.Spec.Username], csr)
+	}
+	users := make([]string, 0, len(by))
+	for user := range by {
+		users = append(users, user)
+	}
+	slices.Sort(users)
+	at, found := slices.BinarySearch(users, after)
+	if found {
+		at++
+	}
+	for _, user := range slices.Concat(users[at:], users[:at]) {
+		own := by[user]
+		slices.SortFunc(own, func(a, b *certificatesv1.CertificateSigningRequest) int {
+			return cmp.Or(b.CreationTimestamp.Compare(a.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		})
+		own = own[:min(len(own), perUser)]
+		if len(picked)+len(own) > perPass {
+			return picked, last
+		}
+		picked, last = append(picked, own...), user
+	}
+	return picked, ""
+}

@@ -1,0 +1,123 @@
+package controlplane
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+const (
+	// maxText is the longest text that is kept of a field without a limit of
+	// its own, such as an address.
+	maxText = 1 << 10
+	// maxStatuses is how many containers of a static pod are kept.
+	maxStatuses = 8
+)
+
+// keepUsed keeps of Nodes, pods and kubeadm's configuration only the fields
+// that Facts are made of. A kubelet may write megabytes into its Node, and
+// images alone are most of an honest one.
+func keepUsed(o any) (any, error) {
+	switch o := o.(type) {
+	case *corev1.Node:
+		return keepNode(o), nil
+	case *corev1.Pod:
+		return keepPod(o), nil
+	case *corev1.ConfigMap:
+		kept := &corev1.ConfigMap{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
+		if stored, ok := o.Data[clusterConfigurationKey]; ok {
+			kept.Data = map[string]string{clusterConfigurationKey: strings.Clone(stored)}
+		}
+		return kept, nil
+	default:
+		return o, nil
+	}
+}
+
+func keepMeta(o metav1.ObjectMeta) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+		CreationTimestamp: o.CreationTimestamp, DeletionTimestamp: o.DeletionTimestamp,
+	}
+}
+
+func keepNode(o *corev1.Node) *corev1.Node {
+	kept := &corev1.Node{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
+	kept.Labels = keepKeys(o.Labels, roleControlPlane)
+	kept.Annotations = keepKeys(o.Annotations, clusterv1.MachineAnnotation)
+	kept.Spec = corev1.NodeSpec{ProviderID: keepText(o.Spec.ProviderID), Unschedulable: o.Spec.Unschedulable}
+	if !schedulable(o) {
+		// Why no pods are scheduled does not matter.
+		kept.Spec.Unschedulable = true
+	}
+	kept.Status.NodeInfo.KubeletVersion = keepText(o.Status.NodeInfo.KubeletVersion)
+	if address := keepText(internalAddress(o)); address != "" {
+		kept.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			kept.Status.Conditions = []corev1.NodeCondition{{Type: c.Type, Status: c.Status}}
+			break
+		}
+	}
+	return kept
+}
+
+func keepPod(o *corev1.Pod) *corev1.Pod {
+	kept := &corev1.Pod{TypeMeta: o.TypeMeta, ObjectMeta: keepMeta(o.ObjectMeta)}
+	kept.Labels = keepKeys(o.Labels, tierLabel, componentLabel)
+	kept.Spec.NodeName = o.Spec.NodeName
+	if len(o.Spec.Containers) > 0 {
+		from := &o.Spec.Containers[0]
+		kept.Spec.Containers = []corev1.Container{{
+			Name: from.Name, Image: keepText(from.Image), Command: []string{"--secure-port=" + keepText(securePort(from))},
+		}}
+	}
+	kept.Status.Phase = o.Status.Phase
+	for _, c := range o.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			kept.Status.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+			break
+		}
+	}
+	for _, status := range o.Status.ContainerStatuses[:min(len(o.Status.ContainerStatuses), maxStatuses)] {
+		one := corev1.ContainerStatus{Name: status.Name, RestartCount: status.RestartCount}
+		if is := status.State.Running; is != nil {
+			one.State.Running = &corev1.ContainerStateRunning{StartedAt: is.StartedAt}
+		}
+		if is := status.State.Waiting; is != nil {
+			one.State.Waiting = &corev1.ContainerStateWaiting{Reason: keepText(is.Reason)}
+		}
+		if was := status.LastTerminationState.Terminated; was != nil {
+			one.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{StartedAt: was.StartedAt, FinishedAt: was.FinishedAt}
+		}
+		kept.Status.ContainerStatuses = append(kept.Status.ContainerStatuses, one)
+	}
+	return kept
+}
+
+// keepKeys returns the entries of the given keys.
+func keepKeys(of map[string]string, keys ...string) map[string]string {
+	var kept map[string]string
+	for key, value := range of {
+		if slices.Contains(keys, key) {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[key] = keepText(value)
+		}
+	}
+	return kept
+}
+
+// keepText returns a copy of a text, or nothing if it is too long. A copy does
+// not keep the whole answer that the text was cut from in memory.
+func keepText(text string) string {
+	if len(text) > maxText {
+		return ""
+	}
+	return strings.Clone(text)
+}

@@ -1,0 +1,153 @@
+package connections
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// eager is for how long a cluster that does not answer is retried at the
+	// shortest interval: most clusters that do not answer are coming up.
+	eager = time.Minute
+	// share bounds the part of a worker that one cluster occupies after that:
+	// it is left alone for share times as long as its last attempt took.
+	share = 5
+	// longest bounds the delay between two attempts.
+	longest = 5 * time.Minute
+	// idle is how long after its last attempt a cluster is forgotten: it is
+	// connected or deleted.
+	idle = 2 * longest
+	// skip is how often news of a cluster lets an attempt go ahead at most.
+	skip = time.Minute
+)
+
+// delays are the times between two attempts once eager is over.
+var delays = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second}
+
+// ErrDelayed is returned instead of a kubeconfig while the next attempt to
+// connect is not due.
+var ErrDelayed = errors.New("the workload cluster does not answer: the next attempt to connect is delayed")
+
+// backoff is the reader that the cluster cache reads kubeconfigs with. The
+// cluster cache reads one at the beginning of each attempt to connect and at no
+// other time, so a read that fails is an attempt that costs nothing.
+type backoff struct {
+	client.Reader
+
+	// interval is how long the cluster cache waits after an attempt.
+	interval time.Duration
+	now      func() time.Time
+	// initialized reports whether the control plane of a cluster is initialized.
+	initialized func(context.Context, client.ObjectKey) bool
+	// connected returns when a cluster last answered the cluster cache.
+	connected func(context.Context, client.ObjectKey) time.Time
+
+	mu sync.Mutex
+	by map[client.ObjectKey]attempts
+}
+
+// attempts is the record of the attempts to connect to one cluster.
+type attempts struct {
+	// first and last are when the first and the last attempt began.
+	first, last time.Time
+	// ended is when the last one ended. Zero while that is not known.
+	ended time.Time
+	// step is the place of the next delay in delays.
+	step int
+	// version changes with the kubeconfig and once with the control plane.
+	version string
+	// skipped is when news last let an attempt go ahead.
+	skipped time.Time
+	// news is true if something changed since the last attempt.
+	news bool
+}
+
+// Get implements client.Reader.
+func (b *backoff) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	if err := b.Reader.Get(ctx, key, o, options...); err != nil {
+		return err
+	}
+	name, ok := strings.CutSuffix(key.Name, "-"+string(secret.Kubeconfig))
+	if !ok {
+		return nil
+	}
+	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
+	version := fmt.Sprintf("%s/%s/%t", o.GetUID(), o.GetResourceVersion(), b.initialized(ctx, cluster))
+	if !b.allow(cluster, version, b.connected(ctx, cluster)) {
+		return ErrDelayed
+	}
+	return nil
+}
+
+func (b *backoff) allow(cluster client.ObjectKey, version string, connected time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	b.forget(now)
+	known := b.by[cluster]
+	if connected.After(known.last) {
+		known = attempts{} // the last attempt succeeded
+	}
+	next, allowed := decide(known, version, now, b.interval)
+	if b.by == nil {
+		b.by = map[client.ObjectKey]attempts{}
+	}
+	b.by[cluster] = next
+	return allowed
+}
+
+// forget drops clusters that are connected or deleted.
+func (b *backoff) forget(now time.Time) {
+	for cluster, a := range b.by {
+		if now.Sub(a.last) > idle {
+			delete(b.by, cluster)
+		}
+	}
+}
+
+// answered notes that a cluster has answered another connection.
+func (b *backoff) answered(cluster client.ObjectKey) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if a, ok := b.by[cluster]; ok {
+		a.news = true
+		b.by[cluster] = a
+	}
+}
+
+// decide reports whether an attempt to connect goes ahead, and returns the
+// record of attempts after that.
+func decide(a attempts, version string, now time.Time, interval time.Duration) (attempts, bool) {
+	if a.last.IsZero() {
+		return attempts{first: now, last: now, version: version}, true
+	}
+	if a.ended.IsZero() {
+		// The cluster cache comes back this long after the attempt ended.
+		a.ended = now.Add(-interval)
+		if a.ended.Before(a.last) {
+			a.ended = a.last
+		}
+	}
+	a.news = a.news || a.version != version
+	a.version = version
+	skips := a.news && now.Sub(a.skipped) >= skip
+	if now.Sub(a.first) >= eager && !skips {
+		wait := max(delays[min(a.step, len(delays)-1)], share*a.ended.Sub(a.last))
+		if now.Before(a.ended.Add(min(wait, longest))) {
+			return a, false
+		}
+		a.step++
+	}
+	if skips {
+		a.skipped = now
+	}
+	a.last, a.ended, a.news = now, time.Time{}, false
+	return a, true
+}
