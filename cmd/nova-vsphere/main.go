@@ -44,11 +44,15 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := vsphere.NewConnector(mgr.GetClient(), vsphere.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
+	reader, err := manager.SecretClient(mgr)
+	if err != nil {
+		return fmt.Errorf("making client for credentials: %w", err)
+	}
+	connector := vsphere.NewConnector(reader, vsphere.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}
-	err := (&cluster.Reconciler[*infrav1.NovaVSphereCluster]{
+	err = (&cluster.Reconciler[*infrav1.NovaVSphereCluster]{
 		Inspector:      connector,
 		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },

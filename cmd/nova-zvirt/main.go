@@ -43,11 +43,15 @@ func scheme() *runtime.Scheme {
 }
 
 func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
-	connector := zvirt.NewConnector(mgr.GetClient(), zvirt.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
+	reader, err := manager.SecretClient(mgr)
+	if err != nil {
+		return fmt.Errorf("making client for credentials: %w", err)
+	}
+	connector := zvirt.NewConnector(reader, zvirt.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}
-	err := (&cluster.Reconciler[*infrav1.NovaZVirtCluster]{
+	err = (&cluster.Reconciler[*infrav1.NovaZVirtCluster]{
 		Inspector:      connector,
 		New:            func() *infrav1.NovaZVirtCluster { return &infrav1.NovaZVirtCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaZVirtMachineList{} },

@@ -3,6 +3,7 @@ package manager
 import (
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/flags"
+	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -133,7 +135,7 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 			SyncPeriod:       &o.SyncPeriod,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Secret{}: {Transform: keepOurs, Namespaces: o.secretNamespaces()},
+				&corev1.Secret{}: {Transform: keepKubeconfigs, Namespaces: o.secretNamespaces()},
 			},
 		},
 		// A read of one of these is always a request; see SecretClient.
@@ -157,14 +159,26 @@ func (o *Options) secretNamespaces() map[string]cache.Config {
 	return map[string]cache.Config{o.Namespace: {}, o.ManagerNamespace: {}}
 }
 
-// keepOurs keeps what is in the Secrets of clusters. Of all others only the
-// metadata is kept in memory, which is enough to notice a change.
-func keepOurs(object any) (any, error) {
-	if secret, ok := object.(*corev1.Secret); ok && stripped(secret) {
-		secret.Data = nil
+// keepKubeconfigs keeps the kubeconfigs of workload clusters in memory, which
+// are read every few seconds. Of all other Secrets only the metadata is kept,
+// which is enough to notice a change: no manager holds the CA keys, the
+// bootstrap data or the passwords of all clusters.
+func keepKubeconfigs(object any) (any, error) {
+	if o, ok := object.(*corev1.Secret); ok {
+		kept := &corev1.Secret{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, Type: o.Type}
+		delete(kept.Annotations, corev1.LastAppliedConfigAnnotation)
+		if value := o.Data[secret.KubeconfigDataName]; isKubeconfig(o.Name) && len(value) <= maxKubeconfig {
+			kept.Data = map[string][]byte{secret.KubeconfigDataName: value}
+		}
+		object = kept
 	}
 	return cache.TransformStripManagedFields()(object)
 }
 
-// stripped reports whether what is in a Secret is not kept in memory.
-func stripped(secret *corev1.Secret) bool { return secret.Labels[clusterv1.ClusterNameLabel] == "" }
+// maxKubeconfig is the largest kubeconfig that is kept and used.
+const maxKubeconfig = 64 << 10
+
+// isKubeconfig reports whether a Secret has the name of a kubeconfig. The name
+// is the contract of Cluster API; a Secret that a user created may lack the
+// labels.
+func isKubeconfig(name string) bool { return strings.HasSuffix(name, "-"+string(secret.Kubeconfig)) }

@@ -59,21 +59,32 @@ func TestBadFlags(t *testing.T) {
 	NewWithT(t).Expect(err).To(HaveOccurred())
 }
 
-func TestKeepOurs(t *testing.T) {
+// Of all Secrets only kubeconfigs stay in memory, with or without labels, and
+// of those nothing but the kubeconfig.
+func TestKeepKubeconfigs(t *testing.T) {
 	g := NewWithT(t)
-	secret := func(labels map[string]string) *corev1.Secret {
-		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}}},
-			Data:       map[string][]byte{"password": []byte("p")},
-		}
+	keep := func(name string, data map[string][]byte) *corev1.Secret {
+		kept, err := keepKubeconfigs(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, UID: "u", ResourceVersion: "7", Labels: map[string]string{clusterv1.ClusterNameLabel: "c"},
+				Annotations:   map[string]string{corev1.LastAppliedConfigAnnotation: "all of it", "a": "b"},
+				ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+			},
+			Type: clusterv1.ClusterSecretType, Data: data,
+		})
+		g.Expect(err).NotTo(HaveOccurred())
+		secret := kept.(*corev1.Secret) //nolint:forcetypeassert // a Secret was given
+		g.Expect(secret.ManagedFields).To(BeEmpty())
+		g.Expect(secret.Annotations).To(Equal(map[string]string{"a": "b"}))
+		g.Expect(secret.UID).To(BeEquivalentTo("u"))
+		return secret
 	}
-	kept, err := keepOurs(secret(map[string]string{clusterv1.ClusterNameLabel: "c"}))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(kept.(*corev1.Secret).Data).To(HaveKey("password"))
-	g.Expect(kept.(*corev1.Secret).ManagedFields).To(BeEmpty())
-	kept, err = keepOurs(secret(nil))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(kept.(*corev1.Secret).Data).To(BeEmpty())
+	g.Expect(keep("c-kubeconfig", map[string][]byte{"value": []byte("k"), "more": []byte("m")}).Data).
+		To(Equal(map[string][]byte{"value": []byte("k")}))
+	g.Expect(keep("c-kubeconfig", map[string][]byte{"value": make([]byte, maxKubeconfig+1)}).Data).To(BeEmpty())
+	for _, name := range []string{"c-ca", "c-etcd", "w-1", "password"} {
+		g.Expect(keep(name, map[string][]byte{"value": []byte("v"), "tls.key": []byte("k")}).Data).To(BeEmpty(), name)
+	}
 }
 
 // A manager that is kept to one namespace still sees the Secrets of its own

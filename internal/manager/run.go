@@ -5,7 +5,9 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
+	"runtime/debug"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +15,7 @@ import (
 	cliflag "k8s.io/component-base/cli/flag"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -41,12 +44,21 @@ func Main(name string, scheme *runtime.Scheme, setup Setup) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
+	leaveRoom()
 	ctrl.SetLogger(klog.Background())
 	klog.Background().Info("Starting manager", "manager", name, "version", version)
 	if err := Run(ctrl.SetupSignalHandler(), name, o, scheme, setup); err != nil {
 		klog.Background().Error(err, "Manager stopped", "manager", name)
 		klog.Flush()
 		os.Exit(1)
+	}
+}
+
+// leaveRoom lowers a memory limit of the environment by a tenth: it is that of
+// the container, which counts more than Go's own memory.
+func leaveRoom() {
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		debug.SetMemoryLimit(limit / 10 * 9)
 	}
 }
 
@@ -82,9 +94,10 @@ func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, s
 	return nil
 }
 
-// SecretClient returns a client that reads the Secrets of clusters from the
-// manager's cache. A Secret without the cluster's name label, of which the
-// cache keeps only the metadata, is read past it; a list shows it empty.
+// SecretClient returns a client that reads kubeconfigs from the manager's cache.
+// Of other Secrets the cache keeps only the metadata: they are read from the API
+// server once for each change, and a list shows them empty. A kubeconfig that is
+// too large is shown empty as well.
 func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		Scheme:     mgr.GetScheme(),
@@ -95,21 +108,48 @@ func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making client for Secrets: %w", err)
 	}
-	return secretClient{Client: c, live: mgr.GetAPIReader()}, nil
+	return &secretClient{Client: c, live: mgr.GetAPIReader(), read: lru.New(maxRead)}, nil
 }
+
+const (
+	// maxRead is how many Secrets a SecretClient remembers beside kubeconfigs,
+	// and maxRemembered the size of the largest one.
+	maxRead, maxRemembered = 4096, 4 << 10
+)
 
 type secretClient struct {
 	client.Client
 	live client.Reader
+	// read are the small Secrets that were read from the API server, by key.
+	// One counts as long as the cache has the same version of it.
+	read *lru.Cache
 }
 
-// Get reads from the cache, unless the cache has dropped what is asked for.
-func (c secretClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+// Get reads a kubeconfig from the cache, and another Secret from the API server
+// if it has changed since it was read.
+func (c *secretClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
 	if err := c.Client.Get(ctx, key, o, options...); err != nil {
 		return err
 	}
-	if secret, ok := o.(*corev1.Secret); ok && stripped(secret) {
-		return c.live.Get(ctx, key, o, options...)
+	secret, ok := o.(*corev1.Secret)
+	if !ok || isKubeconfig(key.Name) {
+		return nil
+	}
+	if known, ok := c.read.Get(key); ok {
+		known := known.(*corev1.Secret) //nolint:forcetypeassert // nothing else is added
+		if known.UID == secret.UID && known.ResourceVersion == secret.ResourceVersion {
+			known.DeepCopyInto(secret)
+			return nil
+		}
+	}
+	if err := c.live.Get(ctx, key, secret, options...); err != nil {
+		c.read.Remove(key)
+		return err
+	}
+	if secret.Size() <= maxRemembered {
+		c.read.Add(key, secret.DeepCopy())
+	} else {
+		c.read.Remove(key)
 	}
 	return nil
 }

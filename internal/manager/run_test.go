@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/http"
 	"path/filepath"
+	"runtime/debug"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,10 +37,9 @@ func TestRun(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(e.Stop()).To(Succeed()) })
 	useEnv(t, e)
-	for name, labels := range map[string]map[string]string{"ours": {clusterv1.ClusterNameLabel: "c"}, "other": nil} {
+	for _, name := range []string{"c-kubeconfig", "other"} {
 		g.Expect(e.Client.Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels},
-			Data:       map[string][]byte{"key": []byte("value")},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Data: map[string][]byte{"value": []byte("first")},
 		})).To(Succeed())
 	}
 
@@ -87,14 +89,27 @@ func TestRun(t *testing.T) {
 			return res.StatusCode, res.Body.Close()
 		}, 10*time.Second).Should(Equal(http.StatusOK))
 	}
-	data := func(c client.Client, name string) map[string][]byte {
+	read := func(c client.Client, name string) string {
 		secret := &corev1.Secret{}
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, secret)).To(Succeed())
-		return secret.Data
+		return string(secret.Data["value"])
 	}
-	g.Expect(data(cached, "ours")).To(HaveKey("key"))
-	g.Expect(data(cached, "other")).To(HaveKey("key"), "the cache does not have it")
-	g.Expect(data(live, "other")).To(HaveKey("key"))
+	g.Expect(read(cached, "c-kubeconfig")).To(Equal("first"))
+	g.Expect(read(cached, "other")).To(Equal("first"), "the cache does not have it")
+	g.Expect(read(live, "other")).To(Equal("first"))
+
+	// A Secret that has not changed is read from the API server once.
+	reads := &countingReader{Reader: e.Client}
+	cached.(*secretClient).live = reads //nolint:forcetypeassert // SecretClient returns nothing else
+	for range 10 {
+		g.Expect(read(cached, "other")).To(Equal("first"))
+		g.Expect(read(cached, "c-kubeconfig")).To(Equal("first"))
+	}
+	g.Expect(reads.count.Load()).To(BeZero())
+	changed := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}, Data: map[string][]byte{"value": []byte("second")}}
+	g.Expect(e.Client.Update(t.Context(), changed)).To(Succeed())
+	g.Eventually(func() string { return read(cached, "other") }, 10*time.Second).Should(Equal("second"))
+	g.Expect(reads.count.Load()).To(BeEquivalentTo(1))
 
 	g.Eventually(func() map[string]float64 { return series(t, metrics.Registry, "nova_condition") }, 10*time.Second).
 		Should(HaveKeyWithValue("condition=Available kind=Cluster name=c namespace=default", 0.0))
@@ -111,6 +126,32 @@ func TestRun(t *testing.T) {
 	failed := errors.New("no")
 	err = Run(t.Context(), "nova-test", o, e.Scheme, func(context.Context, ctrl.Manager, *Options) error { return failed })
 	g.Expect(err).To(MatchError(failed))
+}
+
+// A manager keeps a tenth of its container's memory free, and has no limit
+// where its environment has none.
+func TestLeaveRoom(t *testing.T) {
+	g := NewWithT(t)
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	debug.SetMemoryLimit(2 << 30)
+	leaveRoom()
+	g.Expect(debug.SetMemoryLimit(-1)).To(BeNumerically("~", int64(2<<30)*9/10, 10))
+	debug.SetMemoryLimit(math.MaxInt64)
+	leaveRoom()
+	g.Expect(debug.SetMemoryLimit(-1)).To(BeEquivalentTo(int64(math.MaxInt64)))
+}
+
+// countingReader counts the reads of an API server.
+type countingReader struct {
+	client.Reader
+
+	count atomic.Int32
+}
+
+func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	r.count.Add(1)
+	return r.Reader.Get(ctx, key, o, options...)
 }
 
 // useEnv makes the API server the one that Run finds.
