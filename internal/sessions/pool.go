@@ -95,9 +95,11 @@ func (p *Pool[S]) Open(id, server string, user hypervisor.Key, open func(*Turns)
 // turnsAt returns the turns at a server, which all its sessions share. The
 // caller holds the lock.
 func (p *Pool[S]) turnsAt(server string) *Turns {
+	server = Canonical(server)
 	t, ok := p.turns[server]
 	if !ok {
-		t = turns.New(p.maxCreations, server, func(key hypervisor.Key) { p.Machines.Add(key) })
+		t = turns.New(p.maxCreations, Label(server), func(key hypervisor.Key) string { return key.Namespace },
+			func(key hypervisor.Key) { p.Machines.Add(key) })
 		p.turns[server] = t
 	}
 	return t
@@ -171,7 +173,7 @@ func (p *Pool[S]) evict(id, server string) {
 	}
 	s.Stop()
 	keys := s.Keys()
-	if s.Server() != server {
+	if Canonical(s.Server()) != Canonical(server) {
 		for _, key := range keys {
 			p.turnsAt(s.Server()).Release(key)
 		}

@@ -1,5 +1,7 @@
 // Package turns bounds how much is under way at one endpoint at a time, and
-// says who comes next: first come, first served.
+// decides which key comes next. Keys wait in one queue for each group, in the order
+// in which they came, and the groups take turns: a group with a thousand keys
+// does not delay a group with one by more than one turn.
 //
 // A key that finds no place is put in line, and is called when its turn comes.
 // It has to claim the turn within a moment. Whoever does not, because its

@@ -23,5 +23,5 @@ func init() {
 // measure brings the metric up to date. The caller holds the lock.
 func (t *Turns[K]) measure() {
 	creations.WithLabelValues(t.endpoint, inFlight).Set(float64(len(t.taken)))
-	creations.WithLabelValues(t.endpoint, queued).Set(float64(len(t.line) + len(t.called)))
+	creations.WithLabelValues(t.endpoint, queued).Set(float64(len(t.waiting) + len(t.called)))
 }

@@ -1,7 +1,7 @@
 package turns
 
 import (
-	"slices"
+	"container/list"
 	"sync"
 	"time"
 )
@@ -14,6 +14,7 @@ const Grace = 30 * time.Second
 type Turns[K comparable] struct {
 	most     int
 	endpoint string
+	group    func(K) string
 	call     func(K)
 
 	mu sync.Mutex
@@ -22,17 +23,31 @@ type Turns[K comparable] struct {
 	// called are the keys whose turn has come and that have not claimed it
 	// yet. Their turn goes to the next when the timer ends.
 	called map[K]*time.Timer
-	// line are the keys in line, the first first.
-	line []K
+	// waiting are the keys in line, each with its place in the queue of its
+	// group. Queues are never empty, and next has them in the order in which
+	// their groups come.
+	waiting map[K]*list.Element
+	queues  map[string]*queue
+	next    *list.List
+}
+
+// queue has the waiting keys of one group.
+type queue struct {
+	group string
+	keys  *list.List
+	// turn is the queue's own place among the queues.
+	turn *list.Element
 }
 
 // New returns Turns of which no more than most are taken at a time; zero means
-// any number. The endpoint is for metrics. Once the turn of a key in line has
-// come, call is called with it.
-func New[K comparable](most int, endpoint string, call func(K)) *Turns[K] {
+// any number. The endpoint is for metrics. Keys of which group returns the same
+// wait in one queue. Once the turn of a key in line has come, call is called
+// with it.
+func New[K comparable](most int, endpoint string, group func(K) string, call func(K)) *Turns[K] {
 	return &Turns[K]{
-		most: most, endpoint: endpoint, call: call,
+		most: most, endpoint: endpoint, group: group, call: call,
 		taken: map[K]struct{}{}, called: map[K]*time.Timer{},
+		waiting: map[K]*list.Element{}, queues: map[string]*queue{}, next: list.New(),
 	}
 }
 
@@ -51,21 +66,51 @@ func (t *Turns[K]) Take(key K) bool {
 		t.taken[key] = struct{}{}
 		return true
 	}
-	if t.free() && len(t.line) == 0 {
+	if t.free() && len(t.waiting) == 0 {
 		t.taken[key] = struct{}{}
 		return true
 	}
-	if !slices.Contains(t.line, key) {
-		t.line = append(t.line, key)
+	if _, has := t.waiting[key]; !has {
+		t.enqueue(key)
 	}
 	return false
 }
 
-// Place returns where key stands in line: 1 is next, 0 is not in line.
+// enqueue puts key at the end of the queue of its group. The caller holds the
+// lock.
+func (t *Turns[K]) enqueue(key K) {
+	group := t.group(key)
+	q, ok := t.queues[group]
+	if !ok {
+		q = &queue{group: group, keys: list.New()}
+		q.turn = t.next.PushBack(q)
+		t.queues[group] = q
+	}
+	t.waiting[key] = q.keys.PushBack(key)
+}
+
+// dequeue takes a key that waits out of the queue of its group. The caller
+// holds the lock.
+func (t *Turns[K]) dequeue(key K) {
+	q := t.queues[t.group(key)]
+	q.keys.Remove(t.waiting[key])
+	delete(t.waiting, key)
+	if q.keys.Len() == 0 {
+		t.next.Remove(q.turn)
+		delete(t.queues, q.group)
+	}
+}
+
+// Place returns the place of key in the queue of its group: 1 is next, 0 is not
+// in line.
 func (t *Turns[K]) Place(key K) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Index(t.line, key) + 1
+	place := 0
+	for at := t.waiting[key]; at != nil; at = at.Prev() {
+		place++
+	}
+	return place
 }
 
 // Done gives back the turn of key, if it has claimed one. Its place in line, or
@@ -93,8 +138,8 @@ func (t *Turns[K]) Release(key K) {
 		delete(t.called, key)
 		had = true
 	}
-	if i := slices.Index(t.line, key); !had && i >= 0 {
-		t.line = slices.Delete(t.line, i, i+1)
+	if _, waits := t.waiting[key]; !had && waits {
+		t.dequeue(key)
 	}
 	next := t.advance()
 	t.mu.Unlock()
@@ -110,7 +155,9 @@ func (t *Turns[K]) Close() {
 	}
 	clear(t.taken)
 	clear(t.called)
-	t.line = nil
+	clear(t.waiting)
+	clear(t.queues)
+	t.next.Init()
 	t.measure()
 }
 
@@ -123,9 +170,11 @@ func (t *Turns[K]) free() bool {
 // caller holds the lock, and tells them after it.
 func (t *Turns[K]) advance() []K {
 	var next []K
-	for len(t.line) > 0 && t.free() {
-		key := t.line[0]
-		t.line = t.line[1:]
+	for len(t.waiting) > 0 && t.free() {
+		q := t.next.Front().Value.(*queue) //nolint:forcetypeassert // nothing else is in it
+		t.next.MoveToBack(q.turn)
+		key := q.keys.Front().Value.(K) //nolint:forcetypeassert // nothing else is in it
+		t.dequeue(key)
 		var timer *time.Timer
 		timer = time.AfterFunc(Grace, func() { t.lapse(key, &timer) })
 		t.called[key] = timer

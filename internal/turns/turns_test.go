@@ -2,6 +2,8 @@ package turns
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +33,12 @@ func (c *calls) want(t *testing.T, keys ...string) {
 	}
 }
 
+// together puts all keys into one group.
+func together(string) string { return "" }
+
+// numbers puts keys into five groups.
+func numbers(key int) string { return strconv.Itoa(key % 5) }
+
 func take(t *testing.T, turns *Turns[string], key string, want bool, place int) {
 	t.Helper()
 	if got := turns.Take(key); got != want {
@@ -43,7 +51,7 @@ func take(t *testing.T, turns *Turns[string], key string, want bool, place int) 
 
 func TestFirstComeFirstServed(t *testing.T) {
 	c := &calls{}
-	turns := New(2, "fifo", c.call)
+	turns := New(2, "fifo", together, c.call)
 	defer turns.Close()
 	take(t, turns, "a", true, 0)
 	take(t, turns, "b", true, 0)
@@ -64,10 +72,46 @@ func TestFirstComeFirstServed(t *testing.T) {
 	take(t, turns, "f", false, 1)
 }
 
+// A group with a thousand keys in line delays a group that comes later by one
+// turn, and both keep their own order.
+func TestGroupsTakeTurns(t *testing.T) {
+	c := &calls{}
+	turns := New(1, "groups", func(key string) string { group, _, _ := strings.Cut(key, "/"); return group }, c.call)
+	defer turns.Close()
+	take(t, turns, "many/first", true, 0)
+	for i := range 1000 {
+		take(t, turns, "many/"+strconv.Itoa(i), false, i+1)
+	}
+	take(t, turns, "few/a", false, 1)
+	take(t, turns, "few/b", false, 2)
+	running := "many/first"
+	for _, next := range []string{"many/0", "few/a", "many/1", "few/b", "many/2", "many/3"} {
+		turns.Release(running)
+		take(t, turns, next, true, 0)
+		running = next
+	}
+	c.want(t, "many/0", "few/a", "many/1", "few/b", "many/2", "many/3")
+	turns.Release("many/5") // it is deleted while it waits
+	take(t, turns, "many/6", false, 2)
+}
+
+// Whatever waits, a key is served at the cost of a few steps.
+func BenchmarkTurns(b *testing.B) {
+	turns := New(1, "bench", numbers, func(int) {})
+	turns.Take(-1)
+	for i := range 100_000 {
+		turns.Take(i)
+	}
+	for i := 0; b.Loop(); i++ {
+		turns.Take(100_000 + i)
+		turns.Release(i)
+	}
+}
+
 func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 	t.Run("InLine", func(t *testing.T) {
 		c := &calls{}
-		turns := New(1, "gone-in-line", c.call)
+		turns := New(1, "gone-in-line", together, c.call)
 		defer turns.Close()
 		take(t, turns, "a", true, 0)
 		take(t, turns, "b", false, 1)
@@ -80,7 +124,7 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 	})
 	t.Run("OnceCalled", func(t *testing.T) {
 		c := &calls{}
-		turns := New(1, "gone-called", c.call)
+		turns := New(1, "gone-called", together, c.call)
 		defer turns.Close()
 		take(t, turns, "a", true, 0)
 		take(t, turns, "b", false, 1)
@@ -93,7 +137,7 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 	t.Run("SayingNothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := &calls{}
-			turns := New(1, "silent", c.call)
+			turns := New(1, "silent", together, c.call)
 			take(t, turns, "a", true, 0)
 			take(t, turns, "b", false, 1)
 			take(t, turns, "c", false, 2)
@@ -116,7 +160,7 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 
 func TestDoneLeavesTheLineAlone(t *testing.T) {
 	c := &calls{}
-	turns := New(1, "done", c.call)
+	turns := New(1, "done", together, c.call)
 	defer turns.Close()
 	take(t, turns, "a", true, 0)
 	take(t, turns, "b", false, 1)
@@ -131,7 +175,7 @@ func TestDoneLeavesTheLineAlone(t *testing.T) {
 }
 
 func TestAnyNumber(t *testing.T) {
-	turns := New(0, "any", func(int) { t.Error("nobody waits, so nobody is called") })
+	turns := New(0, "any", numbers, func(int) { t.Error("nobody waits, so nobody is called") })
 	for i := range 1000 {
 		if !turns.Take(i) {
 			t.Fatalf("Take(%d) = false", i)
@@ -171,7 +215,7 @@ func TestManyAtOnce(t *testing.T) {
 			wg.Done()
 		})
 	}
-	turns = New(most, "many", func(key int) { work(key) })
+	turns = New(most, "many", numbers, func(key int) { work(key) })
 	wg.Add(all)
 	for key := range all {
 		wg.Go(func() { work(key) })
@@ -183,7 +227,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	turns := New(1, "metrics", func(string) {})
+	turns := New(1, "metrics", together, func(string) {})
 	turns.Take("a")
 	turns.Take("b")
 	want := func(running, waiting float64) {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 )
 
 var (
@@ -67,7 +69,7 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	ages, counts := map[string]time.Duration{}, map[[2]string]int{}
 	g.mu.Lock()
 	for s := range g.sessions {
-		server := s.endpoint.server
+		server := sessions.Label(s.endpoint.server)
 		if age, ok := s.age(); ok {
 			ages[server] = max(ages[server], age)
 		}

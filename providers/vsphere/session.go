@@ -103,7 +103,7 @@ func newSession(e endpoint, o *Options, t *sessions.Turns, changed func(hypervis
 	s.marks = &marker{session: s}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	sessionPhases.WithLabelValues(e.server, string(connecting)).Inc()
+	sessionPhases.WithLabelValues(sessions.Label(e.server), string(connecting)).Inc()
 	live.add(s)
 	// What keeps the session must not wait behind what uses it.
 	go s.run(urgent(ctx))
@@ -136,7 +136,7 @@ func (s *session) run(ctx context.Context) {
 			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
 			closed.Passing = true
 			s.turn(down, closed, nil)
-			sessionPhases.WithLabelValues(s.endpoint.server, string(down)).Dec()
+			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
 			return
 		}
 		err = classify(s.endpoint.server, err)
@@ -285,8 +285,8 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 	if from == to {
 		return to == down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
 	}
-	sessionPhases.WithLabelValues(s.endpoint.server, string(from)).Dec()
-	sessionPhases.WithLabelValues(s.endpoint.server, string(to)).Inc()
+	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(from)).Dec()
+	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(to)).Inc()
 	close(s.verdict)
 	s.verdict = make(chan struct{})
 	// A loss that is mended at once is no news.

@@ -19,6 +19,8 @@ import (
 
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 )
 
 // pollMethod is the long poll.
@@ -87,6 +89,7 @@ type wrap func(http.RoundTripper) http.RoundTripper
 
 // line is the way to one vCenter: all requests to it go through here.
 type line struct {
+	// server is the label of the vCenter in metrics.
 	server string
 	pace   pace
 	slots  *slots
@@ -99,7 +102,7 @@ type line struct {
 func (l *line) answered(since time.Time) bool { return l.heard.Load() > since.UnixNano() }
 
 func newLine(server string, o *Options) *line {
-	return &line{server: server, pace: o.pace, slots: &slots{}, wrap: o.wrap}
+	return &line{server: sessions.Label(server), pace: o.pace, slots: &slots{}, wrap: o.wrap}
 }
 
 // dial returns a client that is not logged in. Its requests go through l.

@@ -39,6 +39,7 @@ func init() {
 
 // meter counts the requests to an engine.
 func meter(server string) ovirt.Meter {
+	server = sessions.Label(server)
 	return ovirt.Meter{
 		Request: func(method, path, code string, took time.Duration) {
 			requests.WithLabelValues(server, method, path, code).Inc()
@@ -50,6 +51,7 @@ func meter(server string) ovirt.Meter {
 
 // moved counts the sessions with an engine.
 func moved(server string) func(from, to sessions.Phase) {
+	server = sessions.Label(server)
 	return func(from, to sessions.Phase) {
 		if from != "" {
 			sessionStates.WithLabelValues(server, string(from)).Dec()
