@@ -135,12 +135,18 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	}
 	r.seen.update(s.key, s.pieces)
 	list := &addonsv1.NovaModuleSetList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	// Sets are large, and there may be hundreds of other customers: only those
+	// that concern the Cluster are copied.
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NovaModuleSets: %w", err)
 	}
 	s.sets = map[key]*addonsv1.NovaModuleSet{}
 	for i := range list.Items {
-		s.sets[client.ObjectKeyFromObject(&list.Items[i])] = &list.Items[i]
+		set := client.ObjectKeyFromObject(&list.Items[i])
+		_, known := r.ledger.get(set, s.key)
+		if known || s.pieces[set] != nil || reaches(&list.Items[i], s.key.Namespace) {
+			s.sets[set] = list.Items[i].DeepCopy()
+		}
 	}
 	if !s.gone() {
 		s.silence = r.Tenants.Reachable(ctx, s.key)

@@ -93,8 +93,8 @@ func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) 
 	return types
 }
 
-// titles are how all sets that exist are called on the Cluster, whoever serves
-// them.
+// titles are how all sets that may select the Cluster are called on it, by any
+// manager.
 func (s *site) titles() map[string]bool {
 	out := map[string]bool{}
 	for set := range s.sets {

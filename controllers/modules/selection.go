@@ -54,6 +54,12 @@ func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace 
 	}
 }
 
+// reaches reports whether a set may select Clusters in a namespace, by the
+// spec of the set alone.
+func reaches(set *addonsv1.NovaModuleSet, namespace string) bool {
+	return set.Namespace == namespace || set.Spec.Namespaces.Selector != nil || slices.Contains(set.Spec.Namespaces.List, namespace)
+}
+
 func matches(selector *metav1.LabelSelector, of map[string]string) (bool, error) {
 	if selector == nil {
 		return false, nil

@@ -66,8 +66,8 @@ func (r *SetReconciler) setup(mgr ctrl.Manager, told <-chan event.GenericEvent, 
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(setController).
 		For(&addonsv1.NovaModuleSet{}, builder.WithPredicates(loop.IgnoreOwnStatus())).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(standingChanged)).
-		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.allSets), builder.WithPredicates(metadataChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.setsOf), builder.WithPredicates(standingChanged)).
+		Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.setsInto), builder.WithPredicates(metadataChanged)).
 		WatchesRawSource(source.Channel(told, &handler.EnqueueRequestForObject{})).
 		WithOptions(loop.Options(options)).
 		Complete(r)
@@ -145,17 +145,42 @@ func itself(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// allSets maps anything to all sets. There are few, and which of them select a
-// Cluster is theirs to find out.
-func (r *SetReconciler) allSets(ctx context.Context, _ client.Object) []ctrl.Request {
+// setsOf maps a Cluster to the sets that may select it, and to those that know
+// it. An update is mapped as it was and as it is.
+func (r *SetReconciler) setsOf(ctx context.Context, o client.Object) []ctrl.Request {
+	cluster := client.ObjectKeyFromObject(o)
+	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
+		if _, known := r.ledger.get(client.ObjectKeyFromObject(set), cluster); known {
+			return true
+		}
+		if !reaches(set, cluster.Namespace) {
+			return false
+		}
+		wanted, err := matches(set.Spec.ClusterSelector, o.GetLabels())
+		return wanted || err != nil
+	})
+}
+
+// setsInto maps a Namespace to the sets of other namespaces that may select
+// Clusters in it.
+func (r *SetReconciler) setsInto(ctx context.Context, o client.Object) []ctrl.Request {
+	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
+		return set.Namespace != o.GetName() && reaches(set, o.GetName())
+	})
+}
+
+func (r *SetReconciler) mapTo(ctx context.Context, wanted func(*addonsv1.NovaModuleSet) bool) []ctrl.Request {
 	list := &addonsv1.NovaModuleSetList{}
-	if err := r.Client.List(ctx, list); err != nil {
+	// Sets are large, and nothing changes them here.
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaModuleSets")
 		return nil
 	}
-	out := make([]ctrl.Request, 0, len(list.Items))
+	var out []ctrl.Request
 	for i := range list.Items {
-		out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		if wanted(&list.Items[i]) {
+			out = append(out, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
 	}
 	return out
 }

@@ -1,0 +1,79 @@
+package modules
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+func aSet(namespace, name string, selector map[string]string, into addonsv1.NamespaceSelector) *addonsv1.NovaModuleSet {
+	return &addonsv1.NovaModuleSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       addonsv1.NovaModuleSetSpec{ClusterSelector: &metav1.LabelSelector{MatchLabels: selector}, Namespaces: into},
+	}
+}
+
+// A change of a Cluster or a Namespace wakes the sets that it concerns and no
+// other.
+func TestWakesOnlySetsConcerned(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{addonsv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	labels := map[string]string{"modules": "base"}
+	everywhere := addonsv1.NamespaceSelector{Selector: &metav1.LabelSelector{}}
+	r := &SetReconciler{ledger: &ledger{}, Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		aSet("blue", "own", labels, addonsv1.NamespaceSelector{}),
+		aSet("blue", "other-label", map[string]string{"modules": "more"}, addonsv1.NamespaceSelector{}),
+		aSet("blue", "former", map[string]string{"modules": "former"}, addonsv1.NamespaceSelector{}),
+		aSet("red", "of-others", labels, addonsv1.NamespaceSelector{}),
+		aSet("platform", "listed", labels, addonsv1.NamespaceSelector{List: []string{"blue"}}),
+		aSet("platform", "everywhere", nil, everywhere),
+	).Build()}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "c", Labels: labels}}
+	r.ledger.report(key{Namespace: "blue", Name: "former"}, client.ObjectKeyFromObject(cluster), report{})
+	for name, tc := range map[string]struct {
+		got  []ctrl.Request
+		want []string
+	}{
+		"Cluster":   {r.setsOf(t.Context(), cluster), []string{"blue/former", "blue/own", "platform/everywhere", "platform/listed"}},
+		"Namespace": {r.setsInto(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue"}}), []string{"platform/everywhere", "platform/listed"}},
+	} {
+		var woken []string
+		for _, request := range tc.got {
+			woken = append(woken, request.String())
+		}
+		slices.Sort(woken)
+		if !slices.Equal(woken, tc.want) {
+			t.Errorf("%s wakes %v, want %v", name, woken, tc.want)
+		}
+	}
+}
+
+// A platform set that selects by the labels of namespaces is mandatory: no label
+// of a Cluster takes the Cluster out of it.
+func TestNoLabelLeavesMandatorySet(t *testing.T) {
+	set := aSet("platform", "mandatory", nil, addonsv1.NamespaceSelector{
+		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"customer": "true"}},
+	})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "blue", Labels: map[string]string{"customer": "true"}, Annotations: map[string]string{addonsv1.AllowFromAnnotation: "platform"},
+	}}
+	for _, labels := range []map[string]string{nil, {}, {"modules": "none"}} {
+		got, err := selects(set, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "blue", Name: "c", Labels: labels}}, namespace)
+		if err != nil || got != selected {
+			t.Errorf("selects() = %s, %v with labels %v", got, err, labels)
+		}
+	}
+}
