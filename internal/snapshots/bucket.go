@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -16,6 +17,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -37,6 +39,8 @@ const (
 	answerTimeout = time.Minute
 	// retries is how often one request is tried.
 	retries = 3
+	// maxObjects is how many objects of a place are listed: 5,000 snapshots.
+	maxObjects = 10_000
 
 	defaultRegion = "us-east-1"
 )
@@ -63,6 +67,9 @@ type Place struct {
 	// a key of its key service to do it with.
 	Encrypted bool
 	KMSKeyID  string
+	// Key signs manifests and verifies them. Without one no snapshot is
+	// authentic.
+	Key []byte
 }
 
 // Snapshot is a whole snapshot in the bucket.
@@ -91,6 +98,11 @@ type Snapshot struct {
 	Member     string `json:"member"`
 	// Duration is how long it took.
 	Duration time.Duration `json:"durationNanoseconds"`
+
+	// Signature is the HMAC of the fields above except the duration.
+	Signature string `json:"hmacSHA256,omitempty"`
+	// Authentic is true if the signature was made with the key of the place.
+	Authentic bool `json:"-"`
 }
 
 // Name returns the name of a snapshot that is begun at a time.
@@ -101,6 +113,11 @@ type Bucket struct {
 	client    *minio.Client
 	transport *http.Transport
 	place     Place
+	// moved counts the bytes that went over the connections to the server and
+	// that were read of contents.
+	moved atomic.Int64
+	// window is slowWindow but in tests.
+	window time.Duration
 }
 
 // Open returns the bucket of a place. It asks the server nothing.
@@ -122,6 +139,8 @@ func Open(p Place) (*Bucket, error) {
 		}
 		transport.TLSClientConfig.RootCAs = pool
 	}
+	b := &Bucket{transport: transport, place: p, window: slowWindow}
+	transport.DialContext = b.counted(transport.DialContext)
 	lookup := minio.BucketLookupAuto
 	if p.PathStyle != nil {
 		lookup = minio.BucketLookupDNS
@@ -131,13 +150,14 @@ func Open(p Place) (*Bucket, error) {
 	}
 	client, err := minio.New(endpoint.Host, &minio.Options{
 		Creds:  credentials.NewStaticV4(p.AccessKeyID, p.SecretAccessKey, p.SessionToken),
-		Secure: true, Transport: transport, BucketLookup: lookup, MaxRetries: retries,
+		Secure: true, Transport: limited{transport}, BucketLookup: lookup, MaxRetries: retries,
 		Region: cmp.Or(p.Region, defaultRegion),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("opening bucket: %w", err)
 	}
-	return &Bucket{client: client, transport: transport, place: p}, nil
+	b.client = client
+	return b, nil
 }
 
 // Close drops idle connections.
@@ -164,12 +184,16 @@ func (b *Bucket) List(ctx context.Context) ([]Snapshot, error) {
 
 // objects lists what lies in the place, by name.
 func (b *Bucket) objects(ctx context.Context) (map[string]minio.ObjectInfo, error) {
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := b.guard(ctx)
 	defer stop()
 	found := map[string]minio.ObjectInfo{}
 	for object := range b.client.ListObjects(ctx, b.place.Bucket, minio.ListObjectsOptions{Prefix: b.place.Dir + "/"}) {
 		if object.Err != nil {
-			return nil, b.failed("listing snapshots", object.Err)
+			return nil, b.failed(ctx, "listing snapshots", object.Err)
+		}
+		if len(found) >= maxObjects {
+			return nil, fmt.Errorf("listing snapshots: bucket %s has more than %d objects under %s/: remove some, or set a prefix of its own",
+				b.place.Bucket, maxObjects, b.place.Dir)
 		}
 		found[path.Base(object.Key)] = object
 	}
@@ -188,27 +212,32 @@ func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
 
 // Manifest reads what is known of a snapshot without a look at its content.
 func (b *Bucket) Manifest(ctx context.Context, name string) (Snapshot, error) {
+	ctx, stop := b.guard(ctx)
+	defer stop()
 	object, err := b.client.GetObject(ctx, b.place.Bucket, b.key(name+manifestSuffix), minio.GetObjectOptions{})
 	if err != nil {
-		return Snapshot{}, b.failed("reading snapshot "+name, err)
+		return Snapshot{}, b.failed(ctx, "reading snapshot "+name, err)
 	}
 	defer func() { _ = object.Close() }()
 	data, err := io.ReadAll(io.LimitReader(object, maxManifest))
 	if err != nil {
-		return Snapshot{}, b.failed("reading snapshot "+name, err)
+		return Snapshot{}, b.failed(ctx, "reading snapshot "+name, err)
 	}
 	s := Snapshot{}
 	if err := json.Unmarshal(data, &s); err != nil || s.Name != name || s.SHA256 == "" {
 		return Snapshot{}, fmt.Errorf("reading snapshot %s: its manifest is not one of ours", name)
 	}
+	s.Authentic = len(b.place.Key) > 0 && hmac.Equal([]byte(s.Signature), []byte(s.signature(b.place.Key)))
 	return s, nil
 }
 
 // check compares the content in the bucket with what should be there.
 func (b *Bucket) check(ctx context.Context, s Snapshot) error {
+	ctx, stop := b.guard(ctx)
+	defer stop()
 	info, err := b.client.StatObject(ctx, b.place.Bucket, b.key(s.Name+contentSuffix), minio.StatObjectOptions{})
 	if err != nil {
-		return b.failed("reading snapshot "+s.Name, err)
+		return b.failed(ctx, "reading snapshot "+s.Name, err)
 	}
 	if info.Size != s.Size {
 		return fmt.Errorf("reading snapshot %s: it has %d bytes in the bucket and should have %d", s.Name, info.Size, s.Size)
@@ -220,20 +249,27 @@ func (b *Bucket) check(ctx context.Context, s Snapshot) error {
 // memory. The server is told a hash of each part. Nothing is there if content
 // fails, and what is there is no snapshot before Commit.
 func (b *Bucket) Put(ctx context.Context, name string, content io.Reader) error {
-	_, err := b.client.PutObject(ctx, b.place.Bucket, b.key(name+contentSuffix), content, -1, minio.PutObjectOptions{
+	ctx, stop := b.guard(ctx)
+	defer stop()
+	_, err := b.client.PutObject(ctx, b.place.Bucket, b.key(name+contentSuffix), &countedReader{content, &b.moved}, -1, minio.PutObjectOptions{
 		PartSize: partSize, SendContentMd5: true, ContentType: "application/octet-stream",
 		ServerSideEncryption: b.encryption(),
 	})
 	if err != nil {
-		return b.failed("uploading snapshot "+name, err)
+		return b.failed(ctx, "uploading snapshot "+name, err)
 	}
 	return nil
 }
 
 // Commit makes an uploaded content a snapshot.
 func (b *Bucket) Commit(ctx context.Context, s Snapshot) error {
+	ctx, stop := b.guard(ctx)
+	defer stop()
 	if err := b.check(ctx, s); err != nil {
 		return err
+	}
+	if len(b.place.Key) > 0 {
+		s.Signature = s.signature(b.place.Key)
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -242,7 +278,7 @@ func (b *Bucket) Commit(ctx context.Context, s Snapshot) error {
 	_, err = b.client.PutObject(ctx, b.place.Bucket, b.key(s.Name+manifestSuffix), bytes.NewReader(data), int64(len(data)),
 		minio.PutObjectOptions{SendContentMd5: true, ContentType: "application/json", ServerSideEncryption: b.encryption()})
 	if err != nil {
-		return b.failed("writing manifest of snapshot "+s.Name, err)
+		return b.failed(ctx, "writing manifest of snapshot "+s.Name, err)
 	}
 	return nil
 }
@@ -250,9 +286,11 @@ func (b *Bucket) Commit(ctx context.Context, s Snapshot) error {
 // Delete deletes a snapshot. Its manifest goes first: what is left if that is
 // interrupted is no snapshot, and Sweep takes it away.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
+	ctx, stop := b.guard(ctx)
+	defer stop()
 	for _, suffix := range []string{manifestSuffix, contentSuffix} {
 		if err := b.client.RemoveObject(ctx, b.place.Bucket, b.key(name+suffix), minio.RemoveObjectOptions{}); err != nil {
-			return b.failed("deleting snapshot "+name, err)
+			return b.failed(ctx, "deleting snapshot "+name, err)
 		}
 	}
 	return nil
@@ -274,20 +312,24 @@ func (b *Bucket) Sweep(ctx context.Context, before time.Time) error {
 			continue
 		}
 		if err := b.client.RemoveObject(ctx, b.place.Bucket, b.key(key), minio.RemoveObjectOptions{}); err != nil {
-			return b.failed("removing leftover "+key, err)
+			return b.failed(ctx, "removing leftover "+key, err)
 		}
 	}
-	ctx, stop := context.WithCancel(ctx)
+	ctx, stop := b.guard(ctx)
 	defer stop()
+	uploads := 0
 	for upload := range b.client.ListIncompleteUploads(ctx, b.place.Bucket, b.place.Dir+"/", true) {
 		if upload.Err != nil {
-			return b.failed("listing interrupted uploads", upload.Err)
+			return b.failed(ctx, "listing interrupted uploads", upload.Err)
+		}
+		if uploads++; uploads > maxObjects {
+			break // the next call continues
 		}
 		if !ours(path.Base(upload.Key)) || upload.Initiated.After(before) {
 			continue
 		}
 		if err := b.client.RemoveIncompleteUpload(ctx, b.place.Bucket, upload.Key); err != nil {
-			return b.failed("removing interrupted upload", err)
+			return b.failed(ctx, "removing interrupted upload", err)
 		}
 	}
 	return nil
@@ -304,7 +346,7 @@ func ours(name string) bool {
 func (b *Bucket) URL(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	u, err := b.client.PresignedGetObject(ctx, b.place.Bucket, b.key(name+contentSuffix), ttl, nil)
 	if err != nil {
-		return "", b.failed("signing URL of snapshot "+name, err)
+		return "", b.failed(ctx, "signing URL of snapshot "+name, err)
 	}
 	return u.String(), nil
 }
@@ -325,7 +367,10 @@ func (b *Bucket) encryption() encrypt.ServerSide {
 
 // failed says what failed in words that stay the same from try to try: without
 // the numbers of requests, uploads and ports.
-func (b *Bucket) failed(what string, err error) error {
+func (b *Bucket) failed(ctx context.Context, what string, err error) error {
+	if errors.Is(context.Cause(ctx), ErrSlow) {
+		return fmt.Errorf("%s: bucket %s: %w", what, b.place.Bucket, ErrSlow)
+	}
 	response := minio.ErrorResponse{}
 	if errors.As(err, &response) {
 		switch {

@@ -1,10 +1,14 @@
 package snapshots
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+	// An image has no time zones of its own, and schedules may name one.
+	_ "time/tzdata"
 
 	"github.com/robfig/cron/v3"
 )
@@ -33,6 +37,31 @@ func Next(schedule string, last time.Time) (time.Time, error) {
 		return time.Time{}, nil
 	}
 	return parsed.Next(last).UTC(), nil
+}
+
+const (
+	// jitterShare is the part of the time between two snapshots over which the
+	// snapshots of many clusters with one schedule are spread, and maxJitter
+	// bounds it.
+	jitterShare, maxJitter = 10, 30 * time.Minute
+)
+
+// Jitter returns the delay of the snapshot that a schedule has due at a time. It is the same each time for one UID. A schedule that counts
+// from the last snapshot has none.
+func Jitter(schedule, uid string, due time.Time) time.Duration {
+	if due.IsZero() || strings.Contains(schedule, "@every") {
+		return 0
+	}
+	after, err := Next(schedule, due)
+	if err != nil {
+		return 0
+	}
+	window := min(after.Sub(due)/jitterShare, maxJitter).Truncate(time.Second)
+	if window <= 0 {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(uid))
+	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(window/time.Second)) * time.Second //nolint:gosec // a window is positive and short
 }
 
 // Precedes reports whether an etcd of a history and revision goes on from what

@@ -42,6 +42,10 @@ const (
 	// of what etcd holds now: the control plane was made anew. None is taken
 	// and none removed until one of the two is settled for.
 	EtcdSnapshotOtherHistoryReason = "OtherHistory"
+	// EtcdSnapshotNotAuthenticReason: the newest snapshot in the bucket is not
+	// signed with the key of the cluster. None is taken and none removed until
+	// it is removed or a snapshot is requested by annotation.
+	EtcdSnapshotNotAuthenticReason = "SnapshotNotAuthentic"
 	// EtcdSnapshotSuspendedReason: snapshots are suspended.
 	EtcdSnapshotSuspendedReason = "Suspended"
 )

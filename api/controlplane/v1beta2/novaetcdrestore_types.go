@@ -14,6 +14,10 @@ const EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-r
 // what was restored, and names the Machine. Further machines are about to join.
 const EtcdRestoredAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restored"
 
+// EtcdRestoreUnauthenticatedAnnotation on a NovaEtcdRestore, with any value,
+// accepts a snapshot that is not signed with the key of the cluster.
+const EtcdRestoreUnauthenticatedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-unauthenticated"
+
 // EtcdRestoreSecretType is the type of the Secret that lies beside a
 // NovaEtcdRestore, with its name, from when its snapshot was found whole until
 // it is over. It tells the machine that restores where to have it.

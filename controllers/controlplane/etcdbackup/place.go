@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	capisecret "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -49,11 +50,30 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCA); err != nil {
 		return nil, place, err
 	}
+	if place.Key, err = signingKey(ctx, c, cluster); err != nil {
+		return nil, place, err
+	}
 	bucket, err := snapshots.Open(place)
 	if err != nil {
 		return nil, place, &settingError{problem: err.Error()}
 	}
 	return bucket, place, nil
+}
+
+// signingKey returns the key that signs a cluster's snapshots. It is derived from
+// the key of etcd's CA, which moves with the cluster and without which a control
+// plane cannot be restored anyway.
+func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) ([]byte, error) {
+	ca := &corev1.Secret{}
+	name := capisecret.Name(cluster.Name, capisecret.EtcdCA)
+	if err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: name}, ca); err != nil {
+		return nil, fmt.Errorf("reading Secret %s, whose key signs snapshots: %w", name, err)
+	}
+	key := ca.Data[capisecret.TLSKeyDataName]
+	if len(key) == 0 {
+		return nil, settingErrorf("Secret %s, whose key signs snapshots, holds no key", name)
+	}
+	return snapshots.DeriveKey(key)
 }
 
 // readCA reads what the bucket's server is verified against.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
+	capisecret "sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -61,6 +62,8 @@ type RestoreReconciler struct {
 	WatchFilterValue string
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
+
+	turns turns
 }
 
 // SetupWithManager adds the controller to mgr.
@@ -308,6 +311,12 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	if spec.Bucket == "" {
 		return refuse("NovaControlPlane %s has no spec.etcd.snapshots and the restore no spec.s3: say where snapshots lie", s.controlPlane.Name)
 	}
+	done, ok := r.turns.take(s.restore.Namespace)
+	if !ok {
+		s.tellf(controlplanev1.EtcdRestorePreparing, "Waiting for another restore of the namespace, which reads its bucket")
+		return nil
+	}
+	defer done()
 	bucket, place, err := openBucket(ctx, r.Client, s.key(), spec)
 	if err != nil {
 		return err
@@ -347,7 +356,25 @@ func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket 
 	if errors.Is(err, snapshots.ErrNotFound) && s.secret == nil {
 		return found, refuse("There is no snapshot %s of cluster %s in bucket %s", name, s.cluster.Name, s.s3().Bucket)
 	}
-	return found, err
+	if err != nil {
+		return found, err
+	}
+	return found, s.authentic(found)
+}
+
+// authentic refuses a snapshot that was not written for this cluster by its own
+// management cluster: write access to the bucket would otherwise make its holder
+// administrator of the restored cluster.
+func (s *restoreScope) authentic(found snapshots.Snapshot) error {
+	if _, accepted := s.restore.Annotations[controlplanev1.EtcdRestoreUnauthenticatedAnnotation]; found.Authentic || accepted {
+		return nil
+	}
+	if s.secret != nil {
+		return fmt.Errorf("the manifest of snapshot %s was replaced: it is not signed any more with the key of cluster %s", found.Name, s.cluster.Name)
+	}
+	return refuse("Snapshot %s is not signed with the key of cluster %s (the key of Secret %s): it was changed, is of another cluster, "+
+		"or the key is another now. To restore it all the same, set the annotation %s on a new NovaEtcdRestore",
+		found.Name, s.cluster.Name, capisecret.Name(s.cluster.Name, capisecret.EtcdCA), controlplanev1.EtcdRestoreUnauthenticatedAnnotation)
 }
 
 // latest names the newest snapshot. Where that begins another history the one

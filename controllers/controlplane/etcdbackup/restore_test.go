@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
+	"path"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -24,6 +25,8 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
+	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
 
 // addRestore makes a restore.
@@ -243,6 +246,45 @@ var _ = Describe("Restores", func() {
 		restore = r.reconcileRestore(ctx, "named")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		Expect(restore.Status.Snapshot.Name).To(Equal(old))
+	})
+
+	It("are refused from a snapshot that was not signed for the cluster", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cp, _ := r.taken(ctx)
+		name := cp.Status.Etcd.LastSnapshot.Name
+		By("writing another manifest, as a writer of the bucket can")
+		thief, err := snapshots.Open(snapshots.Place{
+			Endpoint: server.Endpoint, CA: server.CA, Bucket: s3.Bucket, Dir: path.Join("nova", r.namespace, clusterName),
+			AccessKeyID: server.AccessKeyID, SecretAccessKey: server.SecretAccessKey,
+		})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(thief.Close)
+		forged, err := thief.Manifest(ctx, name)
+		Expect(err).NotTo(HaveOccurred())
+		forged.Revision += 1000
+		Expect(thief.Commit(ctx, forged)).To(Succeed())
+
+		r.addRestore(ctx, "refused", fromSnapshot(name))
+		restore := r.reconcileRestore(ctx, "refused")
+		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
+		Expect(conditions.Get(restore, controlplanev1.EtcdRestoreReadyCondition).Message).To(ContainSubstring("is not signed with the key of cluster " + clusterName))
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("refused"), &corev1.Secret{}))).To(BeTrue(), "no machine is told of it")
+
+		By("saying so where snapshots are taken, and taking none")
+		r.now = r.now.Add(24 * time.Hour)
+		cp, _, err = r.snapshot(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotNotAuthenticReason))
+		Expect(r.objects()).To(HaveLen(2))
+
+		By("restoring it once a person accepts it")
+		r.addRestore(ctx, "accepted", fromSnapshot(name))
+		accepted := &controlplanev1.NovaEtcdRestore{}
+		Expect(testEnv.Client.Get(ctx, r.key("accepted"), accepted)).To(Succeed())
+		accepted.Annotations = map[string]string{controlplanev1.EtcdRestoreUnauthenticatedAnnotation: ""}
+		Expect(testEnv.Client.Update(ctx, accepted)).To(Succeed())
+		Expect(r.reconcileRestore(ctx, "accepted").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
+		Expect(testEnv.Client.Get(ctx, r.key("accepted"), &corev1.Secret{})).To(Succeed())
 	})
 
 	It("go on though a backup brought no status back", func(ctx context.Context) {

@@ -62,6 +62,8 @@ type SnapshotReconciler struct {
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
 
+	turns turns
+
 	mu      sync.Mutex
 	settled map[client.ObjectKey]settlement
 }
@@ -101,6 +103,8 @@ type snapshotScope struct {
 	listed bool
 	// next is when the next one is due.
 	next time.Time
+	// unsigned is true if the newest one is not signed with the cluster's key.
+	unsigned bool
 	// foreign is true if etcd does not hold what goes on from the newest.
 	foreign bool
 	// stage is the reason of a failure.
@@ -185,6 +189,12 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	if left := r.untilSettled(s); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
+	done, ok := r.turns.take(s.controlPlane.Namespace)
+	if !ok {
+		s.still = true
+		return ctrl.Result{RequeueAfter: turnAgain}, nil
+	}
+	defer done()
 	r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
@@ -209,6 +219,11 @@ func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *
 	again, err := r.due(s)
 	if err != nil {
 		return 0, err
+	}
+	if s.unsigned && !s.asked() {
+		// Its time and its history may be anything.
+		s.foreign = true
+		return lookAtLeast, nil
 	}
 	if again == 0 {
 		if s.newest.Name == "" && !s.asked() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
@@ -282,6 +297,7 @@ func (r *SnapshotReconciler) look(ctx context.Context, s *snapshotScope, bucket 
 		return nil
 	}
 	s.newest, err = bucket.Get(ctx, all[len(all)-1].Name)
+	s.unsigned = err == nil && !s.newest.Authentic
 	return err
 }
 
@@ -293,6 +309,7 @@ func (r *SnapshotReconciler) due(s *snapshotScope) (time.Duration, error) {
 	if err != nil {
 		return 0, &settingError{problem: "spec.etcd.snapshots.schedule: " + err.Error()}
 	}
+	next = next.Add(snapshots.Jitter(spec.Schedule, string(s.controlPlane.UID), next))
 	s.next = next
 	wait := max(0, next.Sub(r.now()))
 	switch {
@@ -343,7 +360,7 @@ func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket 
 	}
 	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeNormal, "EtcdSnapshotTaken", "TakeSnapshot", "%s",
 		fmt.Sprintf("Snapshot %s of etcd member %s lies in the bucket: %d bytes, revision %d", taken.Name, taken.Member, taken.Size, taken.Revision))
-	s.newest = taken
+	s.newest, s.unsigned = taken, false
 	s.all = append(s.all, taken)
 	delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
 	return nil
@@ -519,6 +536,10 @@ func (s *snapshotScope) condition(err error) metav1.Condition {
 	case !s.listed:
 		c.Status, c.Reason = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotWaitingReason
 		c.Message = "Waiting for the control plane to be initialised, or restored"
+	case s.unsigned:
+		c.Reason = controlplanev1.EtcdSnapshotNotAuthenticReason
+		c.Message = fmt.Sprintf("Snapshot %s in the bucket is not signed with the key of this cluster: remove it, take another prefix, "+
+			"or ask for a snapshot by annotation to go on", s.newest.Name)
 	case s.foreign:
 		c.Reason = controlplanev1.EtcdSnapshotOtherHistoryReason
 		c.Message = fmt.Sprintf("Snapshot %s in the bucket is of another control plane of this name: restore it, take another prefix, "+
