@@ -24,8 +24,13 @@ type fleetBench struct {
 	clusters, replicas int
 	rest, timeout      time.Duration
 	order              []string
-	out                io.Writer
-	bed                *bed.Bed
+	// holes is the share of workload clusters that never answer, such as 5%.
+	// Empty measures this project's control planes beside Cluster API's own.
+	holes string
+	out   io.Writer
+	bed   *bed.Bed
+	// fleets is how many were measured.
+	fleets int
 }
 
 // fleetCost is what a fleet cost.
@@ -59,6 +64,8 @@ func benchFleetCommand() *cobra.Command {
 	flags.DurationVar(&n.rest, "rest", time.Minute, "how long to measure at rest")
 	flags.DurationVar(&n.timeout, "timeout", 40*time.Minute, "how long a fleet may take")
 	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "what to measure, in this order")
+	flags.StringVar(&n.holes, "black-holes", "",
+		"share of further workload clusters that accept connections and never answer, such as 5%: measures the others with and without them")
 	return cmd
 }
 
@@ -83,6 +90,9 @@ func (n *fleetBench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, n.bed.Stop(context.WithoutCancel(ctx))) }()
+	if n.holes != "" {
+		return n.compareHoles(ctx)
+	}
 	costs := map[string]fleetCost{}
 	for _, which := range n.order {
 		if costs[which], err = n.measure(ctx, which); err != nil {
@@ -113,7 +123,10 @@ func (n *fleetBench) measure(ctx context.Context, which string) (fleetCost, erro
 	if err := errors.Join(managers.begin(), others.begin()); err != nil {
 		return cost, err
 	}
-	f := &fleet.Fleet{Client: n.bed.Client, Kind: kindOf(which), Name: "fleet-" + which, Clusters: n.clusters, Replicas: n.replicas}
+	n.fleets++
+	f := &fleet.Fleet{
+		Client: n.bed.Client, Kind: kindOf(which), Name: fmt.Sprintf("fleet-%s-%d", which, n.fleets), Clusters: n.clusters, Replicas: n.replicas,
+	}
 	fmt.Fprintf(n.out, "%s: applying %d control planes of %d\n", which, n.clusters, n.replicas)
 	started := time.Now()
 	if err := f.Apply(ctx); err != nil {
