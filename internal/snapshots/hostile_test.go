@@ -69,7 +69,7 @@ func hostile(t *testing.T, answer http.HandlerFunc) *snapshots.Bucket {
 	t.Cleanup(server.Close)
 	yes := true
 	return open(t, snapshots.Place{
-		Endpoint: server.URL, Bucket: "b", Dir: dir, AccessKeyID: "a", SecretAccessKey: "s", PathStyle: &yes,
+		Endpoint: server.URL, Bucket: "bucket", Dir: dir, AccessKeyID: "a", SecretAccessKey: "s", PathStyle: &yes,
 		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: mustCertificate(t, server).Raw}),
 	})
 }
