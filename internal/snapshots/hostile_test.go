@@ -2,7 +2,6 @@ package snapshots_test
 
 import (
 	"bytes"
-	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"net/http"
@@ -70,13 +69,8 @@ func hostile(t *testing.T, answer http.HandlerFunc) *snapshots.Bucket {
 	yes := true
 	return open(t, snapshots.Place{
 		Endpoint: server.URL, Bucket: "bucket", Dir: dir, AccessKeyID: "a", SecretAccessKey: "s", PathStyle: &yes,
-		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: mustCertificate(t, server).Raw}),
+		CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	})
-}
-
-func mustCertificate(t *testing.T, server *httptest.Server) *x509.Certificate {
-	t.Helper()
-	return server.Certificate()
 }
 
 // A transfer with a bucket that drips ends, for each kind of request.

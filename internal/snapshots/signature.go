@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -24,7 +25,7 @@ func DeriveKey(secret []byte) ([]byte, error) {
 func (s Snapshot) signature(key []byte) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "%q", []string{
-		"1", s.Name, s.Time.UTC().Format(time.RFC3339), fmt.Sprint(s.Size), s.SHA256, fmt.Sprint(s.Revision),
+		"1", s.Name, s.Time.UTC().Format(time.RFC3339), strconv.FormatInt(s.Size, 10), s.SHA256, strconv.FormatInt(s.Revision, 10),
 		s.EtcdVersion, s.History, s.Cluster, s.ClusterUID, s.Member,
 	})
 	return hex.EncodeToString(mac.Sum(nil))
