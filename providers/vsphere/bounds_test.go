@@ -153,8 +153,8 @@ func TestWithinBounds(t *testing.T) {
 	b.create("m")
 }
 
-// What is outside of the bounds is refused, whatever names it, and the VM of
-// nobody is cloned.
+// An object outside of the bounds is refused, whatever name leads there, and no
+// VM is cloned.
 func TestOutOfBounds(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
 		Folders:   []string{vcenter.DefaultFolder, "red"},
