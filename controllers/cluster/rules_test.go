@@ -5,7 +5,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -28,7 +27,7 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 			"server must not be set with a NovaVSphereIdentity: the server comes from the identity"),
 		Entry("trust beside that of an identity", func(c *infrav1.NovaVSphereCluster) {
 			c.Spec.IdentityRef.Kind, c.Spec.Server = infrav1.NovaVSphereIdentityKind, ""
-			c.Spec.TLS = infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.Spec.TLS = infrav1.Trust{Thumbprint: thumbprint}
 		}, "tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"),
 		Entry("a server with scheme", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "https://vcenter" },
 			"server is a host name or address with an optional port, without scheme, path or credentials"),
@@ -40,11 +39,8 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 			"caBundle must hold at least one PEM certificate"),
 		Entry("a short thumbprint", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.Thumbprint = "AA:BB" }, "spec.tls.thumbprint"),
 		Entry("two ways to trust", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: pem, Thumbprint: thumbprint}}
-		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
-		Entry("trust in anybody beside a thumbprint", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: thumbprint}, InsecureSkipVerify: ptr.To(true)}
-		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
+			c.Spec.TLS = infrav1.Trust{CABundle: pem, Thumbprint: thumbprint}
+		}, "only one of caBundle and thumbprint can be set"),
 	)
 
 	DescribeTable("allow", func(ctx SpecContext, change func(*infrav1.NovaVSphereCluster)) {
@@ -57,9 +53,6 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 			c.Spec.IdentityRef.Kind, c.Spec.Server = infrav1.NovaVSphereIdentityKind, ""
 		}),
 		Entry("a bundle", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.CABundle = pem }),
-		Entry("a thumbprint, and no trust in anybody", func(c *infrav1.NovaVSphereCluster) {
-			c.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: thumbprint}, InsecureSkipVerify: ptr.To(false)}
-		}),
-		Entry("trust in anybody, said in words", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.InsecureSkipVerify = ptr.To(true) }),
+		Entry("a thumbprint", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.Thumbprint = thumbprint }),
 	)
 })

@@ -185,13 +185,13 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 			"server must not be set with a NovaZVirtIdentity: the server comes from the identity"),
 		Entry("trust beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) {
 			c.IdentityRef.Kind, c.Server = infrav1.NovaZVirtIdentityKind, ""
-			c.TLS = infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}
 		}, "tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"),
 		Entry("no identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.NovaZVirtIdentityReference{} }, "spec.identityRef"),
 		Entry("another identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
 		Entry("two sorts of trust", func(c *infrav1.NovaZVirtClusterSpec) {
-			c.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}, InsecureSkipVerify: ptr.To(true)}
-		}, "only one of caBundle, thumbprint and insecureSkipVerify can be set"),
+			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----", Thumbprint: strings.Repeat("00:", 31) + "00"}
+		}, "only one of caBundle and thumbprint can be set"),
 		Entry("a bundle without certificates", func(c *infrav1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),
 		Entry("a prefix with a colon", func(c *infrav1.NovaZVirtClusterSpec) { c.ProviderIDPrefix = "a://" }, "spec.providerIDPrefix"),
 		Entry("two domains of a name", func(c *infrav1.NovaZVirtClusterSpec) {

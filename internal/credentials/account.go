@@ -15,7 +15,7 @@ type Login struct {
 	// Server is the host name or address of the hypervisor.
 	Server string
 	// TLS says how the certificate of Server is verified.
-	TLS infrav1.ClusterTLS
+	TLS infrav1.Trust
 	// Identity is the identity that lends the account; nil for the cluster's
 	// own Secret. Its bounds limit the cluster.
 	Identity Identity

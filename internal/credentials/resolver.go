@@ -33,7 +33,7 @@ type Reference struct {
 	// Server and TLS are the cluster's own. They belong to a Secret and are
 	// refused with an identity.
 	Server string
-	TLS    infrav1.ClusterTLS
+	TLS    infrav1.Trust
 }
 
 // Resolver reads the accounts that clusters name.
@@ -65,7 +65,7 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference)
 		}
 		return Login{Account: account, Server: ref.Server, TLS: ref.TLS}, nil
 	case r.Kind:
-		if ref.Server != "" || ref.TLS != (infrav1.ClusterTLS{}) {
+		if ref.Server != "" || ref.TLS != (infrav1.Trust{}) {
 			return Login{}, invalid("spec.server and spec.tls must not be set with %s %q: they come from the identity", r.Kind, ref.Name)
 		}
 		return r.borrow(ctx, namespace, ref.Name)
@@ -98,7 +98,7 @@ func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, e
 	if err != nil {
 		return Login{}, err
 	}
-	return Login{Account: account, Server: spec.Server, TLS: infrav1.ClusterTLS{Trust: spec.TLS}, Identity: identity}, nil
+	return Login{Account: account, Server: spec.Server, TLS: spec.TLS, Identity: identity}, nil
 }
 
 // allows reports whether identity may be used by clusters in namespace.

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -122,7 +121,7 @@ func TestResolve(t *testing.T) {
 		"ServerOfTheCluster": {ref: Reference{Kind: "Lender", Name: "listed", Server: "evil.example"},
 			err: `spec.server and spec.tls must not be set with Lender "listed": they come from the identity`},
 		"SameServer": {ref: Reference{Kind: "Lender", Name: "listed", Server: "lender.example"}, err: "must not be set with Lender"},
-		"TrustOfTheCluster": {ref: Reference{Kind: "Lender", Name: "listed", TLS: infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}},
+		"TrustOfTheCluster": {ref: Reference{Kind: "Lender", Name: "listed", TLS: infrav1.Trust{Thumbprint: "00:11"}},
 			err: "must not be set with Lender"},
 		"IdentityByAnyOther": {ref: Reference{Kind: "lender", Name: "listed"}, err: `the identityRef's kind is "lender"`},
 	}
@@ -133,7 +132,7 @@ func TestResolve(t *testing.T) {
 			if tc.nowhere {
 				r.Namespace = ""
 			}
-			own := infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: "own"}}
+			own := infrav1.Trust{CABundle: "own"}
 			if tc.ref.Kind != "Lender" && !tc.bare {
 				tc.ref.Server, tc.ref.TLS = "own.example", own
 			}
@@ -152,7 +151,7 @@ func TestResolve(t *testing.T) {
 			}
 			server, tls := "own.example", own
 			if tc.ref.Kind == "Lender" {
-				server, tls = "lender.example", infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: "AA"}}
+				server, tls = "lender.example", infrav1.Trust{Thumbprint: "AA"}
 			}
 			if got.Server != server || got.TLS != tls || (got.Identity != nil) != (tc.ref.Kind == "Lender") {
 				t.Errorf("Resolve() = server %s, trust %v, identity %v", got.Server, got.TLS, got.Identity)

@@ -161,8 +161,6 @@ type Trust struct {
 	CABundle string
 	// Thumbprint is the SHA-256 of the only certificate to trust.
 	Thumbprint string
-	// Insecure trusts any certificate.
-	Insecure bool
 }
 
 // config returns the TLS settings that t stands for.
@@ -184,8 +182,6 @@ func (t Trust) config() (*tls.Config, error) {
 		if !c.RootCAs.AppendCertsFromPEM([]byte(t.CABundle)) {
 			return nil, errors.New("spec.tls.caBundle holds no certificate")
 		}
-	case t.Insecure:
-		c.InsecureSkipVerify = true
 	}
 	return c, nil
 }

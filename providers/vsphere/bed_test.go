@@ -97,7 +97,7 @@ func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCl
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 		},
 		Spec: infrav1.NovaVSphereClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: vc.Address, TLS: infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: string(vc.CABundle)}}},
+			ClusterSpec: infrav1.ClusterSpec{Server: vc.Address, TLS: infrav1.Trust{CABundle: string(vc.CABundle)}},
 			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: name},
 			Placement: infrav1.NovaVSpherePlacement{
 				Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",

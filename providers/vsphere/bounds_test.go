@@ -104,7 +104,7 @@ func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentit
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
 	b.cluster.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
-	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.ClusterTLS{}
+	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	return identity
 }
@@ -125,10 +125,10 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 	evil := b.startVCenter(vcenter.Options{})
 	for name, set := range map[string]func(*infrav1.NovaVSphereClusterSpec){
 		"server": func(c *infrav1.NovaVSphereClusterSpec) {
-			c.Server, c.TLS = evil.Address, infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.Server, c.TLS = evil.Address, infrav1.Trust{Thumbprint: evil.Thumbprint}
 		},
 		"trust": func(c *infrav1.NovaVSphereClusterSpec) {
-			c.Server, c.TLS = "", infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.Server, c.TLS = "", infrav1.Trust{Thumbprint: evil.Thumbprint}
 		},
 	} {
 		set(&b.cluster.Spec)

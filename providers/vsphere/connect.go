@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,7 +138,6 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 		tls: trust{
 			caBundle:   login.TLS.CABundle,
 			thumbprint: login.TLS.Thumbprint,
-			insecure:   ptr.Deref(login.TLS.InsecureSkipVerify, false),
 		},
 	}
 	id := e.id()

@@ -57,7 +57,7 @@ func TestTrustRotation(t *testing.T) {
 	m := b.create("m")
 	other := b.startVCenter(vcenter.Options{})
 	setCA := func(bundle string) {
-		b.cluster.Spec.TLS = infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: bundle}}
+		b.cluster.Spec.TLS = infrav1.Trust{CABundle: bundle}
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	setCA(string(other.CABundle))
@@ -91,7 +91,7 @@ func TestIdentity(t *testing.T) {
 	second := b.addCluster("second", b.vc)
 	for _, c := range []*infrav1.NovaVSphereCluster{b.cluster, second} {
 		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
-		c.Spec.Server, c.Spec.TLS = "", infrav1.ClusterTLS{}
+		c.Spec.Server, c.Spec.TLS = "", infrav1.Trust{}
 		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
 	}
 	m := b.machine("m")

@@ -84,22 +84,18 @@ func TestMissingSecret(t *testing.T) {
 }
 
 func TestTrust(t *testing.T) {
-	yes := true
 	tests := []struct {
 		name string
-		tls  func(vc *vcenter.Server) infrav1.ClusterTLS
+		tls  func(vc *vcenter.Server) infrav1.Trust
 		says string
 	}{
-		{"thumbprint", func(vc *vcenter.Server) infrav1.ClusterTLS {
-			return infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: vc.Thumbprint}}
+		{"thumbprint", func(vc *vcenter.Server) infrav1.Trust {
+			return infrav1.Trust{Thumbprint: vc.Thumbprint}
 		}, ""},
-		{"insecure", func(*vcenter.Server) infrav1.ClusterTLS {
-			return infrav1.ClusterTLS{InsecureSkipVerify: &yes}
-		}, ""},
-		{"unknown authority", func(*vcenter.Server) infrav1.ClusterTLS { return infrav1.ClusterTLS{} },
+		{"unknown authority", func(*vcenter.Server) infrav1.Trust { return infrav1.Trust{} },
 			"its certificate is signed by an unknown authority"},
-		{"other thumbprint", func(*vcenter.Server) infrav1.ClusterTLS {
-			return infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: "00:11"}}
+		{"other thumbprint", func(*vcenter.Server) infrav1.Trust {
+			return infrav1.Trust{Thumbprint: "00:11"}
 		}, "not the one in spec.tls.thumbprint"},
 	}
 	b := newBed(t)

@@ -39,13 +39,12 @@ type endpoint struct {
 type trust struct {
 	caBundle   string
 	thumbprint string
-	insecure   bool
 }
 
 // id tells endpoints apart without giving the password away.
 func (e endpoint) id() string {
 	h := sha256.New()
-	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.tls.insecure), strconv.FormatBool(e.identity)} {
+	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.identity)} {
 		// The length keeps two neighbours from running into each other.
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
@@ -71,8 +70,6 @@ func (t trust) config() (*tls.Config, error) {
 		if !c.RootCAs.AppendCertsFromPEM([]byte(t.caBundle)) {
 			return nil, errors.New("spec.tls.caBundle holds no certificate")
 		}
-	case t.insecure:
-		c.InsecureSkipVerify = true
 	}
 	return c, nil
 }

@@ -127,7 +127,7 @@ func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: clusterID},
 		},
 		Spec: infrav1.NovaZVirtClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: server(s), TLS: infrav1.ClusterTLS{Trust: infrav1.Trust{CABundle: s.CABundle}}},
+			ClusterSpec: infrav1.ClusterSpec{Server: server(s), TLS: infrav1.Trust{CABundle: s.CABundle}},
 			IdentityRef: infrav1.NovaZVirtIdentityReference{Name: name},
 			Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default", StorageDomain: "data1"},
 			VNICProfile: "ovirtmgmt/ovirtmgmt",

@@ -6,7 +6,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -30,7 +29,7 @@ func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 	})).To(Succeed())
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
 		c.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
-		c.Server, c.TLS = "", infrav1.ClusterTLS{}
+		c.Server, c.TLS = "", infrav1.Trust{}
 	})
 	return identity
 }
@@ -49,10 +48,10 @@ func TestIdentityWithAnotherServer(t *testing.T) {
 	evil := b.startEngine()
 	for name, set := range map[string]func(*infrav1.NovaZVirtClusterSpec){
 		"server": func(c *infrav1.NovaZVirtClusterSpec) {
-			c.Server, c.TLS = server(evil), infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.Server, c.TLS = server(evil), infrav1.Trust{CABundle: evil.CABundle}
 		},
 		"trust": func(c *infrav1.NovaZVirtClusterSpec) {
-			c.Server, c.TLS = "", infrav1.ClusterTLS{InsecureSkipVerify: ptr.To(true)}
+			c.Server, c.TLS = "", infrav1.Trust{CABundle: evil.CABundle}
 		},
 	} {
 		b.updateCluster(set)

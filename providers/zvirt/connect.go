@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -158,7 +157,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	tls := login.TLS
 	e := ovirt.Endpoint{
 		Server: login.Server, Username: login.Username, Password: login.Password,
-		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint, Insecure: ptr.Deref(tls.InsecureSkipVerify, false)},
+		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint},
 	}
 	user := sessions.User{Server: e.Server, Name: e.Username, Identity: login.Identity != nil}
 	e.Guard = func(ctx context.Context, login func() error) error {
@@ -171,7 +170,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", []string{
 		e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
-		strconv.FormatBool(e.Trust.Insecure), strconv.FormatBool(user.Identity),
+		strconv.FormatBool(user.Identity),
 	})
 	id := string(h.Sum(nil))
 	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {

@@ -127,7 +127,7 @@ func TestIdentityOfTheManager(t *testing.T) {
 	identity := &infrav1.NovaZVirtIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
 		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
-			Server: b.cluster.Spec.Server, TLS: b.cluster.Spec.TLS.Trust, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+			Server: b.cluster.Spec.Server, TLS: b.cluster.Spec.TLS, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
 			AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"others"}},
 		}},
 	}
@@ -137,7 +137,7 @@ func TestIdentityOfTheManager(t *testing.T) {
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
 	b.cluster.Spec.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
-	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.ClusterTLS{}
+	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m := b.machine("worker-1")
 	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("does not allow")))
@@ -149,17 +149,17 @@ func TestIdentityOfTheManager(t *testing.T) {
 func TestTrust(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	trust := func(tls infrav1.ClusterTLS) {
+	trust := func(tls infrav1.Trust) {
 		b.cluster.Spec.TLS = tls
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
-	trust(infrav1.ClusterTLS{})
+	trust(infrav1.Trust{})
 	err := b.fails(m, infrav1.EndpointUnreachableReason)
 	b.Expect(err).To(MatchError(ContainSubstring("spec.tls.caBundle")))
-	trust(infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: strings.Repeat("00:", 31) + "00"}})
+	trust(infrav1.Trust{Thumbprint: strings.Repeat("00:", 31) + "00"})
 	b.Eventually(func() string { _, _, err = b.reconcile(b.connector, m, false); return fmt.Sprint(err) }).Should(ContainSubstring("spec.tls.thumbprint"))
 	_, pinned, _ := strings.Cut(err.Error(), "thumbprint is ")
-	trust(infrav1.ClusterTLS{Trust: infrav1.Trust{Thumbprint: pinned[:95]}})
+	trust(infrav1.Trust{Thumbprint: pinned[:95]})
 	b.until(b.connector, m, true, "rest")
 }
 

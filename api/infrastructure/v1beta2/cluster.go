@@ -78,18 +78,7 @@ type ClusterSpec struct {
 	// an engine is not among them. It must not be set if server comes from an
 	// identity.
 	// +optional
-	TLS ClusterTLS `json:"tls,omitempty,omitzero"`
-}
-
-// ClusterTLS says how the certificate of a cluster's own server is verified.
-// +kubebuilder:validation:XValidation:rule="[has(self.caBundle), has(self.thumbprint), has(self.insecureSkipVerify) && self.insecureSkipVerify].filter(x, x).size() <= 1",message="only one of caBundle, thumbprint and insecureSkipVerify can be set"
-type ClusterTLS struct {
-	Trust `json:",inline"`
-
-	// insecureSkipVerify trusts any certificate: anyone on the network path
-	// can read the credentials. If not set, the certificate is verified.
-	// +optional
-	InsecureSkipVerify *bool `json:"insecureSkipVerify,omitempty"`
+	TLS Trust `json:"tls,omitempty,omitzero"`
 }
 
 // ClusterStatus is the part of an infrastructure cluster's status that every
