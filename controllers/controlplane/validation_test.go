@@ -51,6 +51,12 @@ var _ = Describe("What the API server refuses", func() {
 			c.Spec.MachineTemplate = controlplanev1.NovaControlPlaneMachineTemplate{}
 		},
 			"spec.machineTemplate"),
+		Entry("a template of clusters", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate.Spec.InfrastructureRef.Kind = "NovaVSphereClusterTemplate"
+		}, "must be an infrastructure machine template"),
+		Entry("a template of another group", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineTemplate.Spec.InfrastructureRef.APIGroup = "cluster.x-k8s.io"
+		}, "must be an infrastructure machine template"),
 		Entry("the platform said twice", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Config.Platform.ImageRepository = "x"
 		}, "platform is said once"),

@@ -210,7 +210,10 @@ type NovaControlPlaneMachineTemplate struct {
 
 // NovaControlPlaneMachineTemplateSpec is the spec of the machines.
 type NovaControlPlaneMachineTemplateSpec struct {
-	// infrastructureRef names the template of the infrastructure machines.
+	// infrastructureRef names the template of the infrastructure machines. Its kind
+	// has to be one of Cluster API's infrastructure machine templates, because the
+	// manager creates objects from it with its own permissions.
+	// +kubebuilder:validation:XValidation:rule="self.apiGroup == 'infrastructure.cluster.x-k8s.io' && self.kind.endsWith('MachineTemplate')",message="must be an infrastructure machine template: a kind of infrastructure.cluster.x-k8s.io that ends in MachineTemplate"
 	// +required
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef,omitempty,omitzero"`
 
