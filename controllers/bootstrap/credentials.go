@@ -48,7 +48,11 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.clusterKey())
 	if err != nil {
-		if keyless := r.keylessCA(ctx, s); keyless != nil {
+		keyless, refused := r.keylessCA(ctx, s)
+		switch {
+		case refused != nil:
+			return refused
+		case keyless != nil:
 			return r.issueToken(ctx, s, keyless)
 		}
 		return fmt.Errorf("reading cluster certificate: %w", err)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 // connectRetry is when a tenant that did not answer is tried again: machines
@@ -36,7 +37,7 @@ const connectRetry = 3 * time.Second
 // memory but its certificate requests.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
 	return connections.Setup(ctx, mgr, clustercache.Options{
-		SecretClient:     secrets,
+		SecretClient:     workload.NewSecrets(secrets, mgr.GetEventRecorder("novaconfig")),
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		Cache: clustercache.CacheOptions{

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,6 +20,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 const (
@@ -43,32 +43,32 @@ const (
 // keylessCA returns the certificates of an authority whose key is not here: a
 // control plane provider that is not ours may publish the certificate alone,
 // or only the kubeconfig. Nil says that there is no such thing.
-func (r *Reconciler) keylessCA(ctx context.Context, s *scope) []byte {
+func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	if s.controlPlane != nil || r.Tenants == nil {
-		return nil
+		return nil, nil
 	}
 	published := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.cluster.Namespace, Name: secret.Name(s.cluster.Name, secret.ClusterCA)}
 	err := r.Client.Get(ctx, key, published)
 	switch {
 	case err == nil && len(published.Data[secret.TLSKeyDataName]) == 0:
-		return certificates(published.Data[secret.TLSCrtDataName])
+		return certificates(published.Data[secret.TLSCrtDataName]), nil
 	case err == nil || !apierrors.IsNotFound(err):
-		return nil
+		return nil, nil
 	}
 	key.Name = secret.Name(s.cluster.Name, secret.Kubeconfig)
 	if err := r.Client.Get(ctx, key, published); err != nil {
-		return nil
+		return nil, nil //nolint:nilerr // without it there is no authority here
 	}
-	config, err := clientcmd.Load(published.Data[secret.KubeconfigDataName])
-	if err != nil || config.Contexts[config.CurrentContext] == nil {
-		return nil
+	config, err := workload.RESTConfig(published.Data[secret.KubeconfigDataName])
+	if err != nil {
+		return nil, &obstacle{
+			again:   time.Minute,
+			reason:  bootstrapv1.WaitingForAPIServerReason,
+			message: "Secret " + key.Name + " cannot be used: " + err.Error(),
+		}
 	}
-	cluster := config.Clusters[config.Contexts[config.CurrentContext].Cluster]
-	if cluster == nil {
-		return nil
-	}
-	return certificates(cluster.CertificateAuthorityData)
+	return certificates(config.CAData), nil
 }
 
 // certificates returns what holds certificates, and nil for what does not.

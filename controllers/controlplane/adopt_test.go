@@ -54,7 +54,7 @@ var _ = Describe("What lost its owner", func() {
 				Namespace: r.namespace, Name: secret.Name(clusterName, secret.Kubeconfig),
 				Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
 			},
-			Data: map[string][]byte{secret.KubeconfigDataName: []byte("mine")},
+			Data: map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
 		r.settle(ctx, direct(testEnv.Config, &facts{}))

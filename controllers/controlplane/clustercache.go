@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 const (
@@ -87,6 +89,8 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 	controllerOptions controller.Options, authority pki.Authority,
 ) (Tenants, error) {
+	secrets := options.SecretClient
+	options.SecretClient = workload.NewSecrets(secrets, mgr.GetEventRecorder("novacontrolplane"))
 	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
 		return nil, err
@@ -94,7 +98,7 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	t := &tenants{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
 	t.pulses = &pulses{
-		start: t.start, clusters: mgr.GetClient(), secrets: options.SecretClient, changed: t.changed(ctx), ended: t.drop,
+		start: t.start, clusters: mgr.GetClient(), secrets: secrets, changed: t.changed(ctx), ended: t.drop,
 		answered: cache.Answered,
 	}
 	return t, nil
@@ -461,5 +465,14 @@ func silence(err error) string {
 	if strings.Contains(err.Error(), "context deadline exceeded") {
 		return "The API server answers too slowly"
 	}
-	return "The API server could not be read: " + err.Error()
+	// The text of an error may be the API server's own.
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return "The API server could not be read: HTTP status " + http.StatusText(int(status.Status().Code))
+	}
+	var refused *workload.RefusedError
+	if errors.As(err, &refused) {
+		return "The API server could not be read: " + refused.Error()
+	}
+	return "The API server could not be read"
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 const (
@@ -52,6 +53,9 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	s.expires(ofClusterCA, pemExpires(ca))
 	s.expires(ofKubeconfig, kubeconfigExpires(current))
 	if current != nil && !metav1.IsControlledBy(current, s.controlPlane) {
+		if _, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName]); err != nil {
+			return fmt.Errorf("using Secret %s: %w", key.Name, err)
+		}
 		return nil
 	}
 	reason, renewIn := kubeconfigDue(current, server, ca, r.now())
@@ -118,21 +122,18 @@ func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Ti
 	if current == nil {
 		return "The kubeconfig was created", 0
 	}
-	config, err := clientcmd.Load(current.Data[secret.KubeconfigDataName])
+	config, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName])
 	if err != nil {
-		return "The kubeconfig was replaced because it could not be read", 0
+		// Someone has edited it: it is this provider's.
+		return "The kubeconfig was replaced because " + err.Error(), 0
 	}
-	context, ok := config.Contexts[config.CurrentContext]
-	if !ok || config.Clusters[context.Cluster] == nil || config.AuthInfos[context.AuthInfo] == nil {
-		return "The kubeconfig was replaced because it was incomplete", 0
-	}
-	if config.Clusters[context.Cluster].Server != server {
+	if config.Host != server {
 		return "The kubeconfig was replaced because the endpoint changed", 0
 	}
-	if !bytes.Equal(config.Clusters[context.Cluster].CertificateAuthorityData, ca) {
+	if !bytes.Equal(config.CAData, ca) {
 		return "The kubeconfig was replaced because the cluster's CA changed", 0
 	}
-	block, _ := pem.Decode(config.AuthInfos[context.AuthInfo].ClientCertificateData)
+	block, _ := pem.Decode(config.CertData)
 	if block == nil {
 		return "The kubeconfig was replaced because it held no certificate", 0
 	}

@@ -33,6 +33,32 @@ func selfSigned(t *testing.T, until time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
+// usersKubeconfig is one that a user could have made.
+func usersKubeconfig() []byte {
+	data, err := clientcmd.Write(*newKubeconfig("mine", "https://127.0.0.1:1", nil, pki.KeyPair{}))
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
+
+// edited adds a field to a kubeconfig that makes a manager send its own token.
+func edited(t *testing.T, of *corev1.Secret) *corev1.Secret {
+	t.Helper()
+	config, err := clientcmd.Load(of.Data[secret.KubeconfigDataName])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.TokenFile = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+	}
+	data, err := clientcmd.Write(*config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: data}}
+}
+
 func TestKubeconfigDue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	kubeconfig := func(left time.Duration, change func(*pki.KeyPair)) *corev1.Secret {
@@ -68,9 +94,13 @@ func TestKubeconfigDue(t *testing.T) {
 		"CA": {reason: "another CA needs another one", current: kubeconfig(kubeconfigTTL, nil), ca: "other", want: "CA"},
 		"Garbage": {
 			reason:  "what cannot be read is replaced",
-			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "could not be read",
+			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "is not a kubeconfig",
 		},
-		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "incomplete"},
+		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "names no context"},
+		"Edited": {
+			reason:  "one with a field that is refused is replaced",
+			current: edited(t, kubeconfig(kubeconfigTTL, nil)), want: "users[].user.tokenFile",
+		},
 		"NoCertificate": {
 			reason:  "one without a certificate is replaced",
 			current: kubeconfig(kubeconfigTTL, func(p *pki.KeyPair) { p.Certificate = []byte("x") }), want: "no certificate",

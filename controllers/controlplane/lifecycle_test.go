@@ -63,7 +63,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		r := newRig(ctx, "", nil)
 		mine := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.Kubeconfig)},
-			Data:       map[string][]byte{secret.KubeconfigDataName: []byte("mine")},
+			Data:       map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
 		r.settle(ctx, direct(testEnv.Config, &facts{}))

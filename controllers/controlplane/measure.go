@@ -7,12 +7,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 // What certificates are counted by.
@@ -99,7 +99,7 @@ func kubeconfigExpires(current *corev1.Secret) time.Time {
 	if current == nil {
 		return time.Time{}
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(current.Data[secret.KubeconfigDataName])
+	config, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName])
 	if err != nil {
 		return time.Time{}
 	}

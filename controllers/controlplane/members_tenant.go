@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -281,7 +282,7 @@ func dialer(forwards gate, forward etcd.Dial, of []target) etcd.Dial {
 		if of[at].address == "" {
 			return nil, errors.Join(append(errs, fmt.Errorf("node %s has no address", node))...)
 		}
-		conn, err := (&net.Dialer{Timeout: directBound}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
+		conn, err := (&net.Dialer{Timeout: directBound, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
 		if err != nil {
 			return nil, errors.Join(append(errs, err)...)
 		}
@@ -420,7 +421,7 @@ func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node 
 	}
 	conn, err := t.forwards.dial(ctx, forward, node.Name)
 	if err != nil {
-		conn, err = (&net.Dialer{Timeout: directBound}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
+		conn, err = (&net.Dialer{Timeout: directBound, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reaching the API server on %s: %w", node.Name, err)

@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -20,10 +19,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 const (
@@ -205,9 +207,12 @@ func (p *pulse) run(ctx context.Context) {
 		switch {
 		case apierrors.IsNotFound(err):
 			return
-		case errors.Is(err, errUnusable) && connection == nil:
-			// Nobody waits for ever for what was never asked.
-			p.note(beat{problem: "Secret " + p.secret.Name + " holds no kubeconfig that can be used"})
+		case errors.Is(err, errUnusable):
+			// A kubeconfig that was replaced by one that is refused is not used
+			// any more either.
+			connection.close()
+			connection, raw = nil, ""
+			p.note(beat{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
 		case err != nil:
 			// The management cluster is away: what was last read goes on.
 		case next != nil:
@@ -246,18 +251,28 @@ func (p *pulse) connect(ctx context.Context, last string) (*connection, string, 
 	if raw == last {
 		return nil, raw, nil
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(raw))
-	if err != nil {
-		return nil, "", errors.Join(errUnusable, err)
-	}
-	c, err := newConnection(config)
-	if err != nil {
-		return nil, "", errors.Join(errUnusable, err)
+	config, err := workload.RESTConfig([]byte(raw))
+	var c *connection
+	if err == nil {
+		c, err = newConnection(config)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err != nil {
+		p.config = nil
+		return nil, "", errors.Join(errUnusable, err)
+	}
 	p.config = config
 	return c, raw, nil
+}
+
+// unusable returns the reason for not using a kubeconfig.
+func unusable(err error) string {
+	var refused *workload.RefusedError
+	if errors.As(err, &refused) {
+		return refused.Error()
+	}
+	return "its certificates or credentials cannot be read"
 }
 
 // note takes the result of a try, and reports whether it went well.
@@ -352,6 +367,7 @@ func (p *pulse) failed(ctx context.Context, c *connection, err error) beat {
 
 // diagnose finds out whether an API server answers at all.
 func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members map[string]string) beat {
+	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
 	ctx, cancel := context.WithTimeout(ctx, pulseAside)
 	defer cancel()
 	aside := make(chan []string, 1)
@@ -395,10 +411,8 @@ func newConnection(config *rest.Config) (*connection, error) {
 	// Not the shared transports of client-go, which live as long as the process.
 	transport := &http.Transport{
 		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
-		TLSHandshakeTimeout: pulseTimeout, DialContext: (&net.Dialer{Timeout: pulseTimeout, KeepAlive: pulsePeriod}).DialContext,
-	}
-	if config.Proxy != nil {
-		transport.Proxy = config.Proxy
+		TLSHandshakeTimeout: pulseTimeout, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: pulseTimeout, KeepAlive: pulsePeriod, Control: endpoints.ControlFor(host)}).DialContext,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
@@ -427,7 +441,7 @@ func (c *connection) alive(ctx context.Context, members map[string]string) []str
 	var group sync.WaitGroup
 	for name, address := range members {
 		group.Go(func() {
-			dialer := &tls.Dialer{Config: c.trusting()}
+			dialer := &tls.Dialer{NetDialer: &net.Dialer{Control: endpoints.Control}, Config: c.trusting()}
 			conn, err := dialer.DialContext(ctx, "tcp", address)
 			if err != nil {
 				return
@@ -460,28 +474,16 @@ func (c *connection) trusting() *tls.Config {
 	return settings
 }
 
-// plainly says why a connection failed, in words that stay the same from try
-// to try: no ports of ours, no times.
+// plainly returns a coarse reason for a failed connection, in words that stay the
+// same from try to try. A tenant may choose the endpoint and can read the
+// condition, so a finer reason would let the tenant scan the network of the
+// management cluster. The log has the error.
 func plainly(err error) string {
-	var (
-		timeout   net.Error
-		authority x509.UnknownAuthorityError
-		hostname  x509.HostnameError
-		invalid   x509.CertificateInvalidError
-		operation *net.OpError
-		status    apierrors.APIStatus
-	)
-	switch {
-	case errors.As(err, &status):
-		return "HTTP status " + http.StatusText(int(status.Status().Code))
-	case errors.As(err, &authority), errors.As(err, &hostname), errors.As(err, &invalid):
-		return "its certificate is not the cluster's"
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return "no answer in time"
-	case errors.As(err, &operation):
-		return operation.Err.Error()
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return "it answers with an error"
 	}
-	return "the connection broke"
+	return "it cannot be reached, or its certificate is not the cluster's"
 }
 
 // pulses are those of all tenants.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/pem"
+	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -15,12 +16,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 const leaseOfN1 = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"n1","renewTime":"2026-01-01T00:00:00.000000Z"}}`
@@ -189,13 +194,13 @@ var _ = Describe("The pulse of a tenant", func() {
 		f.hangs.Store("/")
 		Eventually(last).Should(HaveField("Answers", false))
 		Expect(last()).To(And(HaveField("Endpoint", false), HaveField("Holder", "n1"), HaveField("Problem", And(
-			ContainSubstring("no answer in time"), ContainSubstring("At its own address an API server answers on m1"), Not(ContainSubstring("m2"))))))
+			ContainSubstring("cannot be reached"), ContainSubstring("At its own address an API server answers on m1"), Not(ContainSubstring("m2"))))))
 	})
 
 	It("says when nobody listens, and ends with the kubeconfig", func(ctx SpecContext) {
 		f.server.CloseClientConnections()
 		Expect(f.server.Listener.Close()).To(Succeed())
-		Eventually(last).Should(And(HaveField("Endpoint", false), HaveField("Problem", ContainSubstring("connection refused"))))
+		Eventually(last).Should(And(HaveField("Endpoint", false), HaveField("Problem", And(ContainSubstring("cannot be reached"), Not(ContainSubstring("refused"))))))
 		problem := last().Problem
 		Consistently(func() string { return last().Problem }, 5*quick).Should(Equal(problem), "what is said does not change from try to try")
 		Expect(testEnv.Client.Delete(ctx, f.kubeconfig(namespace, ""))).To(Succeed())
@@ -224,10 +229,37 @@ var _ = Describe("A Secret that holds no kubeconfig", func() {
 			return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem}
 		}
 		Eventually(last).Should(And(
-			HaveField("Known", true), HaveField("Answers", false), HaveField("Problem", ContainSubstring("Secret c-kubeconfig holds no kubeconfig"))))
+			HaveField("Known", true), HaveField("Answers", false), HaveField("Problem", ContainSubstring("Secret c-kubeconfig cannot be used: the kubeconfig is refused: value is not a kubeconfig"))))
 		made.Data[secret.KubeconfigDataName] = good
 		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Problem", "")))
+	})
+})
+
+var _ = Describe("A kubeconfig with a field that is refused", func() {
+	It("ends the connection, and is named in the conditions", func(ctx SpecContext) {
+		r := newRig(ctx, managed, nil)
+		r.expectMachines(ctx, 3)
+		f := newFront()
+		made := f.kubeconfig(r.namespace, "first")
+		// A user's, which the control plane leaves alone.
+		made.Type = corev1.SecretTypeOpaque
+		putKubeconfig(ctx, made)
+		observed := func() Facts { return realTenants.Observe(ctx, r.key(clusterName), nil) }
+		Eventually(observed).Should(HaveField("Alive", true))
+
+		config, err := clientcmd.Load(made.Data[secret.KubeconfigDataName])
+		Expect(err).NotTo(HaveOccurred())
+		config.AuthInfos["u"] = &clientcmdapi.AuthInfo{TokenFile: "/var/run/secrets/kubernetes.io/serviceaccount/token"}
+		data, err := clientcmd.Write(*config)
+		Expect(err).NotTo(HaveOccurred())
+		made.Data = map[string][]byte{secret.KubeconfigDataName: data}
+		made.ResourceVersion = ""
+		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
+
+		Eventually(observed).Should(And(HaveField("Alive", false), HaveField("Silence", ContainSubstring("users[].user.tokenFile"))))
+		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).WithTimeout(20 * time.Second).Should(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("users[].user.tokenFile"))))
 	})
 })
 
@@ -320,19 +352,15 @@ func TestPlainly(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	_, foreign := (&tls.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	for name, tc := range map[string]struct {
-		err  error
-		want string
-	}{
-		"Refused": {refused, "connection refused"},
-		"Timeout": {context.DeadlineExceeded, "no answer in time"},
-		"Foreign": {foreign, "its certificate is not the cluster's"},
-		"Other":   {http.ErrServerClosed, "the connection broke"},
+	// All of these are the same to a reader of the condition.
+	for name, err := range map[string]error{
+		"Refused": refused, "Timeout": context.DeadlineExceeded, "Foreign": foreign, "Other": http.ErrServerClosed, "Denied": endpoints.ErrDenied,
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := plainly(tc.err); !strings.Contains(got, tc.want) || strings.Contains(got, address) {
-				t.Errorf("want %q, got %q", tc.want, got)
-			}
-		})
+		if got, want := plainly(err), "it cannot be reached, or its certificate is not the cluster's"; got != want {
+			t.Errorf("%s: want %q, got %q", name, want, got)
+		}
+	}
+	if got, want := plainly(apierrors.NewInternalError(errors.New("the server's own text"))), "it answers with an error"; got != want {
+		t.Errorf("an error of the server: want %q, got %q", want, got)
 	}
 }

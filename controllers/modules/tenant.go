@@ -22,6 +22,7 @@ import (
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
@@ -51,15 +52,19 @@ const (
 // SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants over
 // it. Nothing of a tenant is kept in memory.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options) (Tenants, error) {
+	secrets := workload.NewSecrets(options.SecretClient, mgr.GetEventRecorder("novamoduleset"))
+	options.SecretClient = secrets
 	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
 		return nil, err
 	}
-	return &tenants{clusters: cache, written: map[client.ObjectKey]written{}}, nil
+	return &tenants{clusters: cache, refused: secrets.Refused, written: map[client.ObjectKey]written{}}, nil
 }
 
 type tenants struct {
 	clusters clustercache.ClusterCache
+	// refused returns why a kubeconfig is not used.
+	refused func(cluster client.ObjectKey) error
 
 	mu      sync.Mutex
 	written map[client.ObjectKey]written
@@ -80,6 +85,9 @@ var errSilent = errors.New("the API server does not answer")
 
 // Reachable implements Tenants.
 func (t *tenants) Reachable(ctx context.Context, cluster client.ObjectKey) error {
+	if err := t.refused(cluster); err != nil {
+		return err
+	}
 	if _, err := t.clusters.GetUncachedClient(ctx, cluster); err != nil {
 		return errSilent
 	}

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // A failing object is tried again after firstRetry, then twice as long each
@@ -63,6 +65,10 @@ type Options struct {
 	QPS   float32
 	Burst int
 
+	// DenyEndpoints and AllowEndpoints are ranges of addresses that servers
+	// named by tenants may not have, and the exceptions.
+	DenyEndpoints, AllowEndpoints []string
+
 	// Diagnostics are Cluster API's flags for metrics and TLS.
 	Diagnostics flags.ManagerOptions
 	// Logs are Kubernetes' flags for logging.
@@ -91,11 +97,26 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Float32Var(&o.QPS, "kube-api-qps", 100, "Requests a second to the management cluster.")
 	fs.IntVar(&o.Burst, "kube-api-burst", 200, "Requests to the management cluster in a burst.")
 
+	fs.StringSliceVar(&o.DenyEndpoints, "deny-endpoints", nil,
+		"Ranges of addresses (CIDR) that servers named in objects of tenants may not have: API servers, object storage, hypervisors. "+
+			"Loopback, link-local, multicast and unspecified addresses and the API service of the management cluster are always denied.")
+	fs.StringSliceVar(&o.AllowEndpoints, "allow-endpoints", nil,
+		"Ranges of addresses (CIDR) that are exceptions to the denied ones.")
+
 	flags.AddManagerOptions(fs, &o.Diagnostics)
 	if o.Logs == nil {
 		o.Logs = logs.NewOptions()
 	}
 	logsv1.AddFlags(o.Logs, fs)
+}
+
+// endpoints returns the policy of the flags.
+func (o *Options) endpoints() (endpoints.Policy, error) {
+	policy, err := endpoints.New(o.DenyEndpoints, o.AllowEndpoints, os.Getenv("KUBERNETES_SERVICE_HOST"))
+	if err != nil {
+		return endpoints.Policy{}, fmt.Errorf("reading flags of endpoints: %w", err)
+	}
+	return policy, nil
 }
 
 // Controller returns the options every controller is set up with.

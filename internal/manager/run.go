@@ -19,6 +19,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // Setup adds a binary's controllers to a manager.
@@ -65,6 +67,11 @@ func leaveRoom() {
 // Run runs the manager called name until ctx is done. The name is also the
 // lease's.
 func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, setup Setup) error {
+	policy, err := o.endpoints()
+	if err != nil {
+		return err
+	}
+	endpoints.Set(policy)
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding management cluster: %w", err)

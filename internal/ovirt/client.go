@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 const (
@@ -104,7 +106,8 @@ func NewClient(e Endpoint, meter Meter) (*Client, error) {
 
 // dial opens a connection.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext(ctx, network, address)
+	control := endpoints.ControlFor(&url.URL{Scheme: "https", Host: c.endpoint.Server})
+	conn, err := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second, Control: control}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,8 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/encrypt"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 const (
@@ -37,6 +39,8 @@ const (
 	maxManifest = 64 << 10
 	// answerTimeout is how long a server may take to begin to answer.
 	answerTimeout = time.Minute
+	// dialTimeout bounds one connection, and is the interval of its probes.
+	dialTimeout = 15 * time.Second
 	// retries is how often one request is tried.
 	retries = 3
 	// maxObjects is how many objects of a place are listed: 5,000 snapshots.
@@ -131,6 +135,7 @@ func Open(p Place) (*Bucket, error) {
 		return nil, fmt.Errorf("opening bucket: %w", err)
 	}
 	transport.ResponseHeaderTimeout = answerTimeout
+	transport.DialContext = (&net.Dialer{Timeout: dialTimeout, KeepAlive: dialTimeout, Control: endpoints.ControlFor(endpoint)}).DialContext
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if len(p.CA) > 0 {
 		pool := x509.NewCertPool()

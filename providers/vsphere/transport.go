@@ -20,6 +20,7 @@ import (
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 )
 
@@ -114,7 +115,7 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	// and then hangs would hold a goroutine for ever.
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
-	t.DialContext = (&net.Dialer{Timeout: l.pace.request / 2, KeepAlive: 15 * time.Second}).DialContext
+	t.DialContext = (&net.Dialer{Timeout: l.pace.request / 2, KeepAlive: 15 * time.Second, Control: endpoints.ControlFor(sc.URL())}).DialContext
 	t.TLSHandshakeTimeout = l.pace.request / 2
 	t.TLSClientConfig = config
 	t.MaxIdleConnsPerHost = parallel

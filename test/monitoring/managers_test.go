@@ -160,7 +160,7 @@ func runManager(t *testing.T, kubeconfig string) {
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	g.Expect(err).NotTo(HaveOccurred())
 	manager := exec.CommandContext(t.Context(), binary, "--kubeconfig="+kubeconfig, "--leader-elect", "--leader-elect-namespace=default",
-		"--health-addr=127.0.0.1:0", "--diagnostics-address="+address)
+		"--health-addr=127.0.0.1:0", "--diagnostics-address="+address, "--allow-endpoints=127.0.0.0/8")
 	manager.Stdout, manager.Stderr = log, log
 	g.Expect(manager.Start()).To(Succeed())
 	t.Cleanup(func() {

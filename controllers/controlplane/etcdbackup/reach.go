@@ -13,13 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
 const (
@@ -49,7 +50,7 @@ type Tenants struct {
 
 // NewTenants returns Tenants that read kubeconfigs through secrets.
 func NewTenants(secrets client.Reader, authority pki.Authority) *Tenants {
-	t := &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout}).DialContext}
+	t := &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
 	t.forward, t.history = t.portForward, t.uid
 	return t
 }
@@ -137,7 +138,7 @@ func (t *Tenants) config(ctx context.Context, cluster client.ObjectKey) (*rest.C
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(data)
+	config, err := workload.RESTConfig(data)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}

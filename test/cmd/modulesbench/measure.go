@@ -280,7 +280,7 @@ func startManager(ctx context.Context, config *rest.Config) (*process, error) {
 		p.stop()
 		return nil, err
 	}
-	p.cmd = exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics")
+	p.cmd = exec.CommandContext(ctx, program, "--kubeconfig="+kubeconfig, "--health-addr=127.0.0.1:0", "--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics", "--allow-endpoints=127.0.0.0/8")
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err == nil {
 		p.cmd.Stdout, p.cmd.Stderr = log, log

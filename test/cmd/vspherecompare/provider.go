@@ -159,5 +159,6 @@ func (p provider) flags(certs string) []string {
 	if p.name == theirs {
 		return []string{"--webhook-cert-dir=" + certs}
 	}
-	return nil
+	// The simulated vCenter listens on loopback.
+	return []string{"--allow-endpoints=127.0.0.0/8"}
 }

@@ -1,0 +1,286 @@
+package workload
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/tools/events"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// scheme is the URL scheme of servers in the kubeconfigs that Secrets
+	// returns: scheme://<number of the Secrets>/<namespace>/<cluster>.
+	scheme = "nova-workload"
+	// unused is the time after which a route without requests is dropped. The
+	// cluster cache probes each cluster every 10 seconds.
+	unused = time.Hour
+
+	tlsTimeout    = 10 * time.Second
+	headerTimeout = time.Minute
+	idleConns     = 25
+)
+
+// KubeconfigRefusedReason is the reason of the event on a Cluster whose
+// kubeconfig is refused.
+const KubeconfigRefusedReason = "KubeconfigRefused"
+
+// errUnknown is returned for a cluster whose kubeconfig was not read yet, or
+// not for long. The cluster cache reads it before it connects.
+var errUnknown = errors.New("the kubeconfig of the cluster has not been read")
+
+// Secrets reads Secrets for Cluster API's cluster cache. In place of a
+// kubeconfig it returns one that leads through this package, or a RefusedError.
+type Secrets struct {
+	client.Reader
+	recorder events.EventRecorder
+	number   string
+
+	mu     sync.Mutex
+	routes map[client.ObjectKey]*route
+}
+
+// route is the connection to one workload cluster.
+type route struct {
+	kubeconfig []byte
+	server     *url.URL
+	transport  *http.Transport
+	next       http.RoundTripper
+	used       time.Time
+	// refused is set if the kubeconfig is refused, and reported is the message of
+	// the last event.
+	refused  error
+	reported string
+}
+
+// all are the Secrets of this process by number, because http.DefaultTransport
+// is the process's.
+var (
+	all      sync.Map
+	numbers  atomic.Int64
+	register = sync.OnceFunc(func() {
+		if t, ok := http.DefaultTransport.(*http.Transport); ok {
+			t.RegisterProtocol(scheme, router{})
+		}
+	})
+)
+
+// NewSecrets returns Secrets over reader. A refused kubeconfig is an event of
+// its Cluster; recorder may be nil.
+func NewSecrets(reader client.Reader, recorder events.EventRecorder) *Secrets {
+	register()
+	s := &Secrets{
+		Reader: reader, recorder: recorder, number: strconv.FormatInt(numbers.Add(1), 10), routes: map[client.ObjectKey]*route{},
+	}
+	all.Store(s.number, s)
+	return s
+}
+
+// Refused returns why the kubeconfig of a cluster is refused, as of the last
+// time that it was read.
+func (s *Secrets) Refused(cluster client.ObjectKey) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.routes[cluster]; r != nil {
+		return r.refused
+	}
+	return nil
+}
+
+// Get implements client.Reader.
+func (s *Secrets) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	cluster, found := strings.CutSuffix(key.Name, "-"+string(secret.Kubeconfig))
+	if !found {
+		return s.Reader.Get(ctx, key, o, options...)
+	}
+	of := client.ObjectKey{Namespace: key.Namespace, Name: cluster}
+	err := s.Reader.Get(ctx, key, o, options...)
+	if apierrors.IsNotFound(err) {
+		s.drop(of)
+	}
+	if err != nil {
+		return err
+	}
+	read, ok := o.(*corev1.Secret)
+	if !ok {
+		return fmt.Errorf("reading a kubeconfig into %T", o)
+	}
+	if err := s.connect(of, read.Data[secret.KubeconfigDataName]); err != nil {
+		s.recordRefusal(ctx, of, err)
+		return err
+	}
+	routed, err := s.kubeconfig(of)
+	if err != nil {
+		return err
+	}
+	read.Data = map[string][]byte{secret.KubeconfigDataName: routed}
+	return nil
+}
+
+// kubeconfig returns the kubeconfig for the cluster cache.
+func (s *Secrets) kubeconfig(of client.ObjectKey) ([]byte, error) {
+	server := url.URL{Scheme: scheme, Host: s.number, Path: "/" + of.Namespace + "/" + of.Name}
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{of.Name: {Server: server.String()}},
+		Contexts:       map[string]*clientcmdapi.Context{of.Name: {Cluster: of.Name}},
+		CurrentContext: of.Name,
+	})
+}
+
+// connect creates the route to a cluster, unless the existing route has the same
+// kubeconfig.
+func (s *Secrets) connect(of client.ObjectKey, kubeconfig []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	was := s.routes[of]
+	if was != nil && bytes.Equal(was.kubeconfig, kubeconfig) && was.refused == nil {
+		was.used = time.Now()
+		return nil
+	}
+	next, err := newRoute(kubeconfig)
+	if err != nil {
+		next = &route{used: time.Now(), refused: err}
+		if was != nil {
+			next.reported = was.reported
+		}
+	}
+	was.close()
+	s.routes[of] = next
+	return err
+}
+
+// recordRefusal records an event on the Cluster, once for each reason.
+func (s *Secrets) recordRefusal(ctx context.Context, of client.ObjectKey, why error) {
+	if s.recorder == nil {
+		return
+	}
+	cluster := &clusterv1.Cluster{}
+	if err := s.Reader.Get(ctx, of, cluster); err != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.routes[of]; r != nil && r.reported != why.Error() {
+		r.reported = why.Error()
+		s.recorder.Eventf(cluster, nil, corev1.EventTypeWarning, KubeconfigRefusedReason, "Connect",
+			"Secret %s: %s", secret.Name(of.Name, secret.Kubeconfig), why.Error())
+	}
+}
+
+// sweep drops routes that are not used any more: those of deleted clusters.
+func (s *Secrets) sweep() {
+	for of, r := range s.routes {
+		if time.Since(r.used) > unused {
+			r.close()
+			delete(s.routes, of)
+		}
+	}
+}
+
+func (s *Secrets) drop(of client.ObjectKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.routes[of].close()
+	delete(s.routes, of)
+}
+
+// route returns the route to a cluster.
+func (s *Secrets) route(of client.ObjectKey) (*route, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.routes[of]
+	switch {
+	case r == nil:
+		return nil, errUnknown
+	case r.refused != nil:
+		return nil, r.refused
+	}
+	r.used = time.Now()
+	return r, nil
+}
+
+func newRoute(kubeconfig []byte) (*route, error) {
+	config, err := RESTConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("reading server: %w", err)
+	}
+	settings, err := rest.TLSConfigFor(config)
+	if err != nil {
+		return nil, &RefusedError{Field: "certificate data", Why: "cannot be loaded"}
+	}
+	// Not a transport of client-go's own, which other connections may share.
+	transport := utilnet.SetTransportDefaults(&http.Transport{
+		Proxy: http.ProxyFromEnvironment, DialContext: config.Dial, TLSClientConfig: settings,
+		TLSHandshakeTimeout: tlsTimeout, ResponseHeaderTimeout: headerTimeout,
+		MaxResponseHeaderBytes: maxHeader, MaxIdleConnsPerHost: idleConns, DisableCompression: true,
+	})
+	next, err := rest.HTTPWrappersForConfig(config, transport)
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials: %w", err)
+	}
+	return &route{kubeconfig: bytes.Clone(kubeconfig), server: server, transport: transport, next: next, used: time.Now()}, nil
+}
+
+func (r *route) close() {
+	if r != nil && r.transport != nil {
+		r.transport.CloseIdleConnections()
+	}
+}
+
+// router sends requests of the scheme to workload clusters.
+type router struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (router) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := send(r)
+	if err != nil && r.Body != nil {
+		// A RoundTripper closes the body also on errors.
+		_ = r.Body.Close()
+	}
+	return response, err
+}
+
+func send(r *http.Request) (*http.Response, error) {
+	of, ok := all.Load(r.URL.Host)
+	if !ok {
+		return nil, errUnknown
+	}
+	secrets, ok := of.(*Secrets)
+	parts := strings.SplitN(strings.TrimPrefix(r.URL.Path, "/"), "/", 3)
+	if !ok || len(parts) < 2 {
+		return nil, errUnknown
+	}
+	to, err := secrets.route(client.ObjectKey{Namespace: parts[0], Name: parts[1]})
+	if err != nil {
+		return nil, err
+	}
+	out := r.Clone(r.Context())
+	out.URL.Scheme, out.URL.Host, out.Host, out.URL.RawPath = to.server.Scheme, to.server.Host, "", ""
+	out.URL.Path = to.server.Path + "/"
+	if len(parts) > 2 {
+		out.URL.Path += parts[2]
+	}
+	return to.next.RoundTrip(out)
+}
