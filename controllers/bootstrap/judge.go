@@ -12,6 +12,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
 )
 
 const (
@@ -140,12 +141,35 @@ func hasNames(r request) bool {
 	return len(dns) > 0 || len(ips) > 0 || others
 }
 
-// judgeServing judges a request for the certificate that a kubelet shows its
-// clients. It may stand for the machine's own names and addresses only.
-func judgeServing(r request, m *clusterv1.Machine) judgement {
+// judgeRenewal judges a request for the next client certificate of a kubelet
+// that has joined. renewable are the nodes whose renewals the cluster approves
+// by itself, nil if all are.
+func judgeRenewal(r request, m *clusterv1.Machine, renewable []string) judgement {
 	node := strings.TrimPrefix(r.username, nodeUserPrefix)
 	switch {
-	case node == r.username || !slices.Contains(r.groups, nodesGroup) || m == nil:
+	case node == r.username || !slices.Contains(r.groups, nodesGroup) || renewable == nil:
+		return judgement{ruling: ignore}
+	case r.asked == nil:
+		return denied("It is no certificate request")
+	case !r.isFor(node):
+		return denied("Node %s asks for the certificate of another", node)
+	case !r.uses(certificatesv1.UsageClientAuth) || hasNames(r):
+		return denied("A node's client certificate is for clients only and stands for no names and addresses")
+	case slices.Contains(renewable, node):
+		return judgement{ruling: ignore} // kube-controller-manager approves it
+	case m == nil:
+		return denied("Node %s belongs to no Machine of this cluster", node)
+	}
+	return held("Machine %s is being deleted", m.Name)
+}
+
+// judgeServing judges a request for the certificate that a kubelet shows its
+// clients. It may stand for the machine's own names and addresses only, and for
+// none that other parts of the cluster are reached at.
+func judgeServing(r request, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
+	node := strings.TrimPrefix(r.username, nodeUserPrefix)
+	switch {
+	case !servesNode(r, m):
 		return judgement{ruling: ignore}
 	case r.asked == nil:
 		return denied("It is no certificate request of at most %d KiB", maxRequest>>10)
@@ -160,28 +184,46 @@ func judgeServing(r request, m *clusterv1.Machine) judgement {
 	}
 	own := ownNames(node, m)
 	for _, name := range dns {
-		if !own[name] {
+		if !own[name] || net.isShared(name, m) {
 			return denied("%q is no name of Machine %s", name, m.Name)
 		}
 	}
-	for _, ip := range ips {
-		if !own[ip.String()] {
-			// The hypervisor may report it yet.
-			return held("%s is no address that Machine %s has reported", ip, m.Name)
-		}
-	}
-	return judgement{approve, "All names and addresses are those of Machine " + m.Name}
+	return judgeAddresses(ips, m, net, machines)
 }
 
-// ownNames are the names and addresses of a machine.
+// servesNode reports whether the request was made by the node of a machine.
+func servesNode(r request, m *clusterv1.Machine) bool {
+	return m != nil && strings.HasPrefix(r.username, nodeUserPrefix) && slices.Contains(r.groups, nodesGroup)
+}
+
+// judgeAddresses judges the addresses of a serving certificate. A denial counts
+// more than a reason to wait.
+func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
+	verdict := judgement{approve, "All names and addresses are those of Machine " + m.Name}
+	for _, ip := range ips {
+		refusal := net.refusal(ip, m, machines)
+		switch {
+		case refusal.ruling == deny:
+			return refusal
+		case refusal.ruling == hold:
+			verdict = refusal
+		case !slices.Contains(addressesOf(m), ip):
+			// The hypervisor may report it yet.
+			verdict = held("%s is no address that Machine %s has reported", ip, m.Name)
+		case net.unresolved != "" && verdict.ruling == approve && !util.IsControlPlaneMachine(m):
+			verdict = held("%s", net.unresolved)
+		}
+	}
+	return verdict
+}
+
+// ownNames are the DNS names of a machine. An address is no name.
 func ownNames(node string, m *clusterv1.Machine) map[string]bool {
 	own := map[string]bool{node: true}
 	for _, a := range m.Status.Addresses {
-		text := a.Address
-		if ip, err := netip.ParseAddr(text); err == nil {
-			text = ip.Unmap().String()
+		if _, isAddress := address(a.Address); !isAddress {
+			own[a.Address] = true
 		}
-		own[text] = true
 	}
 	return own
 }

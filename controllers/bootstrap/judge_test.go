@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -132,7 +133,123 @@ func TestJudgeServing(t *testing.T) {
 		"SomebodyElse": {asks(t, "jane", "w-1", servingUsages, names([]string{"w-1"})), aMachine("w-1"), ignore, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := judgeServing(tc.asked, tc.machine); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
+			if got := judgeServing(tc.asked, tc.machine, network{}, nil); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
+				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			}
+		})
+	}
+}
+
+// A worker reports what it likes, so no address that others are reached at is
+// certified for it, in no spelling.
+func TestJudgeServingAddresses(t *testing.T) {
+	machine := func(name string, controlPlane bool, addresses ...string) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if controlPlane {
+			m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+		}
+		for _, a := range addresses {
+			m.Status.Addresses = append(m.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a})
+		}
+		return m
+	}
+	// All that the worker reports is made up but for 10.0.0.5 and fd00::5.
+	worker := machine("w-1", false, "10.0.0.5", "FD00:0::5", "10.96.0.1", "fd96::1", "10.32.0.1", "10.244.3.7", "10.0.0.10", "fd00::0a", "10.0.0.2", "10.0.0.6",
+		"10.0.0.7", "127.0.0.1", "169.254.1.1", "::ffff:10.0.0.11")
+	worker.Status.Addresses = append(worker.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "w-1.corp"},
+		clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "API.corp"}, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "kubernetes"})
+	controlPlane, peer := machine("cp-1", true, "10.0.0.2", "10.0.0.5", "10.0.0.10"), machine("cp-2", true, "10.0.0.3", "10.0.0.2")
+	machines := []*clusterv1.Machine{worker, controlPlane, machine("w-2", false, "10.0.0.6", "10.0.0.8")}
+	cluster := &clusterv1.Cluster{Spec: clusterv1.ClusterSpec{
+		ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "API.corp"},
+		ClusterNetwork: clusterv1.ClusterNetwork{
+			Services: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.96.0.1/12", "fd96::/108"}}, Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.244.0.0/16"}},
+		},
+	}}
+	known := networkOf(cluster)
+	known.endpoints = []netip.Addr{netip.MustParseAddr("10.0.0.10"), netip.MustParseAddr("fd00::a"), netip.MustParseAddr("10.0.0.11")}
+	known.kubernetes = []netip.Addr{netip.MustParseAddr("10.32.0.1")}
+	known.nodes = map[string][]netip.Addr{"orphan": {netip.MustParseAddr("10.0.0.7")}, "w-2": {netip.MustParseAddr("10.0.0.5")}}
+	unresolved, plain := known, networkOf(&clusterv1.Cluster{})
+	unresolved.endpoints, unresolved.unresolved = nil, "cannot be resolved"
+	for name, tc := range map[string]struct {
+		machine *clusterv1.Machine
+		network network
+		san     string
+		want    ruling
+		why     string
+	}{
+		"ClaimedByControlPlane": {worker, known, "10.0.0.5", deny, "is an address of Machine cp-1"},
+		"OwnIPv6":               {worker, known, "fd00::5", approve, ""},
+		"OwnName":               {worker, known, "w-1.corp", approve, ""},
+		"APIService":            {worker, known, "10.96.0.1", deny, "cluster's services"},
+		"APIServiceMapped":      {worker, known, "::ffff:10.96.0.1", deny, "cluster's services"},
+		"APIServiceIPv6":        {worker, known, "fd96:0::1", deny, "cluster's services"},
+		"APIServiceByObject":    {worker, known, "10.32.0.1", deny, "cluster's services"},
+		"DefaultServices":       {worker, plain, "10.96.0.1", deny, "cluster's services"},
+		"Pods":                  {worker, known, "10.244.3.7", deny, "cluster's pods"},
+		"Endpoint":              {worker, known, "10.0.0.10", deny, "control plane endpoint API.corp"},
+		"EndpointIPv6":          {worker, known, "fd00:0:0::a", deny, "control plane endpoint"},
+		"EndpointMapped":        {worker, known, "10.0.0.11", deny, "control plane endpoint"},
+		"EndpointName":          {worker, known, "API.corp", deny, "no name of Machine w-1"},
+		"EndpointUnresolved":    {worker, unresolved, "fd00::5", hold, "cannot be resolved"},
+		"ServiceName":           {worker, known, "kubernetes", deny, "no name of Machine w-1"},
+		"AddressAsName":         {worker, known, "dns:10.0.0.5", deny, "no name of Machine w-1"},
+		"ControlPlanes":         {worker, known, "10.0.0.2", deny, "is an address of Machine cp-1"},
+		"OtherWorkersToo":       {worker, known, "10.0.0.6", hold, "reported by Machine w-1 and by Machine w-2"},
+		"OtherWorkers":          {worker, known, "10.0.0.8", deny, "is an address of Machine w-2"},
+		"NodeOfNoMachine":       {worker, known, "10.0.0.7", deny, "node orphan, which belongs to no Machine"},
+		"Loopback":              {worker, known, "127.0.0.1", deny, "of a single machine"},
+		"LinkLocal":             {worker, known, "169.254.1.1", deny, "of a single machine"},
+		"Unknown":               {worker, known, "10.0.0.99", hold, "no address that Machine w-1 has reported"},
+		// A worker that claims an address of a control plane machine takes nothing
+		// from it, and its Node's word does not count.
+		"ControlPlaneClaimed":  {controlPlane, known, "10.0.0.2", approve, ""},
+		"ControlPlaneEndpoint": {controlPlane, known, "10.0.0.10", approve, ""},
+		"ControlPlaneService":  {controlPlane, known, "10.96.0.1", deny, "cluster's services"},
+		"ControlPlanePeer":     {peer, known, "10.0.0.2", hold, "reported by Machine cp-2 and by Machine cp-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := asks(t, "system:node:"+tc.machine.Name, tc.machine.Name, servingUsages, func(r *x509.CertificateRequest) {
+				text, isName := strings.CutPrefix(tc.san, "dns:")
+				if ip := net.ParseIP(text); ip != nil && !isName {
+					r.IPAddresses = []net.IP{ip}
+				} else {
+					r.DNSNames = []string{text}
+				}
+			})
+			if got := judgeServing(asked, tc.machine, tc.network, machines); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
+				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
+			}
+		})
+	}
+}
+
+func TestJudgeRenewal(t *testing.T) {
+	const user = "system:node:w-1"
+	good := asks(t, user, "w-1", joinUsages, nil)
+	stranger := good
+	stranger.groups = []string{"system:authenticated"}
+	going := aMachine("w-1", func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.Now()) })
+	for name, tc := range map[string]struct {
+		asked     request
+		machine   *clusterv1.Machine
+		renewable []string
+		want      ruling
+		why       string
+	}{
+		"Living":        {good, aMachine("w-1"), []string{"w-1"}, ignore, ""},
+		"Deleted":       {good, nil, []string{}, deny, "Node w-1 belongs to no Machine of this cluster"},
+		"Going":         {good, going, []string{}, hold, "Machine w-1 is being deleted"},
+		"OfMachinePool": {good, nil, []string{"w-1"}, ignore, ""},
+		"NotOurs":       {good, nil, nil, ignore, ""},
+		"OtherNode":     {asks(t, user, "w-2", joinUsages, nil), aMachine("w-1"), []string{"w-1", "w-2"}, deny, "of another"},
+		"Server":        {asks(t, user, "w-1", append([]certificatesv1.KeyUsage{certificatesv1.UsageServerAuth}, joinUsages...), nil), aMachine("w-1"), []string{"w-1"}, deny, "clients only"},
+		"Names":         {asks(t, user, "w-1", joinUsages, func(r *x509.CertificateRequest) { r.DNSNames = []string{"w-1"} }), aMachine("w-1"), []string{"w-1"}, deny, "no names"},
+		"NoNode":        {stranger, nil, []string{}, ignore, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := judgeRenewal(tc.asked, tc.machine, tc.renewable); got.ruling != tc.want || !strings.Contains(got.why, tc.why) {
 				t.Errorf("ruled %q, want %s because of %q", got, tc.want, tc.why)
 			}
 		})

@@ -84,7 +84,7 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 			machine := aMachine("w-1")
 			machine.UID, machine.Namespace, machine.Spec.Bootstrap.ConfigRef.Name = "w-1", "ns", "w-1"
 			r := &RequestReconciler{Recorder: events.NewFakeRecorder(10), Client: noting(t, tc.noted, tc.late, tc.gone)}
-			result, err := r.judgeOpen(t.Context(), open, tenant, []*clusterv1.Machine{machine})
+			result, err := r.judgeOpen(t.Context(), open, &clusterFacts{tenant: tenant, ours: []*clusterv1.Machine{machine}})
 			if !errors.Is(err, tc.fails) || result.RequeueAfter != tc.again {
 				t.Errorf("%s: err = %v, again after %s, want %s", tc.reason, err, result.RequeueAfter, tc.again)
 			}

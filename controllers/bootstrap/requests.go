@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -45,7 +46,8 @@ const (
 
 // RequestReconciler judges what the nodes of tenants ask certificates for: the
 // first of a kubelet that joins, and those that kubelets serve with. It judges
-// for machines with a NovaConfig and leaves all others alone.
+// these for machines with a NovaConfig and leaves all others alone. In clusters
+// with a NovaControlPlane it also ends the renewals of nodes without a Machine.
 type RequestReconciler struct {
 	// Client reads through the cache. Taken from the manager when nil.
 	Client client.Client
@@ -56,6 +58,9 @@ type RequestReconciler struct {
 	// WatchFilterValue limits the Clusters to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
+	// Resolve looks up the addresses of a control plane endpoint that is a DNS
+	// name. If nil, the system's resolver is used.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	watcher clustercache.SourceWatcher[ctrl.Request]
 	// rests are until when clusters are left alone, and after is the user after
@@ -63,6 +68,10 @@ type RequestReconciler struct {
 	rests  memory[client.ObjectKey, time.Time]
 	after  memory[client.ObjectKey, string]
 	grants memory[client.ObjectKey, time.Time]
+	// renewals are the nodes that may renew their certificates, as written.
+	renewals memory[client.ObjectKey, renewal]
+	// surveys are the addresses that were looked up for serving certificates.
+	surveys memory[client.ObjectKey, surveyed]
 	// told are the requests that people were told are held.
 	told memory[types.UID, string]
 	// open are the requests of each tenant that were open when they were last
@@ -79,6 +88,8 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
 		r.grants.forget(req.NamespacedName)
+		r.renewals.forget(req.NamespacedName)
+		r.surveys.forget(req.NamespacedName)
 		r.unserved.forget(req.NamespacedName)
 		r.rests.forget(req.NamespacedName)
 		r.after.forget(req.NamespacedName)
@@ -88,19 +99,20 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	if !loop.Watched(cluster, r.WatchFilterValue) || annotations.IsPaused(cluster, cluster) || !cluster.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	machines, err := r.machines(ctx, cluster)
-	if err != nil || len(machines) == 0 {
+	facts, err := r.facts(ctx, cluster)
+	if err != nil || len(facts.ours) == 0 {
 		return ctrl.Result{}, err
 	}
 	if until, _ := r.rests.get(req.NamespacedName); time.Now().Before(until) {
 		return ctrl.Result{RequeueAfter: time.Until(until)}, nil
 	}
 	began := time.Now()
-	result, err := r.judgeAll(ctx, req.NamespacedName, machines)
+	result, err := r.judgeAll(ctx, facts)
 	r.rests.set(req.NamespacedName, time.Now().Add(restShare*time.Since(began)))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		// The tenant is told of when it answers.
 		r.grants.forget(req.NamespacedName)
+		r.renewals.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	if missing, is := errors.AsType[*unservedError](err); is {
@@ -140,36 +152,54 @@ func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clust
 		"No machine can join: the API server does not serve %s, is it turned off by its argument runtime-config? %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
-// machines are those of a cluster that have a NovaConfig.
-func (r *RequestReconciler) machines(ctx context.Context, cluster *clusterv1.Cluster) ([]*clusterv1.Machine, error) {
+// clusterFacts is what the requests of one cluster are judged by.
+type clusterFacts struct {
+	cluster *clusterv1.Cluster
+	// machines are all of the cluster, and ours those with a NovaConfig.
+	machines, ours []*clusterv1.Machine
+	// tenant reads and writes in the workload cluster, past the cache.
+	tenant client.Client
+	// renewable are the nodes that may renew their certificates, nil if renewals
+	// are left to others.
+	renewable []string
+}
+
+// facts reads the Machines of a cluster.
+func (r *RequestReconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*clusterFacts, error) {
 	list := &clusterv1.MachineList{}
 	err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name})
 	if err != nil {
 		return nil, fmt.Errorf("listing Machines: %w", err)
 	}
-	var ours []*clusterv1.Machine
+	f := &clusterFacts{cluster: cluster}
 	for i := range list.Items {
+		f.machines = append(f.machines, &list.Items[i])
 		ref := list.Items[i].Spec.Bootstrap.ConfigRef
 		if ref.Kind == "NovaConfig" && ref.APIGroup == bootstrapv1.GroupVersion.Group {
-			ours = append(ours, &list.Items[i])
+			f.ours = append(f.ours, &list.Items[i])
 		}
 	}
-	return ours, nil
+	return f, nil
 }
 
 // judgeAll prepares a tenant and judges its open requests.
-func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) (ctrl.Result, error) {
+func (r *RequestReconciler) judgeAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
+	cluster := client.ObjectKeyFromObject(f.cluster)
 	live, err := r.Tenants.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	f.tenant = live
 	if at, ok := r.grants.get(cluster); !ok || time.Since(at) > granted {
 		if err := grant(ctx, live); err != nil {
 			return ctrl.Result{}, err
 		}
 		r.grants.set(cluster, time.Now())
+	}
+	if err := r.bindRenewals(ctx, f); err != nil {
+		return ctrl.Result{}, err
 	}
 	open, err := r.requests(ctx, cluster)
 	if err != nil {
@@ -179,7 +209,7 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, cluster client.ObjectK
 	after, _ := r.after.get(cluster)
 	picked, last := pick(open, after)
 	r.after.set(cluster, last)
-	result, err := r.judgeOpen(ctx, picked, live, machines)
+	result, err := r.judgeOpen(ctx, picked, f)
 	switch {
 	case last != "":
 		result.RequeueAfter = min(result.RequeueAfter, noteAgain)
@@ -210,20 +240,18 @@ func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certifica
 }
 
 // judgeOpen judges the open requests of a tenant, one after the other.
-func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, tenant client.Client,
-	machines []*clusterv1.Machine,
-) (ctrl.Result, error) {
+func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: granted}
 	var errs []error
 	for _, csr := range open {
-		verdict, machine, err := r.judge(ctx, csr, tenant, machines)
+		verdict, machine, err := r.judge(ctx, csr, f)
 		if apierrors.IsConflict(err) {
 			// The cache is late: another key may have been noted a moment ago.
 			result.RequeueAfter = min(result.RequeueAfter, noteAgain)
 			continue
 		}
 		if err == nil {
-			err = r.settle(ctx, csr, tenant, verdict, machine)
+			err = r.settle(ctx, csr, f.tenant, verdict, machine)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("judging certificate request %s: %w", csr.Name, err))
@@ -265,26 +293,33 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 }
 
 // judge judges one request, and returns the machine it concerns.
-func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, tenant client.Client,
-	machines []*clusterv1.Machine,
-) (judgement, *clusterv1.Machine, error) {
+func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (judgement, *clusterv1.Machine, error) {
 	asked := read(csr)
+	node := strings.TrimPrefix(asked.username, nodeUserPrefix)
 	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		m := machineOfNode(strings.TrimPrefix(asked.username, nodeUserPrefix), machines)
-		return judgeServing(asked, m), m, nil
+		m := machineOfNode(node, f.ours)
+		if !servesNode(asked, m) {
+			return judgement{ruling: ignore}, m, nil
+		}
+		net, err := r.network(ctx, f)
+		return judgeServing(asked, m, net, f.machines), m, err
 	}
-	uid, ours, err := joinerOf(ctx, tenant, asked)
+	if node != asked.username {
+		m := machineOfNode(node, f.machines)
+		return judgeRenewal(asked, m, f.renewable), m, nil
+	}
+	uid, ours, err := joinerOf(ctx, f.tenant, asked)
 	if err != nil || !ours {
 		return judgement{ruling: ignore}, nil, err
 	}
-	machine, err := r.machineOfJoiner(ctx, uid, machines)
+	machine, err := r.machineOfJoiner(ctx, uid, f.ours)
 	if err != nil {
 		return judgement{}, nil, err
 	}
 	if machine == nil {
 		return judgeJoin(asked, joiner{}), nil, nil
 	}
-	verdict, err := r.judgeJoiner(ctx, asked, tenant, machine)
+	verdict, err := r.judgeJoiner(ctx, asked, f.tenant, machine)
 	return verdict, machine, err
 }
 
@@ -373,10 +408,7 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 
 // announce tells of what was judged: once of what is held.
 func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) {
-	kind := "join"
-	if csr.Spec.SignerName == certificatesv1.KubeletServingSignerName {
-		kind = "serving"
-	}
+	kind := kindOf(csr)
 	if why, ok := r.told.get(csr.UID); ok && j.ruling == hold && why == j.why {
 		return
 	}
@@ -398,4 +430,15 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 	default:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.why)
 	}
+}
+
+// kindOf says what a request is for.
+func kindOf(csr *certificatesv1.CertificateSigningRequest) string {
+	switch {
+	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:
+		return "serving"
+	case strings.HasPrefix(csr.Spec.Username, nodeUserPrefix):
+		return "renewal"
+	}
+	return "join"
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -103,13 +104,19 @@ func as(user string, groups ...string) client.Client {
 }
 
 // ask asks for a certificate as a kubelet does, until that is allowed.
-func ask(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) *certificatesv1.CertificateSigningRequest {
+func ask(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, sans ...string) *certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: dns,
-	}, key)
+	wanted := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}
+	for _, san := range sans {
+		if ip := net.ParseIP(san); ip != nil {
+			wanted.IPAddresses = append(wanted.IPAddresses, ip)
+		} else {
+			wanted.DNSNames = append(wanted.DNSNames, san)
+		}
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, wanted, key)
 	Expect(err).NotTo(HaveOccurred())
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
@@ -314,5 +321,83 @@ var _ = Describe("What nodes ask certificates for", func() {
 		})
 		Eventually(judged(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, "w-1.corp")).WithPolling(200 * time.Millisecond).
 			Should(HavePrefix("Approved"))
+	})
+
+	It("is renewed for nodes of Machines only", func(ctx SpecContext) {
+		kubeadm := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm:node-autoapprove-certificate-rotation"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"},
+		}
+		Expect(api.Client.Create(ctx, kubeadm)).To(Succeed())
+		mayAsk := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "test:nodes-"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nova:join"},
+		}
+		Expect(api.Client.Create(ctx, mayAsk)).To(Succeed())
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		gone := b.worker(ctx, "blue", "w-2", bootstrapv1.NovaConfigSpec{})
+		b.connect(ctx, "blue")
+		renewing := func() ([]string, error) {
+			binding := &rbacv1.ClusterRoleBinding{}
+			err := api.Client.Get(ctx, client.ObjectKey{Name: "nova:renew"}, binding)
+			var users []string
+			for _, s := range binding.Subjects {
+				users = append(users, s.Name)
+			}
+			return users, client.IgnoreNotFound(err)
+		}
+		Eventually(renewing).Should(ConsistOf("system:node:w-1", "system:node:w-2"))
+		Eventually(func() bool {
+			return apierrors.IsNotFound(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm))
+		}).Should(BeTrue())
+
+		By("deleting a Machine")
+		Expect(b.Delete(ctx, gone)).To(Succeed())
+		Eventually(renewing).Should(ConsistOf("system:node:w-1"))
+		thief := as("system:node:w-2", "system:nodes")
+		Eventually(ruling(ctx, ask(ctx, thief, join, "w-2", certificatesv1.UsageClientAuth))).
+			Should(Equal("Denied: Node w-2 belongs to no Machine of this cluster"))
+		living := ask(ctx, as("system:node:w-1", "system:nodes"), join, "w-1", certificatesv1.UsageClientAuth)
+		Consistently(ruling(ctx, living)).Should(BeEmpty(), "kube-controller-manager approves it")
+	})
+
+	It("is denied for what a kubelet serves with when others are reached at it", func(ctx SpecContext) {
+		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "test:nodes"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "nova:join"},
+		}))).To(Succeed())
+		orphan := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "orphan-"}}
+		Expect(api.Client.Create(ctx, orphan)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(api.Client.Delete(ctx, orphan)).To(Succeed()) })
+		orphan.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.7"}}
+		Expect(api.Client.Status().Update(ctx, orphan)).To(Succeed())
+		b := newBed(ctx)
+		b.run(0)
+		b.cluster(ctx, "blue")
+		b.connect(ctx, "blue")
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
+		reported := []string{"10.96.0.1", "::ffff:10.77.0.10", "10.0.0.7", "10.0.0.5"}
+		b.patchMachine(ctx, machine, func() {
+			for _, a := range reported {
+				machine.Status.Addresses = append(machine.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: a})
+			}
+		})
+		node := as("system:node:w-1", "system:nodes")
+		for san, want := range map[string]string{
+			"10.96.0.1":         "Denied: 10.96.0.1 is an address of the cluster's services",
+			"10.244.1.1":        "Denied: 10.244.1.1 is an address of the cluster's pods",
+			"::ffff:10.77.0.10": "Denied: 10.77.0.10 is an address of the control plane endpoint 10.77.0.10",
+			"10.0.0.7":          "Denied: 10.0.0.7 is an address of node " + orphan.Name + ", which belongs to no Machine",
+			"10.0.0.5":          "Approved: All names and addresses are those of Machine w-1",
+		} {
+			Eventually(ruling(ctx, ask(ctx, node, serving, "w-1", certificatesv1.UsageServerAuth, san))).Should(Equal(want))
+		}
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning CertificateDenied"))
 	})
 })

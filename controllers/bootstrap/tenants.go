@@ -112,12 +112,12 @@ func toCluster(_ context.Context, o client.Object) []reconcile.Request {
 // machineNamed lets through what changes which certificates a machine may have.
 func machineNamed() predicate.Predicate {
 	return predicate.Funcs{
-		DeleteFunc: loop.IgnoreDelete,
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			was, isMachine := e.ObjectOld.(*clusterv1.Machine)
 			is, isMachineToo := e.ObjectNew.(*clusterv1.Machine)
 			return isMachine && isMachineToo &&
-				(was.Status.NodeRef != is.Status.NodeRef || !slices.Equal(was.Status.Addresses, is.Status.Addresses))
+				(was.Status.NodeRef != is.Status.NodeRef || !slices.Equal(was.Status.Addresses, is.Status.Addresses) ||
+					was.DeletionTimestamp.IsZero() != is.DeletionTimestamp.IsZero())
 		},
 	}
 }

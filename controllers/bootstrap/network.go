@@ -1,0 +1,220 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// defaultServices is kubeadm's range of services, which counts where the
+	// Cluster sets none.
+	defaultServices = "10.96.0.0/12"
+	// surveyFresh is how long the addresses read from a workload cluster are used.
+	surveyFresh = time.Minute
+	// nodePage and maxNodes bound the list of Nodes.
+	nodePage = 50
+	maxNodes = 10000
+	// resolveTimeout bounds the lookup of the endpoint's name.
+	resolveTimeout = 2 * time.Second
+)
+
+// network holds the addresses of a cluster that are not one machine's own.
+type network struct {
+	services, pods []netip.Prefix
+	// endpoint is the host of the control plane endpoint as the Cluster has it.
+	endpoint string
+	survey
+}
+
+// survey is the part of a network that has to be looked up.
+type survey struct {
+	// endpoints are the addresses of the endpoint, and unresolved says why they
+	// are not known.
+	endpoints  []netip.Addr
+	unresolved string
+	// kubernetes are the addresses of the Service of the API server.
+	kubernetes []netip.Addr
+	// nodes holds the addresses of Nodes, by the Node's name.
+	nodes map[string][]netip.Addr
+}
+
+// networkOf returns what the Cluster says about its network.
+func networkOf(cluster *clusterv1.Cluster) network {
+	ranges := cluster.Spec.ClusterNetwork
+	services := ranges.Services.CIDRBlocks
+	if len(services) == 0 {
+		services = []string{defaultServices}
+	}
+	return network{services: prefixes(services), pods: prefixes(ranges.Pods.CIDRBlocks), endpoint: cluster.Spec.ControlPlaneEndpoint.Host}
+}
+
+func prefixes(cidrs []string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, cidr := range cidrs {
+		if p, err := netip.ParsePrefix(cidr); err == nil {
+			out = append(out, p.Masked())
+		}
+	}
+	return out
+}
+
+// address reads an address in any spelling: IPv4-mapped IPv6 is IPv4, and a zone
+// or brackets do not count.
+func address(text string) (netip.Addr, bool) {
+	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
+	return a.Unmap().WithZone(""), err == nil
+}
+
+// refusal says why a certificate of m must not stand for an address, whatever m
+// reports. Ignore means that nothing speaks against it.
+func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
+	inside := func(p netip.Prefix) bool { return p.Contains(a) }
+	switch {
+	case !a.IsGlobalUnicast():
+		return denied("%s is no address of a single machine", a)
+	case slices.ContainsFunc(n.services, inside), slices.Contains(n.kubernetes, a):
+		return denied("%s is an address of the cluster's services", a)
+	case slices.ContainsFunc(n.pods, inside):
+		return denied("%s is an address of the cluster's pods", a)
+	case slices.Contains(n.endpoints, a) && !util.IsControlPlaneMachine(m):
+		// A control plane machine has the CA's key, so this bounds workers only.
+		return denied("%s is an address of the control plane endpoint %s", a, n.endpoint)
+	}
+	for node, addresses := range n.nodes {
+		if slices.Contains(addresses, a) && machineOfNode(node, machines) == nil {
+			return denied("%s is an address of node %s, which belongs to no Machine", a, node)
+		}
+	}
+	return othersAddress(a, m, machines)
+}
+
+// othersAddress judges an address that another machine reports. A worker cannot
+// take an address from a control plane machine by reporting it, and cannot keep
+// it from one either. Between machines of the same kind nobody knows which of
+// them made it up.
+func othersAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
+	for _, other := range machines {
+		weaker := util.IsControlPlaneMachine(m) && !util.IsControlPlaneMachine(other)
+		stronger := !util.IsControlPlaneMachine(m) && util.IsControlPlaneMachine(other)
+		switch {
+		case other.Name == m.Name || weaker || !slices.Contains(addressesOf(other), a):
+		case stronger || !slices.Contains(addressesOf(m), a):
+			return denied("%s is an address of Machine %s", a, other.Name)
+		default:
+			return held("%s is reported by Machine %s and by Machine %s", a, m.Name, other.Name)
+		}
+	}
+	return judgement{ruling: ignore}
+}
+
+// addressesOf returns the addresses that a machine has reported.
+func addressesOf(m *clusterv1.Machine) []netip.Addr {
+	var out []netip.Addr
+	for _, reported := range m.Status.Addresses {
+		if a, ok := address(reported.Address); ok {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// isShared reports whether a DNS name belongs to the API server or to services.
+func (n network) isShared(name string, m *clusterv1.Machine) bool {
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	return name == strings.ToLower(strings.TrimSuffix(n.endpoint, ".")) && !util.IsControlPlaneMachine(m) ||
+		name == "localhost" || name == "kubernetes" || strings.HasPrefix(name, "kubernetes.default") ||
+		slices.Contains(strings.Split(name, "."), "svc")
+}
+
+// surveyed is a survey with its time, and the endpoint it was made for.
+type surveyed struct {
+	survey
+
+	endpoint string
+	at       time.Time
+}
+
+// network returns the addresses of a cluster that are not one machine's own.
+func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
+	n, key := networkOf(f.cluster), client.ObjectKeyFromObject(f.cluster)
+	if known, ok := r.surveys.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < surveyFresh {
+		n.survey = known.survey
+		return n, nil
+	}
+	n.endpoints, n.unresolved = r.resolve(ctx, n.endpoint)
+	kubernetes := &corev1.Service{}
+	err := f.tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, kubernetes)
+	if client.IgnoreNotFound(err) != nil {
+		return n, fmt.Errorf("reading the API server's Service: %w", err)
+	}
+	for _, text := range kubernetes.Spec.ClusterIPs {
+		if a, ok := address(text); ok {
+			n.kubernetes = append(n.kubernetes, a)
+		}
+	}
+	if n.nodes, err = nodeAddresses(ctx, f.tenant); err != nil {
+		return n, err
+	}
+	r.surveys.set(key, surveyed{survey: n.survey, endpoint: n.endpoint, at: time.Now()})
+	return n, nil
+}
+
+// resolve returns the addresses of the endpoint, or why they are not known.
+func (r *RequestReconciler) resolve(ctx context.Context, host string) (found []netip.Addr, unresolved string) {
+	if a, ok := address(host); ok || host == "" {
+		return []netip.Addr{a}, ""
+	}
+	lookup := r.Resolve
+	if lookup == nil {
+		lookup = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	all, err := lookup(ctx, host)
+	if err != nil {
+		return nil, fmt.Sprintf("The control plane endpoint %s cannot be resolved, so its addresses are not known", host)
+	}
+	for _, a := range all {
+		found = append(found, a.Unmap().WithZone(""))
+	}
+	return found, ""
+}
+
+// nodeAddresses reads the addresses of all Nodes, a page at a time.
+func nodeAddresses(ctx context.Context, tenant client.Client) (map[string][]netip.Addr, error) {
+	found, next := map[string][]netip.Addr{}, ""
+	for {
+		page := &corev1.NodeList{}
+		if err := tenant.List(ctx, page, client.Limit(nodePage), client.Continue(next)); err != nil {
+			return nil, fmt.Errorf("listing Nodes: %w", err)
+		}
+		for i := range page.Items {
+			node := &page.Items[i]
+			found[node.Name] = nil
+			for _, reported := range node.Status.Addresses {
+				if a, ok := address(reported.Address); ok {
+					found[node.Name] = append(found[node.Name], a)
+				}
+			}
+		}
+		if next = page.Continue; next == "" {
+			return found, nil
+		}
+		if len(found) > maxNodes {
+			return nil, fmt.Errorf("listing Nodes: there are more than %d", maxNodes)
+		}
+	}
+}

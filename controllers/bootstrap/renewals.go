@@ -1,0 +1,106 @@
+package bootstrap
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+const (
+	// renewRights names the binding whose users may renew their kubelet's client
+	// certificate, and renewRole the role that kube-controller-manager checks.
+	renewRights = "nova:renew"
+	renewRole   = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
+	// kubeadmRenewal is kubeadm's binding, which lets every node do so.
+	kubeadmRenewal = "kubeadm:node-autoapprove-certificate-rotation"
+)
+
+// renewal is what was written about renewals, and when.
+type renewal struct {
+	nodes []string
+	at    time.Time
+	// replaced means that kubeadm's binding was found and deleted.
+	replaced bool
+}
+
+// ownsRenewals reports whether the certificates of a cluster's nodes are renewed
+// for nodes of Machines only. Another control plane provider may have nodes that
+// no Machine stands for.
+func ownsRenewals(cluster *clusterv1.Cluster) bool {
+	ref := cluster.Spec.ControlPlaneRef
+	return ref.Kind == "NovaControlPlane" && ref.APIGroup == controlplanev1.GroupVersion.Group
+}
+
+// renewable returns the names of the nodes that may renew their certificates:
+// those of Machines that are not being deleted, and of MachinePools.
+func renewable(machines []*clusterv1.Machine, pools []clusterv1.MachinePool) []string {
+	nodes := []string{}
+	for _, m := range machines {
+		if m.DeletionTimestamp.IsZero() {
+			nodes = append(nodes, nodeNameOf(m))
+		}
+	}
+	for i := range pools {
+		for _, ref := range pools[i].Status.NodeRefs {
+			nodes = append(nodes, ref.Name)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
+}
+
+// nodeNameOf returns the name of a machine's node, also before it has joined.
+func nodeNameOf(m *clusterv1.Machine) string {
+	if m.Status.NodeRef.IsDefined() {
+		return m.Status.NodeRef.Name
+	}
+	return m.Name
+}
+
+// bindRenewals lets exactly the nodes of the cluster's Machines renew their
+// certificates. kube-controller-manager goes on approving these requests, so
+// renewals need no management cluster.
+func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
+	if !ownsRenewals(f.cluster) {
+		return nil
+	}
+	pools := &clusterv1.MachinePoolList{}
+	key := client.ObjectKeyFromObject(f.cluster)
+	if err := r.Client.List(ctx, pools, client.InNamespace(key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: key.Name}); err != nil {
+		return fmt.Errorf("listing MachinePools: %w", err)
+	}
+	f.renewable = renewable(f.machines, pools.Items)
+	known, _ := r.renewals.get(key)
+	if known.replaced && slices.Equal(known.nodes, f.renewable) && time.Since(known.at) < granted {
+		return nil
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: renewRights}}
+	_, err := controllerutil.CreateOrUpdate(ctx, f.tenant, binding, func() error {
+		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: renewRole}
+		binding.Subjects = nil
+		for _, node := range f.renewable {
+			binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: nodeUserPrefix + node})
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("letting nodes renew their certificates: %w", err)
+	}
+	// kubeadm init creates its binding after the API server has answered for the
+	// first time, so the deletion is repeated until it has found one.
+	err = f.tenant.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubeadmRenewal}})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting kubeadm's binding for renewals: %w", err)
+	}
+	r.renewals.set(key, renewal{nodes: f.renewable, at: time.Now(), replaced: known.replaced || err == nil})
+	return nil
+}
