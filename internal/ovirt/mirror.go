@@ -145,6 +145,19 @@ func (m *Mirror) Look(of, name, id string) View {
 	return v
 }
 
+// All returns the VMs of all subjects, asked about or not, sorted by ID. They
+// must not be changed.
+func (m *Mirror) All() []*VM {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*VM, 0, len(m.vms))
+	for _, other := range m.vms {
+		all = append(all, other.vm)
+	}
+	slices.SortFunc(all, func(a, b *VM) int { return strings.Compare(a.ID, b.ID) })
+	return all
+}
+
 // choose returns the VM of a subject, or those that may be it. The caller holds
 // the lock.
 func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {

@@ -87,6 +87,17 @@ type Site struct {
 	// FailureDomains are the domains machines can be placed in; none if the
 	// cluster has none.
 	FailureDomains []clusterv1.FailureDomain
+	// VMs are those that bear the mark of a machine of the cluster, whether the
+	// management cluster has the machine or not.
+	VMs []MarkedVM
+}
+
+// MarkedVM is a VM that was created for a machine of a cluster.
+type MarkedVM struct {
+	// Machine is the name of that machine.
+	Machine string
+	// ID is what the hypervisor calls the VM.
+	ID string
 }
 
 // Identified is a Driver that knows which hypervisor it talks to. One that is

@@ -38,6 +38,9 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err != nil {
 		return err
 	}
+	if err := d.session.inv.vacant(id, p.static); err != nil {
+		return err
+	}
 	if err := d.turn(keyOf(m)); err != nil {
 		return err
 	}
@@ -64,6 +67,9 @@ type plan struct {
 	req *types.CloneVM_Task
 	// source is what is cloned, for people.
 	source string
+	// static are its addresses that do not come from DHCP, each with the length
+	// of its network.
+	static []string
 	// on is where it is stored, and need how much room it takes at most.
 	on   storage
 	need int64
@@ -178,6 +184,9 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 		return nil, err
 	}
 	out := &plan{source: p.sourceName(), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
+	for i := range p.wires {
+		out.static = append(out.static, p.wires[i].static()...)
+	}
 	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
 		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.template, p.origin),
 		Config:   spec,

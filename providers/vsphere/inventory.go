@@ -42,6 +42,8 @@ type world struct {
 	// unread has the names of VMs whose UUID was never read: half-made ones,
 	// and those that are out of vCenter's reach.
 	unread map[ref]string
+	// names are those of VMs whose UUID is derived.
+	names map[ref]string
 	// vms has those whose UUID is derived, ours among them.
 	vms   map[ref]*vmInfo
 	tasks map[ref]*taskInfo
@@ -52,7 +54,7 @@ type world struct {
 
 func newWorld() *world {
 	return &world{
-		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{},
+		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{}, names: map[ref]string{},
 		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}, copies: map[uuid.UUID][]ref{},
 		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{},
 	}

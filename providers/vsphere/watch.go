@@ -362,6 +362,7 @@ func (w *world) drop(vm ref) uuid.UUID {
 	delete(w.ids, vm)
 	delete(w.vms, vm)
 	delete(w.unread, vm)
+	delete(w.names, vm)
 	return id
 }
 
@@ -386,9 +387,19 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 		}
 		info.apply(c.Name, c.Val)
 	}
-	if w.ids[u.Obj] != uuid.Nil {
-		delete(w.unread, u.Obj)
+	w.read(u.Obj)
+}
+
+// read notes that a VM's UUID is known, if it is. Its name is kept if the VM may
+// be ours.
+func (w *world) read(vm ref) {
+	if w.ids[vm] == uuid.Nil {
+		return
 	}
+	if name, ok := w.unread[vm]; ok && w.ids[vm].Version() == derived {
+		w.names[vm] = name
+	}
+	delete(w.unread, vm)
 }
 
 // identify notes a VM's instance UUID. One that vCenter had and cannot read
@@ -434,7 +445,7 @@ func (w *world) inherit(from *world) {
 	for vm, id := range w.ids {
 		if old := from.ids[vm]; id == uuid.Nil && old != uuid.Nil {
 			w.join(vm, old)
-			delete(w.unread, vm)
+			w.read(vm)
 		}
 	}
 }

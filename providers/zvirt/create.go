@@ -38,6 +38,9 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err != nil {
 		return err
 	}
+	if err := plan.Vacant(vm, d.session.Mirror.All()); err != nil {
+		return err
+	}
 	if !d.session.Turns.Take(keyOf(m)) {
 		queued := plan.Failure(infrav1.QueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
 		queued.Waiting = true

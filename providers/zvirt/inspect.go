@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
 // Inspect reports on the engine behind cluster. A placement or failure domain
@@ -25,6 +26,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 	out := hypervisor.Site{}
 	out.ID, out.Version = s.Site()
 	out.Server, out.CABundle = s.Server(), s.CABundle()
+	out.VMs = plan.Marked(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Mirror.All())
 	if err := s.Check(ctx, bounds, cluster, infrav1.NovaZVirtFailureDomain{}); err != nil {
 		return out, err
 	}

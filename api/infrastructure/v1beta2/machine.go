@@ -109,6 +109,9 @@ const (
 	WaitingForAddressPoolReason = "WaitingForAddressPool"
 	// AddressInvalidReason: what a pool gave is no address that an interface can have.
 	AddressInvalidReason = "AddressInvalid"
+	// AddressInUseReason: another VM in the inventory of the hypervisor has an
+	// address that this VM is to get.
+	AddressInUseReason = "AddressInUse"
 	// QueuedReason: the request waits for its turn at the hypervisor.
 	QueuedReason = "Queued"
 	// DeleteProtectedReason: somebody protected the VM against deletion at the hypervisor.

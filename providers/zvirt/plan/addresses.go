@@ -7,7 +7,9 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // Addresses returns a VM's addresses: what its guest reports of the VM's own
@@ -56,6 +58,89 @@ func reported(devices []ovirt.ReportedDevice, nic ovirt.NIC) []netip.Addr {
 				continue
 			}
 			out = append(out, a.Unmap())
+		}
+	}
+	return out
+}
+
+// static returns the addresses that a guest is configured with.
+func static(boot *ovirt.Initialization) []netip.Addr {
+	if boot == nil || boot.NICConfigurations == nil {
+		return nil
+	}
+	var out []netip.Addr
+	for _, nic := range boot.NICConfigurations.NICs {
+		for _, ip := range []*ovirt.IP{nic.IP, nic.IPv6} {
+			if ip == nil {
+				continue
+			}
+			if a, err := netip.ParseAddr(ip.Address); err == nil {
+				out = append(out, a.Unmap())
+			}
+		}
+	}
+	return out
+}
+
+// joined writes addresses as a mark holds them.
+func joined(addresses []netip.Addr) string {
+	texts := make([]string, 0, len(addresses))
+	for _, a := range addresses {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+// Vacant returns an error if one of the VMs has an address that vm is to be
+// created with. The address is in the mark of the VM, also while it is off, or
+// its guest reports it.
+func Vacant(vm *ovirt.VM, all []*ovirt.VM) error {
+	wanted := static(vm.Initialization)
+	if len(wanted) == 0 {
+		return nil
+	}
+	own := Subject(vm.Comment)
+	for _, other := range all {
+		if Subject(other.Comment) == own {
+			continue
+		}
+		for _, a := range wanted {
+			if slices.Contains(held(other), a) {
+				return Failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
+					other.Name, other.ID, a)
+			}
+		}
+	}
+	return nil
+}
+
+// held returns all addresses that are known of a VM.
+func held(vm *ovirt.VM) []netip.Addr {
+	var out []netip.Addr
+	said, _ := ReadMark(vm.Comment)
+	for _, text := range strings.Split(said.Addresses, ",") {
+		if a, err := netip.ParseAddr(text); err == nil {
+			out = append(out, a.Unmap())
+		}
+	}
+	if vm.NICs == nil || vm.ReportedDevices == nil {
+		return out
+	}
+	for _, nic := range vm.NICs.NICs {
+		out = append(out, reported(vm.ReportedDevices.Devices, nic)...)
+	}
+	return out
+}
+
+// Marked returns the VMs that were created for machines of a cluster in a
+// namespace. A VM that was renamed is not found: its mark does not tell of
+// which cluster it is.
+func Marked(clusterID, namespace string, all []*ovirt.VM) []hypervisor.MarkedVM {
+	var out []hypervisor.MarkedVM
+	for _, vm := range all {
+		id, err := Identify(clusterID, hypervisor.Key{Namespace: namespace, Name: vm.Name})
+		if err == nil && Subject(vm.Comment) == id.String() {
+			out = append(out, hypervisor.MarkedVM{Machine: vm.Name, ID: vm.ID})
 		}
 	}
 	return out

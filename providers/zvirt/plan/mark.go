@@ -23,6 +23,9 @@ type Mark struct {
 	// Document is the format of the first-boot document, as long as the VM's
 	// settings hold it.
 	Document string
+	// Addresses are those that the VM was given when it was created, separated
+	// by commas. Those of DHCP are not among them.
+	Addresses string
 }
 
 // String is the comment that says it.
@@ -33,6 +36,9 @@ func (m Mark) String() string {
 	}
 	if m.Document != "" {
 		values.Set("user-data", m.Document)
+	}
+	if m.Addresses != "" {
+		values.Set("addresses", m.Addresses)
 	}
 	return (&url.URL{Path: MarkPrefix + m.ID.String(), RawQuery: values.Encode()}).String()
 }
@@ -45,7 +51,8 @@ func ReadMark(comment string) (Mark, bool) {
 	}
 	text, ok := strings.CutPrefix(u.Path, MarkPrefix)
 	id, err := uuid.Parse(text)
-	return Mark{ID: id, Zone: u.Query().Get("zone"), Document: u.Query().Get("user-data")}, ok && err == nil
+	query := u.Query()
+	return Mark{ID: id, Zone: query.Get("zone"), Document: query.Get("user-data"), Addresses: query.Get("addresses")}, ok && err == nil
 }
 
 // Subject returns the UUID in the comment of a VM, or nothing.

@@ -1,0 +1,80 @@
+package vsphere
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// marked returns the VMs that were created for machines of a cluster in a
+// namespace, by name. A VM that was renamed is not found: its UUID does not tell
+// of which cluster it is.
+func (i *inventory) marked(clusterID, namespace string) []hypervisor.MarkedVM {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	var out []hypervisor.MarkedVM
+	for vm, name := range i.world.names {
+		id, err := instanceUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
+		if err == nil && i.world.ids[vm] == id {
+			out = append(out, hypervisor.MarkedVM{Machine: name, ID: vm.Value})
+		}
+	}
+	slices.SortFunc(out, func(a, b hypervisor.MarkedVM) int {
+		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.ID, b.ID))
+	})
+	return out
+}
+
+// vacant returns an error if the guest of another VM reports one of the
+// addresses, each with the length of its network. VMs that were not created by
+// this provider are not in the inventory.
+func (i *inventory) vacant(id uuid.UUID, static []string) error {
+	wanted := map[netip.Addr]bool{}
+	for _, text := range static {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			wanted[prefix.Addr().Unmap()] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return nil
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for vm, info := range i.world.vms {
+		if i.world.ids[vm] == id {
+			continue
+		}
+		for _, a := range reportedBy(info.cards) {
+			if wanted[a] {
+				return failure(infrav1.AddressInUseReason, "the VM %q (%s) has the address %s already: delete that VM, or give this machine another address",
+					i.world.names[vm], vm.Value, a)
+			}
+		}
+	}
+	return nil
+}
+
+// reportedBy returns the addresses of a VM's own network cards.
+func reportedBy(cards []types.GuestNicInfo) []netip.Addr {
+	var out []netip.Addr
+	for _, card := range inOrder(cards) {
+		texts := slices.Clone(card.IpAddress)
+		if card.IpConfig != nil {
+			for _, a := range card.IpConfig.IpAddress {
+				texts = append(texts, a.IpAddress)
+			}
+		}
+		for _, text := range texts {
+			if a, err := netip.ParseAddr(text); err == nil {
+				out = append(out, a.Unmap())
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,73 @@
+package vsphere
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// TestMarkedVMs: the inventory tells all VMs of a cluster, without a request,
+// also to a manager that has no machine.
+func TestMarkedVMs(t *testing.T) {
+	b := newBed(t)
+	b.create("worker-1")
+	b.create("worker-2")
+	names := func() []string {
+		site, err := b.connector.Inspect(b.ctx(), b.cluster)
+		if err != nil {
+			return nil
+		}
+		out := []string{}
+		for _, vm := range site.VMs {
+			b.Expect(vm.ID).To(HavePrefix("vm-"))
+			out = append(out, vm.Machine)
+		}
+		return out
+	}
+	b.Eventually(names).Should(Equal([]string{"worker-1", "worker-2"}))
+
+	b.connector = b.newConnector()
+	b.Eventually(names).Should(Equal([]string{"worker-1", "worker-2"}), "a manager that has not asked about a machine")
+	b.vc.ResetRequests()
+	b.Expect(names()).To(HaveLen(2))
+	b.Expect(b.total()).To(BeZero(), "a look costs nothing")
+
+	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = uuid.NewString()
+	b.Expect(names()).To(BeEmpty(), "another cluster has none of them")
+}
+
+func TestAddressThatAnotherVMHas(t *testing.T) {
+	b := newBed(t)
+	b.create("orphan")
+	found := b.vmNamed("orphan")[0]
+	b.Expect(b.vc.SetGuestAddresses(found.InstanceUUID, []vcenter.GuestNIC{
+		{MAC: found.NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
+	})).To(Succeed())
+	// The manager of a restored backup knows nothing of the machine.
+	b.connector = b.newConnector()
+
+	static := b.machine("static")
+	static.Spec.Network.Interfaces[0].Addresses = []string{"10.1.2.3/24"}
+	pooled := b.machine("pooled")
+	taken := launch
+	taken.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.1.2.3/24")}}}
+	for m, l := range map[*infrav1.NovaVSphereMachine]hypervisor.Launch{static: launch, pooled: taken} {
+		b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, l) }).Should(MatchError(
+			ContainSubstring(`the VM "orphan" (` + found.Ref + `) has the address 10.1.2.3 already`)))
+		err := b.connect(m).Create(b.ctx(), m, l)
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.AddressInUseReason))
+		b.Expect(hypervisor.IsTerminal(err)).To(BeFalse())
+		b.Expect(b.vmNamed(m.Name)).To(BeEmpty())
+	}
+
+	free := b.machine("free")
+	free.Spec.Network.Interfaces[0].Addresses = []string{"10.1.2.4/24"}
+	b.Expect(b.connect(free).Create(b.ctx(), free, launch)).To(Succeed())
+	b.reaches(free, hypervisor.Running)
+}
