@@ -6,6 +6,8 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/test/framework"
@@ -46,6 +48,7 @@ var _ = describeFull("Move to another management cluster", func(hypervisor strin
 			LogFolder: filepath.Join(artifacts(), "clusters", name), ClusterctlConfigPath: configPath, Namespace: name,
 			FromKubeconfigPath: managements[0].GetKubeconfigPath(), ToKubeconfigPath: managements[1].GetKubeconfigPath(),
 		})
+		takeOver(managements[1], name)
 		framework.VerifyClusterAvailable(ctx, framework.VerifyClusterAvailableInput{Getter: managements[1].GetClient(), Name: name, Namespace: name})
 		framework.VerifyMachinesReady(ctx, framework.VerifyMachinesReadyInput{Lister: managements[1].GetClient(), Name: name, Namespace: name})
 		Expect(machines(managements[1], name)).To(Equal(before), "the same VMs, by the same names")
@@ -59,6 +62,18 @@ var _ = describeFull("Move to another management cluster", func(hypervisor strin
 		Expect(h.VMs(ctx)).NotTo(ContainElement(Satisfy(func(vm string) bool { return strings.HasPrefix(vm, name) })))
 	})
 })
+
+// takeOver lets a management cluster act for a cluster that has moved to it.
+func takeOver(proxy framework.ClusterProxy, name string) {
+	GinkgoHelper()
+	system := &corev1.Namespace{}
+	Expect(proxy.GetClient().Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, system)).To(Succeed())
+	cluster := &clusterv1.Cluster{}
+	Expect(proxy.GetClient().Get(ctx, client.ObjectKey{Namespace: name, Name: name}, cluster)).To(Succeed())
+	before := cluster.DeepCopy()
+	metav1.SetMetaDataAnnotation(&cluster.ObjectMeta, "nova-platform.io/take-over", string(system.UID))
+	Expect(proxy.GetClient().Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
+}
 
 // machines are the VMs of a cluster's machines, by the machines' names.
 func machines(proxy framework.ClusterProxy, namespace string) map[string]string {

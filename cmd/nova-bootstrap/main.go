@@ -52,12 +52,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Tenants:          tenants,
 		Authority:        pki.NewManaged(mgr.GetClient()),
 		Namespace:        o.Namespace,
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}
 	if err := configs.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}
-	requests := &bootstrap.RequestReconciler{Tenants: tenants, WatchFilterValue: o.WatchFilter}
+	requests := &bootstrap.RequestReconciler{Tenants: tenants, Fence: o.Fence, WatchFilterValue: o.WatchFilter}
 	if err := requests.SetupWithManager(ctx, mgr, o.Controller()); err != nil {
 		return err
 	}

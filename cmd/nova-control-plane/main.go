@@ -59,12 +59,12 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	snapshots.MaxConcurrentReconciles = *snapshotWorkers
 	reach := etcdbackup.NewTenants(secrets, authority)
 	if err := (&etcdbackup.SnapshotReconciler{
-		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
+		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, snapshots); err != nil {
 		return err
 	}
 	if err := (&etcdbackup.RestoreReconciler{
-		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), WatchFilterValue: o.WatchFilter,
+		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, o.Controller()); err != nil {
 		return err
 	}
@@ -79,6 +79,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Authority:        authority,
 		Tenants:          tenants,
 		Recorder:         mgr.GetEventRecorder(name),
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 }

@@ -61,6 +61,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		},
 		NewIdentity:      func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 		ManagerNamespace: o.ManagerNamespace,
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 	if err != nil {
@@ -82,6 +83,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Connector:        connector,
 		New:              func() *infrav1.NovaVSphereMachine { return &infrav1.NovaVSphereMachine{} },
 		InfraCluster:     &infrav1.NovaVSphereCluster{},
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 }

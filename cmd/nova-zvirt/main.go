@@ -60,6 +60,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		},
 		NewIdentity:      func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 		ManagerNamespace: o.ManagerNamespace,
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 	if err != nil {
@@ -81,6 +82,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Connector:        connector,
 		New:              func() *infrav1.NovaZVirtMachine { return &infrav1.NovaZVirtMachine{} },
 		InfraCluster:     &infrav1.NovaZVirtCluster{},
+		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(ctx, mgr, o.Controller())
 }

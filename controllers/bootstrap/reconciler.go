@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -37,6 +38,9 @@ type Reconciler struct {
 	Authority pki.Authority
 	// Namespace is the only one watched for what files name. Empty watches all.
 	Namespace string
+	// Fence keeps workload clusters of another management cluster from being
+	// changed.
+	Fence fence.Fence
 	// WatchFilterValue limits the NovaConfigs to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -71,6 +75,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		return ctrl.Result{}, err
 	}
 
+	if err := r.allow(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	helper, err := patch.NewHelper(s.config, r.Client)
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
@@ -99,6 +106,9 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	}
 	s.due = next(s.observed(time.Now()))
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.due)
+	if s.obstacle != nil {
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
 	if s.due == write {
 		err := r.write(ctx, s)
 		if stop, stopped := errors.AsType[*obstacle](err); stopped {

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
@@ -55,6 +56,8 @@ type RequestReconciler struct {
 	Recorder events.EventRecorder
 	// Tenants reaches the tenants.
 	Tenants clustercache.ClusterCache
+	// Fence leaves the requests of another management cluster alone.
+	Fence fence.Fence
 	// WatchFilterValue limits the Clusters to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -101,6 +104,13 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	}
 	facts, err := r.facts(ctx, cluster)
 	if err != nil || len(facts.ours) == 0 {
+		return ctrl.Result{}, err
+	}
+	if err := allowed(ctx, r.Client, r.Fence, cluster); err != nil {
+		if fence.IsOther(err) {
+			ctrl.LoggerFrom(ctx).V(2).Info("Leaving certificate requests alone", "cause", err.Error())
+			return ctrl.Result{RequeueAfter: granted}, nil
+		}
 		return ctrl.Result{}, err
 	}
 	if until, _ := r.rests.get(req.NamespacedName); time.Now().Before(until) {

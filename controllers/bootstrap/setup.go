@@ -25,6 +25,7 @@ import (
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
@@ -211,7 +212,7 @@ func clusterMoved() predicate.Predicate {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)
 		is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
 		return isCluster && isClusterToo &&
-			(was.Generation != is.Generation ||
+			(fence.Changed(e) || was.Generation != is.Generation ||
 				ptr.Deref(was.Status.Initialization.InfrastructureProvisioned, false) != ptr.Deref(is.Status.Initialization.InfrastructureProvisioned, false))
 	}}
 }

@@ -27,6 +27,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -56,6 +57,8 @@ type bed struct {
 	client.Client
 
 	namespace string
+	// fence is that of the manager.
+	fence fence.Fence
 }
 
 // newBed returns a bed in which nothing runs yet.
@@ -82,9 +85,9 @@ func (b *bed) run(ttl time.Duration) {
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
 	tenants, err := bootstrap.SetupTenants(ctx, mgr, "test", mgr.GetClient(), "", options)
 	Expect(err).NotTo(HaveOccurred())
-	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, Tenants: tenants}
+	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, Tenants: tenants, Fence: b.fence}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())
-	Expect((&bootstrap.RequestReconciler{Tenants: tenants}).SetupWithManager(ctx, mgr, options)).To(Succeed())
+	Expect((&bootstrap.RequestReconciler{Tenants: tenants, Fence: b.fence}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	Expect((&bootstrap.TemplateReconciler{}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

@@ -23,6 +23,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -62,6 +63,8 @@ type Reconciler[C Object] struct {
 	// ManagerNamespace is where the Secrets of identities lie. Empty when it
 	// is not known.
 	ManagerNamespace string
+	// Fence keeps clusters of another management cluster from being changed.
+	Fence fence.Fence
 	// WatchFilterValue limits the clusters to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -115,6 +118,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
 	before := snapshot(s.infra)
+	s.fenced = r.Fence.Check(s.cluster, s.infra)
 	defer func() {
 		s.report(reterr)
 		if err := helper.Patch(ctx, s.infra, owned); err != nil {
@@ -134,7 +138,8 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 
 // owned are the conditions that nobody else writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
-	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition, infrav1.EndpointUniqueCondition,
+	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition,
+	infrav1.EndpointUniqueCondition, fence.ConditionType,
 }}
 
 // scope is what one reconcile knows. Fields are filled from top to bottom.
@@ -144,6 +149,8 @@ type scope[C Object] struct {
 	account string
 	// cluster is nil when it is gone, or not there yet.
 	cluster *clusterv1.Cluster
+	// fenced is the reason why another management cluster acts, if one does.
+	fenced error
 	// inspected is set when the hypervisor was asked, and failure when that
 	// failed.
 	inspected bool

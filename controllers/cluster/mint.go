@@ -9,23 +9,27 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// mint gives a cluster its ID, once, and reports whether it did. It is an
+// mint gives a cluster its ID, once, and records with it which management
+// cluster did so. It reports whether it wrote anything. It is an
 // annotation because clusterctl move gives the object another UID and keeps
 // annotations. A cluster that goes before it got one gets one all the same:
 // its machines need it to see that they have no VM.
 func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
-	noted := s.infra.GetAnnotations()
-	if noted[infrav1.ClusterIDAnnotation] != "" {
-		return false, nil
-	}
 	original, ok := s.infra.DeepCopyObject().(client.Object)
 	if !ok {
 		return false, fmt.Errorf("copying cluster: %T is no object", s.infra)
 	}
+	recorded := r.Fence.Record(s.infra)
+	noted := s.infra.GetAnnotations()
+	if noted[infrav1.ClusterIDAnnotation] != "" && !recorded {
+		return false, nil
+	}
 	if noted == nil {
 		noted = map[string]string{}
 	}
-	noted[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
+	if noted[infrav1.ClusterIDAnnotation] == "" {
+		noted[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
+	}
 	s.infra.SetAnnotations(noted)
 	// The lock keeps an older copy from replacing an ID that is in use.
 	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -20,6 +21,7 @@ const maxNames = 5
 // report turns what the reconcile saw into conditions. It is the only place
 // that sets them, but for Paused.
 func (s *scope[C]) report(err error) {
+	conditions.Set(s.infra, fence.Condition(s.fenced))
 	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.HypervisorAvailableCondition) {
 		return
 	}
@@ -42,6 +44,8 @@ func (s *scope[C]) report(err error) {
 func (s *scope[C]) ready(err error) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
 	switch {
+	case s.fenced != nil:
+		c.Reason, c.Message = fence.OtherReason, loop.Sentence(s.fenced)
 	case len(s.remaining) > 0:
 		c.Reason, c.Message = infrav1.WaitingForMachinesReason, waitingFor(s.remaining)
 	case err != nil:

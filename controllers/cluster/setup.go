@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
@@ -102,7 +103,8 @@ func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) 
 // method for types of one shape and inline it differently.
 
 // clusterSettled lets through the Cluster itself and what an infrastructure
-// cluster takes from it: the endpoint, and whether it is paused.
+// cluster takes from it: the endpoint, whether it is paused, and which
+// management cluster acts for it.
 var clusterSettled = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: loop.IgnoreDelete}
 
 func clusterChanged(e event.UpdateEvent) bool {
@@ -110,7 +112,8 @@ func clusterChanged(e event.UpdateEvent) bool {
 	is, isClusterToo := e.ObjectNew.(*clusterv1.Cluster)
 	return isCluster && isClusterToo &&
 		(ptr.Deref(was.Spec.Paused, false) != ptr.Deref(is.Spec.Paused, false) ||
-			was.Spec.ControlPlaneEndpoint != is.Spec.ControlPlaneEndpoint)
+			was.Spec.ControlPlaneEndpoint != is.Spec.ControlPlaneEndpoint ||
+			fence.Changed(e))
 }
 
 // gone lets through the end of a machine.

@@ -25,6 +25,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/apply"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -45,6 +46,7 @@ const (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update;patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;create;update
 // +kubebuilder:rbac:groups=nova-platform.io,resources=kubeconfigs,verbs=write
+// +kubebuilder:rbac:groups="",resources=namespaces,resourceNames=kube-system,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=events,verbs=create;patch
 
@@ -60,6 +62,8 @@ type Reconciler struct {
 	Tenants Tenants
 	// Recorder takes events.
 	Recorder events.EventRecorder
+	// Fence keeps control planes of another management cluster from being changed.
+	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
 	// that objects must have; any, if empty.
 	WatchFilterValue string
@@ -127,6 +131,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.controlPlane); err != nil || isPaused || requeue {
 		return ctrl.Result{}, err
 	}
+	if err := r.checkFence(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 
 	p, err := patch.NewHelper(s.controlPlane, r.Client)
 	if err != nil {
@@ -174,6 +181,9 @@ const clusterKind = "Cluster"
 func (r *Reconciler) step(ctx context.Context, s *scope) error {
 	if err := r.observe(ctx, s); err != nil {
 		return err
+	}
+	if s.fenced != nil {
+		return r.readOnly(ctx, s)
 	}
 	if !s.controlPlane.DeletionTimestamp.IsZero() {
 		return r.delete(ctx, s)

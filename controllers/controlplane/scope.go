@@ -25,6 +25,9 @@ type scope struct {
 	// clusterName is known even then.
 	clusterName string
 
+	// fenced is the reason why another management cluster acts, if one does.
+	fenced error
+
 	// machines are those that the control plane owns.
 	machines collections.Machines
 	// strangers are control plane machines of the cluster that somebody else

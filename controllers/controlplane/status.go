@@ -16,6 +16,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
@@ -35,6 +36,7 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.ScalingDownCondition,
 	controlplanev1.RemediatingCondition,
 	controlplanev1.DeletingCondition,
+	fence.ConditionType,
 }}
 
 // report turns what the reconcile saw into status. It is the only place that
@@ -46,6 +48,7 @@ func (s *scope) report(err error) {
 	}
 	s.reportReplicas()
 	for _, condition := range []metav1.Condition{
+		fence.Condition(s.fenced),
 		s.availableCondition(err),
 		s.initializedCondition(),
 		s.certificatesCondition(),

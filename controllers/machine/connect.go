@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -24,31 +25,48 @@ func (r *Reconciler[M]) connect(ctx context.Context, s *scope[M]) (hypervisor.Dr
 	if !ok {
 		return driver, nil
 	}
-	home, err := r.home(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if err := loop.SameSite(home, identified.SiteID()); err != nil {
+	if err := loop.SameSite(s.annotation(infrav1.HypervisorIDAnnotation), identified.SiteID()); err != nil {
 		return nil, fmt.Errorf("connecting to hypervisor: %w", err)
 	}
 	return driver, nil
 }
 
-// home is the ID of the hypervisor that the cluster was first seen on, as the
-// infrastructure cluster keeps it. Empty when it is not known.
-func (r *Reconciler[M]) home(ctx context.Context, s *scope[M]) (string, error) {
+// findInfraCluster fills in the infrastructure cluster of the machine. None is
+// found while the machine has no label, and if there are several: the driver
+// refuses those.
+func (r *Reconciler[M]) findInfraCluster(ctx context.Context, s *scope[M]) error {
 	name := s.infra.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {
-		return "", nil
+		return nil
 	}
 	clusters, err := loop.ListFor(r.Client.Scheme(), r.InfraCluster)
 	if err != nil {
-		return "", err
+		return err
 	}
 	found, err := loop.Select(ctx, r.Client, clusters, s.infra.GetNamespace(),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: name}, client.UnsafeDisableDeepCopy)
 	if err != nil || len(found) != 1 {
-		return "", err // which of several it is, is the driver's to refuse
+		return err
 	}
-	return found[0].GetAnnotations()[infrav1.HypervisorIDAnnotation], nil
+	s.infraCluster = found[0]
+	return nil
+}
+
+// annotation returns an annotation of the infrastructure cluster. It is empty
+// while the infrastructure cluster is not known.
+func (s *scope[M]) annotation(name string) string {
+	if s.infraCluster == nil {
+		return ""
+	}
+	return s.infraCluster.GetAnnotations()[name]
+}
+
+// allowed returns an error if another management cluster acts for the
+// machine's cluster. The VM is read as before and nothing is asked of the
+// hypervisor, whatever happens to the objects here.
+func (r *Reconciler[M]) allowed(s *scope[M]) error {
+	if err := r.Fence.Check(s.cluster, s.infraCluster); err != nil {
+		return &hypervisor.Error{Reason: fence.OtherReason, Err: fmt.Errorf("%s: %w", doing[s.do], err)}
+	}
+	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -63,6 +64,8 @@ type Reconciler[M Object] struct {
 	// machines belong to. When one becomes available or changes, its machines
 	// are tried again at once.
 	InfraCluster ClusterObject
+	// Fence keeps VMs of another management cluster from being changed.
+	Fence fence.Fence
 	// WatchFilterValue limits the machines to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -163,6 +166,9 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 		s.waiting = forInfrastructure
 		return ctrl.Result{}, nil
 	}
+	if err := r.findInfraCluster(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	driver, err := r.connect(ctx, s)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -179,6 +185,12 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 			// The VM is up all the same, so this is no failure of the machine.
 			ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
 			s.unmarked = true
+		}
+	}
+	if doing[s.do] != "" {
+		if err := r.allowed(s); err != nil {
+			s.failure = err
+			return ctrl.Result{RequeueAfter: loop.Net}, nil
 		}
 	}
 	if s.failure != nil && s.do != wait {

@@ -24,7 +24,9 @@ type scope[M Object] struct {
 	// machine and cluster are nil when they are gone, or not there yet.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
-	vm      hypervisor.VM
+	// infraCluster is nil when it is not there, or not labeled yet.
+	infraCluster client.Object
+	vm           hypervisor.VM
 	// patience is how long a guest that is to go may take for it.
 	patience time.Duration
 	// do is what is due, and failure how the last attempt at it ended.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -120,6 +121,7 @@ var infraClusterMended = predicate.Funcs{
 
 func infraClusterChanged(e event.UpdateEvent) bool {
 	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||
+		loop.ConditionChanged(e.ObjectOld, e.ObjectNew, fence.ConditionType) ||
 		e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 		differ(e, infrav1.ClusterIDAnnotation) || differ(e, infrav1.HypervisorIDAnnotation)
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 )
 
 // A failing object is tried again after firstRetry, then twice as long each
@@ -53,6 +54,10 @@ type Options struct {
 	// ManagerNamespace is the one the manager itself runs in, where the
 	// Secrets of identities lie. Empty when it is not known.
 	ManagerNamespace string
+
+	// Fence keeps the manager from acting for clusters of another management
+	// cluster. Run sets it.
+	Fence fence.Fence
 
 	// LeaderElect lets only one of several managers work.
 	LeaderElect bool

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 )
 
 // Setup adds a binary's controllers to a manager.
@@ -85,6 +86,9 @@ func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, s
 	mgr, err := ctrl.NewManager(config, opts)
 	if err != nil {
 		return fmt.Errorf("making manager: %w", err)
+	}
+	if o.Fence, err = fence.Read(ctx, mgr.GetAPIReader()); err != nil {
+		return fmt.Errorf("identifying management cluster: %w", err)
 	}
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return fmt.Errorf("adding health check: %w", err)

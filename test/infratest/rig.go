@@ -23,6 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/fake"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
@@ -59,6 +60,8 @@ type Options struct {
 	// ManagerNamespace is where the Secrets of identities lie. Empty when the
 	// manager does not know it.
 	ManagerNamespace string
+	// Fence tells this management cluster from others. The zero value does not.
+	Fence fence.Fence
 }
 
 // cache keeps a manager to a namespace, as --namespace does.
@@ -91,6 +94,7 @@ func (r *Rig) Run(options Options) error {
 	machines.WatchFilterValue = options.WatchFilter
 	clusters := Clusters(r.Hypervisor)
 	clusters.WatchFilterValue, clusters.ManagerNamespace = options.WatchFilter, options.ManagerNamespace
+	machines.Fence, clusters.Fence = options.Fence, options.Fence
 	if err := machines.SetupWithManager(ctx, mgr, options.controller()); err != nil {
 		cancel()
 		return err

@@ -29,6 +29,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
@@ -57,6 +58,8 @@ type RestoreReconciler struct {
 	Tenants *Tenants
 	// Recorder takes events.
 	Recorder events.EventRecorder
+	// Fence keeps backups of another management cluster from being changed.
+	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
 	// that control planes must have; any, if empty.
 	WatchFilterValue string
@@ -90,6 +93,8 @@ type restoreScope struct {
 	now          time.Time
 	// paused is what is paused, so that nothing is to be done.
 	paused string
+	// fenced is the reason why another management cluster acts, if one does.
+	fenced error
 
 	// secret tells the machine of the snapshot; nil until it was prepared.
 	secret *corev1.Secret
@@ -136,7 +141,7 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if mine, err := r.find(ctx, s); err != nil || !mine {
 		return ctrl.Result{}, err
 	}
-	if s.paused != "" && s.restore.Finished() != "" {
+	if (s.paused != "" || s.fenced != nil) && s.restore.Finished() != "" {
 		return ctrl.Result{RequeueAfter: waitAgain}, nil
 	}
 	defer func() {
@@ -148,6 +153,10 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	if s.paused != "" {
 		// One that was under way is as far as it was.
 		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting, since %s is paused", s.paused)
+		return ctrl.Result{RequeueAfter: waitAgain}, nil
+	}
+	if s.fenced != nil {
+		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "%s", fence.Condition(s.fenced).Message)
 		return ctrl.Result{RequeueAfter: waitAgain}, nil
 	}
 	again, err := r.step(ctx, s)
@@ -181,6 +190,9 @@ func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, er
 		return false, fmt.Errorf("reading Cluster: %w", err)
 	}
 	s.paused = s.pausedBy()
+	if s.cluster != nil && s.paused == "" {
+		s.fenced = r.Fence.Check(s.cluster, controlPlane)
+	}
 	return true, nil
 }
 

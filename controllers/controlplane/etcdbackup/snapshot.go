@@ -29,6 +29,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
@@ -56,6 +57,8 @@ type SnapshotReconciler struct {
 	Tenants *Tenants
 	// Recorder takes events.
 	Recorder events.EventRecorder
+	// Fence keeps backups of another management cluster from being changed.
+	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
 	// that control planes must have; any, if empty.
 	WatchFilterValue string
@@ -135,6 +138,10 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, s.controlPlane.ObjectMeta)
 	if err != nil || cluster == nil || annotations.IsPaused(cluster, s.controlPlane) {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.Fence.Check(cluster, s.controlPlane) != nil {
+		// The other management cluster takes and deletes snapshots.
+		return ctrl.Result{RequeueAfter: waitAgain}, nil
 	}
 	s.cluster = cluster
 	helper, err := patch.NewHelper(s.controlPlane, r.Client)

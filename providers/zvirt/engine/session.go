@@ -64,6 +64,8 @@ type Session struct {
 	pending map[string]string
 	// stopped is when power was taken away.
 	stopped map[string]time.Time
+	// asked means that this session has requested an action on a VM.
+	asked bool
 }
 
 // Open opens a session. It calls wake with machines to look at again.
@@ -129,8 +131,16 @@ func (s *Session) leave() {
 	_ = s.client.Logout(ctx)
 }
 
-// dissolve removes affinity groups of ours whose last member has gone.
+// dissolve removes affinity groups of ours whose last member has gone. A
+// session that has changed no VM removes none: it may be of a management cluster
+// that must only read.
 func (s *Session) dissolve(ctx context.Context) {
+	s.mu.Lock()
+	asked := s.asked
+	s.mu.Unlock()
+	if !asked {
+		return
+	}
 	for cluster, ids := range s.Mirror.Empty(plan.GroupPrefix) {
 		for _, id := range ids {
 			err := s.client.Do(ctx, ovirt.Request{Method: http.MethodDelete, Path: []string{"clusters", cluster, "affinitygroups", id}})
@@ -172,6 +182,9 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	if !s.Mirror.Begin(id.String(), busy) {
 		return nil
 	}
+	s.mu.Lock()
+	s.asked = true
+	s.mu.Unlock()
 	err := s.send(ctx, r)
 	s.Mirror.End(id.String(), err, then)
 	err = Classify(s.server, err)

@@ -213,6 +213,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			Expect(infraMachines(ctx, two, c)).To(ContainElement(HaveField("Object", HaveKeyWithValue("spec", Not(HaveKey("providerID"))))),
 				"else nothing was in flight")
 			arrives(ctx, c, had)
+			takesOver(ctx, two, c)
 			sharesIdentity(ctx, c)
 		})
 	}
@@ -265,6 +266,9 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			for _, c := range tenants {
 				_, err := command(ctx, "clusterctl", nil, "move", "--from-directory", copies(c), "--to-kubeconfig", two.Kubeconfig())
 				Expect(err).NotTo(HaveOccurred())
+			}
+			for _, c := range tenants {
+				takesOver(ctx, two, c)
 			}
 			for _, c := range tenants {
 				Eventually(available).WithContext(ctx).WithArguments(c).WithTimeout(bootTimeout).Should(BeTrue())

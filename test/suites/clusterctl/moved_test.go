@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
@@ -63,6 +64,34 @@ func belongings(ctx context.Context, in *bed.Empty, c bed.Cluster) (map[string]m
 		}
 	}
 	return all, nil
+}
+
+// takesOver waits until the managers of a management cluster say that a cluster
+// belongs to another one, and takes the cluster over by the command of the guide.
+func takesOver(ctx context.Context, in *bed.Empty, c bed.Cluster) {
+	GinkgoHelper()
+	h, err := b.Hypervisor(c.Hypervisor)
+	Expect(err).NotTo(HaveOccurred())
+	made, err := creations(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	matches := func(kind string) func() (string, error) {
+		return func() (string, error) {
+			return command(ctx, "kubectl", nil, "--kubeconfig", in.Kubeconfig(), "get", kind, "-n", c.Namespace,
+				"-o", `jsonpath={.items[*].status.conditions[?(@.type=="`+fence.ConditionType+`")].reason}`)
+		}
+	}
+	for _, kind := range []string{strings.ToLower(h.Facts().Kinds + "Clusters"), "novacontrolplanes"} {
+		Eventually(matches(kind)).WithContext(ctx).WithTimeout(changeTimeout).Should(Equal(fence.OtherReason), kind)
+	}
+	Expect(creations(ctx, c)).To(Equal(made), "it only reads until it takes over")
+	uid, err := command(ctx, "kubectl", nil, "--kubeconfig", in.Kubeconfig(), "get", "namespace", metav1.NamespaceSystem, "-o", "jsonpath={.metadata.uid}")
+	Expect(err).NotTo(HaveOccurred())
+	_, err = command(ctx, "kubectl", nil, "--kubeconfig", in.Kubeconfig(), "annotate", "clusters", "--all", "-n", c.Namespace, "--overwrite",
+		fence.TakeOverAnnotation+"="+uid)
+	Expect(err).NotTo(HaveOccurred())
+	for _, kind := range []string{strings.ToLower(h.Facts().Kinds + "Clusters"), "novacontrolplanes"} {
+		Eventually(matches(kind)).WithContext(ctx).WithTimeout(changeTimeout).Should(Equal(fence.MatchesReason), kind)
+	}
 }
 
 // arrives expects what a cluster had, in the management cluster that it moved

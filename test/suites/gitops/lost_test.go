@@ -31,6 +31,10 @@ const returnFields = `for file in ../backup/*/*; do
   "$0" patch -f "$file" --type merge --patch "{\"metadata\":{\"managedFields\":$fields}}"
 done`
 
+// takeOver is the guide's command, for a kubectl that is not in the path.
+const takeOver = `"$0" annotate clusters --all --all-namespaces --overwrite \
+  nova-platform.io/take-over=$("$0" get namespace kube-system --output jsonpath='{.metadata.uid}')`
+
 // standing is what must not change of a tenant whose management cluster does.
 type standing struct {
 	// vms are the IDs of its VMs at the hypervisor, by name.
@@ -163,6 +167,7 @@ func loses(ctx context.Context, r *repository) {
 		r.run(ctx, programs["clusterctl"], "move", "--from-directory", copies(c))
 	}
 	r.run(ctx, "sh", "-euc", returnFields, programs["kubectl"])
+	r.run(ctx, "sh", "-euc", takeOver, programs["kubectl"])
 	By("reconciling them")
 	r.run(ctx, programs["kubectl"], "apply", "--kustomize", "flux")
 	for _, wave := range waves {

@@ -1,0 +1,34 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
+)
+
+// checkFence records the management cluster before anything is done for a control
+// plane, and fills in whether another management cluster acts for it.
+func (r *Reconciler) checkFence(ctx context.Context, s *scope) error {
+	recorded := s.controlPlane.DeepCopy()
+	if r.Fence.Record(recorded) {
+		if err := r.Client.Patch(ctx, recorded, client.MergeFrom(s.controlPlane)); err != nil {
+			return fmt.Errorf("recording management cluster: %w", err)
+		}
+		s.controlPlane = recorded
+	}
+	s.fenced = r.Fence.Check(s.cluster, s.controlPlane)
+	return nil
+}
+
+// readOnly notes what is known of the control plane and changes nothing in the
+// workload cluster, nor machines.
+func (r *Reconciler) readOnly(ctx context.Context, s *scope) error {
+	if s.controlPlane.DeletionTimestamp.IsZero() {
+		return r.initialization(ctx, s)
+	}
+	s.deleting = fence.Condition(s.fenced).Message
+	return nil
+}
