@@ -74,6 +74,9 @@ type Reconciler[C Object] struct {
 func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[C]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.unmeasure(req.NamespacedName)
+		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(s.infra, r.WatchFilterValue) {
@@ -126,6 +129,7 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 			return
 		}
 		r.announce(s, before)
+		r.announceOrphans(s)
 		if hypervisor.IsTerminal(reterr) && !s.deleting() {
 			reterr = reconcile.TerminalError(reterr)
 		}
@@ -133,7 +137,15 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 	if s.deleting() {
 		return r.remove(ctx, s)
 	}
-	return ctrl.Result{}, r.inspect(ctx, s)
+	if err := r.inspect(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	_, status := s.infra.Common()
+	if status.OrphanedVMs.Count > 0 {
+		// No event reports that an orphan was deleted.
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
+	}
+	return ctrl.Result{}, nil
 }
 
 // owned are the conditions that nobody else writes.
@@ -161,6 +173,8 @@ type scope[C Object] struct {
 	// released is set when it waits for none.
 	remaining []string
 	released  bool
+	// newOrphans describes VMs without a machine that were not reported before.
+	newOrphans string
 }
 
 // account says where an account is written down.
@@ -200,6 +214,9 @@ func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	site, err := r.Inspector.Inspect(ctx, s.infra)
 	if err == nil {
 		err = r.pin(ctx, s, site.ID)
+	}
+	if err == nil {
+		err = r.findOrphans(ctx, s, site.VMs)
 	}
 	if err != nil {
 		s.failure = fmt.Errorf("checking the hypervisor: %w", err)

@@ -72,6 +72,8 @@ type Reconciler struct {
 
 	applied  apply.Memory
 	clinging clinging
+	// sightings are of Machines and nodes.
+	sightings sightings
 	// handovers are those of the endpoint's address.
 	handovers handovers
 	// externals is what external etcds answered.

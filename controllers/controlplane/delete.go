@@ -44,6 +44,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 		return err
 	}
 	r.clinging.forget(s.controlPlane.UID, 0)
+	r.sightings.forget(s.controlPlane.UID)
 	if len(machines) == 0 {
 		if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
 			// Another control plane of this Cluster begins anew.

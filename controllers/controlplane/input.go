@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -50,7 +51,7 @@ func input(s *scope, now time.Time) plan.Input {
 		LockHolder:          s.lock.Holder,
 		LockSince:           s.lock.Since,
 		KubeadmVersion:      s.tenant.KubeadmVersion,
-		NoJoin:              s.noJoin,
+		NoJoin:              cmp.Or(s.noJoin, foreignRefusal(s)),
 		OldestKubelet:       s.tenant.OldestKubelet,
 		LastRemediation:     lastRemediation(s.controlPlane),
 	}
@@ -187,7 +188,7 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
 			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, Clings: s.clings[m.ID],
 		}
-		member.Foreign = member.Machine == "" && m.Name != "" && (m.Answers || ownNode(s, m.Name))
+		member.Foreign = isForeign(s, m)
 		found.Members = append(found.Members, member)
 	}
 	return found, ""

@@ -39,7 +39,10 @@ func (s *scope) measure() {
 	}
 	if !s.tenant.Early {
 		counts := membersByState(s.tenant.Etcd)
-		for _, state := range []string{"Voting", "Answering", "Learner"} {
+		if counts != nil {
+			counts["Foreign"] = len(foreignMembers(s))
+		}
+		for _, state := range []string{"Voting", "Answering", "Learner", "Foreign"} {
 			if n, known := counts[state]; known {
 				etcdMembers.WithLabelValues(of.Namespace, of.Name, state).Set(float64(n))
 			} else {

@@ -50,6 +50,7 @@ func TestMeasure(t *testing.T) {
 	}
 	g.Expect(members("Voting")).To(Equal(2.0))
 	g.Expect(members("Answering")).To(Equal(1.0))
+	g.Expect(members("Foreign")).To(BeZero())
 	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Desired"))).To(Equal(1.0))
 	g.Expect(testutil.ToFloat64(replicas.WithLabelValues("measured", "cp", "Current"))).To(Equal(2.0))
 	g.Expect(testutil.ToFloat64(certificatesExpireAt.WithLabelValues("measured", "cp", ofMachines))).To(Equal(1.8e9), "the first")
@@ -57,7 +58,7 @@ func TestMeasure(t *testing.T) {
 	all := testutil.CollectAndCount(etcdMembers)
 	s.tenant.Etcd = nil
 	s.measure()
-	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-3), "nothing is known of etcd, and so nothing told")
+	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-4), "nothing is known of etcd, and so nothing told")
 
 	unmeasure(client.ObjectKeyFromObject(s.controlPlane))
 	g.Expect(testutil.CollectAndCount(replicas)).To(Equal(replicasBefore))

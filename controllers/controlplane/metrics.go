@@ -15,7 +15,7 @@ var (
 	}, append(ofOne, "state"))
 	etcdMembers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_control_plane_etcd_members",
-		Help: "Members of a control plane's own etcd by state: Voting, those of them that are Answering, and Learner. A lost quorum is Answering of half of Voting or less.",
+		Help: "Members of a control plane's own etcd by state: Voting, those of them that are Answering, Learner, and Foreign: those of no Machine. A lost quorum is Answering of half of Voting or less.",
 	}, append(ofOne, "state"))
 	certificatesExpireAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_control_plane_certificates_expire_timestamp_seconds",

@@ -37,7 +37,7 @@ func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
 func leftOver(s *scope) []string {
 	var names []string
 	for _, node := range s.tenant.Nodes {
-		if node.ControlPlane && !node.Ready && left(s, node) && !isMember(s, node.Name) {
+		if node.ControlPlane && !node.Ready && left(s, node) && !isMember(s, node.Name) && !s.spared.Has(node.Name) {
 			names = append(names, node.Name)
 		}
 	}

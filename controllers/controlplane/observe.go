@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,6 +47,9 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
 		s.tenant = r.Tenants.Observe(ctx, s.key(), s.sorted())
+		if s.spared = r.sightings.note(s, s.at); len(s.spared) > 0 {
+			s.lookAgain(time.Minute)
+		}
 		if s.initialized || booted(s) || !s.tenant.Early {
 			// Before a machine has booted nothing depends on it.
 			s.lookAgain(s.tenant.Again)

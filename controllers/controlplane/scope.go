@@ -48,6 +48,8 @@ type scope struct {
 	lock initlock.State
 	// roles are what the machines' bootstrap data says, where it was read.
 	roles map[string]plan.Role
+	// spared are nodes without a Machine that have not been down for long.
+	spared sets.Set[string]
 	// tenant is what the tenant said of itself.
 	tenant Facts
 

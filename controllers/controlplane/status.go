@@ -27,6 +27,7 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.InitializedCondition,
 	controlplanev1.CertificatesAvailableCondition,
 	controlplanev1.EtcdClusterHealthyCondition,
+	controlplanev1.EtcdMembersKnownCondition,
 	controlplanev1.ControlPlaneComponentsHealthyCondition,
 	controlplanev1.EndpointHealthyCondition,
 	controlplanev1.MachinesReadyCondition,
@@ -53,6 +54,7 @@ func (s *scope) report(err error) {
 		s.initializedCondition(),
 		s.certificatesCondition(),
 		s.etcdCondition(),
+		s.membersKnownCondition(),
 		s.componentsCondition(),
 		s.endpointCondition(),
 		s.machinesCondition(controlplanev1.MachinesReadyCondition, clusterv1.MachineReadyCondition, reasons{

@@ -68,10 +68,12 @@ type Inspector[C Object] struct{ Hypervisor *Hypervisor }
 var _ hypervisor.Inspector[Object] = Inspector[Object]{}
 
 // Inspect reports the site.
-func (i Inspector[C]) Inspect(context.Context, C) (hypervisor.Site, error) {
+func (i Inspector[C]) Inspect(_ context.Context, c C) (hypervisor.Site, error) {
 	i.Hypervisor.mu.Lock()
 	defer i.Hypervisor.mu.Unlock()
-	return i.Hypervisor.site, i.Hypervisor.enter(Inspect)
+	site := i.Hypervisor.site
+	site.VMs = i.Hypervisor.marked(c.GetNamespace())
+	return site, i.Hypervisor.enter(Inspect)
 }
 
 // SiteChanges delivers the keys of clusters whose endpoint came or went.

@@ -115,6 +115,18 @@ func take(faults map[Verb]*fault, verb Verb) error {
 	return f.err
 }
 
+// marked returns the VMs of a namespace that are complete and ours.
+func (h *Hypervisor) marked(namespace string) []hypervisor.MarkedVM {
+	var found []hypervisor.MarkedVM
+	for key, v := range h.vms {
+		if key.Namespace == namespace && !v.foreign && v.seen.State != hypervisor.Absent {
+			found = append(found, hypervisor.MarkedVM{Machine: key.Name, ID: v.seen.ProviderID})
+		}
+	}
+	slices.SortFunc(found, func(a, b hypervisor.MarkedVM) int { return cmp.Compare(a.Machine, b.Machine) })
+	return found
+}
+
 // observe reports the VM, and once how the last work on it failed.
 func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	h.mu.Lock()

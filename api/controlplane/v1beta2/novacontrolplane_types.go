@@ -64,6 +64,30 @@ const (
 	CertificatesInternalErrorReason = clusterv1.InternalErrorReason
 )
 
+// EtcdMembersKnownCondition is true while each member of etcd runs on a Machine
+// of the cluster.
+const EtcdMembersKnownCondition = "EtcdMembersKnown"
+
+const (
+	// EtcdMembersKnownReason: each member has its Machine.
+	EtcdMembersKnownReason = "Known"
+	// EtcdForeignMembersReason: the members that the message names have none, as
+	// after a restore of the management cluster from an old backup.
+	EtcdForeignMembersReason = "ForeignMembers"
+)
+
+const (
+	// ForeignMembersAnnotation is set on a NovaControlPlane by its administrator
+	// and decides about members of etcd without a Machine. Until it is set, no
+	// machine is created beside them.
+	ForeignMembersAnnotation = "controlplane.cluster.x-k8s.io/nova-foreign-members"
+	// ForeignMembersKeep has machines created beside the members.
+	ForeignMembersKeep = "Keep"
+	// ForeignMembersRemove has the members removed from etcd, one after another
+	// and only while etcd keeps its quorum. Their VMs are left alone.
+	ForeignMembersRemove = "Remove"
+)
+
 // EtcdClusterHealthyCondition is true while etcd has a leader and every
 // control plane machine that joined is a started voting member.
 const EtcdClusterHealthyCondition = "EtcdClusterHealthy"

@@ -130,6 +130,51 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
+
+	// orphanedVMs are VMs on the hypervisor that were created for machines of
+	// this cluster which the management cluster does not have, for instance
+	// after a restore from a backup. They are never changed or deleted. If not
+	// set, there are none.
+	// +optional
+	OrphanedVMs OrphanedVMs `json:"orphanedVMs,omitempty,omitzero"`
+}
+
+// MaxOrphanedVMs is how many orphaned VMs the status lists.
+const MaxOrphanedVMs = 20
+
+// OrphanFoundReason is the reason of the event for a VM without a machine.
+const OrphanFoundReason = "OrphanFound"
+
+// OrphanedVMs are VMs without a machine.
+// +kubebuilder:validation:MinProperties=1
+type OrphanedVMs struct {
+	// count is the number of orphaned VMs.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	Count int32 `json:"count,omitempty"`
+
+	// vms are the first 20 orphaned VMs by name.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	VMs []OrphanedVM `json:"vms,omitempty"`
+}
+
+// OrphanedVM is a VM without a machine.
+type OrphanedVM struct {
+	// name is the name of the VM, which is also the name of the machine that it
+	// was created for.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name,omitempty"`
+
+	// id is the identifier of the VM on the hypervisor.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ID string `json:"id,omitempty"`
 }
 
 // ClusterInitializationStatus is part of the Cluster API contract.

@@ -1,0 +1,29 @@
+package cluster
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+var orphanedVMs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	Name: "nova_cluster_orphaned_vms",
+	Help: "VMs that were created for machines of an infrastructure cluster which the management cluster does not have.",
+}, []string{"kind", "namespace", "name"})
+
+func init() { metrics.Registry.MustRegister(orphanedVMs) }
+
+// kind is the kind of cluster, for labels.
+func (r *Reconciler[C]) kind() string {
+	gvk, err := apiutil.GVKForObject(r.New(), r.Client.Scheme())
+	if err != nil {
+		return ""
+	}
+	return gvk.Kind
+}
+
+// unmeasure deletes the metrics of a deleted cluster.
+func (r *Reconciler[C]) unmeasure(key client.ObjectKey) {
+	orphanedVMs.DeleteLabelValues(r.kind(), key.Namespace, key.Name)
+}

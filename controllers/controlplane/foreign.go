@@ -1,0 +1,169 @@
+package controlplane
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+// orphanGrace is how long a control plane node without a Machine may be down
+// before its member of etcd and its Node are removed. A reboot takes less.
+const orphanGrace = 15 * time.Minute
+
+// sightings remember, by control plane, which Machines this process has seen and
+// when each node was last well. They tell the node of a Machine that was deleted
+// from the node of a Machine that the management cluster never had, as after a
+// restore from an old backup. They are kept in memory only: after a start each
+// node is given its whole time again.
+type sightings struct {
+	mu sync.Mutex
+	of map[types.UID]*sighting
+}
+
+type sighting struct {
+	machines sets.Set[string]
+	well     map[string]time.Time
+}
+
+// note adds what was observed, and returns the nodes without a Machine that are
+// to be left alone although they do not answer.
+func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.of == nil {
+		k.of = map[types.UID]*sighting{}
+	}
+	seen := k.of[s.controlPlane.UID]
+	if seen == nil {
+		seen = &sighting{machines: sets.New[string](), well: map[string]time.Time{}}
+		k.of[s.controlPlane.UID] = seen
+	}
+	for name := range s.machines {
+		seen.machines.Insert(name)
+	}
+	there := sets.New[string]()
+	well := func(name string, is bool) {
+		there.Insert(name)
+		if _, known := seen.well[name]; is || !known {
+			seen.well[name] = now
+		}
+	}
+	machineOfNode := map[string]string{}
+	for _, node := range s.tenant.Nodes {
+		machineOfNode[node.Name] = node.Machine
+		if node.ControlPlane {
+			well(node.Name, node.Ready)
+		}
+	}
+	if s.tenant.Etcd != nil {
+		for _, m := range s.tenant.Etcd.Members {
+			if m.Name != "" {
+				well(m.Name, m.Answers)
+			}
+		}
+	}
+	spared := sets.New[string]()
+	for name, at := range seen.well {
+		if !there.Has(name) {
+			if s.tenant.Answers && s.tenant.Etcd != nil {
+				delete(seen.well, name)
+			}
+			continue
+		}
+		if !seen.machines.Has(name) && !seen.machines.Has(machineOfNode[name]) && now.Sub(at) < orphanGrace {
+			spared.Insert(name)
+		}
+	}
+	return spared
+}
+
+// forget drops the record of a deleted control plane.
+func (k *sightings) forget(of types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.of, of)
+}
+
+// isForeign reports whether a member of etcd belongs to no machine and is left
+// alone: it answers, its node is there, or it has not been down for long.
+func isForeign(s *scope, m etcd.Member) bool {
+	if m.Name == "" || machineOf(s, m) != "" || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] == controlplanev1.ForeignMembersRemove {
+		return false
+	}
+	return m.Answers || ownNode(s, m.Name) || s.spared.Has(m.Name)
+}
+
+// foreignMembers names the members of etcd that no Machine of the cluster has.
+// Members on machines of another control plane provider are known.
+func foreignMembers(s *scope) []string {
+	if s.tenant.Etcd == nil || externalEtcd(s) {
+		return nil
+	}
+	var names []string
+	for _, m := range s.tenant.Etcd.Members {
+		if m.Name == "" || machineOf(s, m) != "" || onStranger(s, m.Name) {
+			continue
+		}
+		if m.Answers || ownNode(s, m.Name) || s.spared.Has(m.Name) {
+			names = append(names, fmt.Sprintf("%s (%x)", m.Name, m.ID))
+		}
+	}
+	return names
+}
+
+// onStranger reports whether a node runs on a control plane machine that
+// another controller owns.
+func onStranger(s *scope, name string) bool {
+	if s.strangers.Has(name) {
+		return true
+	}
+	for _, node := range s.tenant.Nodes {
+		if node.Name == name {
+			return s.strangers.Has(node.Machine)
+		}
+	}
+	return false
+}
+
+// foreignRefusal says why no machine may join beside foreign members. Each one
+// that joins makes the majority larger that etcd needs, and nothing keeps the
+// foreign members running. It is empty if there are none or if their
+// administrator has decided.
+func foreignRefusal(s *scope) string {
+	names := foreignMembers(s)
+	if len(names) == 0 || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] != "" {
+		return ""
+	}
+	return fmt.Sprintf("etcd has members without a Machine: %s; set the annotation %s to %s or to %s",
+		strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, controlplanev1.ForeignMembersRemove, controlplanev1.ForeignMembersKeep)
+}
+
+// membersKnownCondition reports foreign members. It is empty while etcd does
+// not answer, which keeps the condition as it is.
+func (s *scope) membersKnownCondition() metav1.Condition {
+	if s.tenant.Etcd == nil || externalEtcd(s) {
+		return metav1.Condition{}
+	}
+	c := metav1.Condition{Type: controlplanev1.EtcdMembersKnownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdMembersKnownReason}
+	names := foreignMembers(s)
+	if len(names) == 0 {
+		return c
+	}
+	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdForeignMembersReason
+	switch decided := s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation]; decided {
+	case "":
+		c.Message = "No machine is created: " + foreignRefusal(s)
+	default:
+		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s says %s",
+			strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, decided)
+	}
+	return c
+}

@@ -1,0 +1,166 @@
+package controlplane
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+// withOrphan is a control plane with the machine m0 and the node of another
+// machine, which the management cluster does not have.
+func withOrphan(answers bool) *scope {
+	return &scope{
+		controlPlane: &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{UID: "u"}},
+		machines:     collections.FromMachines(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}),
+		tenant: Facts{
+			Answers: true,
+			Nodes:   []Node{{Name: "m0", Machine: "m0", ControlPlane: true, Ready: true}, {Name: "lost", Machine: "lost", ControlPlane: true, Ready: answers}},
+			Etcd: &etcd.Health{Members: []etcd.Member{
+				{ID: 1, Name: "m0", Answers: true, Leader: true}, {ID: 2, Name: "lost", Answers: answers},
+			}},
+		},
+	}
+}
+
+func TestOrphanThatReboots(t *testing.T) {
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	kept := func(k *sightings, s *scope, at time.Time) bool {
+		s.spared = k.note(s, at)
+		return isForeign(s, s.tenant.Etcd.Members[1]) && (len(leftOver(s)) == 0)
+	}
+	t.Run("keeps its member", func(t *testing.T) {
+		k := &sightings{}
+		for minute, answers := range []bool{true, false, false, true, false} {
+			if !kept(k, withOrphan(answers), now.Add(time.Duration(minute)*time.Minute)) {
+				t.Fatalf("not left alone in minute %d", minute)
+			}
+		}
+		if !kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace-time.Second)) {
+			t.Error("not left alone for its whole time")
+		}
+		if kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace)) {
+			t.Error("left alone for ever")
+		}
+	})
+	t.Run("keeps its member after a start of the manager", func(t *testing.T) {
+		if !kept(&sightings{}, withOrphan(false), now) {
+			t.Error("not left alone")
+		}
+	})
+	t.Run("is not what is left of a Machine that was deleted", func(t *testing.T) {
+		k := &sightings{}
+		before := withOrphan(true)
+		before.machines.Insert(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
+		k.note(before, now)
+		if kept(k, withOrphan(false), now.Add(time.Second)) {
+			t.Error("the member of a deleted Machine is in the way of the next one")
+		}
+	})
+	t.Run("loses its Node late too, with etcd elsewhere", func(t *testing.T) {
+		k := &sightings{}
+		s := withOrphan(false)
+		s.tenant.Etcd = nil
+		elsewhere(s)
+		if s.spared = k.note(s, now); len(leftOver(s)) != 0 {
+			t.Error("deleted at once")
+		}
+		if s.spared = k.note(s, now.Add(orphanGrace)); len(leftOver(s)) != 1 {
+			t.Error("never deleted")
+		}
+	})
+}
+
+func TestForeignRefusal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change  func(*scope)
+		refused bool
+		foreign bool
+		reason  string
+	}{
+		"nobody has decided": {refused: true, foreign: true, reason: controlplanev1.EtcdForeignMembersReason},
+		"Keep": {foreign: true, reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope) {
+			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersKeep}
+		}},
+		"Remove": {reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope) {
+			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersRemove}
+		}},
+		"a machine of another provider": {foreign: true, reason: controlplanev1.EtcdMembersKnownReason, change: func(s *scope) {
+			s.strangers = sets.New("lost")
+		}},
+		"etcd runs elsewhere": {change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
+		"etcd is silent":      {change: func(s *scope) { s.tenant.Etcd = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := withOrphan(true)
+			members := s.tenant.Etcd.Members
+			if tc.change != nil {
+				tc.change(s)
+			}
+			if refused := foreignRefusal(s); (refused != "") != tc.refused {
+				t.Errorf("refused: %q", refused)
+			}
+			if foreign := isForeign(s, members[1]); s.tenant.Etcd != nil && foreign != tc.foreign {
+				t.Errorf("foreign: %t", foreign)
+			}
+			if c := s.membersKnownCondition(); c.Reason != tc.reason {
+				t.Errorf("got condition %+v", c)
+			}
+		})
+	}
+}
+
+var _ = Describe("Members of etcd that a restored backup does not know", func() {
+	It("keep machines from being created until somebody has decided", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		machines := r.expectMachines(ctx, 3)
+		// They were members when the backup was made; their VMs are gone.
+		for i := range machines {
+			before := machines[i].DeepCopy()
+			metav1.SetMetaDataAnnotation(&machines[i].ObjectMeta, controlplanev1.JoinedAnnotation, "")
+			Expect(testEnv.Client.Patch(ctx, &machines[i], client.MergeFrom(before))).To(Succeed())
+		}
+		tenant := &facts{Facts: Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}}
+		for i, name := range []string{"rolled-1", "rolled-2", "rolled-3"} {
+			tenant.Nodes = append(tenant.Nodes, Node{Name: name, Machine: name, ControlPlane: true, Ready: true})
+			tenant.Etcd.Members = append(tenant.Etcd.Members, etcd.Member{ID: uint64(i + 1), Name: name, Answers: true, Leader: i == 2})
+		}
+		reconciler = direct(testEnv.Config, tenant)
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(5)) })
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 3)
+		Expect(tenant.removed).To(BeEmpty())
+		Expect(r.condition(ctx, controlplanev1.EtcdMembersKnownCondition)()).To(And(
+			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdForeignMembersReason),
+			HaveField("Message", And(ContainSubstring("rolled-1 (1), rolled-2 (2), rolled-3 (3)"), ContainSubstring(controlplanev1.ForeignMembersAnnotation)))))
+
+		By("removing them")
+		decide := func(what string) {
+			r.update(ctx, func(c *controlplanev1.NovaControlPlane) {
+				metav1.SetMetaDataAnnotation(&c.ObjectMeta, controlplanev1.ForeignMembersAnnotation, what)
+			})
+		}
+		decide(controlplanev1.ForeignMembersRemove)
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(tenant.removed).To(Equal([]uint64{1}))
+
+		By("keeping them")
+		decide(controlplanev1.ForeignMembersKeep)
+		r.settle(ctx, reconciler)
+		r.expectMachines(ctx, 5)
+		Expect(tenant.removed).To(HaveLen(1))
+	})
+})
