@@ -287,15 +287,18 @@ var _ = Describe("The life of a control plane", func() {
 	It("goes on with machines where CoreDNS may not be moved", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		pod := corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.PodSpec{NodeName: "n1"},
-			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+			ObjectMeta: metav1.ObjectMeta{Name: "a"},
+			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 		}
-		tenant := &refusesEviction{facts: facts{coreDNS: []corev1.Pod{pod, pod}}}
+		tenant := &refusesEviction{}
 		reconciler := direct(testEnv.Config, tenant)
 		r.settle(ctx, reconciler)
+		first := r.expectMachines(ctx, 1)[0].Name
+		pod.Spec.NodeName = first
+		tenant.coreDNS = []corev1.Pod{pod, pod}
 		tenant.Facts = Facts{
-			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "n1", Answers: true, Leader: true}}},
-			Nodes: []Node{{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
+			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first, Answers: true, Leader: true}}},
+			Nodes: []Node{{Name: first, Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
 		}
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(3)) })
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
