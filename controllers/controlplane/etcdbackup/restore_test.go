@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"io"
 	"net/http"
-	"path"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -26,7 +25,6 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
-	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
 
 // addRestore makes a restore.
@@ -253,10 +251,7 @@ var _ = Describe("Restores", func() {
 		cp, _ := r.taken(ctx)
 		name := cp.Status.Etcd.LastSnapshot.Name
 		By("writing another manifest, as a writer of the bucket can")
-		thief, err := snapshots.Open(snapshots.Place{
-			Endpoint: server.Endpoint, CA: server.CA, Bucket: s3.Bucket, Dir: path.Join("nova", r.namespace, clusterName),
-			AccessKeyID: server.AccessKeyID, SecretAccessKey: server.SecretAccessKey,
-		})
+		thief, err := snapshots.Open(r.place())
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(thief.Close)
 		forged, err := thief.Manifest(ctx, name)

@@ -2,8 +2,6 @@ package etcdbackup
 
 import (
 	"context"
-	"os"
-	"regexp"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
 // snapshot reconciles once and returns the control plane as it is then.
@@ -247,21 +246,28 @@ var _ = Describe("Snapshots", func() {
 		r.history = ""
 		cp, _ := r.taken(ctx)
 		r.history = "first"
-		file := server.Path("nova/" + r.namespace + "/c/" + cp.Status.Etcd.LastSnapshot.Name + ".json")
-		revise := func(revision string) {
+		name := cp.Status.Etcd.LastSnapshot.Name
+		place := r.place()
+		var err error
+		place.Key, err = signingKey(ctx, testEnv.Client, r.key(clusterName))
+		Expect(err).NotTo(HaveOccurred())
+		bucket, err := snapshots.Open(place)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(bucket.Close)
+		revise := func(revision int64) {
 			GinkgoHelper()
-			data, err := os.ReadFile(file)
+			manifest, err := bucket.Manifest(ctx, name)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(string(data)).NotTo(ContainSubstring("history"))
-			data = regexp.MustCompile(`"revision": \d+`).ReplaceAll(data, []byte(`"revision": `+revision))
-			Expect(os.WriteFile(file, data, 0o600)).To(Succeed())
+			Expect(manifest.History).To(BeEmpty())
+			manifest.Revision = revision
+			Expect(bucket.Commit(ctx, manifest)).To(Succeed())
 		}
-		revise("1000000")
+		revise(1000000)
 		r.now = r.now.Add(6 * time.Hour)
-		cp, _, err := r.snapshot(ctx)
+		cp, _, err = r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotOtherHistoryReason))
-		revise("1")
+		revise(1)
 		cp, _ = r.taken(ctx)
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
 	})

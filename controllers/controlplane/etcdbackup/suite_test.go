@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -33,6 +34,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ports"
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
@@ -153,6 +155,14 @@ func newS3() controlplanev1.S3Spec {
 		Endpoint: server.Endpoint, Bucket: s3.Bucket, Prefix: "nova",
 		Credentials: bootstrapv1.SecretReference{Name: "bucket"},
 		TrustedCA:   bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "bucket", Key: "ca.crt"}},
+	}
+}
+
+// place is where the rig's snapshots are, without the key that signs them.
+func (r *rig) place() snapshots.Place {
+	return snapshots.Place{
+		Endpoint: server.Endpoint, CA: server.CA, Bucket: s3.Bucket, Dir: path.Join("nova", r.namespace, clusterName),
+		AccessKeyID: server.AccessKeyID, SecretAccessKey: server.SecretAccessKey,
 	}
 }
 
