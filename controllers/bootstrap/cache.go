@@ -8,6 +8,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
 const (
@@ -32,7 +33,7 @@ var judgedSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName
 func keepRequest(o any) (any, error) {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
-		return o, nil
+		return cache.TransformStripManagedFields()(o)
 	}
 	kept := &certificatesv1.CertificateSigningRequest{TypeMeta: csr.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Name: csr.Name, UID: csr.UID, ResourceVersion: csr.ResourceVersion,

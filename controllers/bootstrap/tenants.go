@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -40,13 +39,10 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secre
 		SecretClient:     workload.NewSecrets(secrets, mgr.GetEventRecorder("novaconfig")),
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
-		Cache: clustercache.CacheOptions{
-			DefaultTransform: cache.TransformStripManagedFields(),
-			ByObject: map[client.Object]cache.ByObject{
-				// A field selector takes one signer, and two are judged.
-				&certificatesv1.CertificateSigningRequest{}: {Transform: keepRequest},
-			},
-		},
+		// Not by object: a cache that names a kind cannot be made where the API
+		// server does not serve it. A field selector would take one signer, and
+		// two are judged.
+		Cache: clustercache.CacheOptions{DefaultTransform: keepRequest},
 	}, options, connectRetry)
 }
 
