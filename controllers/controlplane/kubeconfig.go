@@ -40,7 +40,10 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("reading cluster CA: %w", err)
 	}
-	server := "https://" + s.cluster.Spec.ControlPlaneEndpoint.String()
+	server, err := workload.Server("https://" + s.cluster.Spec.ControlPlaneEndpoint.String())
+	if err != nil {
+		return fmt.Errorf("using the control plane endpoint: %w", err)
+	}
 	current := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: secret.Name(s.clusterName, secret.Kubeconfig)}
 	if err := r.Client.Get(ctx, key, current); apierrors.IsNotFound(err) {

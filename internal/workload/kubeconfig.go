@@ -129,6 +129,17 @@ func otherField(of any, allowed ...string) string {
 	return ""
 }
 
+// Server returns the URL of an API server as RESTConfig returns it, or a
+// RefusedError. A kubeconfig with a refused server must not be issued: it would be
+// replaced again at once.
+func Server(text string) (string, error) {
+	server, err := parseServer(text)
+	if err != nil {
+		return "", err
+	}
+	return server.String(), nil
+}
+
 // parseServer reads the URL of an API server.
 func parseServer(text string) (*url.URL, error) {
 	refused := func(why string) (*url.URL, error) { return nil, &RefusedError{Field: atCluster + "server", Why: why} }

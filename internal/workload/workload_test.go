@@ -324,6 +324,9 @@ func TestDeniedAddresses(t *testing.T) {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
+	if _, err := Server("https://169.254.169.254"); err == nil {
+		t.Error("a kubeconfig would be issued for a denied address")
+	}
 	config, err := RESTConfig([]byte(named))
 	if err != nil {
 		t.Fatal(err)
