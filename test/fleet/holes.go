@@ -20,6 +20,9 @@ import (
 type Holes struct {
 	Fleet
 
+	// Listen listens where the managers run.
+	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+
 	listener net.Listener
 	mu       sync.Mutex
 	open     []net.Conn
@@ -31,7 +34,7 @@ type Holes struct {
 // cluster cache connects to a cluster that has a kubeconfig.
 func (h *Holes) Apply(ctx context.Context) error {
 	var err error
-	if h.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
+	if h.listener, err = h.Listen(ctx, "tcp", "127.0.0.1:0"); err != nil {
 		return fmt.Errorf("listening: %w", err)
 	}
 	go h.accept()

@@ -32,7 +32,7 @@ func (n *fleetBench) compareHoles(ctx context.Context) (err error) {
 	}
 	// The share is of all clusters, those that never answer included.
 	count := int(math.Ceil(float64(n.clusters) * share / (100 - share)))
-	holes := &fleet.Holes{Fleet: fleet.Fleet{Client: n.bed.Client, Name: "holes", Clusters: count}}
+	holes := &fleet.Holes{Fleet: fleet.Fleet{Client: n.bed.Client, Name: "holes", Clusters: count}, Listen: n.bed.Listen}
 	defer func() { err = errors.Join(err, holes.Close()) }()
 	if err := holes.Apply(ctx); err != nil {
 		return err
