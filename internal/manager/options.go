@@ -76,6 +76,9 @@ type Options struct {
 
 	// Diagnostics are Cluster API's flags for metrics and TLS.
 	Diagnostics flags.ManagerOptions
+	// DiagnosticsAudience is the audience that a token for metrics must have;
+	// that of the API server, if empty.
+	DiagnosticsAudience string
 	// Logs are Kubernetes' flags for logging.
 	Logs *logs.Options
 }
@@ -109,6 +112,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		"Ranges of addresses (CIDR) that are exceptions to the denied ones.")
 
 	flags.AddManagerOptions(fs, &o.Diagnostics)
+	fs.StringVar(&o.DiagnosticsAudience, "diagnostics-audience", "",
+		"Audience that a token for the diagnostics endpoint must be issued for. If empty, the API server's own.")
 	if o.Logs == nil {
 		o.Logs = logs.NewOptions()
 	}
@@ -144,6 +149,9 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 	_, metrics, err := flags.GetManagerOptions(o.Diagnostics)
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("reading diagnostics flags: %w", err)
+	}
+	if o.DiagnosticsAudience != "" && metrics.FilterProvider != nil {
+		metrics.FilterProvider = forAudience(o.DiagnosticsAudience, metrics.FilterProvider)
 	}
 	opts := ctrl.Options{
 		Scheme:                        scheme,

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -80,6 +81,9 @@ func TestManagers(t *testing.T) {
 	g.Expect(status).To(Equal(http.StatusUnauthorized))
 	status, _ = scrape(t.Context(), g, tokenOf(t, e, "monitoring", "default"))
 	g.Expect(status).To(Equal(http.StatusForbidden))
+	mayRead(t, e, "system:serviceaccount:monitoring:nova-metrics-reader", map[string]bool{
+		"/metrics": true, "/debug/pprof/heap": false, "/debug/flags/v": false,
+	})
 
 	checkLibraries(t, families)
 }
@@ -171,6 +175,19 @@ func runManager(t *testing.T, kubeconfig string) {
 		}
 		_ = log.Close()
 	})
+}
+
+// mayRead checks which paths an account may get.
+func mayRead(t *testing.T, e *env.Env, user string, paths map[string]bool) {
+	t.Helper()
+	g := NewWithT(t)
+	for path, may := range paths {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: user, NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: "get"},
+		}}
+		g.Expect(e.Client.Create(t.Context(), review)).To(Succeed())
+		g.Expect(review.Status.Allowed).To(Equal(may), path)
+	}
 }
 
 // tokenOf returns a token of a service account.

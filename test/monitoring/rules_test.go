@@ -77,6 +77,38 @@ func TestPrometheusTakesTheFiles(t *testing.T) {
 	promtool(t, "check", "config", "--syntax-only", sample("scrape.yaml"))
 }
 
+// Prometheus sends its token to the managers' namespaces only, and none that the
+// API server accepts.
+func TestScrapingSendsItsTokenToManagersOnly(t *testing.T) {
+	g := NewWithT(t)
+	var config struct {
+		Jobs []struct {
+			Authorization struct {
+				File string `json:"credentials_file"`
+			} `json:"authorization"`
+			Discoveries []struct {
+				Namespaces struct {
+					Names []string `json:"names"`
+				} `json:"namespaces"`
+			} `json:"kubernetes_sd_configs"`
+		} `json:"scrape_configs"`
+	}
+	read(t, sample("scrape.yaml"), &config)
+	var monitor struct {
+		Spec struct {
+			Namespaces struct {
+				Names []string `json:"matchNames"`
+			} `json:"namespaceSelector"`
+		} `json:"spec"`
+	}
+	read(t, sample("podmonitor.yaml"), &monitor)
+	g.Expect(config.Jobs).To(HaveLen(1))
+	g.Expect(config.Jobs[0].Discoveries).To(HaveLen(1))
+	g.Expect(config.Jobs[0].Discoveries[0].Namespaces.Names).NotTo(BeEmpty())
+	g.Expect(config.Jobs[0].Discoveries[0].Namespaces.Names).To(ConsistOf(monitor.Spec.Namespaces.Names))
+	g.Expect(config.Jobs[0].Authorization.File).NotTo(HavePrefix("/var/run/secrets/kubernetes.io/"))
+}
+
 func TestAlertsGoOffWhenTheyShould(t *testing.T) {
 	promtool(t, "test", "rules", sample("tests", "alerts.yaml"))
 }
