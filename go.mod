@@ -2,6 +2,8 @@ module github.com/nova-platform/cluster-api-provider-nova
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/coredns/corefile-migration v1.0.35

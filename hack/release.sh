@@ -30,6 +30,9 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 read -ra archs <<<"${ARCH:-amd64}"
 managers=(nova-vsphere nova-zvirt nova-bootstrap nova-control-plane nova-addon)
 cd "$here/.."
+# Another Go would make other bytes.
+GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
+export GOTOOLCHAIN
 module=$(go list -m)
 # When it was made is when its commit was.
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
