@@ -55,6 +55,10 @@ provider() {
 	mkdir -p "$release"
 	"$kubectl" kustomize "config/$1/default" |
 		sed -E "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" >"$release/$5"
+	# The same kept to one namespace, for "clusterctl generate yaml".
+	"$kubectl" kustomize "config/$1/namespaced" |
+		sed -E -e "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" \
+			-e "s|$1-system|\${MANAGER_NAMESPACE}|" >"$release/namespaced-components.yaml"
 	cp "config/$1/metadata.yaml" "$release/metadata.yaml"
 	if [[ -d templates/$1 ]]; then
 		templates "$1" "$release"

@@ -371,7 +371,7 @@ func prepareCommands(ctx context.Context, dir, repository string) []string {
 	Expect(os.WriteFile(filepath.Join(dir, "cluster-api", "clusterctl.yaml"), configuration, 0o600)).To(Succeed())
 	config := filepath.Join(dir, "kubeconfig")
 	Expect(os.WriteFile(config, server.Kubeconfig(), 0o600)).To(Succeed())
-	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+config, "XDG_CONFIG_HOME="+dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+config, "XDG_CONFIG_HOME="+dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "NOVA_REPOSITORY="+repository)
 }
 
 // makeDemo makes the cluster that the documents speak of.

@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -83,6 +85,37 @@ var _ = DescribeTable("the Deployment of", func(p Provider) {
 	Expect(d.Spec.Template.Spec.ServiceAccountName).To(Equal(p.Dir + "-manager"))
 	Expect(d.Spec.Selector.MatchLabels).To(HaveKeyWithValue(clusterv1.ProviderNameLabel, p.Label),
 		"else two providers in one namespace would share their pods")
+}, entries())
+
+var _ = DescribeTable("the pods of", func(p Provider) {
+	var d appsv1.Deployment
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(ofKind(p, "Deployment")[0].Object, &d)).To(Succeed())
+	pod := d.Spec.Template
+	Expect(pod.Spec.PriorityClassName).To(Equal("system-cluster-critical"))
+
+	By("being reached at health and metrics only")
+	Expect(ofKind(p, "NetworkPolicy")).To(HaveLen(1))
+	var policy networkingv1.NetworkPolicy
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(ofKind(p, "NetworkPolicy")[0].Object, &policy)).To(Succeed())
+	Expect(policy.Spec.PodSelector.MatchLabels).To(Equal(d.Spec.Selector.MatchLabels))
+	Expect(policy.Spec.PolicyTypes).To(ConsistOf(networkingv1.PolicyTypeIngress))
+	Expect(policy.Spec.Ingress).To(HaveLen(1))
+	var open, served []string
+	for _, port := range policy.Spec.Ingress[0].Ports {
+		open = append(open, port.Port.String())
+	}
+	for _, port := range pod.Spec.Containers[0].Ports {
+		served = append(served, port.Name)
+	}
+	Expect(open).To(ConsistOf(served))
+	Expect(open).To(ConsistOf("healthz", "metrics"))
+
+	By("being evicted one at a time")
+	Expect(ofKind(p, "PodDisruptionBudget")).To(HaveLen(1))
+	var budget policyv1.PodDisruptionBudget
+	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(ofKind(p, "PodDisruptionBudget")[0].Object, &budget)).To(Succeed())
+	Expect(budget.Spec.Selector.MatchLabels).To(Equal(d.Spec.Selector.MatchLabels))
+	Expect(budget.Spec.MaxUnavailable.IntValue()).To(Equal(1), "a single replica can be evicted")
 }, entries())
 
 var _ = DescribeTable("metadata.yaml of", func(p Provider) {

@@ -50,6 +50,10 @@ func Providers() []Provider {
 			Dir: "nova-control-plane", Label: "control-plane-nova", Components: "control-plane-components.yaml",
 			Flag: "--control-plane", Name: "nova", Type: "ControlPlaneProvider",
 		},
+		{
+			Dir: "nova-addon", Label: "addon-nova", Components: "addon-components.yaml",
+			Flag: "--addon", Name: "nova", Type: "AddonProvider",
+		},
 	}
 }
 

@@ -31,6 +31,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(server.Stop()).To(Succeed()) })
 
+	installForeign()
 	for _, p := range Providers() {
 		file, err := p.Render(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -40,5 +41,6 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			Expect(server.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(o.DeepCopy()), client.ForceOwnership,
 				client.FieldOwner("manifests"))).To(Succeed(), "%s %s of %s", o.GetKind(), o.GetName(), p.Dir)
 		}
+		sumUp(ctx, p)
 	}
 })

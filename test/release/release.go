@@ -67,7 +67,6 @@ func (r *Repository) add(ctx context.Context, version string) error {
 	for _, p := range manifests.Providers() {
 		build.Args = append(build.Args, "./cmd/"+p.Dir)
 	}
-	build.Args = append(build.Args, "./cmd/"+bed.AddonProvider)
 	build.Dir = tools.Root()
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building managers: %w: %s", err, out)

@@ -46,8 +46,9 @@ const (
 	roleControlPlane = "node-role.kubernetes.io/control-plane"
 )
 
-// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores,verbs=get;list;watch;patch;update
-// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/status;novaetcdrestores/finalizers,verbs=get;patch;update
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/status,verbs=patch
+// +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=delete
 
 // RestoreReconciler prepares NovaEtcdRestores and tells how far they are.
@@ -696,7 +697,7 @@ func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
 	}
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), secret)
-	if err == nil && metav1.IsControlledBy(secret, s.restore) {
+	if err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, s.restore) {
 		err = r.Client.Delete(ctx, secret)
 	}
 	if client.IgnoreNotFound(err) != nil {

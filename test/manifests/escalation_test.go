@@ -1,0 +1,250 @@
+package manifests
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
+
+// asManager returns the configuration of a manager's ServiceAccount, with a
+// token of its own.
+func asManager(ctx context.Context, p Provider) *rest.Config {
+	GinkgoHelper()
+	return asAccount(ctx, p.Namespace(), p.Dir+"-manager")
+}
+
+func asAccount(ctx context.Context, namespace, name string) *rest.Config {
+	GinkgoHelper()
+	request := &authenticationv1.TokenRequest{}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	Expect(server.Client.SubResource("token").Create(ctx, account, request)).To(Succeed())
+	config := rest.AnonymousClientConfig(server.Config)
+	config.BearerToken = request.Status.Token
+	return config
+}
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	c, err := client.New(config, client.Options{Scheme: server.Scheme, Mapper: server.Client.RESTMapper()})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+func providerOf(dir string) Provider {
+	GinkgoHelper()
+	for _, p := range Providers() {
+		if p.Dir == dir {
+			return p
+		}
+	}
+	Fail("no provider " + dir)
+	return Provider{}
+}
+
+var forbidden = Satisfy(apierrors.IsForbidden)
+
+var _ = DescribeTable("a manager with its own token gets no other identity:", func(ctx SpecContext, p Provider) {
+	config := asManager(ctx, p)
+	c := clientFor(config)
+	namespace := newNamespace(ctx)
+
+	By("creating no token of a ServiceAccount")
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace(), Name: p.Dir + "-manager"}}
+	Expect(c.SubResource("token").Create(ctx, account, &authenticationv1.TokenRequest{})).To(forbidden)
+
+	By("creating no Secret that Kubernetes fills with such a token")
+	for _, kind := range []corev1.SecretType{corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, corev1.SecretTypeOpaque} {
+		Eventually(func() error {
+			return c.Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: namespace, GenerateName: "token-", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"},
+				},
+				Type: kind,
+			}, client.DryRunAll)
+		}).WithTimeout(policyTimeout).Should(forbidden, "%s", kind)
+	}
+
+	By("impersonating no other user, group or ServiceAccount")
+	for _, other := range []rest.ImpersonationConfig{
+		{UserName: "admin"}, {UserName: p.ServiceAccount(), Groups: []string{"system:masters"}},
+		{UserName: "system:serviceaccount:kube-system:namespace-controller"},
+	} {
+		as := rest.CopyConfig(config)
+		as.Impersonate = other
+		Expect(clientFor(as).List(ctx, &corev1.SecretList{}, client.InNamespace(namespace))).To(forbidden, other.UserName)
+	}
+}, entries())
+
+// write is a request that a manager sends. It changes nothing.
+type write func(ctx context.Context, c client.Client, namespace string) error
+
+func secretOf(kind corev1.SecretType) write {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		return c.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}, Type: kind}, client.DryRunAll)
+	}
+}
+
+// stored is an object that an administrator has created and a manager changes.
+func stored(o func() client.Object, change func(context.Context, client.Client, client.Object) error) write {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		object := o()
+		if namespaced, err := server.Client.IsObjectNamespaced(object); err != nil || namespaced {
+			object.SetNamespace(namespace)
+		}
+		if err := server.Client.Create(ctx, object); client.IgnoreAlreadyExists(err) != nil {
+			return err
+		}
+		return change(ctx, c, object)
+	}
+}
+
+func annotated(ctx context.Context, c client.Client, o client.Object) error {
+	return c.Patch(ctx, o, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"a":"b"}}}`)), client.DryRunAll)
+}
+
+func updated(ctx context.Context, c client.Client, o client.Object) error {
+	return c.Update(ctx, o, client.DryRunAll)
+}
+
+func deleted(ctx context.Context, c client.Client, o client.Object) error {
+	return c.Delete(ctx, o, client.DryRunAll)
+}
+
+func someSecret(kind corev1.SecretType) func() client.Object {
+	return func() client.Object {
+		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}, Type: kind}
+	}
+}
+
+func configMap(name string, labels map[string]string) func() client.Object {
+	return func() client.Object {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	}
+}
+
+func created(o func() client.Object) write {
+	return func(ctx context.Context, c client.Client, namespace string) error {
+		object := o()
+		if namespaced, err := server.Client.IsObjectNamespaced(object); err != nil || namespaced {
+			object.SetNamespace(namespace)
+		}
+		return c.Create(ctx, object, client.DryRunAll)
+	}
+}
+
+// foreign are kinds of another project's infrastructure provider.
+var foreign = map[string]apiextensionsv1.ResourceScope{
+	"ForeignMachine": apiextensionsv1.NamespaceScoped, "ForeignMachineTemplate": apiextensionsv1.NamespaceScoped,
+	"ForeignCluster": apiextensionsv1.NamespaceScoped, "ForeignIdentity": apiextensionsv1.ClusterScoped,
+}
+
+func installForeign() {
+	GinkgoHelper()
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for kind, scope := range foreign {
+		plural := strings.ToLower(strings.TrimSuffix(kind, "y")) + "s"
+		definitions = append(definitions, &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: plural + "." + infraGroup},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: infraGroup, Scope: scope,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: plural, Singular: strings.ToLower(kind), ListKind: kind + "List"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: infrav1.GroupVersion.Version, Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: new(true),
+					}},
+				}},
+			},
+		})
+	}
+	_, err := envtest.InstallCRDs(server.Config, envtest.CRDInstallOptions{CRDs: definitions})
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// ofInfra is an object of a kind that only its definition knows.
+func ofInfra(kind string) func() client.Object {
+	return func() client.Object {
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+		o.SetGroupVersionKind(infrav1.GroupVersion.WithKind(kind))
+		o.SetGenerateName("some-")
+		return o
+	}
+}
+
+// wellFormed is an object with all required fields.
+func wellFormed(template client.Object) func() client.Object {
+	return func() client.Object {
+		o, _ := template.DeepCopyObject().(client.Object)
+		o.SetGenerateName("some-")
+		return o
+	}
+}
+
+func respec(ctx context.Context, c client.Client, o client.Object) error {
+	return c.Patch(ctx, o, client.RawPatch("application/merge-patch+json",
+		[]byte(`{"spec":{"template":{"spec":{"template":"another"}}}}`)), client.DryRunAll)
+}
+
+var lockOf = map[string]string{clusterv1.ClusterNameLabel: "blue"}
+
+var _ = DescribeTable("a write of a manager", func(ctx SpecContext, dir string, request write, refusal string) {
+	c := clientFor(asManager(ctx, providerOf(dir)))
+	namespace := newNamespace(ctx)
+	// A policy is enforced a moment after it was applied.
+	if refusal != "" {
+		Eventually(func() error { return request(ctx, c, namespace) }).WithTimeout(policyTimeout).Should(And(forbidden, MatchError(ContainSubstring(refusal))))
+		return
+	}
+	Eventually(func() error { return request(ctx, c, namespace) }).WithTimeout(policyTimeout).Should(Succeed())
+},
+	Entry("bootstrap data", "nova-bootstrap", secretOf(clusterv1.ClusterSecretType), ""),
+	Entry("bootstrap data of a machine that restores", "nova-bootstrap", stored(someSecret(clusterv1.ClusterSecretType), updated), ""),
+	Entry("a Secret of a user", "nova-bootstrap", stored(someSecret(corev1.SecretTypeOpaque), updated), "writes no Secret but"),
+	Entry("a Secret of the restore, which is another manager's", "nova-bootstrap", secretOf(controlplanev1.EtcdRestoreSecretType), "writes no Secret but"),
+	Entry("a lock", "nova-bootstrap", created(configMap("blue-lock", lockOf)), ""),
+	Entry("a lock that exists", "nova-bootstrap", stored(configMap("blue-lock", lockOf), updated), ""),
+	Entry("another ConfigMap", "nova-bootstrap", created(configMap("coredns", nil)), "writes no ConfigMap but the lock"),
+	Entry("another ConfigMap of a cluster", "nova-bootstrap", stored(configMap("blue-files", lockOf), updated), "writes no ConfigMap but the lock"),
+	Entry("a lock whose label names another cluster", "nova-bootstrap", created(configMap("red-lock", lockOf)), "writes no ConfigMap but the lock"),
+
+	Entry("a CA", "nova-control-plane", secretOf(clusterv1.ClusterSecretType), ""),
+	Entry("a kubeconfig that exists", "nova-control-plane", stored(someSecret(clusterv1.ClusterSecretType), updated), ""),
+	Entry("the source of a restore", "nova-control-plane", secretOf(controlplanev1.EtcdRestoreSecretType), ""),
+	Entry("the source of a finished restore", "nova-control-plane", stored(someSecret(controlplanev1.EtcdRestoreSecretType), deleted), ""),
+	Entry("a Secret of a user", "nova-control-plane", stored(someSecret(corev1.SecretTypeOpaque), updated), "writes no Secret but"),
+	Entry("a CA, to delete it", "nova-control-plane", stored(someSecret(clusterv1.ClusterSecretType), deleted), "deletes none but"),
+	Entry("a Secret of a user, to delete it", "nova-control-plane", stored(someSecret(corev1.SecretTypeOpaque), deleted), "deletes none but"),
+	Entry("a lock", "nova-control-plane", created(configMap("blue-lock", lockOf)), ""),
+	Entry("another ConfigMap", "nova-control-plane", created(configMap("coredns", nil)), "writes no ConfigMap but the lock"),
+
+	Entry("a machine", "nova-control-plane", created(wellFormed(vsphereMachine(""))), ""),
+	Entry("a machine that exists", "nova-control-plane", stored(wellFormed(vsphereMachine("")), annotated), ""),
+	Entry("a machine, to delete it", "nova-control-plane", stored(wellFormed(vsphereMachine("")), deleted), ""),
+	Entry("the owners of a machine template", "nova-control-plane", stored(wellFormed(machineTemplate().template), annotated), ""),
+	Entry("the spec of a machine template", "nova-control-plane", stored(wellFormed(machineTemplate().template), respec), "nothing of a machine template but its metadata"),
+	Entry("a new machine template", "nova-control-plane", created(wellFormed(machineTemplate().template)), "writes no infrastructure but machines"),
+	Entry("a machine template, to delete it", "nova-control-plane", stored(wellFormed(machineTemplate().template), deleted), "writes no infrastructure but machines"),
+	Entry("a machine of a foreign provider", "nova-control-plane", created(ofInfra("ForeignMachine")), ""),
+	Entry("a machine of a foreign provider, to delete it", "nova-control-plane", stored(ofInfra("ForeignMachine"), deleted), ""),
+	Entry("the owners of a foreign template", "nova-control-plane", stored(ofInfra("ForeignMachineTemplate"), annotated), ""),
+	Entry("a foreign cluster", "nova-control-plane", created(ofInfra("ForeignCluster")), "writes no infrastructure but machines"),
+	Entry("an identity", "nova-control-plane", created(ofInfra("ForeignIdentity")), "writes no infrastructure but machines"),
+	Entry("an identity that exists", "nova-control-plane", stored(ofInfra("ForeignIdentity"), annotated), "writes no infrastructure but machines"),
+	Entry("an identity, to delete it", "nova-control-plane", stored(ofInfra("ForeignIdentity"), deleted), "writes no infrastructure but machines"),
+	Entry("an infrastructure cluster", "nova-control-plane", created(wellFormed(vsphereCluster(""))), "writes no infrastructure but machines"),
+)
