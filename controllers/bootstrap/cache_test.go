@@ -20,7 +20,7 @@ func keep(t *testing.T, csr *certificatesv1.CertificateSigningRequest) *certific
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept.(*certificatesv1.CertificateSigningRequest) //nolint:forcetypeassert // keepRequest keeps the type
+	return kept.(*certificatesv1.CertificateSigningRequest)
 }
 
 // However large a request is, little of it is kept, and nothing of one that is

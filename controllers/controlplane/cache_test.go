@@ -103,5 +103,5 @@ func must[O any](t *testing.T, o runtime.Object) O {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return kept.(O) //nolint:forcetypeassert // keepUsed keeps the type
+	return kept.(O)
 }

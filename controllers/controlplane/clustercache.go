@@ -470,8 +470,7 @@ func silence(err error) string {
 	if errors.As(err, &status) {
 		return "The API server could not be read: HTTP status " + http.StatusText(int(status.Status().Code))
 	}
-	var refused *workload.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*workload.RefusedError](err); ok {
 		return "The API server could not be read: " + refused.Error()
 	}
 	return "The API server could not be read"

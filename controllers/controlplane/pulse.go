@@ -268,8 +268,7 @@ func (p *pulse) connect(ctx context.Context, last string) (*connection, string, 
 
 // unusable returns the reason for not using a kubeconfig.
 func unusable(err error) string {
-	var refused *workload.RefusedError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*workload.RefusedError](err); ok {
 		return refused.Error()
 	}
 	return "its certificates or credentials cannot be read"

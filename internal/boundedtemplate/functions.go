@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -122,7 +123,7 @@ var plain = regexp.MustCompile(`^([^%]|%[dqstvx%])*$`)
 
 func (f *functions) printf(format string, values ...any) (string, error) {
 	if !plain.MatchString(format) {
-		return "", fmt.Errorf("printf knows %%d, %%q, %%s, %%t, %%v, %%x and %%%%, without flags, widths and precisions")
+		return "", errors.New("printf knows %d, %q, %s, %t, %v, %x and %%, without flags, widths and precisions")
 	}
 	if err := f.count(append(values, format)); err != nil {
 		return "", err

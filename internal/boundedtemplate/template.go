@@ -117,6 +117,22 @@ func (w *writer) Write(p []byte) (int, error) {
 // arguments, or that call what data holds.
 var refused = map[string]bool{"call": true, "html": true, "js": true, "urlquery": true}
 
+// meterPipe is meter for the commands of a pipeline.
+func meterPipe(n *parse.PipeNode) (int, error) {
+	nodes := 1
+	if n == nil {
+		return nodes, nil
+	}
+	for _, command := range n.Cmds {
+		more, err := sum(command.Args)
+		if err != nil {
+			return 0, err
+		}
+		nodes += more
+	}
+	return nodes, nil
+}
+
 // meter returns how many nodes one pass through a body visits, and charges for
 // the bodies of the loops in it at each of their passes.
 func meter(node parse.Node) (int, error) {
@@ -144,18 +160,7 @@ func meter(node parse.Node) (int, error) {
 	case *parse.ActionNode:
 		return meter(n.Pipe)
 	case *parse.PipeNode:
-		if n == nil {
-			return 1, nil
-		}
-		nodes := 1
-		for _, command := range n.Cmds {
-			more, err := sum(command.Args)
-			if err != nil {
-				return 0, err
-			}
-			nodes += more
-		}
-		return nodes, nil
+		return meterPipe(n)
 	case *parse.ChainNode:
 		return meter(n.Node)
 	case *parse.IdentifierNode:

@@ -73,7 +73,7 @@ func TestKeepKubeconfigs(t *testing.T) {
 			Type: clusterv1.ClusterSecretType, Data: data,
 		})
 		g.Expect(err).NotTo(HaveOccurred())
-		secret := kept.(*corev1.Secret) //nolint:forcetypeassert // a Secret was given
+		secret := kept.(*corev1.Secret)
 		g.Expect(secret.ManagedFields).To(BeEmpty())
 		g.Expect(secret.Annotations).To(Equal(map[string]string{"a": "b"}))
 		g.Expect(secret.UID).To(BeEquivalentTo("u"))

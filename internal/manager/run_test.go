@@ -100,7 +100,7 @@ func TestRun(t *testing.T) {
 
 	// A Secret that has not changed is read from the API server once.
 	reads := &countingReader{Reader: e.Client}
-	cached.(*secretClient).live = reads //nolint:forcetypeassert // SecretClient returns nothing else
+	cached.(*secretClient).live = reads
 	for range 10 {
 		g.Expect(read(cached, "other")).To(Equal("first"))
 		g.Expect(read(cached, "c-kubeconfig")).To(Equal("first"))

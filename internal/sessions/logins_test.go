@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -90,7 +91,7 @@ func TestLoginWithTheAcceptedPassword(t *testing.T) {
 func TestLoginsForgetUsers(t *testing.T) {
 	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
 	for i := range 1000 {
-		_ = d.login(l, User{Server: "vc.example.com", Name: fmt.Sprint(i)}, "right")
+		_ = d.login(l, User{Server: "vc.example.com", Name: strconv.Itoa(i)}, "right")
 	}
 	_ = d.login(l, User{Server: "vc.example.com", Name: "last"}, "wrong")
 	if n := len(l.users); n > 2 {

@@ -82,7 +82,7 @@ func TestDrippingBucketIsGivenUp(t *testing.T) {
 			if _, err := fmt.Fprint(w, " "); err != nil {
 				return
 			}
-			w.(http.Flusher).Flush() //nolint:forcetypeassert // the server's writer can
+			w.(http.Flusher).Flush()
 			select {
 			case <-r.Context().Done():
 			case <-time.After(10 * time.Millisecond):

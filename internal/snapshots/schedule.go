@@ -61,7 +61,7 @@ func Jitter(schedule, uid string, due time.Time) time.Duration {
 		return 0
 	}
 	sum := sha256.Sum256([]byte(uid))
-	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(window/time.Second)) * time.Second //nolint:gosec // a window is positive and short
+	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(window/time.Second)) * time.Second
 }
 
 // Precedes reports whether an etcd of a history and revision goes on from what

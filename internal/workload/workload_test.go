@@ -37,8 +37,8 @@ type apiServer struct {
 	requests atomic.Int32
 }
 
-func newAPIServer(t testing.TB, handle http.HandlerFunc) *apiServer {
-	t.Helper()
+func newAPIServer(tb testing.TB, handle http.HandlerFunc) *apiServer {
+	tb.Helper()
 	s := &apiServer{}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.requests.Add(1)
@@ -48,7 +48,7 @@ func newAPIServer(t testing.TB, handle http.HandlerFunc) *apiServer {
 	}))
 	s.EnableHTTP2 = true
 	s.StartTLS()
-	t.Cleanup(s.Close)
+	tb.Cleanup(s.Close)
 	return s
 }
 
@@ -126,11 +126,13 @@ func attacks(server *apiServer, token, marker string) map[string]attack {
 
 // bomb is YAML that grows by a factor of ten with each line.
 func bomb() string {
-	text := "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n"
+	var text strings.Builder
+	text.WriteString("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n")
 	for i := range 9 {
-		text += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i)
+		fmt.Fprintf(&text, "a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 9), i)
 	}
-	return text + "clusters: *a9\n"
+	text.WriteString("clusters: *a9\n")
+	return text.String()
 }
 
 // likeClusterCache makes a client as Cluster API's cluster cache does.
@@ -151,11 +153,11 @@ func likeClusterCache(ctx context.Context, secrets client.Reader, namespace, clu
 	return kubernetes.NewForConfigAndClient(config, httpClient)
 }
 
-func newReader(t testing.TB, kubeconfig string) client.WithWatch {
-	t.Helper()
+func newReader(tb testing.TB, kubeconfig string) client.WithWatch {
+	tb.Helper()
 	types := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(types), clusterv1.AddToScheme(types)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	meta := metav1.ObjectMeta{Namespace: "team", Name: "blue"}
 	return fake.NewClientBuilder().WithScheme(types).WithObjects(

@@ -126,9 +126,9 @@ func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
 		above ref
 	}
 	seen := map[ref]entity{}
-	for i := range content {
+	for _, object := range content {
 		var e entity
-		for _, p := range content[i].PropSet {
+		for _, p := range object.PropSet {
 			switch value := p.Val.(type) {
 			case string:
 				e.name = value
@@ -136,7 +136,7 @@ func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
 				e.above = value
 			}
 		}
-		seen[content[i].Obj] = e
+		seen[object.Obj] = e
 	}
 	var names []string
 	for range len(content) + 1 {
