@@ -95,7 +95,7 @@ func (s *scene) run() {
 	self, err := os.Executable()
 	s.Expect(err).NotTo(HaveOccurred())
 	cmd := exec.CommandContext(context.Background(), self, "--namespace="+s.rig.Namespace, "--manager-namespace="+s.rig.Namespace,
-		"--health-addr=0", "--insecure-diagnostics", "--diagnostics-address="+diagnostics)
+		"--health-addr=0", "--allow-endpoints=127.0.0.0/8", "--insecure-diagnostics", "--diagnostics-address="+diagnostics)
 	cmd.Env = append(os.Environ(), asProvider+"=1")
 	cmd.Stdout, cmd.Stderr = s.t.Output(), s.t.Output()
 	s.Expect(cmd.Start()).To(Succeed())
