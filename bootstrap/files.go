@@ -4,25 +4,34 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strings"
-	"text/template"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
 // defaultPermissions are those of a file that names none.
 const defaultPermissions = "0640"
 
-// maxUnpacked is how much of a compressed file is checked.
+// maxUnpacked bounds the unpacked size of all compressed files of a document.
 const maxUnpacked = 64 << 20
+
+// budget bounds the rendering of all files of a document.
+type budget struct {
+	templates *boundedtemplate.Budget
+	// unpacked is how many bytes the compressed files may still unpack to.
+	unpacked int64
+}
 
 // userFiles are the files of the spec. They come last, so that they win over
 // a file of ours at the same path.
 func userFiles(in *Input) ([]writeFile, error) {
 	files := make([]writeFile, 0, len(in.Spec.Files))
+	left := &budget{templates: boundedtemplate.NewBudget(), unpacked: maxUnpacked}
 	for i := range in.Spec.Files {
 		f := &in.Spec.Files[i]
 		if err := hidden(in, f); err != nil {
@@ -31,11 +40,11 @@ func userFiles(in *Input) ([]writeFile, error) {
 		content := []byte(f.Content)
 		if f.ContentFormat == bootstrapv1.ContentFormatTemplate {
 			var err error
-			if content, err = execute(in, f); err != nil {
+			if content, err = execute(in, f, left); err != nil {
 				return nil, err
 			}
 		}
-		file, err := encodedFile(f, content)
+		file, err := encodedFile(f, content, left)
 		if err != nil {
 			return nil, err
 		}
@@ -72,7 +81,7 @@ func ownCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
 
 // encodedFile takes base64 off, and hands what is compressed on as it is: that
 // is what people compress it for.
-func encodedFile(f *bootstrapv1.File, content []byte) (writeFile, error) {
+func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	if f.Encoding == bootstrapv1.ContentEncodingBase64 || f.Encoding == bootstrapv1.ContentEncodingGzipBase64 {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(string(content)), ""))
@@ -85,11 +94,15 @@ func encodedFile(f *bootstrapv1.File, content []byte) (writeFile, error) {
 		return newFile(f.Path, permissions(f.Permissions), content), nil
 	}
 	reader, err := gzip.NewReader(bytes.NewReader(content))
-	if err == nil {
-		_, err = io.Copy(io.Discard, io.LimitReader(reader, maxUnpacked))
-	}
 	if err != nil {
 		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
+	}
+	unpacked, err := io.Copy(io.Discard, io.LimitReader(reader, left.unpacked+1))
+	if err != nil {
+		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
+	}
+	if left.unpacked -= unpacked; left.unpacked < 0 {
+		return writeFile{}, renderErrorf(field, "makes the compressed files unpack to more than %d MiB together; have a command fetch large files", maxUnpacked>>20)
 	}
 	file := newFile(f.Path, permissions(f.Permissions), nil)
 	file.Encoding, file.Content = "gz+b64", base64.StdEncoding.EncodeToString(content)
@@ -105,9 +118,9 @@ func permissions(octal string) string {
 
 // execute fills in a template. Names it does not know are errors, because a
 // file with a gap in it is worse than no node.
-func execute(in *Input, f *bootstrapv1.File) ([]byte, error) {
+func execute(in *Input, f *bootstrapv1.File, left *budget) ([]byte, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
-	t, err := template.New("template").Option("missingkey=error").Parse(f.Content)
+	t, err := boundedtemplate.Parse("template", f.Content)
 	if err != nil {
 		return nil, renderErrorf(field, "malformed template: %s", templateProblem(f, err))
 	}
@@ -116,24 +129,29 @@ func execute(in *Input, f *bootstrapv1.File) ([]byte, error) {
 	for _, role := range roles {
 		names = append(names, string(role))
 	}
-	out := &bytes.Buffer{}
-	err = t.Execute(out, map[string]any{
+	out, err := t.Execute(map[string]any{
 		"Cluster":  map[string]any{"Name": in.ClusterName, "Namespace": in.ClusterNamespace},
 		"Machine":  map[string]any{"Name": in.Machine},
 		"Version":  in.Version,
 		"Endpoint": map[string]any{"Host": in.Endpoint.Host, "Port": in.Endpoint.Port},
 		"Roles":    names,
-	})
+	}, left.templates)
+	if limit, is := errors.AsType[*boundedtemplate.LimitError](err); is {
+		return nil, renderErrorf(field, "malformed template: %s", limit)
+	}
 	if err != nil {
 		return nil, renderErrorf(field, "malformed template: %s", templateProblem(f, err))
 	}
-	return out.Bytes(), nil
+	return []byte(out), nil
 }
 
 // templateProblem leaves "line: problem" of a template's error. The problem
 // quotes the template, so of a Secret's content only the line is told.
 func templateProblem(f *bootstrapv1.File, err error) string {
-	text := strings.TrimPrefix(err.Error(), "template: template:")
+	text, placed := strings.CutPrefix(err.Error(), "template: template:")
+	if !placed {
+		return strings.TrimPrefix(text, "template: ")
+	}
 	if name := f.ContentFrom.Secret.Name; name != "" {
 		line, _, _ := strings.Cut(text, ":")
 		return fmt.Sprintf("line %s of key %s in Secret %s", line, f.ContentFrom.Secret.Key, name)

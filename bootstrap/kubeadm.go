@@ -22,6 +22,10 @@ const (
 	// etcdPatience must stay short: kubeadm asks every listed member until
 	// it runs out, so a dead one would hold all joiners up.
 	etcdPatience = "2m0s"
+	// signingDuration is how long the certificates of kubelets are good for, and
+	// so how long a stolen one is after its Machine was deleted. Kubelets renew
+	// them after 70 to 90 percent of it.
+	signingDuration = "168h0m0s"
 )
 
 // kubeadmFiles are what kubeadm is given.
@@ -149,7 +153,7 @@ func clusterConfiguration(in *Input) document {
 		"encryptionAlgorithm": "ECDSA-P256",
 		"networking":          networking,
 		"apiServer":           apiServer,
-		"controllerManager":   map[string]any{"extraArgs": mergeArgs(nil, platform.ControllerManager.ExtraArgs)},
+		"controllerManager":   map[string]any{"extraArgs": mergeArgs([]arg{{"cluster-signing-duration", signingDuration}}, platform.ControllerManager.ExtraArgs)},
 		"scheduler":           map[string]any{"extraArgs": mergeArgs(nil, platform.Scheduler.ExtraArgs)},
 		"etcd":                etcdConfiguration(in),
 	})

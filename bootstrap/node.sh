@@ -9,6 +9,7 @@ kubernetes=/etc/kubernetes
 sentinel=/run/cluster-api/bootstrap-success.complete
 booting=/var/lib/nova/booting
 restarted=nova-restarted.service
+cloud=/var/lib/cloud
 
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
 # SKIP_PHASES, KUBE_PROXY, WAIT_BOUND and JOIN_BOUND.
@@ -287,6 +288,23 @@ join() {
   done
 }
 
+# forget_bootstrap_data removes the copies of the bootstrap data that cloud-init
+# keeps on the disk. cloud-init is disabled first, because it would take a machine
+# without them for a new one, or write them again, on a later boot.
+forget_bootstrap_data() (
+  set +e
+  [ -d $cloud ] || return 0
+  mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled && sync || return 0
+  for file in $cloud/instances/*/user-data.txt* $cloud/instances/*/vendor-data*.txt* $cloud/instances/*/cloud-config.txt \
+    $cloud/instances/*/obj.pkl $cloud/seed/*/user-data $cloud/seed/*/openstack/*/user_data; do
+    [ -f "$file" ] || continue
+    # The drive of a hypervisor cannot be written.
+    shred --iterations=1 --remove "$file" || rm -f "$file"
+  done
+  sync
+  return 0
+)
+
 # A control plane counts on a machine for so long; what joins later could cost
 # etcd its quorum.
 begun=$(now)
@@ -328,6 +346,7 @@ fi
 failed=unfinished
 echo unfinished >$booting/stage && sync $booting/stage || true
 rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key" "$dir/token.header"
+forget_bootstrap_data
 
 run_commands postKubeadmCommands
 

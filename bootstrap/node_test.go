@@ -90,7 +90,7 @@ func (n *node) boot() error {
 	n.t.Helper()
 	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh", "run/nova/restarted.sh"} {
 		script := n.read(name)
-		for _, folder := range []string{"/run/", "/var/log/", "/var/lib/nova", "/etc/kubernetes", "/etc/os-release", "/etc/systemd/", "/sys/class/", "/proc/"} {
+		for _, folder := range []string{"/run/", "/var/log/", "/var/lib/nova", "/var/lib/cloud", "/etc/cloud", "/etc/kubernetes", "/etc/os-release", "/etc/systemd/", "/sys/class/", "/proc/"} {
 			script = strings.ReplaceAll(script, folder, n.dir+folder)
 		}
 		n.write(name, script)
@@ -111,6 +111,66 @@ func (n *node) run(script string) error {
 }
 
 const sentinel = "run/cluster-api/bootstrap-success.complete"
+
+// cloud-init keeps the user data on the disk, whole and in parts.
+func TestNodeForgetsBootstrapData(t *testing.T) {
+	const (
+		instance = "var/lib/cloud/instances/iid-1/"
+		disabled = "etc/cloud/cloud-init.disabled"
+	)
+	copies := []string{
+		instance + "user-data.txt", instance + "user-data.txt.i", instance + "cloud-config.txt", instance + "vendor-data.txt", instance + "obj.pkl",
+		"var/lib/cloud/seed/nocloud/user-data", "var/lib/cloud/seed/config_drive/openstack/latest/user_data",
+	}
+	kept := []string{instance + "sem/config_runcmd", instance + "scripts/runcmd", "var/lib/cloud/data/instance-id", "var/lib/cloud/seed/nocloud/meta-data"}
+	for name, tc := range map[string]struct {
+		reason  string
+		change  func(*node)
+		command string
+		ends    bool
+		forgets bool
+	}{
+		"Joined":      {reason: "the node has joined", ends: true, forgets: true},
+		"Unfinished":  {reason: "it has joined, whatever fails then", command: "exit 3", forgets: true},
+		"Restarted":   {reason: "a command starts the machine once more", command: cut, forgets: true},
+		"NotJoined":   {reason: "another boot may go on", change: func(n *node) { n.write("fail-join", "99") }},
+		"NoDirectory": {reason: "nothing is written by cloud-init then", change: func(n *node) { _ = os.RemoveAll(filepath.Join(n.dir, "var/lib/cloud")) }, ends: true},
+		"NotDisabled": {
+			reason: "cloud-init would write them again, or take the machine for a new one", ends: true,
+			change: func(n *node) { n.write("etc/cloud", "in the way") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(JoinWorker, func(in *Input) {
+				if tc.command != "" {
+					in.Spec.PostKubeadmCommands = []string{tc.command}
+				}
+			}))
+			for _, path := range append(copies, kept...) {
+				n.write(path, "key of the authority")
+			}
+			if tc.change != nil {
+				tc.change(n)
+			}
+			if err := n.boot(); (err == nil) != tc.ends {
+				t.Fatalf("boot ended with %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+			}
+			if got := n.there(disabled); got != tc.forgets {
+				t.Errorf("%s: cloud-init is disabled: %t", tc.reason, got)
+			}
+			for _, path := range copies {
+				if got := !n.there(path); got != tc.forgets && name != "NoDirectory" {
+					t.Errorf("%s: %s is gone: %t", tc.reason, path, got)
+				}
+			}
+			for _, path := range kept {
+				if !n.there(path) && name != "NoDirectory" {
+					t.Errorf("%s is gone", path)
+				}
+			}
+		})
+	}
+}
 
 func TestNodeJoins(t *testing.T) {
 	n := newNode(t, facts(JoinWorker, func(in *Input) {

@@ -366,7 +366,23 @@ func TestRenderErrors(t *testing.T) {
 		"TemplateSyntax":     {JoinWorker, file("a\n{{ .Cluster.Name"), "spec.files[/etc/x]", "line 2: unclosed action"},
 		"TemplateUnknownKey": {JoinWorker, file("{{ .Clutser.Name }}"), "spec.files[/etc/x]", "Clutser"},
 		"TemplateUnknownSub": {JoinWorker, file("{{ .Cluster.Nmae }}"), "spec.files[/etc/x]", "Nmae"},
-		"TemplateFunction":   {JoinWorker, file("{{ upper .Version }}"), "spec.files[/etc/x]", "upper"},
+		"TemplateFunction":   {JoinWorker, file("{{ html .Version }}"), "spec.files[/etc/x]", "html is not available"},
+		"TemplateWidth":      {JoinWorker, file(`{{ printf "%900000d" 1 }}`), "spec.files[/etc/x]", "malformed template"},
+		"TemplateBomb": {JoinWorker, file(`{{ define "a" }}` + strings.Repeat("0123456789", 20) + `{{ end }}` +
+			`{{ define "b" }}` + strings.Repeat(`{{ template "a" }}`, 50) + `{{ end }}{{ define "c" }}` + strings.Repeat(`{{ template "b" }}`, 50) + `{{ end }}` +
+			strings.Repeat(`{{ template "c" }}`, 50)), "spec.files[/etc/x]", "the template writes more than"},
+		"TemplateBombs": {JoinWorker, func(in *Input) {
+			for i := range 40 {
+				in.Spec.Files = append(in.Spec.Files, bootstrapv1.File{Path: "/etc/x" + strings.Repeat("x", i), ContentFormat: bootstrapv1.ContentFormatTemplate,
+					Content: `{{ define "a" }}` + strings.Repeat("0", 10000) + `{{ end }}` + strings.Repeat(`{{ template "a" }}`, 100)})
+			}
+		}, "spec.files[/etc/xxxxxxxxxxxxxxxxx]", "the template writes more than"},
+		"GzipBombs": {JoinWorker, func(in *Input) {
+			bomb := zeros(t, 40<<20)
+			in.Spec.Files = []bootstrapv1.File{
+				{Path: "/etc/x", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64}, {Path: "/etc/y", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64},
+			}
+		}, "spec.files[/etc/y]", "more than 64 MiB together"},
 		"PatchNoYAML":        {Init, patch("ClusterConfiguration", "a: [b"), "spec.kubeadm.configPatches[ClusterConfiguration]", "no YAML"},
 		"PatchNoObject":      {JoinWorker, patch("JoinConfiguration", "- a"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object of JoinConfiguration's fields"},
 		"PatchNull":          {JoinWorker, patch("JoinConfiguration", "null"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object"},
@@ -397,6 +413,20 @@ func TestRenderErrors(t *testing.T) {
 			}
 		})
 	}
+}
+
+// zeros are many zeros in little space.
+func zeros(t *testing.T, size int) string {
+	t.Helper()
+	packed := &bytes.Buffer{}
+	w := gzip.NewWriter(packed)
+	if _, err := w.Write(make([]byte, size)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return base64.StdEncoding.EncodeToString(packed.Bytes())
 }
 
 func TestErrorsDoNotQuoteSecrets(t *testing.T) {

@@ -3,12 +3,17 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clustersecret "sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // readContent copies what files name in Secrets and ConfigMaps into the spec,
@@ -59,6 +64,9 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", kind, ref.Name, err)
 	}
+	if secret, is := object.(*corev1.Secret); is && private(secret) {
+		return nil, refusePrivate(secret, by)
+	}
 	content, found := keyOf(object, ref.Key)
 	if !found {
 		return nil, &obstacle{
@@ -67,6 +75,33 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 		}
 	}
 	return content, nil
+}
+
+// credentialsFinalizer ends the finalizers of Secrets that infrastructure
+// clusters have their credentials in.
+const credentialsFinalizer = ".infrastructure.cluster.x-k8s.io/credentials"
+
+// private reports whether a Secret is none that a user may have written to a
+// machine: certificates and kubeconfigs of clusters, bootstrap data, tokens, and
+// credentials of hypervisors.
+func private(secret *corev1.Secret) bool {
+	switch secret.Type {
+	case clusterv1.ClusterSecretType, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, controlplanev1.EtcdRestoreSecretType:
+		return true
+	}
+	_, purpose, err := clustersecret.ParseSecretName(secret.Name)
+	if err == nil && (purpose == clustersecret.Kubeconfig || secret.Labels[clusterv1.ClusterNameLabel] != "") {
+		return true
+	}
+	return slices.ContainsFunc(secret.Finalizers, func(f string) bool { return strings.HasSuffix(f, credentialsFinalizer) })
+}
+
+func refusePrivate(secret *corev1.Secret, by string) error {
+	return &obstacle{
+		reason: bootstrapv1.ContentUnavailableReason,
+		message: fmt.Sprintf("Secret %s, which %s names, holds credentials of a cluster, a hypervisor or the management cluster, and no machine may get these; "+
+			"copy the part that the machine needs into a Secret of type Opaque", secret.Name, by),
+	}
 }
 
 func keyOf(object client.Object, key string) (content []byte, found bool) {

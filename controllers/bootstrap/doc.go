@@ -10,6 +10,6 @@
 //
 // It refuses to ask a tenant for what a machine is told, so that data needs no
 // running API server; only where the cluster's authority has no key here, a
-// bootstrap token is made there. It never changes the data of a machine that
-// has joined.
+// bootstrap token is made there. The data of a machine that has joined is
+// replaced by a note and never made again.
 package bootstrap

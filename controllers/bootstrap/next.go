@@ -29,8 +29,8 @@ type observed struct {
 }
 
 // next decides what is due. Data is made once, made anew until the machine has
-// joined, and left alone for good afterwards: credentials of a machine that
-// has joined must not lie around again.
+// joined, and never afterwards: credentials of a machine that has joined must
+// not lie around again.
 func next(o observed) due {
 	switch {
 	case o.settled, o.stored && !o.stale:

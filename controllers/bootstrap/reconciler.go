@@ -122,6 +122,9 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 		}
 	}
 	if s.settled() {
+		if err := r.empty(ctx, s); err != nil {
+			return ctrl.Result{}, err
+		}
 		return r.revoke(ctx, s)
 	}
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil

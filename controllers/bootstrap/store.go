@@ -105,6 +105,26 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 	return secret
 }
 
+// usedNote takes the place of the data once the machine has joined.
+const usedNote = "The machine has joined with this bootstrap data, so it was removed.\n"
+
+// empty takes the data of a machine that has joined out of its Secret. The Secret
+// stays: the Machine names it, and its annotations say how the machine became a
+// node.
+func (r *Reconciler) empty(ctx context.Context, s *scope) error {
+	if s.secret == nil || string(s.secret.Data[dataKey]) == usedNote {
+		return nil
+	}
+	used := s.secret.DeepCopy()
+	used.Data[dataKey] = []byte(usedNote)
+	delete(used.Annotations, refreshAnnotation)
+	if err := r.Client.Update(ctx, used); err != nil {
+		return fmt.Errorf("removing used bootstrap data: %w", err)
+	}
+	s.secret = used
+	return nil
+}
+
 // storedMode is the mode of the data, empty if there is none.
 func storedMode(secret *corev1.Secret) bootstrap.Mode {
 	if secret == nil {

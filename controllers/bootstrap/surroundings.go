@@ -67,6 +67,9 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 	if err != nil {
 		return bootstrap.Login{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
+	if private(secret) {
+		return bootstrap.Login{}, refusePrivate(secret, by)
+	}
 	login := bootstrap.Login{
 		Username: string(secret.Data[bootstrapv1.LoginUsernameKey]),
 		Password: string(secret.Data[bootstrapv1.LoginPasswordKey]),

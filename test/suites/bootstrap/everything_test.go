@@ -236,6 +236,30 @@ func describeEverything(hypervisor string, address string) {
 		}
 	})
 
+	It("keeps no copy of its bootstrap data on the disk", func(ctx context.Context) {
+		// Two lines of the key, as any copy has them, indented or not.
+		key := strings.Split(on(ctx, master.Name, "cat", "/etc/kubernetes/pki/ca.key"), "\n")[1]
+		for _, vm := range []string{master.Name, worker.Name} {
+			By(vm)
+			Expect(on(ctx, vm, "ls", "/etc/cloud/cloud-init.disabled")).NotTo(BeEmpty())
+			Expect(on(ctx, vm, "find", "/var/lib/cloud/", "-name", "user-data.txt*", "-o", "-name", "cloud-config.txt", "-o", "-name", "obj.pkl")).To(BeEmpty())
+			// grep fails where it finds nothing.
+			const copies = `grep -rlsF -e "$1" -e "$2" -e "$3" /var/lib/cloud /var/log /var/tmp /tmp /root /home || true`
+			Expect(on(ctx, vm, "sh", "-c", copies, "sh", key, proxyPassword, token)).To(BeEmpty())
+			const keys = `find / -xdev -type f -size -1024k -exec grep -lsF -e "$1" {} + || true`
+			for path := range strings.FieldsSeq(on(ctx, vm, "sh", "-c", keys, "sh", key)) {
+				Expect(vm+path).To(HavePrefix(master.Name+"/etc/kubernetes/"), "where kubeadm needs it")
+			}
+		}
+		for _, vm := range []string{master.Name, worker.Name} {
+			Eventually(func(g Gomega, ctx context.Context) {
+				data := &corev1.Secret{}
+				g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: vm}, data)).To(Succeed())
+				g.Expect(string(data.Data["value"])).To(HavePrefix("The machine has joined"))
+			}).WithContext(ctx).WithTimeout(podTimeout).Should(Succeed(), vm)
+		}
+	})
+
 	It("has started once more for the arguments of its kernel, and joined then", func(ctx context.Context) {
 		Expect(on(ctx, worker.Name, "cat", "/proc/cmdline")).To(HaveSuffix(" suite.argument=1 suite.other"))
 		log := on(ctx, worker.Name, "cat", "/var/log/nova-bootstrap.log")

@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,8 +41,9 @@ func hostedDefinition() *apiextensionsv1.CustomResourceDefinition {
 }
 
 // joinHosted makes a cluster whose control plane is that of blue, known only by
-// its endpoint and kubeconfig, and returns its worker once that has joined.
-func joinHosted(ctx context.Context, c bed.Cluster) *clusterv1.Machine {
+// its endpoint and kubeconfig, and returns the credential of its worker once that
+// has joined.
+func joinHosted(ctx context.Context, c bed.Cluster) *rest.Config {
 	GinkgoHelper()
 	Expect(b.Client.Create(ctx, hostedDefinition())).To(Succeed())
 	objects, err := b.Generate(ctx, c)
@@ -71,5 +73,8 @@ func joinHosted(ctx context.Context, c bed.Cluster) *clusterv1.Machine {
 	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 	Expect(b.Client.Status().Patch(ctx, hosted, client.RawPatch(client.Merge.Type(), []byte(
 		`{"status":{"initialization":{"controlPlaneInitialized":true},"version":"`+bed.KubernetesVersion+`","versions":[{"version":"`+bed.KubernetesVersion+`","replicas":1}]}}`)))).To(Succeed())
-	return worker(ctx, c.Namespace, find(objects, "MachineDeployment").GetName())
+	deployment := find(objects, "MachineDeployment").GetName()
+	config := discovery(ctx, c.Namespace, deployment)
+	worker(ctx, c.Namespace, deployment)
+	return config
 }

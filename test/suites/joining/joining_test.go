@@ -8,10 +8,12 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -20,6 +22,7 @@ import (
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,8 +41,7 @@ var blue = bed.Cluster{
 	Name: "blue", Namespace: "blue", Hypervisor: bed.VSphere, ControlPlanes: 1, Workers: 1, Endpoint: "10.77.0.60",
 }
 
-// describeInFull describes what takes long. That is all here: how machines join
-// is seen by other suites too, and judged in the tests of the reconciler.
+// describeInFull describes what takes long.
 func describeInFull(text string, args ...any) bool {
 	if everything {
 		Describe(text, append([]any{Offset(1)}, args...)...)
@@ -84,6 +86,16 @@ func worker(ctx context.Context, namespace, deployment string) *clusterv1.Machin
 	return &found
 }
 
+// controlPlaneOf returns the name of a cluster's only control plane machine.
+func controlPlaneOf(ctx context.Context, c bed.Cluster) string {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel})).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return list.Items[0].Name
+}
+
 // conditionsOf says what the Machines of a namespace wait for.
 func conditionsOf(ctx context.Context, namespace string) string {
 	list := &clusterv1.MachineList{}
@@ -101,11 +113,27 @@ func conditionsOf(ctx context.Context, namespace string) string {
 	return out.String()
 }
 
-// discovery returns what the data of a machine says of joining.
-func discovery(ctx context.Context, machine *clusterv1.Machine) *rest.Config {
+// discovery returns the credential in the bootstrap data of the only worker of a
+// MachineDeployment. It has to be read before the machine has joined.
+func discovery(ctx context.Context, namespace, deployment string) *rest.Config {
 	GinkgoHelper()
-	data := &corev1.Secret{}
-	Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(machine), data)).To(Succeed())
+	var config *rest.Config
+	Eventually(func(g Gomega, ctx context.Context) {
+		list := &clusterv1.MachineList{}
+		g.Expect(b.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: deployment})).To(Succeed())
+		g.Expect(list.Items).To(HaveLen(1))
+		data := &corev1.Secret{}
+		g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(&list.Items[0]), data)).To(Succeed())
+		content, err := fileIn(data.Data["value"], "/run/nova/discovery.conf")
+		g.Expect(err).NotTo(HaveOccurred())
+		config, err = clientcmd.RESTConfigFromKubeConfig(content)
+		g.Expect(err).NotTo(HaveOccurred())
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return conditionsOf(ctx, namespace) })
+	return config
+}
+
+// fileIn returns the content of a file that bootstrap data writes.
+func fileIn(data []byte, path string) ([]byte, error) {
 	document := struct {
 		WriteFiles []struct {
 			Path     string `json:"path"`
@@ -113,23 +141,19 @@ func discovery(ctx context.Context, machine *clusterv1.Machine) *rest.Config {
 			Content  string `json:"content"`
 		} `json:"write_files"`
 	}{}
-	Expect(yaml.Unmarshal(data.Data["value"], &document)).To(Succeed())
-	for _, f := range document.WriteFiles {
-		if f.Path != "/run/nova/discovery.conf" {
-			continue
-		}
-		content := []byte(f.Content)
-		if f.Encoding == "b64" {
-			var err error
-			content, err = base64.StdEncoding.DecodeString(f.Content)
-			Expect(err).NotTo(HaveOccurred())
-		}
-		config, err := clientcmd.RESTConfigFromKubeConfig(content)
-		Expect(err).NotTo(HaveOccurred())
-		return config
+	if err := yaml.Unmarshal(data, &document); err != nil {
+		return nil, err
 	}
-	Fail("the data has nothing to join with")
-	return nil
+	for _, f := range document.WriteFiles {
+		switch {
+		case f.Path != path:
+		case f.Encoding == "b64":
+			return base64.StdEncoding.DecodeString(f.Content)
+		default:
+			return []byte(f.Content), nil
+		}
+	}
+	return nil, fmt.Errorf("the data writes no %s", path)
 }
 
 // as returns a client with a credential, reaching into the bed.
@@ -141,14 +165,29 @@ func as(config *rest.Config) client.Client {
 	return c
 }
 
+// addressed returns the extension with alternative names for an address, in as
+// many bytes as it is spelt with.
+func addressed(address netip.Addr) pkix.Extension {
+	GinkgoHelper()
+	names, err := asn1.Marshal([]asn1.RawValue{{Class: asn1.ClassContextSpecific, Tag: 7, Bytes: address.AsSlice()}})
+	Expect(err).NotTo(HaveOccurred())
+	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: names}
+}
+
 // ask asks for a certificate, and returns what became of that.
-func ask(ctx context.Context, c, tenant client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) string {
+func ask(ctx context.Context, c, tenant client.Client, signer, node string, usage certificatesv1.KeyUsage, sans ...string) string {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Expect(err).NotTo(HaveOccurred())
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
-		Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}, DNSNames: dns,
-	}, key)
+	wanted := &x509.CertificateRequest{Subject: pkix.Name{CommonName: "system:node:" + node, Organization: []string{"system:nodes"}}}
+	for _, san := range sans {
+		if address, err := netip.ParseAddr(san); err == nil {
+			wanted.ExtraExtensions = []pkix.Extension{addressed(address)}
+		} else {
+			wanted.DNSNames = append(wanted.DNSNames, san)
+		}
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, wanted, key)
 	Expect(err).NotTo(HaveOccurred())
 	csr := &certificatesv1.CertificateSigningRequest{ObjectMeta: metav1.ObjectMeta{GenerateName: "csr-"}, Spec: certificatesv1.CertificateSigningRequestSpec{
 		SignerName: signer, Usages: []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, usage},
@@ -167,11 +206,15 @@ func bootstrapped(ctx context.Context, c bed.Cluster, name string) func() (strin
 	return func() (string, error) { return b.Bootstrapped(ctx, c, name) }
 }
 
-var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
+var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 	var (
 		tenant  client.WithWatch
 		machine *clusterv1.Machine
 		objects []*unstructured.Unstructured
+		// joining is the credential that the worker joined with, and kubelet its
+		// node's own.
+		joining *rest.Config
+		kubelet client.Client
 	)
 
 	BeforeAll(func(ctx context.Context) {
@@ -180,14 +223,16 @@ var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Credentials(ctx, blue)).To(Succeed())
 		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
-		machine = worker(ctx, blue.Namespace, find(objects, "MachineDeployment").GetName())
+		deployment := find(objects, "MachineDeployment").GetName()
+		joining = discovery(ctx, blue.Namespace, deployment)
+		machine = worker(ctx, blue.Namespace, deployment)
 		tenant, err = b.TenantClient(ctx, blue.Key())
 		Expect(err).NotTo(HaveOccurred())
 	})
 
 	It("join with a credential that is worthless afterwards", func(ctx context.Context) {
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-		thief := as(discovery(ctx, machine))
+		thief := as(joining)
 		Expect(ask(ctx, thief, tenant, signer, "thief", certificatesv1.UsageClientAuth)).
 			To(Equal("Denied: The credential of Machine " + machine.Name + " is for node " + machine.Name + " and no other"))
 		Expect(ask(ctx, thief, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
@@ -216,10 +261,56 @@ var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
 		}
 		pair, err := b.Exec(ctx, machine.Name, "cat", "/var/lib/kubelet/pki/kubelet-client-current.pem")
 		Expect(err).NotTo(HaveOccurred())
-		kubelet := as(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: []byte(pair), KeyData: []byte(pair)}})
+		kubelet = as(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: []byte(pair), KeyData: []byte(pair)}})
 		Expect(ask(ctx, kubelet, tenant, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name, "kubernetes.default.svc")).
 			To(Equal(`Denied: "kubernetes.default.svc" is no name of Machine ` + machine.Name))
 	})
+
+	It("do not serve at addresses that others are reached at", func(ctx context.Context) {
+		api := &corev1.Service{}
+		Expect(tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, api)).To(Succeed())
+		name := controlPlaneOf(ctx, blue)
+		node := &corev1.Node{}
+		Expect(tenant.Get(ctx, client.ObjectKey{Name: name}, node)).To(Succeed())
+
+		By("having the worker's guest report all of them")
+		for _, address := range []string{api.Spec.ClusterIP, blue.Endpoint, node.Status.Addresses[0].Address} {
+			_, err := b.Exec(ctx, machine.Name, "ip", "address", "add", address+"/24", "dev", "eth0", "noprefixroute")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
+			g.Expect(machine.Status.Addresses).To(ContainElement(HaveField("Address", api.Spec.ClusterIP)))
+		}).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed())
+		for san, want := range map[string]string{
+			api.Spec.ClusterIP:               api.Spec.ClusterIP + " is an address of the cluster's services",
+			"::ffff:" + api.Spec.ClusterIP:   api.Spec.ClusterIP + " is an address of the cluster's services",
+			blue.Endpoint:                    blue.Endpoint + " is an address of the control plane endpoint " + blue.Endpoint,
+			"::ffff:" + blue.Endpoint:        blue.Endpoint + " is an address of the control plane endpoint " + blue.Endpoint,
+			node.Status.Addresses[0].Address: node.Status.Addresses[0].Address + " is an address of Machine " + name,
+		} {
+			Expect(ask(ctx, kubelet, tenant, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, san)).To(Equal("Denied: " + want))
+		}
+	})
+
+	It("renew their certificates until their Machine is deleted", func(ctx context.Context) {
+		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
+		Eventually(func(ctx context.Context) error {
+			return tenant.Get(ctx, client.ObjectKey{Name: "kubeadm:node-autoapprove-certificate-rotation"}, &rbacv1.ClusterRoleBinding{})
+		}).WithContext(ctx).WithTimeout(time.Minute).Should(Satisfy(apierrors.IsNotFound))
+		Expect(ask(ctx, kubelet, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
+			To(HavePrefix("Approved: Auto approving self kubelet client certificate"))
+		Expect(b.Client.Delete(ctx, machine.DeepCopy())).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			return b.Client.Get(ctx, client.ObjectKeyFromObject(machine), &clusterv1.Machine{})
+		}).WithContext(ctx).WithTimeout(joinTimeout).Should(Satisfy(apierrors.IsNotFound), func() string { return conditionsOf(ctx, blue.Namespace) })
+		Expect(ask(ctx, kubelet, tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
+			To(Equal("Denied: Node " + machine.Name + " belongs to no Machine of this cluster"))
+	})
+
+	if !everything {
+		return
+	}
 
 	It("try again while nobody judges, say so, and join after all", func(ctx context.Context) {
 		late, config := find(objects, "MachineDeployment").DeepCopy(), find(objects, "NovaConfigTemplate").DeepCopy()
@@ -255,8 +346,7 @@ var _ = describeInFull("Machines of a NovaControlPlane", Ordered, func() {
 			client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"paused":true}}`)))).To(Succeed())
 		hosted := blue
 		hosted.Name, hosted.Namespace = "hosted", "hosted"
-		machine := joinHosted(ctx, hosted)
-		config := discovery(ctx, machine)
+		config := joinHosted(ctx, hosted)
 		Expect(config.CertData).To(BeEmpty())
 		Eventually(func(g Gomega, ctx context.Context) {
 			tokens := &corev1.SecretList{}

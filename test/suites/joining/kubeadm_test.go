@@ -22,11 +22,13 @@ var _ = describeInFull("Machines of a KubeadmControlPlane", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Credentials(ctx, c)).To(Succeed())
 		Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
-		machine := worker(ctx, c.Namespace, find(objects, "MachineDeployment").GetName())
+		deployment := find(objects, "MachineDeployment").GetName()
+		joining := discovery(ctx, c.Namespace, deployment)
+		machine := worker(ctx, c.Namespace, deployment)
 		tenant, err := b.TenantClient(ctx, c.Key())
 		Expect(err).NotTo(HaveOccurred())
 		const signer = certificatesv1.KubeAPIServerClientKubeletSignerName
-		Expect(ask(ctx, as(discovery(ctx, machine)), tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
+		Expect(ask(ctx, as(joining), tenant, signer, machine.Name, certificatesv1.UsageClientAuth)).
 			To(HavePrefix("Denied: Machine " + machine.Name + " has joined before"))
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 	})

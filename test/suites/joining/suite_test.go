@@ -33,9 +33,11 @@ func TestJoining(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{
-		Name: bedName, Hypervisors: []string{bed.VSphere}, Providers: append(bed.Providers(bed.VSphere), bed.KubeadmProviders()...),
-	})
+	providers := bed.Providers(bed.VSphere)
+	if everything {
+		providers = append(providers, bed.KubeadmProviders()...)
+	}
+	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: []string{bed.VSphere}, Providers: providers})
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, bedName) })

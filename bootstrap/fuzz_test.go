@@ -1,0 +1,88 @@
+package bootstrap
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+)
+
+// FuzzRender renders what users write. It must end in a document that says the
+// same, or in an error that names a field.
+func FuzzRender(f *testing.F) {
+	for _, content := range []string{
+		"plain\n", "a: \"{{ .Version }}\"\n\t'x' $y\n", "{{ .Cluster.Name", "\x00\xff", "---\nruncmd: [evil]\n", "#cloud-config\n", "", "H4sIAAAAAAAA/wMAAAAAAAAAAAA=",
+		`{{ range .Roles }}{{ . }}{{ end }}`, "\u2028\r\n", "EOF\n\"", "{{ define \"a\" }}{{ template \"a\" }}{{ end }}{{ template \"a\" }}",
+	} {
+		for _, kind := range []byte{0, 1, 2, 3} {
+			f.Add(kind, false, "/etc/x", content, "echo "+content)
+			f.Add(kind, true, "/run/nova/settings", content, content)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind byte, ignition bool, path, content, command string) {
+		file := bootstrapv1.File{Path: path, Content: content}
+		switch kind % 4 {
+		case 1:
+			file.ContentFormat = bootstrapv1.ContentFormatTemplate
+		case 2:
+			file.Encoding = bootstrapv1.ContentEncodingBase64
+		case 3:
+			file.Encoding = bootstrapv1.ContentEncodingGzipBase64
+		}
+		in := facts(JoinWorker, func(in *Input) {
+			in.Spec.Files, in.Spec.PreKubeadmCommands = []bootstrapv1.File{file}, []string{command}
+			if ignition {
+				in.Spec.Format = bootstrapv1.FormatIgnition
+			}
+		})
+		out, err := Render(in)
+		if err != nil {
+			if problem := (*RenderError)(nil); !errors.As(err, &problem) {
+				t.Fatalf("err = %v, want a RenderError", err)
+			}
+			return
+		}
+		if len(out) > maxDocument {
+			t.Fatalf("the document has %d bytes", len(out))
+		}
+		if ignition {
+			if !json.Valid(out) {
+				t.Fatal("the document is no JSON")
+			}
+			return
+		}
+		var document map[string]any
+		var files cloudConfig
+		if err := errors.Join(yaml.Unmarshal(out, &document), yaml.UnmarshalStrict(out, &files)); err != nil {
+			t.Fatal(err)
+		}
+		if len(document) != 2 || len(files.RunCmd) != 1 || !slices.Equal(files.RunCmd[0], []string{"sh", "/run/nova/bootstrap.sh"}) {
+			t.Fatalf("the document runs %v", files.RunCmd)
+		}
+		last := files.WriteFiles[len(files.WriteFiles)-1]
+		if last.Path != path {
+			t.Fatalf("the file %q became %q", path, last.Path)
+		}
+		if kind%4 == 0 && last.text(t) != content {
+			t.Fatalf("%q became %q", content, last.text(t))
+		}
+	})
+}
+
+// text is the content of a file as the machine has it.
+func (f *writeFile) text(t *testing.T) string {
+	t.Helper()
+	if f.Encoding == "" {
+		return f.Content
+	}
+	content, err := base64.StdEncoding.DecodeString(f.Content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,66 @@
+package bootstrap
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net"
+	"slices"
+	"testing"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// FuzzJudge judges what a node sends. Nothing is approved but a certificate of
+// the machine's own node, and for what the machine is reached at alone.
+func FuzzJudge(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, asked := range []*x509.CertificateRequest{
+		{}, {DNSNames: []string{"w-1", "w-1.corp"}, IPAddresses: []net.IP{net.ParseIP("10.0.0.5")}}, {IPAddresses: []net.IP{net.ParseIP("10.96.0.1")}},
+		{IPAddresses: []net.IP{net.ParseIP("fd00::5")}}, {DNSNames: []string{"*"}}, {EmailAddresses: []string{"a@b"}}, {IPAddresses: []net.IP{{1, 2, 3}}},
+	} {
+		asked.Subject = pkix.Name{CommonName: "system:node:w-1", Organization: []string{"system:nodes"}}
+		der, err := x509.CreateCertificateRequest(rand.Reader, asked, key)
+		if err != nil {
+			continue // what Go does not write, the fuzzer may
+		}
+		for _, user := range []string{"system:node:w-1", "nova:machine:1", "system:node:", ""} {
+			f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), user, "client auth", "digital signature")
+			f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), user, "server auth", "digital signature")
+		}
+	}
+	f.Add([]byte("-----BEGIN CERTIFICATE REQUEST-----\n"), "system:node:w-1", "", "")
+	machine := aMachine("w-1")
+	machines := []*clusterv1.Machine{machine}
+	f.Fuzz(func(t *testing.T, asked []byte, user, usage, other string) {
+		r := read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
+			Request: asked, Username: user, Groups: []string{nodesGroup}, Usages: []certificatesv1.KeyUsage{certificatesv1.KeyUsage(usage), certificatesv1.KeyUsage(other)},
+		}})
+		if got := judgeJoin(r, joiner{machine: machine}); got.ruling == approve && (!r.isFor("w-1") || hasNames(r) || slices.Contains(r.usages, certificatesv1.UsageServerAuth)) {
+			t.Fatalf("approved to join as %s, for %v", r.asked.Subject, r.usages)
+		}
+		if got := judgeRenewal(r, nil, []string{}); got.ruling != deny && got.ruling != ignore {
+			t.Fatalf("the renewal of a node without a Machine: %v", got)
+		}
+		if got := judgeServing(r, machine, networkOf(&clusterv1.Cluster{}), machines); got.ruling != approve {
+			return
+		}
+		dns, ips, others := r.names()
+		for _, name := range dns {
+			others = others || name != "w-1" && name != "w-1.corp"
+		}
+		for _, ip := range ips {
+			others = others || ip.String() != "10.0.0.5" && ip.String() != "fd00::5"
+		}
+		if others || !r.isFor("w-1") || user != "system:node:w-1" || slices.Contains(r.usages, certificatesv1.UsageClientAuth) {
+			t.Fatalf("approved to serve as %s: %v, %v, for %v", r.asked.Subject, dns, ips, r.usages)
+		}
+	})
+}
