@@ -62,6 +62,8 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 	reconcile := func(told int) {
 		t.Helper()
+		// A pass is followed by a rest, for which this test has no time.
+		r.rests.forget(blue)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
 		}
