@@ -36,16 +36,17 @@ func fillIn(ctx context.Context, r repository) {
 	if everything {
 		r.edit("tenants/test/acme/cluster.yaml", bed.KubernetesVersion, bed.OlderVersion)
 	}
+	thumbprint := strings.Repeat("AB:CD:", 15) + "AB:CD"
 	v, err := b.Variables(ctx, acme)
 	Expect(err).NotTo(HaveOccurred())
-	r.edit("credentials/vcenter-one.yaml", "vcenter.example", v["VSPHERE_SERVER"], "AB:CD:...", v["VSPHERE_TLS_THUMBPRINT"])
+	r.edit("credentials/vcenter-one.yaml", "vcenter.example", v["VSPHERE_SERVER"], thumbprint, v["VSPHERE_TLS_THUMBPRINT"])
 	r.edit("hypervisors/vcenter-one/variables.yaml",
 		"datacenter: dc-one", "datacenter: "+v["VSPHERE_DATACENTER"], "resourcePool: tenants", "resourcePool: "+v["VSPHERE_RESOURCE_POOL"],
 		"folder: tenants", "folder: "+v["VSPHERE_FOLDER"], "datastore: ssd", "datastore: "+v["VSPHERE_DATASTORE"],
 		"network, value: tenants", "network, value: "+v["VSPHERE_NETWORK"], "debian-12-kube-", "nova-node-")
 	v, err = b.Variables(ctx, globex)
 	Expect(err).NotTo(HaveOccurred())
-	r.edit("credentials/engine-one.yaml", "engine.example", v["ZVIRT_SERVER"], "AB:CD:...", v["ZVIRT_TLS_THUMBPRINT"])
+	r.edit("credentials/engine-one.yaml", "engine.example", v["ZVIRT_SERVER"], thumbprint, v["ZVIRT_TLS_THUMBPRINT"])
 	r.edit("hypervisors/engine-one/variables.yaml",
 		"cluster: Default", "cluster: "+v["ZVIRT_CLUSTER"], "storageDomain: data", "storageDomain: "+v["ZVIRT_STORAGE_DOMAIN"],
 		"vnicProfile: tenants/tenants", "vnicProfile: "+v["ZVIRT_VNIC_PROFILE"], "debian-12-kube-", "nova-node-")
