@@ -47,7 +47,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	if err != nil {
 		return fmt.Errorf("making client for credentials: %w", err)
 	}
-	connector := zvirt.NewConnector(reader, zvirt.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace})
+	connector := zvirt.NewConnector(reader, zvirt.Options{MaxCreations: *maxCreations, Namespace: o.ManagerNamespace, Fence: o.Fence})
 	if err := mgr.Add(connector); err != nil {
 		return fmt.Errorf("adding sessions: %w", err)
 	}

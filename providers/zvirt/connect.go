@@ -8,11 +8,13 @@ import (
 	"net/http"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -28,6 +30,9 @@ type Options struct {
 	// Namespace is the manager's own: it holds the Secrets that cluster-scoped
 	// identities name.
 	Namespace string
+
+	// Fence tells which clusters another management cluster acts for.
+	Fence fence.Fence
 
 	// pace is for tests.
 	pace engine.Pace
@@ -91,8 +96,26 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	if err := s.Ready(ctx, keyOf(m)); err != nil {
 		return nil, err
 	}
+	if acts, err := c.acts(ctx, cluster); err != nil {
+		return nil, err
+	} else if acts {
+		s.Act()
+	}
 	endpoint, err := c.endpointOf(ctx, cluster)
 	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
+}
+
+// acts reports whether this management cluster acts for a cluster.
+func (c *Connector) acts(ctx context.Context, infra *infrav1.NovaZVirtCluster) (bool, error) {
+	cluster := &clusterv1.Cluster{}
+	err := c.reader.Get(ctx, client.ObjectKey{Namespace: infra.Namespace, Name: infra.Labels[clusterv1.ClusterNameLabel]}, cluster)
+	switch {
+	case apierrors.IsNotFound(err):
+		cluster = nil
+	case err != nil:
+		return false, fmt.Errorf("reading Cluster: %w", err)
+	}
+	return c.options.Fence.Check(cluster, infra) == nil, nil
 }
 
 // Changes delivers the machines whose VM changed.

@@ -21,6 +21,7 @@ import (
 
 	// What the managers are made of registers their metrics.
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/etcdbackup"
 	_ "github.com/nova-platform/cluster-api-provider-nova/controllers/machine"

@@ -64,8 +64,9 @@ type Session struct {
 	pending map[string]string
 	// stopped is when power was taken away.
 	stopped map[string]time.Time
-	// asked means that this session has requested an action on a VM.
-	asked bool
+	// acts is set once a cluster uses the session for which this management
+	// cluster acts.
+	acts bool
 }
 
 // Open opens a session. It calls wake with machines to look at again.
@@ -131,14 +132,20 @@ func (s *Session) leave() {
 	_ = s.client.Logout(ctx)
 }
 
-// dissolve removes affinity groups of ours whose last member has gone. A
-// session that has changed no VM removes none: it may be of a management cluster
-// that must only read.
+// Act lets the session change what belongs to no single machine. A session of
+// a management cluster that must only read never may.
+func (s *Session) Act() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acts = true
+}
+
+// dissolve removes affinity groups of ours whose last member has gone.
 func (s *Session) dissolve(ctx context.Context) {
 	s.mu.Lock()
-	asked := s.asked
+	acts := s.acts
 	s.mu.Unlock()
-	if !asked {
+	if !acts {
 		return
 	}
 	for cluster, ids := range s.Mirror.Empty(plan.GroupPrefix) {
@@ -182,9 +189,6 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	if !s.Mirror.Begin(id.String(), busy) {
 		return nil
 	}
-	s.mu.Lock()
-	s.asked = true
-	s.mu.Unlock()
 	err := s.send(ctx, r)
 	s.Mirror.End(id.String(), err, then)
 	err = Classify(s.server, err)
