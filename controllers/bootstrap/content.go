@@ -85,8 +85,10 @@ const credentialsFinalizer = ".infrastructure.cluster.x-k8s.io/credentials"
 // machine: certificates and kubeconfigs of clusters, bootstrap data, tokens, and
 // credentials of hypervisors.
 func private(secret *corev1.Secret) bool {
-	switch secret.Type {
-	case clusterv1.ClusterSecretType, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, controlplanev1.EtcdRestoreSecretType:
+	types := []corev1.SecretType{
+		clusterv1.ClusterSecretType, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, controlplanev1.EtcdRestoreSecretType,
+	}
+	if slices.Contains(types, secret.Type) {
 		return true
 	}
 	_, purpose, err := clustersecret.ParseSecretName(secret.Name)

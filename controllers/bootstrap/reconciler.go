@@ -107,7 +107,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	s.due = next(s.observed(time.Now()))
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed bootstrap data", "due", s.due)
 	if s.obstacle != nil {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil
+		return ctrl.Result{RequeueAfter: loop.Net}, nil //nolint:nilerr // the condition reports the obstacle
 	}
 	if s.due == write {
 		err := r.write(ctx, s)

@@ -49,26 +49,10 @@ func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
 	for name := range s.machines {
 		seen.machines.Insert(name)
 	}
-	there := sets.New[string]()
-	well := func(name string, is bool) {
-		there.Insert(name)
-		if _, known := seen.well[name]; is || !known {
-			seen.well[name] = now
-		}
-	}
+	there := seen.look(s, now)
 	machineOfNode := map[string]string{}
 	for _, node := range s.tenant.Nodes {
 		machineOfNode[node.Name] = node.Machine
-		if node.ControlPlane {
-			well(node.Name, node.Ready)
-		}
-	}
-	if s.tenant.Etcd != nil {
-		for _, m := range s.tenant.Etcd.Members {
-			if m.Name != "" {
-				well(m.Name, m.Answers)
-			}
-		}
 	}
 	spared := sets.New[string]()
 	for name, at := range seen.well {
@@ -83,6 +67,31 @@ func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
 		}
 	}
 	return spared
+}
+
+// look records which control plane nodes are well now, and returns those that
+// exist.
+func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
+	there := sets.New[string]()
+	add := func(name string, well bool) {
+		there.Insert(name)
+		if _, known := k.well[name]; well || !known {
+			k.well[name] = now
+		}
+	}
+	for _, node := range s.tenant.Nodes {
+		if node.ControlPlane {
+			add(node.Name, node.Ready)
+		}
+	}
+	if s.tenant.Etcd != nil {
+		for _, m := range s.tenant.Etcd.Members {
+			if m.Name != "" {
+				add(m.Name, m.Answers)
+			}
+		}
+	}
+	return there
 }
 
 // forget drops the record of a deleted control plane.

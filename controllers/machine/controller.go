@@ -178,20 +178,12 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 	}
 	ctrl.LoggerFrom(ctx).V(4).Info("Observed VM", "state", s.vm.State, "action", s.do)
 	if s.do == publish || s.aside() {
-		if err := s.publish(); err != nil {
+		if err := r.publish(ctx, s); err != nil {
 			return ctrl.Result{}, err
 		}
-		if err := r.markHost(ctx, s); err != nil {
-			// The VM is up all the same, so this is no failure of the machine.
-			ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
-			s.unmarked = true
-		}
 	}
-	if doing[s.do] != "" {
-		if err := r.allowed(s); err != nil {
-			s.failure = err
-			return ctrl.Result{RequeueAfter: loop.Net}, nil
-		}
+	if doing[s.do] != "" && r.fenced(s) {
+		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
 	if s.failure != nil && s.do != wait {
 		if delay := r.retries.delay(s.key()); delay > 0 {
@@ -199,6 +191,28 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 		}
 	}
 	return r.perform(ctx, s, driver)
+}
+
+// publish writes what is known of the VM to the objects.
+func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
+	if err := s.publish(); err != nil {
+		return err
+	}
+	if err := r.markHost(ctx, s); err != nil {
+		// The VM is up all the same, so this is no failure of the machine.
+		ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
+		s.unmarked = true
+	}
+	return nil
+}
+
+// fenced reports whether another management cluster acts for the machine.
+func (r *Reconciler[M]) fenced(s *scope[M]) bool {
+	if err := r.allowed(s); err != nil {
+		s.failure = err
+		return true
+	}
+	return false
 }
 
 // perform does what is due.

@@ -118,7 +118,7 @@ func Vacant(vm *ovirt.VM, all []*ovirt.VM) error {
 func held(vm *ovirt.VM) []netip.Addr {
 	var out []netip.Addr
 	said, _ := ReadMark(vm.Comment)
-	for _, text := range strings.Split(said.Addresses, ",") {
+	for text := range strings.SplitSeq(said.Addresses, ",") {
 		if a, err := netip.ParseAddr(text); err == nil {
 			out = append(out, a.Unmap())
 		}
