@@ -2,6 +2,7 @@ package modules
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -21,7 +22,7 @@ type Facts struct {
 	Images       ImageFacts        `json:"images"`
 	DNS          DNSFacts          `json:"dns"`
 	// Platform is NovaControlPlane.spec.platform, by its JSON names. Empty
-	// under another control plane.
+	// under another control plane, and for modules of the management cluster.
 	Platform map[string]any `json:"platform"`
 }
 
@@ -102,7 +103,8 @@ type AddressFacts struct {
 // ImageFacts are about container images.
 type ImageFacts struct {
 	// Registry is where all images come from. Empty means that each comes from
-	// its own registry.
+	// its own registry. For modules of the management cluster it is the
+	// administrator's registry and not that of the platform settings.
 	Registry string `json:"registry"`
 }
 
@@ -137,7 +139,7 @@ func (f *Facts) Substitutions() map[string]string {
 		"clusterId":            f.Cluster.ID,
 		"controlPlaneTopology": f.ControlPlane.Topology,
 		"dnsBaseDomain":        text(f.Platform, "dns", "baseDomain"),
-		"imageRepository":      text(f.Platform, "imageRepository"),
+		"imageRepository":      imageRepository(f.Platform),
 		"infraNodesCount":      strconv.Itoa(int(f.Nodes.Infra)),
 		"k8sDefaultDnsZone":    f.Network.Domain,
 		"mirrorRepoType":       "gitea",
@@ -150,11 +152,25 @@ const publicImages = "registry.k8s.io"
 
 // ImagesOf says where images come from, by the platform settings.
 func ImagesOf(platform map[string]any) ImageFacts {
-	registry := text(platform, "imageRepository")
+	registry := imageRepository(platform)
 	if registry == publicImages {
 		registry = ""
 	}
 	return ImageFacts{Registry: registry}
+}
+
+// imageRepository is where images come from, by the platform settings.
+func imageRepository(platform map[string]any) string {
+	return cmp.Or(text(platform, "imageRepository"), text(platform, "universe", "imageRepository"))
+}
+
+// inManagement returns the facts for modules of the management cluster: the
+// administrator's image registry, and no platform settings, since the tenant
+// writes these.
+func (f *Facts) inManagement(images string) *Facts {
+	out := *f
+	out.Platform, out.Images = nil, ImageFacts{Registry: images}
+	return &out
 }
 
 // text returns a text of the platform settings; empty if nobody said it.

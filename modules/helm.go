@@ -38,7 +38,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 			// The release keeps its name when the Cluster moves to another
 			// management cluster, so that it is adopted and not made again.
 			ReleaseName: m.Name, TargetNamespace: m.TargetNamespace, StorageNamespace: m.TargetNamespace,
-			ServiceAccountName: m.ServiceAccountName, KubeConfig: r.kubeConfig(m),
+			ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
 			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift)},
 			Install:        &helmv2.Install{CreateNamespace: m.InTenant(), CRDs: helmv2.CreateReplace},
@@ -48,7 +48,8 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 	out.SetGroupVersionKind(helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind))
 	if !m.InTenant() {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = r.target.Namespace, r.target.Namespace
-		out.Spec.ReleaseName = shortenedTo(r.target.Name+"-"+m.Name, maxRelease)
+		// The name of the object is this module's alone, so the release is, too.
+		out.Spec.ReleaseName = shortenedTo(out.Name, maxRelease)
 	} else if m.TargetNamespace == "" {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
 	}

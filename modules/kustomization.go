@@ -2,7 +2,6 @@ package modules
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -21,7 +20,7 @@ const retryInterval = time.Minute
 
 // kustomization renders a path of Kustomize.
 func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Object, error) {
-	variables, err := r.variables(m.Kustomize)
+	variables, err := r.variables(m.Kustomize, m.InTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +33,7 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 			Timeout: &timeout, Path: "./" + strings.TrimPrefix(strings.TrimPrefix(m.Kustomize.Path, "./"), "/"),
 			SourceRef: kustomizev1.CrossNamespaceSourceReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
 			Prune:     prune, Force: ptr.Deref(m.Kustomize.Force, false), Suspend: ptr.Deref(m.Suspend, false),
-			TargetNamespace: m.TargetNamespace, ServiceAccountName: m.ServiceAccountName, KubeConfig: r.kubeConfig(m),
+			TargetNamespace: m.TargetNamespace, ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			PostBuild: &kustomizev1.PostBuild{Substitute: variables},
 			Wait:      len(m.HealthChecks) == 0, HealthCheckExprs: expressions(m.HealthExpressions),
 			DeletionPolicy: kustomizev1.DeletionPolicyWaitForTermination,
@@ -68,8 +67,12 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 }
 
 // variables are Nova's own substitutions and the module's, which win.
-func (r *renderer) variables(k *addonsv1.Kustomize) (map[string]string, error) {
-	out := maps.Clone(r.target.Facts.Substitutions())
+func (r *renderer) variables(k *addonsv1.Kustomize, inTenant bool) (map[string]string, error) {
+	out := r.target.Facts.Substitutions()
+	if !inTenant {
+		out = r.target.Facts.inManagement(r.target.ManagementImages).Substitutions()
+		out["imageRepository"] = r.target.ManagementImages
+	}
 	for _, v := range k.Substitute {
 		value, err := r.filled(ptr.Deref(v.Value, ""))
 		if err != nil {

@@ -15,6 +15,9 @@ type Piece struct {
 	Suspended bool
 	// Keep leaves its objects on the tenant.
 	Keep bool
+	// Management tells that its objects are in the management cluster. They may
+	// hold credentials, so they are removed in any case.
+	Management bool
 }
 
 // Removal is what is to be done with one piece now.
@@ -37,6 +40,9 @@ type Ending struct {
 	// Gone tells that the tenant is being deleted, was moved, or is given up:
 	// nothing on it is worth waiting for.
 	Gone bool
+	// Draining tells that Machines of the tenant are still there, which the
+	// modules of the management cluster serve.
+	Draining bool
 	// Reachable tells that the tenant answers.
 	Reachable bool
 	// Timeout bounds removal.
@@ -45,10 +51,15 @@ type Ending struct {
 	Now time.Time
 }
 
+// managementTimeout is how long Flux may take to remove a module of the
+// management cluster. Flux may be upgraded meanwhile.
+const managementTimeout = time.Hour
+
 // PlanRemoval says what to do with each piece, by module. What others need
 // goes after them, as long as the tenant answers. The timeout bounds all of it,
 // from the first piece that was asked to go: what is left then is released, and
-// after as long again taken away past Flux.
+// after as long again taken away past Flux. Modules of the management cluster
+// are never released: they are removed once the Machines are gone.
 func PlanRemoval(pieces []Piece, staying map[string][]string, e Ending) map[string]Removal {
 	needed := map[string]bool{}
 	var first time.Time
@@ -80,6 +91,8 @@ func PlanRemoval(pieces []Piece, staying map[string][]string, e Ending) map[stri
 func removal(p *Piece, needed bool, waited time.Duration, e Ending) Removal {
 	late := waited >= e.Timeout
 	switch {
+	case p.Management:
+		return inManagement(p, needed, late, e)
 	case p.Deleting && p.Suspended && waited >= 2*e.Timeout:
 		return RemovalForce
 	case p.Deleting && p.Suspended:
@@ -87,6 +100,17 @@ func removal(p *Piece, needed bool, waited time.Duration, e Ending) Removal {
 	case e.Gone || p.Keep || late:
 		return RemovalRelease
 	case p.Deleting, needed && e.Reachable:
+		return RemovalWait
+	default:
+		return RemovalDelete
+	}
+}
+
+func inManagement(p *Piece, needed, late bool, e Ending) Removal {
+	switch {
+	case p.Deleting && e.Now.Sub(p.Since) >= managementTimeout:
+		return RemovalForce
+	case p.Deleting, e.Draining, needed && e.Reachable && !e.Gone && !late:
 		return RemovalWait
 	default:
 		return RemovalDelete

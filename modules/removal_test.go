@@ -55,6 +55,32 @@ func TestPlanRemoval(t *testing.T) {
 			pieces: []Piece{{Module: "web", Deleting: true, Suspended: true, Since: noon.Add(-2 * time.Minute)}},
 			ending: alive, want: map[string]Removal{"web": RemovalForce},
 		},
+		"ManagementServesTheMachines": {
+			pieces: []Piece{{Module: "csi", Management: true}, {Module: "web"}},
+			ending: Ending{Gone: true, Draining: true, Timeout: time.Minute, Now: noon},
+			want:   map[string]Removal{"csi": RemovalWait, "web": RemovalRelease},
+		},
+		"ManagementGoesWithItsCluster": {
+			pieces: []Piece{{Module: "csi", Management: true}, {Module: "web", Needs: []string{"csi"}}},
+			ending: Ending{Gone: true, Reachable: true, Timeout: time.Minute, Now: noon},
+			want:   map[string]Removal{"csi": RemovalDelete, "web": RemovalRelease},
+		},
+		"ManagementIsNeverKept": {
+			pieces: []Piece{{Module: "csi", Management: true, Keep: true}}, ending: alive,
+			want: map[string]Removal{"csi": RemovalDelete},
+		},
+		"ManagementWaitsForWhatNeedsIt": {
+			pieces: []Piece{{Module: "csi", Management: true}, going("web", time.Second, "csi")}, ending: alive,
+			want: map[string]Removal{"csi": RemovalWait, "web": RemovalWait},
+		},
+		"ManagementIsNotReleasedLate": {
+			pieces: []Piece{{Module: "cpi", Management: true}, {Module: "csi", Management: true, Deleting: true, Since: noon.Add(-10 * time.Minute)}},
+			ending: alive, want: map[string]Removal{"cpi": RemovalDelete, "csi": RemovalWait},
+		},
+		"ManagementAndFluxIsDead": {
+			pieces: []Piece{{Module: "csi", Management: true, Deleting: true, Since: noon.Add(-time.Hour)}},
+			ending: Ending{Gone: true, Timeout: time.Minute, Now: noon}, want: map[string]Removal{"csi": RemovalForce},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

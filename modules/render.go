@@ -20,6 +20,9 @@ type Target struct {
 	Revision string
 	// Facts are the Cluster's.
 	Facts *Facts
+	// ManagementImages is the registry that images of modules of the management
+	// cluster come from. If not set, each image comes from its own registry.
+	ManagementImages string
 }
 
 // Rendering is what a content becomes on a Cluster.
@@ -64,8 +67,12 @@ func Render(c Content, t Target) (*Rendering, error) {
 	if err != nil {
 		return nil, err
 	}
+	inManagement, err := t.Facts.inManagement(t.ManagementImages).values()
+	if err != nil {
+		return nil, err
+	}
 	r := &renderer{
-		content: c, target: t, facts: facts, budget: boundedtemplate.NewBudget(),
+		content: c, target: t, budget: boundedtemplate.NewBudget(),
 		byName: map[string]*addonsv1.Module{}, state: map[string]*Module{},
 	}
 	for i := range c.Modules {
@@ -73,6 +80,9 @@ func Render(c Content, t Target) (*Rendering, error) {
 	}
 	out := &Rendering{Sources: r.sources()}
 	for _, name := range order {
+		if r.facts = facts; !r.byName[name].InTenant() {
+			r.facts = inManagement
+		}
 		m, err := r.module(r.byName[name])
 		if err != nil {
 			return nil, fmt.Errorf("module %q: %w", name, err)
@@ -87,7 +97,8 @@ func Render(c Content, t Target) (*Rendering, error) {
 type renderer struct {
 	content Content
 	target  Target
-	facts   map[string]any
+	// facts are the facts of the module that is being rendered.
+	facts map[string]any
 	// budget bounds all templates of the content together.
 	budget *boundedtemplate.Budget
 	byName map[string]*addonsv1.Module

@@ -105,18 +105,13 @@ func helmType(url string) string {
 	return sourcev1.HelmRepositoryTypeDefault
 }
 
-// gitReference is what of a Git repository is taken.
+// gitReference is what of a Git repository is taken. The API server refuses a
+// release that does not fit the source.
 func gitReference(r addonsv1.Release) *sourcev1.GitRepositoryRef {
-	if r == (addonsv1.Release{}) || r.Digest != "" {
-		return &sourcev1.GitRepositoryRef{Branch: "main"}
-	}
 	return &sourcev1.GitRepositoryRef{Tag: r.Tag, SemVer: r.Semver, Branch: r.Branch, Commit: r.Commit}
 }
 
 // ociReference is what of an OCI repository is taken.
 func ociReference(r addonsv1.Release) *sourcev1.OCIRepositoryRef {
-	if r.Tag == "" && r.Semver == "" && r.Digest == "" {
-		return &sourcev1.OCIRepositoryRef{Tag: "latest"}
-	}
 	return &sourcev1.OCIRepositoryRef{Tag: r.Tag, SemVer: r.Semver, Digest: r.Digest}
 }

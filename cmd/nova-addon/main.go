@@ -6,6 +6,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
+	"strings"
 
 	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
@@ -29,6 +31,15 @@ import (
 const name = "nova-addon"
 
 var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
+
+// Flags of this manager alone, beside those that all have.
+var (
+	managementFrom = flag.String("management-modules-from", os.Getenv("POD_NAMESPACE"),
+		"Namespaces, separated by commas, whose NovaModuleSets may have modules that run in the management cluster. "+
+			"By default the namespace the manager runs in.")
+	managementImages = flag.String("management-image-repository", "",
+		"Registry and path that images of modules in the management cluster come from. If empty, each image comes from its own registry.")
+)
 
 func main() {
 	scheme := runtime.NewScheme()
@@ -59,9 +70,11 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		return err
 	}
 	recorder := mgr.GetEventRecorder(name)
+	from := strings.FieldsFunc(*managementFrom, func(r rune) bool { return r == ',' || r == ' ' })
 	return modules.SetupWithManager(ctx, mgr,
-		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter},
+		&modules.SetReconciler{Client: mgr.GetClient(), Recorder: recorder, WatchFilterValue: o.WatchFilter, ManagementFrom: from},
 		&modules.ClusterReconciler{
 			Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenants, Recorder: recorder, WatchFilterValue: o.WatchFilter,
+			ManagementFrom: from, ManagementImages: *managementImages,
 		}, o.Controller())
 }

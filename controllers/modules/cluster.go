@@ -41,6 +41,12 @@ type ClusterReconciler struct {
 	// WatchFilterValue limits the sets to those with this watch label. Empty
 	// takes all.
 	WatchFilterValue string
+	// ManagementFrom are the namespaces whose sets may have modules of the
+	// management cluster. If not set, no set may have them.
+	ManagementFrom []string
+	// ManagementImages is the registry that images of these modules come from.
+	// If not set, each image comes from its own registry.
+	ManagementImages string
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
 
@@ -48,6 +54,7 @@ type ClusterReconciler struct {
 	applied apply.Memory
 	seen    sightings
 	names   names
+	outages outages
 	// sets is told of sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
@@ -67,6 +74,10 @@ type site struct {
 	missing string
 	// silence is why the tenant cannot be reached. Nil while it answers.
 	silence error
+	// outage is how long it has not been reached.
+	outage time.Duration
+	// draining is set while a Cluster that is being deleted has Machines.
+	draining bool
 	// again is when to look again. Zero waits for an event.
 	again time.Duration
 }
@@ -94,6 +105,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		}
 	} else {
 		r.Tenants.Forget(s.key)
+		r.outages.forget(s.key)
 	}
 	var errs []error
 	var mine []string
@@ -150,7 +162,17 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	}
 	if !s.gone() {
 		s.silence = r.Tenants.Reachable(ctx, s.key)
+		s.outage = r.outages.note(s.key, s.silence != nil, r.now())
+		return nil
 	}
+	if s.cluster == nil {
+		return nil
+	}
+	machines := &clusterv1.MachineList{}
+	if err := r.Client.List(ctx, machines, client.InNamespace(s.key.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.key.Name}); err != nil {
+		return fmt.Errorf("listing Machines: %w", err)
+	}
+	s.draining = len(machines.Items) > 0
 	return nil
 }
 

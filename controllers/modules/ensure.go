@@ -30,7 +30,10 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 		r.look(d)
 		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
 		s.soon()
-		return nil //nolint:nilerr // a tenant that does not answer is a state, told in the condition
+		return r.suspend(ctx, d)
+	}
+	if err := r.resume(ctx, d); err != nil {
+		return err
 	}
 	content, revision, err := r.content(ctx, d)
 	if err != nil || content == nil {
@@ -43,7 +46,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	}
 	rendering, wrong := modules.Render(*content, modules.Target{
 		Namespace: s.key.Namespace, Name: s.key.Name, Set: d.key.Name, Origin: d.key.Namespace,
-		Revision: revision, Facts: facts,
+		Revision: revision, Facts: facts, ManagementImages: r.ManagementImages,
 	})
 	if wrong != nil {
 		r.look(d)
@@ -73,6 +76,10 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
 		return nil, "", nil
 	}
+	if wrong := permitted(&current, d.set, r.ManagementFrom); wrong != nil {
+		d.reason, d.message = addonsv1.ManagementForbiddenReason, loop.Sentence(wrong)
+		return nil, "", nil
+	}
 	revision := current.Revision()
 	has, newest, _ := revisions(d.pieces)
 	_, granted := r.ledger.mayTake(d.key, d.site.key, revision)
@@ -94,6 +101,10 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 	content := &modules.Content{}
 	if err := json.Unmarshal(earlier.Data.Raw, content); err != nil {
 		return nil, "", fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
+	}
+	if wrong := permitted(content, d.set, r.ManagementFrom); wrong != nil {
+		d.reason, d.message = addonsv1.ManagementForbiddenReason, loop.Sentence(wrong)
+		return nil, "", nil
 	}
 	return content, wanted, nil
 }
@@ -185,6 +196,9 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 	annotations := m.Object.GetAnnotations()
 	annotations[addonsv1.SinceAnnotation] = since
 	m.Object.SetAnnotations(annotations)
+	if by := r.releaseHolder(d, m, there); by != "" {
+		return d.refuse(m, "the Helm release "+releaseOf(m.Object), by), nil
+	}
 	if there == nil {
 		return r.create(ctx, d, m)
 	}

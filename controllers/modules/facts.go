@@ -63,12 +63,19 @@ func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 	return f, nil
 }
 
+// readable are the groups whose kinds the manager may read.
+var readable = []string{"bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"}
+
 // referenced reads what a Cluster refers to; an object without fields when it
 // refers to nothing, or to something that is not there yet.
 func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	none := &unstructured.Unstructured{Object: map[string]any{}}
 	if !ref.IsDefined() {
 		return none, nil
+	}
+	// The cache would wait without end for kinds that the manager may not list.
+	if !slices.Contains(readable, ref.APIGroup) {
+		return nil, fmt.Errorf("the group %s of %s %s is none of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
 	}
 	found, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, cluster.Namespace)
 	if apierrors.IsNotFound(err) {
@@ -210,7 +217,7 @@ func (r *ClusterReconciler) roles(ctx context.Context, md *clusterv1.MachineDepl
 		return roles, nil
 	}
 	ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
-	if ref.Kind == "NovaConfigTemplate" {
+	if ref.Kind == "NovaConfigTemplate" && slices.Contains(readable, ref.APIGroup) {
 		template, err := external.GetObjectFromContractVersionedRef(ctx, r.Objects, ref, md.Namespace)
 		if client.IgnoreNotFound(err) != nil {
 			return nil, err

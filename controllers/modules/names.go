@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -117,13 +118,52 @@ func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.
 	if by == "" {
 		return "Waiting for Flux", r.apply(ctx, m.Object, nil)
 	}
+	return d.refuse(m, "the name "+m.Object.GetName(), by), nil
+}
+
+// refuse notes that a module cannot be written, because another owner has a name
+// that it needs.
+func (d *delivery) refuse(m *modules.Module, name, by string) string {
 	if d.reason == "" {
 		d.reason = addonsv1.NameTakenReason
-		d.message = fmt.Sprintf("Module %s cannot be written: the name %s is taken by %s", m.Name, m.Object.GetName(), by)
+		d.message = fmt.Sprintf("Module %s cannot be written: %s is taken by %s", m.Name, name, by)
 	}
 	d.without(m.Name)
 	d.site.soon()
-	return "Its name is taken", nil
+	return "Its name is taken"
+}
+
+// releaseOf names the Helm release of an object in the workload cluster; empty
+// when it has none there. In the management cluster a release is named after
+// its object.
+func releaseOf(o client.Object) string {
+	release, ok := o.(*helmv2.HelmRelease)
+	if !ok || release.Spec.KubeConfig == nil {
+		return ""
+	}
+	return release.Spec.StorageNamespace + "/" + release.Spec.ReleaseName
+}
+
+// releaseHolder returns the other module that owns the Helm release of a module
+// in the workload cluster. It is empty if there is none. Two HelmReleases for one
+// Helm release would upgrade it against each other forever.
+func (r *ClusterReconciler) releaseHolder(d *delivery, m *modules.Module, there *piece) string {
+	release := releaseOf(m.Object)
+	if release == "" || there != nil && releaseOf(there.object) == release {
+		return ""
+	}
+	for _, all := range d.site.pieces {
+		for _, p := range all {
+			if releaseOf(p.object) == release && (p.set != d.key || p.module != m.Name) {
+				return ownerOf(p.object).String()
+			}
+		}
+	}
+	us := ownerOf(m.Object)
+	if first := r.names.take(releasePlace(d.site.key, release), us, r.now()); first != us {
+		return first.String()
+	}
+	return ""
 }
 
 // without notes that a module cannot be written.
@@ -132,4 +172,9 @@ func (d *delivery) without(module string) {
 		d.taken = map[string]bool{}
 	}
 	d.taken[module] = true
+}
+
+// releasePlace is the name of a Helm release in a workload cluster.
+func releasePlace(cluster key, release string) place {
+	return place{kind: "HelmRelease in " + cluster.Name, key: key{Namespace: cluster.Namespace, Name: release}}
 }

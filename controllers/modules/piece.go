@@ -23,14 +23,16 @@ import (
 
 // piece is the object of a module as it is.
 type piece struct {
-	object     client.Object
-	module     string
-	set        key
-	revision   string
-	since      time.Time
-	needs      []string
-	keep       bool
-	suspended  bool
+	object    client.Object
+	module    string
+	set       key
+	revision  string
+	since     time.Time
+	needs     []string
+	keep      bool
+	suspended bool
+	// management tells that Flux applies it in the management cluster.
+	management bool
 	conditions []metav1.Condition
 	observed   int64
 	// made tells that it was seen ready as it is now asked for.
@@ -73,7 +75,7 @@ func steady(message string) string {
 
 // plan is the piece as a removal sees it.
 func (p *piece) plan(keepAll bool) modules.Piece {
-	out := modules.Piece{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended}
+	out := modules.Piece{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
 	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
 		out.Deleting, out.Since = true, at.Time
 	}
@@ -93,11 +95,17 @@ func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece
 	out := map[key][]*piece{}
 	for i := range releases.Items {
 		o := &releases.Items[i]
-		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+		add(out, &piece{
+			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
+			conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+		})
 	}
 	for i := range kustomizations.Items {
 		o := &kustomizations.Items[i]
-		add(out, &piece{object: o, suspended: o.Spec.Suspend, conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration})
+		add(out, &piece{
+			object: o, suspended: o.Spec.Suspend, management: o.Spec.KubeConfig == nil,
+			conditions: o.Status.Conditions, observed: o.Status.ObservedGeneration,
+		})
 	}
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
@@ -13,7 +14,10 @@ import (
 
 // remove takes all modules of a set away from a Cluster.
 func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) error {
-	ending := modules.Ending{Gone: how == abandon, Reachable: d.site.silence == nil, Now: r.now(), Timeout: addonsv1.DefaultDeletionTimeout}
+	ending := modules.Ending{
+		Gone: how == abandon, Draining: d.site.draining, Reachable: d.site.silence == nil, Now: r.now(),
+		Timeout: addonsv1.DefaultDeletionTimeout,
+	}
 	keep := false
 	if d.set != nil {
 		ending.Timeout = d.set.Spec.Deletion.Timeout()
@@ -97,6 +101,9 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 			}
 		}
 	case modules.RemovalForce:
+		if p.management {
+			ctrl.LoggerFrom(ctx).Info("Flux did not remove a module of the management cluster in time: delete its objects by hand", "object", client.ObjectKeyFromObject(p.object))
+		}
 		return r.patch(ctx, p, `{"metadata":{"finalizers":null}}`)
 	case modules.RemovalDelete:
 	}
@@ -106,6 +113,9 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 	removals.WithLabelValues(string(do)).Inc()
 	r.applied.Forget(p.object.GetUID())
 	r.names.free(placeOf(p.object))
+	if release := releaseOf(p.object); release != "" {
+		r.names.free(releasePlace(key{Namespace: p.object.GetNamespace(), Name: p.object.GetLabels()[addonsv1.ClusterLabel]}, release))
+	}
 	uid := p.object.GetUID()
 	return r.Client.Delete(ctx, p.object, client.Preconditions{UID: &uid})
 }

@@ -38,6 +38,9 @@ type SetReconciler struct {
 	// WatchFilterValue limits the sets to those with this watch label. Empty
 	// takes all.
 	WatchFilterValue string
+	// ManagementFrom are the namespaces whose sets may have modules of the
+	// management cluster. If not set, no set may have them.
+	ManagementFrom []string
 	// Now returns the time. Empty means time.Now.
 	Now func() time.Time
 
@@ -114,10 +117,14 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	if err := r.gather(ctx, f); err != nil {
 		return err
 	}
-	if f.invalid = f.content.Validate(); f.invalid == nil {
-		return r.roll(ctx, f)
+	f.invalid = f.content.Validate()
+	if f.invalid == nil {
+		f.invalid = permitted(&f.content, f.set, r.ManagementFrom)
 	}
-	return nil
+	if f.invalid != nil {
+		return nil
+	}
+	return r.roll(ctx, f)
 }
 
 // roll lets Clusters go on, as many as may.

@@ -36,6 +36,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
+// platformNamespace is where the administrator's sets are.
+const platformNamespace = "platform"
+
 var (
 	testEnv *env.Env
 	tenancy *standIn
@@ -65,6 +68,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	testEnv.Client, err = client.New(testEnv.Config, client.Options{Scheme: testEnv.Scheme})
 	Expect(err).NotTo(HaveOccurred())
 	tenancy = &standIn{silent: map[key]bool{}, data: map[key]map[string]string{}, events: make(chan event.GenericEvent, 100)}
+	Expect(testEnv.Client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: platformNamespace}})).To(Succeed())
 	startManager()
 	installFlux(ctx)
 })
@@ -101,8 +105,8 @@ func startManager() {
 	mgr, err := ctrl.NewManager(testEnv.Config, ctrl.Options{Scheme: testEnv.Scheme, Metrics: server.Options{BindAddress: "0"}, GracefulShutdownTimeout: new(10 * time.Second)})
 	Expect(err).NotTo(HaveOccurred())
 	recorder := mgr.GetEventRecorder("test")
-	Expect(SetupWithManager(ctx, mgr, &SetReconciler{Client: mgr.GetClient(), Recorder: recorder},
-		&ClusterReconciler{Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenancy, Recorder: recorder},
+	Expect(SetupWithManager(ctx, mgr, &SetReconciler{Client: mgr.GetClient(), Recorder: recorder, ManagementFrom: []string{platformNamespace}},
+		&ClusterReconciler{Client: mgr.GetClient(), Objects: mgr.GetCache(), Tenants: tenancy, Recorder: recorder, ManagementFrom: []string{platformNamespace}, ManagementImages: "hub.example/platform"},
 		controller.Options{MaxConcurrentReconciles: 4})).To(Succeed())
 	stopped := make(chan error, 1)
 	go func() { stopped <- mgr.Start(ctx) }()

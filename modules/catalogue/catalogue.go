@@ -20,6 +20,8 @@ var groups embed.FS
 const (
 	// Base is what every Nova cluster has.
 	Base = "base"
+	// Management is what runs in the management cluster for each Nova cluster.
+	Management = "management"
 	// Additional is what is switched on by labels.
 	Additional = "additional"
 	// Team gives a team its place on a tenant.
@@ -27,7 +29,7 @@ const (
 )
 
 // Names returns the names of all sets.
-func Names() []string { return []string{Base, Additional, Team} }
+func Names() []string { return []string{Base, Management, Additional, Team} }
 
 // frame is the file of a group that holds the set without its modules.
 const frame = "set.yaml"

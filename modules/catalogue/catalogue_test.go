@@ -27,13 +27,16 @@ var settings = map[string]string{"NOVA_CATALOGUE": "oci://hub.example/nova", "NO
 
 // site is a Cluster to render for.
 type site struct {
-	hypervisor    string
-	infra         int32
-	dns           map[string]any
-	labels        map[string]string
-	registry      string
-	ingress       int32
-	controlPlanes int32
+	hypervisor string
+	infra      int32
+	dns        map[string]any
+	labels     map[string]string
+	registry   string
+	// managementImages is where the administrator has images of the management
+	// cluster.
+	managementImages string
+	ingress          int32
+	controlPlanes    int32
 }
 
 func (s site) facts() *modules.Facts {
@@ -95,7 +98,7 @@ func sites() map[string]site {
 	calico := allOn()
 	calico["addons.cluster.x-k8s.io/cni"] = "calico"
 	return map[string]site{
-		"vsphere-hybrid-3":   {hypervisor: "vsphere", infra: 3, ingress: 2, controlPlanes: 3, dns: hybrid(), labels: allOn(), registry: "hub.example/nova"},
+		"vsphere-hybrid-3":   {hypervisor: "vsphere", infra: 3, ingress: 2, controlPlanes: 3, dns: hybrid(), labels: allOn(), registry: "hub.example/nova", managementImages: "hub.example/nova"},
 		"vsphere-internal-1": {hypervisor: "vsphere", infra: 1, dns: internal()},
 		"zvirt-external-3":   {hypervisor: "zvirt", infra: 3, dns: external(), labels: calico},
 		"zvirt-none-0":       {hypervisor: "zvirt"},
@@ -128,6 +131,7 @@ func render(t *testing.T, set string, s site) *modules.Rendering {
 	t.Helper()
 	out, err := modules.Render(content(t, set), modules.Target{
 		Namespace: "team", Name: "alpha", Set: set, Origin: "team", Revision: "0123456789", Facts: s.facts(),
+		ManagementImages: s.managementImages,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +216,7 @@ func TestOneAddress(t *testing.T) {
 func TestWhichModulesAreOn(t *testing.T) {
 	on := map[string][]string{}
 	for name, s := range sites() {
-		for _, set := range []string{Base, Additional} {
+		for _, set := range []string{Base, Management, Additional} {
 			for _, m := range render(t, set, s).Modules {
 				if !m.Off {
 					on[name] = append(on[name], m.Name)
@@ -261,11 +265,14 @@ func TestWhichModulesAreOn(t *testing.T) {
 func TestPlacementAndRetries(t *testing.T) {
 	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
 	for name, s := range sites() {
-		for _, m := range render(t, Base, s).Modules {
+		for _, m := range append(render(t, Base, s).Modules, render(t, Management, s).Modules...) {
 			switch o := m.Object.(type) {
 			case *kustomizev1.Kustomization:
 				if (o.Spec.KubeConfig == nil) != slices.Contains(management, m.Name) {
 					t.Errorf("%s: %s is at the wrong place", name, m.Name)
+				}
+				if o.Spec.KubeConfig == nil && o.Spec.ServiceAccountName != addonsv1.DefaultServiceAccount {
+					t.Errorf("%s: %s runs as %q", name, m.Name, o.Spec.ServiceAccountName)
 				}
 			case *helmv2.HelmRelease:
 				if (o.Spec.KubeConfig == nil) != slices.Contains(management, m.Name) {
@@ -281,7 +288,7 @@ func TestPlacementAndRetries(t *testing.T) {
 
 // A closed network takes every image from the one registry.
 func TestImagesComeFromTheRegistry(t *testing.T) {
-	for _, set := range []string{Base, Additional} {
+	for _, set := range []string{Base, Management, Additional} {
 		for _, m := range render(t, set, sites()["vsphere-hybrid-3"]).Modules {
 			data, err := yaml.Marshal(m.Object)
 			if err != nil {
@@ -302,7 +309,7 @@ func TestImagesComeFromTheRegistry(t *testing.T) {
 func TestRenderGolden(t *testing.T) {
 	for _, name := range []string{"vsphere-hybrid-3", "zvirt-external-3"} {
 		var out bytes.Buffer
-		for _, set := range []string{Base, Additional} {
+		for _, set := range []string{Base, Management, Additional} {
 			for _, m := range render(t, set, sites()[name]).Modules {
 				out.WriteString("--- # " + set + "/" + m.Name)
 				if m.Off {

@@ -134,7 +134,7 @@ func TestTreesFollowTheSchemas(t *testing.T) {
 // has the Cluster's name, so that two of them do not meet.
 func TestManagementStaysInItsNamespace(t *testing.T) {
 	for name, s := range sites() {
-		for _, m := range render(t, Base, s).Modules {
+		for _, m := range render(t, Management, s).Modules {
 			if m.Tenant || m.Off {
 				continue
 			}

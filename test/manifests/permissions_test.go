@@ -75,7 +75,7 @@ var permissions = map[string]map[string]string{
 		"events": "create patch", "events.events.k8s.io": "create patch",
 		"secrets": "get list watch", "namespaces": "get list watch",
 		"customresourcedefinitions.apiextensions.k8s.io":    "get list watch",
-		"clusters.cluster.x-k8s.io":                         "get list watch",
+		"clusters.cluster.x-k8s.io":                         "get list watch patch",
 		"clusters.cluster.x-k8s.io/status":                  "patch",
 		"machines.cluster.x-k8s.io":                         "get list watch",
 		"machinedeployments.cluster.x-k8s.io":               "get list watch",

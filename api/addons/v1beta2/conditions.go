@@ -42,6 +42,9 @@ const (
 	// NeedsAnnotation lists the modules, separated by commas, that an object was
 	// written to depend on, so that it goes before them.
 	NeedsAnnotation = "addons.cluster.x-k8s.io/nova-module-needs"
+	// UnreachableAnnotation marks an object that is suspended because the API
+	// server of its Cluster has been unreachable for long.
+	UnreachableAnnotation = "addons.cluster.x-k8s.io/nova-module-unreachable"
 	// KeepAnnotation stands on an object whose module is kept when it goes.
 	KeepAnnotation = "addons.cluster.x-k8s.io/nova-module-keep"
 	// AllowFromAnnotation stands on a Namespace and lists the namespaces,
@@ -76,8 +79,12 @@ const (
 	ValidReason = "Valid"
 	// InvalidReason: it cannot, the message says why.
 	InvalidReason = "Invalid"
-	// NameTakenReason: an object of the name that a module's is to have is
-	// somebody else's. It is never touched.
+	// ManagementForbiddenReason: the set has modules of the management cluster,
+	// and its namespace is not one that the administrator allows them for.
+	// Nothing of the set is written.
+	ManagementForbiddenReason = "ManagementForbidden"
+	// NameTakenReason: the name of a module's object, or its Helm release,
+	// belongs to another owner. The controller does not change it.
 	NameTakenReason = "NameTaken"
 	// WaitingForControlPlaneReason: the tenant has no API server yet.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"

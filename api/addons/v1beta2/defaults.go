@@ -35,8 +35,21 @@ func (m *Module) Timeout() time.Duration { return seconds(m.TimeoutSeconds, Defa
 // InTenant reports whether the module runs on the tenant.
 func (m *Module) InTenant() bool { return m.Location != LocationManagement }
 
+// DefaultServiceAccount is the service account that Flux acts as for modules of
+// the management cluster, in the namespace of their Cluster.
+const DefaultServiceAccount = "nova-modules"
+
+// ServiceAccount is the service account that Flux acts as. It is empty for the
+// user of the tenant's kubeconfig.
+func (m *Module) ServiceAccount() string {
+	if m.ServiceAccountName == "" && !m.InTenant() {
+		return DefaultServiceAccount
+	}
+	return m.ServiceAccountName
+}
+
 // Remains reports whether the module's objects stay when it goes.
-func (m *Module) Remains() bool { return m.Deletion == DeletionKeep }
+func (m *Module) Remains() bool { return m.InTenant() && m.Deletion == DeletionKeep }
 
 // Wave is the label of Clusters that names their wave.
 func (r *Rollout) Wave() string {

@@ -9,6 +9,10 @@ import (
 // +kubebuilder:validation:XValidation:rule="has(self.chart) != has(self.kustomize)",message="set exactly one of chart and kustomize"
 // +kubebuilder:validation:XValidation:rule="!has(self.dependsOn) || !(self.name in self.dependsOn)",message="a module cannot depend on itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.targetNamespace)",message="a module of the management cluster goes to the Cluster's namespace: leave targetNamespace out"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.chart) || !has(self.chart.valuesFrom)",message="a module of the management cluster takes no valuesFrom: users of the Cluster's namespace may write those ConfigMaps and Secrets"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.kustomize) || !has(self.kustomize.substituteFrom)",message="a module of the management cluster takes no substituteFrom: users of the Cluster's namespace may write those ConfigMaps and Secrets"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.deletion) || self.deletion != 'Keep'",message="a module of the management cluster is removed with its Cluster: leave deletion out"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.serviceAccountName) || self.serviceAccountName.matches('^nova-modules(-[-a-z0-9.]+)?$')",message="the service account of a module of the management cluster is nova-modules, or begins with nova-modules-"
 type Module struct {
 	// name is the module's name, unique in the set. The Helm release has it
 	// too.
@@ -34,7 +38,9 @@ type Module struct {
 
 	// location is where the module runs: on the Tenant, or on the Management
 	// cluster in the Cluster's namespace, where credentials of the hypervisor
-	// are and the tenant cannot see them. Empty means Tenant.
+	// are and the tenant cannot see them. Only sets in namespaces that the flag
+	// --management-modules-from of nova-addon names may have modules in
+	// Management. If not set, Tenant.
 	// +optional
 	Location Location `json:"location,omitempty"`
 
@@ -72,8 +78,9 @@ type Module struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 
 	// serviceAccountName is the service account that Flux acts as, on the
-	// tenant or in the Cluster's namespace of the management cluster. Empty
-	// means the account of the tenant's kubeconfig, or Flux' own.
+	// tenant or in the Cluster's namespace of the management cluster, where its
+	// name is nova-modules or begins with nova-modules-. If not set, the user of
+	// the tenant's kubeconfig, or nova-modules in the management cluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -7,6 +7,10 @@ import (
 
 // NovaModuleSetSpec is a set of modules and the Clusters that get them.
 // +kubebuilder:validation:XValidation:rule="!has(self.modules) || self.modules.all(m, !has(m.source) || self.sources.exists(s, s.name == m.source))",message="each module's source must be one of spec.sources"
+// +kubebuilder:validation:XValidation:rule="!has(self.modules) || self.modules.all(m, !has(m.location) || m.location != 'Management' || !self.sources.exists(s, has(s.ref) && s.name == (has(m.source) ? m.source : self.sources[0].name)))",message="a module of the management cluster needs a source that the set writes itself: git, oci or helm, and no ref"
+// +kubebuilder:validation:XValidation:rule="has(self.release) || !self.sources.exists(s, has(s.git) || has(s.oci))",message="release is required with git and oci sources: set a tag, commit or digest"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.digest) || !self.sources.exists(s, has(s.git))",message="release.digest is for oci sources, and one of the sources is git: it would follow a branch"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !(has(self.release.branch) || has(self.release.commit)) || !self.sources.exists(s, has(s.oci))",message="release.branch and release.commit are for git sources, and one of the sources is oci: it would follow the tag latest"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || self.sources.exists(s, has(s.git) || has(s.oci))",message="release needs a source of the kind git or oci"
 type NovaModuleSetSpec struct {
 	// clusterSelector selects Clusters by their labels. One without rules
@@ -29,7 +33,7 @@ type NovaModuleSetSpec struct {
 	Sources []Source `json:"sources,omitempty"`
 
 	// release is what is taken of the git and oci sources that the set
-	// writes. Empty takes the main branch, or the tag latest.
+	// writes. Required with such sources.
 	// +optional
 	Release Release `json:"release,omitempty,omitzero"`
 
@@ -137,7 +141,8 @@ type Rollout struct {
 type Deletion struct {
 	// unselected is what becomes of the modules of a Cluster that the set
 	// selects no more, and of all Clusters when the set is deleted. A module
-	// with the policy Keep is kept in any case. Empty means Remove.
+	// with the policy Keep is kept in any case, a module of the management
+	// cluster in none. Empty means Remove.
 	// +optional
 	Unselected DeletionPolicy `json:"unselected,omitempty"`
 

@@ -45,6 +45,7 @@ type PlatformSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?$`
 	ImageRepository string `json:"imageRepository,omitempty"`
 
 	// apiServer adds to the API server's settings. Empty adds nothing.

@@ -1,0 +1,260 @@
+package modules
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	helmv2 "github.com/fluxcd/helm-controller/api/v2"
+	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+)
+
+// storage has a module in the management cluster and one in the workload
+// cluster.
+func storage(s *addonsv1.NovaModuleSetSpec) {
+	s.Modules = []addonsv1.Module{
+		{Name: "controller", Location: addonsv1.LocationManagement, Kustomize: &addonsv1.Kustomize{
+			Path: "csi", Substitute: []addonsv1.Variable{{Name: "registry", Value: ptr.To("{{ .facts.images.registry }}")}},
+		}},
+		{Name: "node", Kustomize: &addonsv1.Kustomize{Path: "node"}},
+	}
+}
+
+// platformSet makes a set of the administrator for the Clusters of the rig, whose
+// namespace allows it.
+func (r *fleetRig) platformSet(ctx context.Context) *addonsv1.NovaModuleSet {
+	GinkgoHelper()
+	change(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, func(n *corev1.Namespace) {
+		n.Annotations = map[string]string{addonsv1.AllowFromAnnotation: platformNamespace}
+	})
+	return (&fleetRig{namespace: platformNamespace}).set(ctx, r.namespace, func(s *addonsv1.NovaModuleSetSpec) {
+		storage(s)
+		s.Namespaces.List = []string{r.namespace}
+	})
+}
+
+// remain reports whether the object of a module is there and not being deleted.
+func (r *fleetRig) remain(ctx context.Context, cluster, module string) func() bool {
+	return func() bool {
+		p := r.objects(ctx, cluster)[module]
+		return p != nil && p.object.GetDeletionTimestamp().IsZero()
+	}
+}
+
+// purge takes the finalizers of an object away and deletes it, as clusterctl move
+// does.
+func purge(ctx context.Context, o client.Object) {
+	GinkgoHelper()
+	Eventually(func() error {
+		if err := testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		o.SetFinalizers(nil)
+		if err := testEnv.Client.Update(ctx, o); err != nil {
+			return err
+		}
+		return client.IgnoreNotFound(testEnv.Client.Delete(ctx, o))
+	}).Should(Succeed())
+}
+
+var _ = Describe("A module of the management cluster", func() {
+	It("is refused from a namespace that the administrator did not name", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		r.set(ctx, "mine", storage)
+		Eventually(r.condition(ctx, "a", "mine")).Should(Equal("False ManagementForbidden The location Management of controller is not allowed for sets of the namespace " +
+			r.namespace + ": the administrator allows it for platform (--management-modules-from of nova-addon)"))
+		Eventually(r.status(ctx, "mine", addonsv1.ValidCondition)).Should(ContainSubstring("False Invalid The location Management of controller is not allowed"))
+		Consistently(r.has(ctx, "a")).Should(BeEmpty(), "nothing of the set is written")
+		Eventually(func(g Gomega) {
+			list := &eventsv1.EventList{}
+			g.Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
+			g.Expect(list.Items).To(ContainElement(HaveField("Reason", addonsv1.ManagementForbiddenReason)))
+		}).Should(Succeed())
+	})
+
+	It("runs as its own service account, with images of the administrator", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		r.platformSet(ctx)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
+		k, ok := r.objects(ctx, "a")["controller"].object.(*kustomizev1.Kustomization)
+		Expect(ok).To(BeTrue())
+		Expect(k.Spec.KubeConfig).To(BeNil())
+		Expect(k.Spec.ServiceAccountName).To(Equal("nova-modules"))
+		Expect(k.Spec.PostBuild.Substitute).To(HaveKeyWithValue("registry", "hub.example/platform"))
+		Expect(k.Spec.PostBuild.Substitute).To(HaveKeyWithValue("imageRepository", "hub.example/platform"))
+	})
+
+	It("is removed with its Cluster, once the Machines are gone", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		machine := r.machine(ctx, "a", "worker", "w1")
+		r.platformSet(ctx)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
+		object := r.objects(ctx, "a")["controller"].object
+		hold(ctx, object)
+		change(ctx, cluster, func(c *clusterv1.Cluster) { controllerutil.AddFinalizer(c, "example.test/held") })
+		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
+
+		By("releasing the module of the workload cluster, and serving the Machine")
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller"))
+		Consistently(r.remain(ctx, "a", "controller")).Should(BeTrue())
+
+		By("having Flux remove it afterwards")
+		Expect(testEnv.Client.Delete(ctx, machine)).To(Succeed())
+		Eventually(r.remain(ctx, "a", "controller")).Should(BeFalse())
+		Expect(r.objects(ctx, "a")["controller"].suspended).To(BeFalse(), "a suspended object would leave its pods")
+		release(ctx, object)
+		Eventually(r.has(ctx, "a")).Should(BeEmpty())
+		purge(ctx, cluster)
+	})
+
+	It("does not stay behind when its Cluster is moved", func(ctx SpecContext) {
+		r := newRig(ctx)
+		cluster := r.cluster(ctx, "a", nil)
+		set := r.platformSet(ctx)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("controller", "node"))
+		object := r.objects(ctx, "a")["controller"].object
+		hold(ctx, object)
+		change(ctx, cluster, func(c *clusterv1.Cluster) { c.Spec.Paused = ptr.To(true) })
+		purge(ctx, set)
+		purge(ctx, cluster)
+		Eventually(r.remain(ctx, "a", "controller")).Should(BeFalse())
+		Expect(r.objects(ctx, "a")["controller"].suspended).To(BeFalse())
+		release(ctx, object)
+		Eventually(r.has(ctx, "a")).Should(BeEmpty())
+	})
+
+	DescribeTable("is refused", func(ctx SpecContext, says string, edit func(*addonsv1.NovaModuleSetSpec)) {
+		r := &fleetRig{namespace: platformNamespace}
+		s := &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "refused"}, Spec: addonsv1.NovaModuleSetSpec{
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"no": "cluster"}},
+			Sources:         []addonsv1.Source{{Name: "release", Git: addonsv1.GitSource{URL: "https://code.example/release.git"}}},
+			Release:         addonsv1.Release{Tag: "v1"},
+		}}
+		storage(&s.Spec)
+		edit(&s.Spec)
+		err := testEnv.Client.Create(ctx, s, client.DryRunAll)
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring(says)))
+	},
+		Entry("with another service account", "is nova-modules, or begins with nova-modules-", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules[0].ServiceAccountName = "kustomize-controller"
+		}),
+		Entry("with variables of the tenant", "takes no substituteFrom", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules[0].Kustomize.SubstituteFrom = []addonsv1.VariablesReference{{Kind: "Secret", Name: "x"}}
+		}),
+		Entry("with values of the tenant", "takes no valuesFrom", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Modules[0].Kustomize, s.Modules[0].Chart = nil, &addonsv1.Chart{Name: "x", ValuesFrom: []addonsv1.ValuesReference{{Kind: "Secret", Name: "x"}}}
+		}),
+		Entry("that would be kept", "removed with its Cluster", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].Deletion = addonsv1.DeletionKeep }),
+		Entry("from a source in the Cluster's namespace", "needs a source that the set writes itself", func(s *addonsv1.NovaModuleSetSpec) {
+			s.Sources = []addonsv1.Source{{Name: "theirs", Ref: addonsv1.SourceReference{Kind: addonsv1.GitRepository, Name: "x"}}}
+			s.Release = addonsv1.Release{}
+		}),
+	)
+})
+
+var _ = Describe("A set", func() {
+	DescribeTable("never follows a branch or tag that it does not name", func(ctx SpecContext, says string, source addonsv1.Source, release addonsv1.Release) {
+		source.Name = "release"
+		err := testEnv.Client.Create(ctx, &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: platformNamespace, Name: "floating"}, Spec: addonsv1.NovaModuleSetSpec{
+			ClusterSelector: &metav1.LabelSelector{}, Sources: []addonsv1.Source{source}, Release: release,
+		}}, client.DryRunAll)
+		Expect(err).To(MatchError(ContainSubstring(says)))
+	},
+		Entry("git without release", "release is required with git and oci sources", addonsv1.Source{Git: addonsv1.GitSource{URL: "https://code.example/x.git"}}, addonsv1.Release{}),
+		Entry("oci without release", "release is required with git and oci sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{}),
+		Entry("git with a digest", "release.digest is for oci sources", addonsv1.Source{Git: addonsv1.GitSource{URL: "https://code.example/x.git"}},
+			addonsv1.Release{Digest: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}),
+		Entry("oci with a branch", "are for git sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{Branch: "main"}),
+		Entry("oci with a commit", "are for git sources", addonsv1.Source{OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, addonsv1.Release{Commit: "0123456"}),
+	)
+
+	It("does not fight with another one over a Helm release", func(ctx SpecContext) {
+		r := newRig(ctx)
+		r.cluster(ctx, "a", nil)
+		one := func(s *addonsv1.NovaModuleSetSpec) { s.Modules = s.Modules[:1] }
+		first := r.set(ctx, "first", one)
+		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
+		r.set(ctx, "second", one)
+		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix(
+			"False NameTaken Module cni cannot be written: the Helm release default/cni is taken by module cni of the set " + r.namespace + "/first on Cluster a"))
+		r.allReady(ctx, "a", "cni")
+		Eventually(r.condition(ctx, "a", "first")).Should(Equal("True ModulesReady"))
+
+		By("giving it to the second once the first is gone")
+		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
+		Eventually(func() error { return testEnv.Client.Get(ctx, r.key("a-second-cni"), &helmv2.HelmRelease{}) }).Should(Succeed())
+	})
+
+	It("reads nothing of groups that it may not list", func(ctx SpecContext) {
+		r := newRig(ctx)
+		c := &clusterv1.Cluster{
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "a"},
+			Spec: clusterv1.ClusterSpec{
+				ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.1", Port: 6443},
+				ControlPlaneRef:      clusterv1.ContractVersionedObjectReference{APIGroup: "ipam.cluster.x-k8s.io", Kind: "IPAddress", Name: "a"},
+			},
+		}
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		c.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+		Expect(testEnv.Client.Status().Update(ctx, c)).To(Succeed())
+		r.set(ctx, "base", nil)
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix(
+			"False ModulesNotReady Reading control plane: the group ipam.cluster.x-k8s.io of IPAddress a is none of "))
+	})
+})
+
+// TestOutage: Flux objects of a workload cluster are suspended after a long
+// outage, and resumed when it ends.
+func TestOutage(t *testing.T) {
+	g := NewWithT(t)
+	scheme := runtime.NewScheme()
+	g.Expect(kustomizev1.AddToScheme(scheme)).To(Succeed())
+	object := func(name string) *kustomizev1.Kustomization {
+		return &kustomizev1.Kustomization{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	}
+	in, out := object("in"), object("out")
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(in, out).Build()
+	r := &ClusterReconciler{Client: c}
+	d := &delivery{
+		site:   &site{key: key{Namespace: "team", Name: "a"}},
+		pieces: []*piece{{object: in, module: "in"}, {object: out, module: "out", management: true}},
+	}
+	begin := time.Now()
+	g.Expect(r.outages.note(d.site.key, true, begin)).To(BeZero())
+	suspended := func(name string) bool {
+		k := object(name)
+		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(k), k)).To(Succeed())
+		return k.Spec.Suspend
+	}
+
+	d.site.outage = r.outages.note(d.site.key, true, begin.Add(maxOutage-time.Second))
+	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
+	g.Expect(suspended("in")).To(BeFalse(), "too early")
+	d.site.outage = r.outages.note(d.site.key, true, begin.Add(maxOutage))
+	g.Expect(r.suspend(t.Context(), d)).To(Succeed())
+	g.Expect(suspended("in")).To(BeTrue())
+	g.Expect(suspended("out")).To(BeFalse(), "it is not in the workload cluster")
+
+	g.Expect(r.outages.note(d.site.key, false, begin)).To(BeZero())
+	g.Expect(r.resume(t.Context(), d)).To(Succeed())
+	g.Expect(suspended("in")).To(BeFalse())
+	g.Expect(r.outages.note(d.site.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
+}
