@@ -106,6 +106,12 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 		}
 		return r.patch(ctx, p, `{"metadata":{"finalizers":null}}`)
 	case modules.RemovalDelete:
+		if p.management && p.suspended {
+			// Flux would leave the objects, with credentials, where they are.
+			if err := r.patch(ctx, p, `{"spec":{"suspend":false}}`); err != nil {
+				return fmt.Errorf("resuming: %w", err)
+			}
+		}
 	}
 	if !p.object.GetDeletionTimestamp().IsZero() {
 		return nil
