@@ -59,6 +59,7 @@ var handled = map[string]func(owner metav1.OwnerReference) client.Object{
 		return &addonsv1.NovaModuleSet{Spec: addonsv1.NovaModuleSetSpec{
 			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"modules": "base"}},
 			Sources:         []addonsv1.Source{{Name: "modules", Git: addonsv1.GitSource{URL: "https://git.example/modules"}}},
+			Release:         addonsv1.Release{Tag: "v1"},
 		}}
 	},
 }
