@@ -185,11 +185,6 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 	if doing[s.do] != "" && r.fenced(s) {
 		return ctrl.Result{RequeueAfter: loop.Net}, nil
 	}
-	if s.failure != nil && s.do != wait {
-		if delay := r.retries.delay(s.key()); delay > 0 {
-			return s.again(delay), nil
-		}
-	}
 	return r.perform(ctx, s, driver)
 }
 
@@ -215,8 +210,13 @@ func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 	return false
 }
 
-// perform does what is due.
+// perform does what is due, unless it failed and is to be tried again later.
 func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
+	if s.failure != nil && s.do != wait {
+		if delay := r.retries.delay(s.key()); delay > 0 {
+			return s.again(delay), nil
+		}
+	}
 	switch s.do {
 	case create:
 		return r.create(ctx, s, driver)

@@ -202,6 +202,11 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 	if there == nil {
 		return r.create(ctx, d, m)
 	}
+	return r.update(ctx, m, there, revision)
+}
+
+// update writes a module that exists, and says why it is not ready.
+func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, there *piece, revision string) (string, error) {
 	if err := r.apply(ctx, m.Object, there.object); err != nil {
 		return "", err
 	}

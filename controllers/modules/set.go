@@ -121,10 +121,10 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	if f.invalid == nil {
 		f.invalid = permitted(&f.content, f.set, r.ManagementFrom)
 	}
-	if f.invalid != nil {
-		return nil
+	if f.invalid == nil {
+		return r.roll(ctx, f)
 	}
-	return r.roll(ctx, f)
+	return nil
 }
 
 // roll lets Clusters go on, as many as may.
