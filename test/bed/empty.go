@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -67,16 +68,39 @@ func (b *Bed) StartEmpty(ctx context.Context, name, address string, programs Pro
 }
 
 func (e *Empty) start(ctx context.Context, programs Programs) error {
-	paths, err := tools.Paths(ctx, e.log, "etcd", "kube-apiserver", "kube-controller-manager")
+	ca, err := newAuthority()
 	if err != nil {
 		return err
 	}
-	if e.ca, err = writeManagementPKI(e.layout, net.ParseIP(e.Address)); err != nil {
+	if err := e.serve(ctx, ca, "etcd", "kube-apiserver", "kube-controller-manager"); err != nil {
+		return err
+	}
+	if err := e.Client.Create(ctx, e.node()); err != nil {
+		return fmt.Errorf("making Node: %w", err)
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	e.stop = stop
+	kubelet := &kubelet{cluster: e, programs: programs, pods: map[string]*pod{}}
+	e.ended.Go(func() { kubelet.run(running) })
+	return nil
+}
+
+// serve starts the named programs of a control plane, with certificates of an
+// authority, and waits for the API server.
+func (e *Empty) serve(ctx context.Context, ca *authority, names ...string) error {
+	paths, err := tools.Paths(ctx, e.log, names...)
+	if err != nil {
+		return err
+	}
+	e.ca = ca
+	if err := ca.writePKI(e.layout, net.ParseIP(e.Address)); err != nil {
 		return err
 	}
 	plan := supervisor.Plan{Logs: e.layout.logs(), Pids: e.layout.pids()}
 	for _, process := range managementProcesses(e.layout, paths) {
-		plan.Processes = append(plan.Processes, emptyFlags(process, e.Address))
+		if slices.Contains(names, process.Name) {
+			plan.Processes = append(plan.Processes, emptyFlags(process, e.Address))
+		}
 	}
 	file := e.layout.path("plan.json")
 	if err := supervisor.WritePlan(file, plan); err != nil {
@@ -88,18 +112,7 @@ func (e *Empty) start(ctx context.Context, programs Programs) error {
 	if err := e.reach(); err != nil {
 		return err
 	}
-	err = await(ctx, 2*time.Minute, "waiting for its API server", e.healthy)
-	if err != nil {
-		return err
-	}
-	if err := e.Client.Create(ctx, e.node()); err != nil {
-		return fmt.Errorf("making Node: %w", err)
-	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	e.stop = stop
-	kubelet := &kubelet{cluster: e, programs: programs, pods: map[string]*pod{}}
-	e.ended.Go(func() { kubelet.run(running) })
-	return nil
+	return await(ctx, 2*time.Minute, "waiting for its API server", e.healthy)
 }
 
 // enter starts the supervisor in a network namespace of its own, and joins that

@@ -30,37 +30,43 @@ func writeManagementPKI(l layout, addresses ...net.IP) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	serving, err := ca.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
+	return ca, ca.writePKI(l, addresses...)
+}
+
+// writePKI writes the certificates, keys and kubeconfigs of a cluster whose
+// certificate authority this is.
+func (a *authority) writePKI(l layout, addresses ...net.IP) error {
+	serving, err := a.server("kube-apiserver", []string{"localhost", "kubernetes.default.svc"},
 		append(addresses, net.IPv4(127, 0, 0, 1), net.ParseIP(host.Gateway), net.IPv4(10, 96, 0, 1))...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	webhook, err := ca.server("webhooks", []string{"localhost"}, net.IPv4(127, 0, 0, 1))
+	webhook, err := a.server("webhooks", []string{"localhost"}, net.IPv4(127, 0, 0, 1))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	err = errors.Join(
 		serving.write(l.pki("apiserver.crt"), l.pki("apiserver.key")),
 		webhook.write(l.path("pki", "webhook", "tls.crt"), l.path("pki", "webhook", "tls.key")),
-		os.WriteFile(l.pki("ca.crt"), ca.bundle(), 0o644),
+		os.WriteFile(l.pki("ca.crt"), a.bundle(), 0o644),
 		writeServiceAccountKey(l.pki("sa.key")),
 	)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	users := map[string][]string{"admin": {"system:masters"}, "system:kube-controller-manager": nil}
 	files := map[string]string{"admin": "admin", "system:kube-controller-manager": "kube-controller-manager"}
 	for user, groups := range users {
-		p, err := ca.client(user, groups...)
+		p, err := a.client(user, groups...)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		config := kubeconfig(managementServer, ca.bundle(), &api.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key})
+		config := kubeconfig(managementServer, a.bundle(), &api.AuthInfo{ClientCertificateData: p.cert, ClientKeyData: p.key})
 		if err := writeKubeconfig(l.kubeconfig(files[user]), config); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return ca, nil
+	return nil
 }
 
 // writeServiceAccountKey writes the key that signs tokens. The API server
