@@ -79,6 +79,10 @@ vulncheck: ## Look for known vulnerabilities in the managers: GOVULNDB=URL of a 
 e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _artifacts/report (root, Linux)
 	@NOVA_SUITES=full REPORT=_artifacts/report hack/test.sh e2e hosts
 
+.PHONY: hostile
+hostile: ## Act as each party that must not be trusted (root, Linux)
+	@hack/hostile.sh $(ARGS)
+
 .PHONY: chaos
 chaos: ## Kill at random what a cluster stands on: SEED=1 DURATION=30m (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/chaos --seed $(or $(SEED),1) --duration $(or $(DURATION),30m) $(ARGS)

@@ -4,8 +4,8 @@
 #   hack/test.sh [unit] [hosts] [e2e]
 #
 # unit are the tests that need no more than an API server, hosts those that
-# boot hosts, e2e Cluster API's own specs on hosts: these two need root. All, if
-# none is said. Two packages of unit or hosts run at a time: hosts wait more than
+# boot hosts or need network namespaces, e2e Cluster API's own specs on hosts:
+# these two need root. All, if none is said. Two packages of unit or hosts run at a time: hosts wait more than
 # they compute, and each bed has a network of its own. NOVA_AT_ONCE says another
 # number. CHECKS names a file with the results of verify.sh, to be counted too,
 # REPORT a folder for reports: JUnit of each part, and a table of all packages.
@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/ensure-go.sh"
 cd "$here/.."
 [[ $# -gt 0 ]] || set -- unit hosts e2e
-host_packages='/test/(bed|host|suites)(/|$)'
+host_packages='/test/(bed|host|hostile|suites)(/|$)'
 hosts_timeout=40m
 at_once=${NOVA_AT_ONCE:-2}
 hosts_at_once=$at_once

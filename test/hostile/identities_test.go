@@ -1,0 +1,315 @@
+package hostile
+
+import (
+	"context"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/find"
+	"github.com/vmware/govmomi/vim25/types"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// Names and bounds of the shared identities.
+const (
+	sharedIdentity = "shared"
+	sharedSecret   = "shared-credentials"
+	allowedPool    = "/DC0/host/DC0_C0/Resources/DC0_C0_RP1"
+	otherTemplate  = "another-teams-template"
+)
+
+// shareIdentities makes an identity for each hypervisor, with narrow bounds,
+// that the clusters of a namespace may use.
+func shareIdentities(ctx context.Context, namespace string) {
+	GinkgoHelper()
+	center, err := b.VCenter(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	engine, err := b.Variables(ctx, bed.Cluster{Hypervisor: bed.ZVirt})
+	Expect(err).NotTo(HaveOccurred())
+	for kind, spec := range map[string]map[string]any{
+		"NovaVSphere": {
+			"server": center.Server, "tls": map[string]any{"thumbprint": center.Thumbprint},
+			"bounds": map[string]any{
+				"folders": []any{"/DC0/vm/" + vcenter.DefaultFolder}, "resourcePools": []any{allowedPool}, "networks": []any{"VM Network"},
+				"datastores": []any{"LocalDS_0"}, "templates": []any{vcenter.DefaultTemplate},
+			},
+		},
+		"NovaZVirt": {
+			"server": engine["ZVIRT_SERVER"], "tls": map[string]any{"thumbprint": engine["ZVIRT_TLS_THUMBPRINT"]},
+			"bounds": map[string]any{"clusters": []any{engine["ZVIRT_CLUSTER"]}},
+		},
+	} {
+		h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
+		Expect(err).NotTo(HaveOccurred())
+		credentials, err := h.Credentials()
+		Expect(err).NotTo(HaveOccurred())
+		s := &corev1.Secret{StringData: credentials}
+		s.Namespace, s.Name = h.Facts().Provider+"-system", sharedSecret
+		Expect(b.Client.Create(ctx, s)).To(Succeed())
+		spec["secretRef"] = map[string]any{"name": sharedSecret}
+		spec["allowedNamespaces"] = map[string]any{"list": []any{namespace}}
+		Expect(b.Client.Create(ctx, object(infraV, kind+"Identity", "", sharedIdentity, spec))).To(Succeed())
+	}
+}
+
+// infraCluster returns an infrastructure cluster with a shared identity; more
+// replaces fields of its spec.
+func infraCluster(kind, namespace, name string, more map[string]any) *unstructured.Unstructured {
+	spec := map[string]any{
+		"identityRef":          map[string]any{"kind": kind + "Identity", "name": sharedIdentity},
+		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1", "port": int64(6443)},
+	}
+	for field, value := range more {
+		spec[field] = value
+	}
+	return object(infraV, kind+"Cluster", namespace, name, spec)
+}
+
+// clusterOf makes the Cluster that an infrastructure cluster belongs to.
+func clusterOf(ctx context.Context, as client.Client, infra *unstructured.Unstructured) {
+	GinkgoHelper()
+	Expect(as.Create(ctx, infra)).To(Succeed())
+	Expect(as.Create(ctx, object(coreV, "Cluster", infra.GetNamespace(), infra.GetName(), map[string]any{
+		"infrastructureRef": reference(infraV, infra.GetKind(), infra.GetName()),
+	}))).To(Succeed())
+}
+
+// machineWith makes a Machine whose bootstrap data is there, with the spec of
+// its infrastructure machine.
+func machineWith(ctx context.Context, as client.Client, kind, namespace, cluster, name string, spec map[string]any) *unstructured.Unstructured {
+	GinkgoHelper()
+	s := &corev1.Secret{Data: map[string][]byte{"value": []byte("#cloud-config\n")}}
+	s.Namespace, s.Name = namespace, name+"-data"
+	infra := object(infraV, kind+"Machine", namespace, name, spec)
+	machine := object(coreV, "Machine", namespace, name, map[string]any{
+		"clusterName": cluster, "bootstrap": map[string]any{"dataSecretName": s.Name},
+		"infrastructureRef": reference(infraV, kind+"Machine", name),
+	})
+	for _, o := range []client.Object{infra, machine} {
+		o.SetLabels(map[string]string{clusterv1.ClusterNameLabel: cluster})
+	}
+	for _, o := range []client.Object{s, infra, machine} {
+		Expect(as.Create(ctx, o)).To(Succeed())
+	}
+	return infra
+}
+
+// calls counts how often a method of vCenter was called.
+func calls(ctx context.Context, method string) (int, error) {
+	counts, err := b.Control().Requests(ctx)
+	return counts.Methods[method], err
+}
+
+func rejected(err error) {
+	GinkgoHelper()
+	Expect(err).To(HaveOccurred())
+	Expect(apierrors.IsInvalid(err)).To(BeTrue(), err.Error())
+}
+
+var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure, func() {
+	const namespace = "red-identities"
+	var (
+		user   client.Client
+		server *evil
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		user, server = tenantUser(ctx, namespace), listen(ctx, nil)
+		shareIdentities(ctx, namespace)
+		copyTemplate(ctx)
+		clusterOf(ctx, user, infraCluster("NovaVSphere", namespace, "red", map[string]any{"placement": map[string]any{
+			"datacenter": "DC0", "resourcePool": allowedPool, "folder": vcenter.DefaultFolder, "datastore": "LocalDS_0",
+		}}))
+		By("creating a VM within the bounds")
+		machineWith(ctx, user, "NovaVSphere", namespace, "red", "red-honest", honestMachine(nil))
+		Eventually(running).WithContext(ctx).WithArguments(bed.Cluster{Name: "red"}).Should(HaveKey("red-honest"))
+	})
+
+	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		It("is sent to no other server by a "+kind+"Cluster [F2]", func(ctx context.Context) {
+			rejected(user.Create(ctx, infraCluster(kind, namespace, "server", map[string]any{"server": server.Address})))
+			Expect(server.Connections()).To(BeEmpty())
+		})
+
+		It("is sent to no other server by a "+kind+"Cluster that had a Secret before [F2]", func(ctx context.Context) {
+			name := strings.ToLower(kind) + "-before"
+			before := infraCluster(kind, namespace, name, map[string]any{
+				"server": server.Address, "identityRef": map[string]any{"kind": "Secret", "name": "none"},
+			})
+			Expect(user.Create(ctx, before)).To(Succeed())
+			after := before.DeepCopy()
+			Expect(unstructured.SetNestedMap(after.Object, map[string]any{"kind": kind + "Identity", "name": sharedIdentity}, "spec", "identityRef")).To(Succeed())
+			rejected(user.Update(ctx, after))
+			Expect(server.Connections()).To(BeEmpty())
+		})
+
+		It("is not used by a "+kind+"Cluster without verifying the server [F2, F44]", func(ctx context.Context) {
+			rejected(user.Create(ctx, infraCluster(kind, namespace, "insecure", map[string]any{"tls": map[string]any{"insecureSkipVerify": true}})))
+		})
+
+		It("is not used by a "+kind+"Cluster of a namespace that it does not allow [F2]", func(ctx context.Context) {
+			h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
+			Expect(err).NotTo(HaveOccurred())
+			other := namespace + "-" + h.Facts().Name
+			infra := infraCluster(kind, other, "red", nil)
+			clusterOf(ctx, tenantUser(ctx, other), infra)
+			Eventually(said(infra)).WithContext(ctx).Should(MatchRegexp(`Ready=False \w+: .*namespace`))
+		})
+	}
+
+	// outside expects that a machine gets no VM, and that nothing was cloned.
+	outside := func(ctx context.Context, name string, change map[string]any) {
+		GinkgoHelper()
+		before, err := calls(ctx, "CloneVM_Task")
+		Expect(err).NotTo(HaveOccurred())
+		infra := machineWith(ctx, user, "NovaVSphere", namespace, "red", name, honestMachine(change))
+		Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("OutOfBounds"))
+		Expect(calls(ctx, "CloneVM_Task")).To(Equal(before))
+		Expect(b.Control().VMs(ctx)).NotTo(ContainElement(HaveField("Name", name)))
+	}
+
+	It("makes no VM in another folder [F6]", func(ctx context.Context) {
+		outside(ctx, "red-folder", map[string]any{"placement": map[string]any{"folder": "/DC0/vm"}})
+	})
+	It("makes no VM in another pool [F6]", func(ctx context.Context) {
+		outside(ctx, "red-pool", map[string]any{"placement": map[string]any{"resourcePool": "/DC0/host/DC0_C0/Resources"}})
+	})
+	It("makes no VM on another datastore [F6]", func(ctx context.Context) {
+		outside(ctx, "red-datastore", map[string]any{"placement": map[string]any{"datastore": "LocalDS_1"}})
+	})
+	It("makes no VM on another network [F6]", func(ctx context.Context) {
+		outside(ctx, "red-network", map[string]any{"network": map[string]any{"interfaces": []any{map[string]any{"network": "DC0_DVPG0"}}}})
+	})
+	It("makes no VM of another template [F6]", func(ctx context.Context) {
+		outside(ctx, "red-template", map[string]any{"template": otherTemplate})
+	})
+
+	It("clones no VM of another tenant by its name [F6]", func(ctx context.Context) {
+		outside(ctx, "red-vm-name", map[string]any{"template": machine(ctx, blue, true).Name})
+	})
+	It("clones no VM of another tenant by its UUID [F6]", func(ctx context.Context) {
+		vms, err := running(ctx, blue)
+		Expect(err).NotTo(HaveOccurred())
+		outside(ctx, "red-vm-uuid", map[string]any{"template": nil, "source": map[string]any{"uuid": vms[machine(ctx, blue, true).Name].InstanceUUID}})
+	})
+})
+
+// honestMachine is the spec of a machine within bounds, with changes; nil takes
+// a field out.
+func honestMachine(change map[string]any) map[string]any {
+	spec := map[string]any{
+		"template": vcenter.DefaultTemplate,
+		"network":  map[string]any{"interfaces": []any{map[string]any{"network": "VM Network"}}},
+	}
+	for field, value := range change {
+		spec[field] = value
+		if value == nil {
+			delete(spec, field)
+		}
+	}
+	return spec
+}
+
+// copyTemplate makes a template that is not within bounds.
+func copyTemplate(ctx context.Context) {
+	GinkgoHelper()
+	vim, err := b.Vim(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	template, err := bed.FindVM(ctx, vim, vcenter.DefaultTemplate)
+	Expect(err).NotTo(HaveOccurred())
+	finder := find.NewFinder(vim.Client)
+	folder, err := finder.Folder(ctx, "/DC0/vm")
+	Expect(err).NotTo(HaveOccurred())
+	pool, err := finder.ResourcePool(ctx, allowedPool)
+	Expect(err).NotTo(HaveOccurred())
+	task, err := template.Clone(ctx, folder, otherTemplate, types.VirtualMachineCloneSpec{
+		Location: types.VirtualMachineRelocateSpec{Pool: ptr.To(pool.Reference())}, Template: true,
+	})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(task.Wait(ctx)).To(Succeed())
+	Expect(vim.Logout(ctx)).To(Succeed())
+}
+
+var _ = Describe("Wrong passwords of a tenant", func() {
+	// A vCenter locks an account after five.
+	const lockedAfter = 5
+
+	It("do not lock an account that others use at vCenter [F9]", func(ctx context.Context) {
+		const namespace = "red-passwords"
+		user := tenantUser(ctx, namespace)
+		withdraw(namespace)
+		center, err := b.VCenter(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(b.Control().ResetRequests(ctx)).To(Succeed())
+		var all []*unstructured.Unstructured
+		for i := range 10 {
+			name := "wrong-" + string(rune('a'+i))
+			s := &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+				StringData: map[string]string{"username": center.Username, "password": name},
+			}
+			Expect(user.Create(ctx, s)).To(Succeed())
+			infra := infraCluster("NovaVSphere", namespace, name, map[string]any{
+				"server": center.Server, "tls": map[string]any{"thumbprint": center.Thumbprint},
+				"identityRef": map[string]any{"kind": "Secret", "name": name},
+			})
+			clusterOf(ctx, user, infra)
+			all = append(all, infra)
+		}
+		for _, infra := range all {
+			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+		}
+		Expect(calls(ctx, "Login")).To(BeNumerically("<", lockedAfter))
+	})
+})
+
+var _ = Describe("An address that only the management cluster reaches", Ordered, ContinueOnFailure, func() {
+	const namespace = "red-internal"
+	var (
+		user     client.Client
+		internal *evil
+	)
+
+	BeforeAll(func(ctx context.Context) {
+		user, internal = tenantUser(ctx, namespace), &evil{}
+		pair := selfSigned(internal, "127.0.0.1")
+		internal.serve(ctx, "127.0.0.1:0", pair, nil)
+		withdraw(namespace)
+		Expect(user.Create(ctx, &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, StringData: map[string]string{
+				"username": "own@internal", "password": "own", "accessKeyID": "own", "secretAccessKey": "own",
+			},
+		})).To(Succeed())
+	})
+
+	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		for i, spelling := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost"} {
+			It("is not reached as the server "+spelling+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
+				_, port, _ := strings.Cut(internal.Address, ":")
+				infra := infraCluster(kind, namespace, strings.ToLower(kind)+string(rune('a'+i)), map[string]any{
+					"server": spelling + ":" + port, "tls": map[string]any{"caBundle": string(internal.CA)},
+					"identityRef": map[string]any{"kind": "Secret", "name": "own"},
+				})
+				clusterOf(ctx, user, infra)
+				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+				Expect(internal.Connections()).To(BeEmpty())
+			})
+		}
+	}
+
+	It("is not reached as the endpoint of a Cluster [F8]", func(ctx context.Context) {
+		plane := bareCluster(ctx, user, namespace, "endpoint", internal.Address)
+		Eventually(said(plane)).WithContext(ctx).Should(ContainSubstring("=False"))
+		Expect(internal.Connections()).To(BeEmpty())
+	})
+})

@@ -1,0 +1,221 @@
+package hostile
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"net"
+	"net/netip"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+const (
+	joinSigner    = certificatesv1.KubeAPIServerClientKubeletSignerName
+	servingSigner = certificatesv1.KubeletServingSignerName
+	nodes         = "system:nodes"
+)
+
+// asked describes a certificate request of a node.
+type asked struct {
+	signer        string
+	name          string
+	organizations []string
+	dns           []string
+	addresses     []string
+	// key is a new one if there is none.
+	key *ecdsa.PrivateKey
+}
+
+// ask requests a certificate.
+func ask(ctx context.Context, as client.Client, a asked) *certificatesv1.CertificateSigningRequest {
+	GinkgoHelper()
+	key := a.key
+	if key == nil {
+		key = newKey()
+	}
+	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: a.name, Organization: a.organizations}, DNSNames: a.dns}
+	for _, address := range a.addresses {
+		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
+	Expect(err).NotTo(HaveOccurred())
+	usage := certificatesv1.UsageClientAuth
+	if a.signer == servingSigner {
+		usage = certificatesv1.UsageServerAuth
+	}
+	csr := &certificatesv1.CertificateSigningRequest{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "hostile-"},
+		Spec: certificatesv1.CertificateSigningRequestSpec{
+			SignerName: a.signer,
+			Request:    pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
+			Usages:     []certificatesv1.KeyUsage{usage, certificatesv1.UsageDigitalSignature},
+		},
+	}
+	// The manager grants the permission once it is connected.
+	Eventually(func() error { return as.Create(ctx, csr) }).Should(Succeed())
+	return csr
+}
+
+func newKey() *ecdsa.PrivateKey {
+	GinkgoHelper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	Expect(err).NotTo(HaveOccurred())
+	return key
+}
+
+// verdict returns Approved, Denied, or Held once an event says that the request
+// stays pending.
+func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
+	if err := blueAPI.Client.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
+		return "", err
+	}
+	for _, c := range csr.Status.Conditions {
+		return string(c.Type), nil
+	}
+	list := &eventsv1.EventList{}
+	err := b.Client.List(ctx, list, client.InNamespace(blue.Namespace))
+	for i := range list.Items {
+		if e := &list.Items[i]; e.Reason == "CertificateHeld" && strings.Contains(e.Note, csr.Name) {
+			return "Held", err
+		}
+	}
+	return "", err
+}
+
+// refused expects that a request is denied, or held.
+func refused(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) {
+	GinkgoHelper()
+	Eventually(verdict).WithContext(ctx).WithArguments(csr).Should(BeElementOf("Denied", "Held"))
+	watched = append(watched, csr)
+}
+
+// watched are requests that were refused, and may not be approved later either.
+var watched []*certificatesv1.CertificateSigningRequest
+
+// machine returns a machine of a cluster that is not being deleted.
+func machine(ctx context.Context, c bed.Cluster, controlPlane bool) *clusterv1.Machine {
+	GinkgoHelper()
+	planes, workers, err := b.Machines(ctx, c)
+	Expect(err).NotTo(HaveOccurred())
+	if controlPlane {
+		workers = planes
+	}
+	for i := range workers {
+		if workers[i].DeletionTimestamp.IsZero() {
+			return &workers[i]
+		}
+	}
+	Fail("there is no machine")
+	return nil
+}
+
+// joiner is a client with the credential that a machine boots with.
+func joiner(m *clusterv1.Machine) client.Client {
+	GinkgoHelper()
+	c, err := blueAPI.As("nova:machine:"+string(m.UID), "system:bootstrappers:nova")
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// kubelet is a client with the certificate of a node.
+func kubelet(node string) client.Client {
+	GinkgoHelper()
+	c, err := blueAPI.As("system:node:"+node, nodes)
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// report has the guest of a machine report addresses, and waits until the first
+// one is known of the Machine.
+func report(ctx context.Context, m *clusterv1.Machine, addresses ...string) {
+	GinkgoHelper()
+	vms, err := running(ctx, blue)
+	Expect(err).NotTo(HaveOccurred())
+	vm, found := vms[m.Name]
+	Expect(found).To(BeTrue(), "no VM %s is running", m.Name)
+	nic := vcenter.GuestNIC{MAC: vm.NICs[0].MAC}
+	for _, address := range addresses {
+		nic.Addresses = append(nic.Addresses, netip.MustParsePrefix(address))
+	}
+	Expect(b.Control().SetGuestAddresses(ctx, vm.BIOSUUID, []vcenter.GuestNIC{nic})).To(Succeed())
+	first := nic.Addresses[0].Addr().String()
+	Eventually(func(g Gomega) {
+		g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
+		g.Expect(m.Status.Addresses).To(ContainElement(HaveField("Address", first)))
+	}).Should(Succeed())
+}
+
+var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
+	const own, other = "10.77.0.111", "10.77.0.112"
+	var (
+		worker *clusterv1.Machine
+		key    *ecdsa.PrivateKey
+	)
+	serving := func(ctx context.Context, dns, addresses []string) *certificatesv1.CertificateSigningRequest {
+		GinkgoHelper()
+		return ask(ctx, kubelet(worker.Name), asked{signer: servingSigner, name: "system:node:" + worker.Name,
+			organizations: []string{nodes}, dns: dns, addresses: addresses})
+	}
+
+	BeforeAll(func(ctx context.Context) {
+		worker, key = machine(ctx, blue, false), newKey()
+		report(ctx, machine(ctx, blue, true), other+"/24")
+		report(ctx, worker, own+"/24")
+		By("approving its own first certificates")
+		first := ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key})
+		Eventually(verdict).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
+		Eventually(verdict).WithContext(ctx).WithArguments(serving(ctx, []string{worker.Name}, []string{own})).Should(Equal("Approved"))
+	})
+	AfterAll(func(ctx context.Context) {
+		for _, csr := range watched {
+			Expect(verdict(ctx, csr)).NotTo(Equal("Approved"))
+		}
+	})
+
+	It("has no second key certified for its machine", func(ctx context.Context) {
+		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}}))
+	})
+
+	It("does not join under the name of another machine", func(ctx context.Context) {
+		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + machine(ctx, blue, true).Name, organizations: []string{nodes}}))
+	})
+
+	It("does not join as an administrator", func(ctx context.Context) {
+		refused(ctx, ask(ctx, joiner(worker), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes, "system:masters"}}))
+	})
+
+	It("does not join with the credential of no machine", func(ctx context.Context) {
+		gone := worker.DeepCopy()
+		gone.UID = "00000000-0000-4000-8000-000000000000"
+		refused(ctx, ask(ctx, joiner(gone), asked{signer: joinSigner, name: "system:node:" + worker.Name, organizations: []string{nodes}, key: key}))
+	})
+
+	It("gets no serving certificate for the names of the API server", func(ctx context.Context) {
+		refused(ctx, serving(ctx, []string{worker.Name, "kubernetes.default.svc"}, []string{own}))
+	})
+
+	It("gets no serving certificate under the name of another node", func(ctx context.Context) {
+		refused(ctx, ask(ctx, kubelet(worker.Name), asked{signer: servingSigner, name: "system:node:" + machine(ctx, blue, true).Name,
+			organizations: []string{nodes}, addresses: []string{own}}))
+	})
+
+	It("gets no serving certificate for the address of another machine", func(ctx context.Context) {
+		refused(ctx, serving(ctx, nil, []string{own, other}))
+	})
+
+})
