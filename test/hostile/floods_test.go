@@ -104,7 +104,7 @@ var _ = Describe("An API server of a tenant", func() {
 
 var _ = Describe("A hypervisor of a tenant", func() {
 	// answers 256 MiB to each request.
-	huge := func(w http.ResponseWriter, r *http.Request) {
+	huge := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/xml")
 		_, _ = io.WriteString(w, `<?xml version="1.0"?><soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"><soapenv:Body><x>`)
 		for range 256 << 4 {

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -69,9 +70,7 @@ func infraCluster(kind, namespace, name string, more map[string]any) *unstructur
 		"identityRef":          map[string]any{"kind": kind + "Identity", "name": sharedIdentity},
 		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1", "port": int64(6443)},
 	}
-	for field, value := range more {
-		spec[field] = value
-	}
+	maps.Copy(spec, more)
 	return object(infraV, kind+"Cluster", namespace, name, spec)
 }
 

@@ -2,6 +2,7 @@ package hostile
 
 import (
 	"context"
+	"maps"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -22,9 +23,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 // moduleSet is a set with one Kustomize module, with changes to it.
 func moduleSet(namespace, name string, module map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{"name": "evil", "kustomize": map[string]any{"path": "evil"}}
-	for field, value := range module {
-		spec[field] = value
-	}
+	maps.Copy(spec, module)
 	return object(addonsV, "NovaModuleSet", namespace, name, map[string]any{
 		"clusterSelector": map[string]any{},
 		"sources":         []any{map[string]any{"name": "release", "git": map[string]any{"url": b.GitURL("evil"), "intervalSeconds": int64(10)}}},
