@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"maps"
 	"path/filepath"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,11 +43,9 @@ var _ = Describe("a Flux object that nova-addon writes", Ordered, func() {
 	})
 
 	try := func(ctx SpecContext, by client.Client, spec map[string]any) error {
-		for key, value := range map[string]any{
+		maps.Copy(spec, map[string]any{
 			"interval": "10m", "path": "./", "prune": true, "sourceRef": map[string]any{"kind": "GitRepository", "name": "code"},
-		} {
-			spec[key] = value
-		}
+		})
 		return by.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kustomize.toolkit.fluxcd.io/v1", "kind": "Kustomization",
 			"metadata": map[string]any{"namespace": namespace, "name": "module"}, "spec": spec,
