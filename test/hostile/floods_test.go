@@ -27,7 +27,10 @@ import (
 // so that the next attack is alone.
 func withdraw(namespace string) {
 	DeferCleanup(func(ctx context.Context) {
-		Expect(b.Client.DeleteAllOf(ctx, &clusterv1.Cluster{}, client.InNamespace(namespace))).To(Succeed())
+		// The webhook of Cluster API may time out while the machine is busy.
+		Eventually(func() error {
+			return b.Client.DeleteAllOf(ctx, &clusterv1.Cluster{}, client.InNamespace(namespace))
+		}).WithTimeout(progressTimeout).Should(Succeed())
 	})
 }
 
