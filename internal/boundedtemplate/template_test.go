@@ -151,7 +151,7 @@ func FuzzExecute(f *testing.F) {
 	f.Add(`{{ $x := print .text .text }}{{ $x = replace "t" $x $x }}{{ len $x }}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 64<<10 {
-			t.Skip("longer than the API takes")
+			return // longer than the API takes
 		}
 		begin := time.Now()
 		out, err := execute(text, map[string]any{"list": []any{"a", int64(1)}, "text": "text"})

@@ -34,7 +34,7 @@ type User struct {
 // normal returns u with the one spelling of its names: servers and directories
 // ignore the case, and domain\name is name@domain.
 func (u User) normal() User {
-	u.Server = strings.TrimSuffix(strings.ToLower(u.Server), ".")
+	u.Server = Canonical(u.Server)
 	u.Name = strings.ToLower(u.Name)
 	if domain, name, ok := strings.Cut(u.Name, `\`); ok {
 		u.Name = name + "@" + domain

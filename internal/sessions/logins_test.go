@@ -35,7 +35,7 @@ func TestWrongPasswordsOfManySessions(t *testing.T) {
 	for i := range 50 {
 		u := User{Server: "vc.example.com", Name: "nova@vsphere.local"}
 		if i%2 == 0 {
-			u = User{Server: "VC.example.com.", Name: `VSPHERE.LOCAL\Nova`}
+			u = User{Server: "VC.example.com.:443", Name: `VSPHERE.LOCAL\Nova`}
 		}
 		wg.Go(func() { _ = d.login(l, u, fmt.Sprintf("wrong %d", i)) })
 	}
