@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -81,6 +82,9 @@ type Options struct {
 	// Delays are how long things take in the hypervisors, beside their
 	// defaults: tasks of vCenter by method, and what an engine calls timings.
 	Delays map[string]time.Duration
+	// Unobserved leaves out the search for leaked secrets, for beds in which
+	// costs are measured.
+	Unobserved bool
 }
 
 // variables are those of components that are not as their defaults are.
@@ -107,6 +111,14 @@ type Bed struct {
 	layout      layout
 	log         io.Writer
 	progress    func(step string) func(error)
+	managers    []manager
+	// observer finds secrets that leak; nil in a bed that another process
+	// started.
+	observer *observer
+
+	mu sync.Mutex
+	// empties are the management clusters that were started in the bed.
+	empties []*Empty
 }
 
 // older are the versions beside KubernetesVersion that there are templates for.
@@ -231,6 +243,13 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if b.unmanaged {
 		return b.awaitPrograms(ctx, p)
 	}
+	if !options.Unobserved {
+		var err error
+		if b.observer, err = observe(b.Config, b.layout.logs()); err != nil {
+			return err
+		}
+	}
+	b.managers = p.managers
 	if err := b.step("Installing Cluster API and providers", func() error { return b.install(ctx, p) }); err != nil {
 		return err
 	}
@@ -507,9 +526,14 @@ func markForMove(object *unstructured.Unstructured) {
 	}
 }
 
-// Stop takes the bed away, with all its files.
+// Stop takes the bed away, with all its files. It fails if the value of a
+// Secret was in a manager's log or metrics, in an event or in a status.
 func (b *Bed) Stop(ctx context.Context) error {
-	return Down(ctx, b.Name)
+	errs := []error{b.keepMetrics(ctx), b.observer.end()}
+	for _, e := range b.empties {
+		errs = append(errs, e.observer.end())
+	}
+	return errors.Join(append(errs, Down(ctx, b.Name))...)
 }
 
 // Down takes a bed away that is known by name only, also after a crash. It

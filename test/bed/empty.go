@@ -64,6 +64,9 @@ func (b *Bed) StartEmpty(ctx context.Context, name, address string, programs Pro
 	if err := e.start(ctx, programs); err != nil {
 		return nil, fmt.Errorf("starting management cluster %s: %w", name, errors.Join(err, e.Stop()))
 	}
+	b.mu.Lock()
+	b.empties = append(b.empties, e)
+	b.mu.Unlock()
 	return e, nil
 }
 
@@ -73,6 +76,9 @@ func (e *Empty) start(ctx context.Context, programs Programs) error {
 		return err
 	}
 	if err := e.serve(ctx, ca, "etcd", "kube-apiserver", "kube-controller-manager"); err != nil {
+		return err
+	}
+	if e.observer, err = observe(e.Config, e.Logs()); err != nil {
 		return err
 	}
 	if err := e.Client.Create(ctx, e.node()); err != nil {
@@ -236,7 +242,8 @@ func (e *Empty) node() *corev1.Node {
 	}
 }
 
-// Stop ends the cluster's pods, and leaves the rest to the bed's end.
+// Stop ends the cluster's pods, and leaves the rest to the bed's end. It fails
+// if the value of a Secret was in a manager's log, in an event or in a status.
 func (e *Empty) Stop() error {
 	if e.stop != nil {
 		e.stop()
@@ -248,5 +255,5 @@ func (e *Empty) Stop() error {
 	pid := e.pid
 	e.pid = 0
 	// A start that broke off has not come as far as a pid file.
-	return errors.Join(end(pid), endSupervised(e.layout))
+	return errors.Join(e.observer.end(), end(pid), endSupervised(e.layout))
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -40,8 +39,8 @@ type manager struct {
 	serviceAccount string
 	args           []string
 	// env are variables that it needs beside those of every pod.
-	env    []string
-	health string
+	env                 []string
+	health, diagnostics string
 	// watches is something that its roles let it watch.
 	watches authorizationv1.ResourceAttributes
 }
@@ -56,7 +55,8 @@ func takeManager(name string, index int, components []*unstructured.Unstructured
 	// Every manager watches Machines.
 	m.watches = authorizationv1.ResourceAttributes{Verb: "watch", Group: clusterv1.GroupVersion.Group, Resource: "machines"}
 	m.health = loopback(healthPort + index)
-	m.args = withFlags(m.args, "health-addr="+m.health, "diagnostics-address="+loopback(diagnosticsPort+index))
+	m.diagnostics = loopback(diagnosticsPort + index)
+	m.args = withFlags(m.args, "health-addr="+m.health, "diagnostics-address="+m.diagnostics)
 	return m, rest, nil
 }
 
@@ -188,20 +188,11 @@ func (m manager) admit(ctx context.Context, l layout, c client.Client, ca []byte
 
 // ready waits until the manager says it is ready.
 func (b *Bed) ready(ctx context.Context, m manager) error {
-	httpClient := http.Client{Transport: &http.Transport{DialContext: b.Dial, DisableKeepAlives: true}}
-	return await(ctx, 2*time.Minute, "waiting for "+m.name, func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.health+"/readyz", http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := httpClient.Do(request)
-		if err != nil {
-			return err
-		}
-		_ = response.Body.Close()
-		if response.StatusCode != http.StatusOK {
-			return fmt.Errorf("%s answers %s", request.URL, response.Status)
-		}
-		return nil
-	})
+	return await(ctx, 2*time.Minute, "waiting for "+m.name, func(ctx context.Context) error { return b.answers(ctx, m) })
+}
+
+// answers requests the readiness of the manager once.
+func (b *Bed) answers(ctx context.Context, m manager) error {
+	_, err := b.get(ctx, "http://"+m.health+"/readyz", "")
+	return err
 }

@@ -70,7 +70,7 @@ func (n *bench) run(ctx context.Context) error {
 
 // inBed does something in a bed of its own.
 func (n *bench) inBed(ctx context.Context, options bed.Options, do func() error) (err error) {
-	options.Name, options.Log = n.name, n.out
+	options.Name, options.Log, options.Unobserved = n.name, n.out, true
 	if n.bed, err = bed.Start(ctx, options); err != nil {
 		return err
 	}

@@ -59,7 +59,8 @@ func benchControlPlaneCommand() *cobra.Command {
 
 func (n *planeBench) run(ctx context.Context) (err error) {
 	n.bed, err = bed.Start(ctx, bed.Options{
-		Name: n.name, Log: n.out, Hypervisors: []string{bed.VSphere},
+		Unobserved: true,
+		Name:       n.name, Log: n.out, Hypervisors: []string{bed.VSphere},
 		Providers: append(bed.Providers(bed.VSphere), bed.KubeadmProviders()...),
 		Delays:    map[string]time.Duration{"CloneVM_Task": n.clone},
 	})

@@ -83,7 +83,8 @@ func managersOf(which string) ([]string, error) {
 
 func (n *fleetBench) run(ctx context.Context) (err error) {
 	n.bed, err = bed.Start(ctx, bed.Options{
-		Name: n.name, Log: n.out, Bodiless: true, Leaderless: true, Hypervisors: []string{},
+		Unobserved: true,
+		Name:       n.name, Log: n.out, Bodiless: true, Leaderless: true, Hypervisors: []string{},
 		Providers: slices.Concat(bed.Providers(), bed.KubeadmProviders(), []string{bed.InMemory}),
 	})
 	if err != nil {

@@ -74,7 +74,7 @@ func (n *zvirtBench) run(ctx context.Context) error {
 
 // inBed does something in a bed of its own.
 func (n *zvirtBench) inBed(ctx context.Context, options bed.Options, do func(*bed.Bed, bed.Hypervisor) error) error {
-	options.Name, options.Log = n.name, n.out
+	options.Name, options.Log, options.Unobserved = n.name, n.out, true
 	b, err := bed.Start(ctx, options)
 	if err != nil {
 		return err
