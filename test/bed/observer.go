@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -228,25 +229,13 @@ func (b *Bed) keepMetrics(ctx context.Context) error {
 	if b.observer == nil || probe(ctx, b.Config, "/readyz") != nil {
 		return nil
 	}
-	objects, err := parse([]byte(scraper))
-	if err != nil {
-		return err
-	}
-	if err := Apply(ctx, b.Client, objects...); err != nil {
-		return err
-	}
-	account, request := &corev1.ServiceAccount{}, &authenticationv1.TokenRequest{}
-	account.Namespace, account.Name = objects[0].GetNamespace(), objects[0].GetName()
-	if err := b.Client.SubResource("token").Create(ctx, account, request); err != nil {
-		return fmt.Errorf("requesting token for metrics: %w", err)
-	}
 	var errs []error
 	for _, m := range b.managers {
 		if own, _ := filepath.Match(ownLogs, m.name+".log"); !own || b.answers(ctx, m) != nil {
 			continue
 		}
 		err := await(ctx, 30*time.Second, "reading metrics of "+m.name, func(ctx context.Context) error {
-			text, err := b.get(ctx, "https://"+m.diagnostics+"/metrics", request.Status.Token)
+			text, err := b.Metrics(ctx, m.name)
 			if err != nil {
 				return err
 			}
@@ -255,6 +244,27 @@ func (b *Bed) keepMetrics(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+// Metrics returns the metrics of a manager.
+func (b *Bed) Metrics(ctx context.Context, name string) ([]byte, error) {
+	at := slices.IndexFunc(b.managers, func(m manager) bool { return m.name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("reading metrics: the bed has no manager %s", name)
+	}
+	objects, err := parse([]byte(scraper))
+	if err != nil {
+		return nil, err
+	}
+	if err := Apply(ctx, b.Client, objects...); err != nil {
+		return nil, err
+	}
+	account, request := &corev1.ServiceAccount{}, &authenticationv1.TokenRequest{}
+	account.Namespace, account.Name = objects[0].GetNamespace(), objects[0].GetName()
+	if err := b.Client.SubResource("token").Create(ctx, account, request); err != nil {
+		return nil, fmt.Errorf("requesting token for metrics: %w", err)
+	}
+	return b.get(ctx, "https://"+b.managers[at].diagnostics+"/metrics", request.Status.Token)
 }
 
 // get reads a page of a program inside the bed.

@@ -27,8 +27,10 @@ type fleetBench struct {
 	// holes is the share of workload clusters that never answer, such as 5%.
 	// Empty measures this project's control planes beside Cluster API's own.
 	holes string
-	out   io.Writer
-	bed   *bed.Bed
+	// rounds is how often the two are measured.
+	rounds int
+	out    io.Writer
+	bed    *bed.Bed
 	// fleets is how many were measured.
 	fleets int
 }
@@ -66,6 +68,7 @@ func benchFleetCommand() *cobra.Command {
 	flags.StringSliceVar(&n.order, "order", []string{novaPlane, kubeadmPlane}, "what to measure, in this order")
 	flags.StringVar(&n.holes, "black-holes", "",
 		"share of further workload clusters that accept connections and never answer, such as 5%: measures the others with and without them")
+	flags.IntVar(&n.rounds, "rounds", 3, "how often to measure with and without --black-holes, in turns")
 	return cmd
 }
 
@@ -83,8 +86,7 @@ func managersOf(which string) ([]string, error) {
 
 func (n *fleetBench) run(ctx context.Context) (err error) {
 	n.bed, err = bed.Start(ctx, bed.Options{
-		Unobserved: true,
-		Name:       n.name, Log: n.out, Bodiless: true, Leaderless: true, Hypervisors: []string{},
+		Name: n.name, Unobserved: true, Log: n.out, Bodiless: true, Leaderless: true, Hypervisors: []string{},
 		Providers: slices.Concat(bed.Providers(), bed.KubeadmProviders(), []string{bed.InMemory}),
 	})
 	if err != nil {
