@@ -52,11 +52,12 @@ func TestExpressionsAskForWordsThatExist(t *testing.T) {
 	core = filepath.Join(core, "core", "v1beta2")
 	api := func(group string) string { return filepath.Join(tools.Root(), "api", group, "v1beta2") }
 	conditions := constants(t, "Condition", core, api("infrastructure"), api("controlplane"), api("addons"))
+	conditions = append(conditions, constants(t, "ConditionType", filepath.Join(tools.Root(), "internal", "fence"))...)
 	known := map[string][]string{
 		"nova_condition condition":                                    conditions,
 		"nova_condition_transition_timestamp_seconds condition":       conditions,
 		"nova_machines state":                                         constants(t, "Reason", core, api("infrastructure")),
-		"nova_control_plane_etcd_members state":                       {"Voting", "Answering", "Learner"},
+		"nova_control_plane_etcd_members state":                       {"Voting", "Answering", "Learner", "Foreign"},
 		"nova_vsphere_sessions state":                                 {"Connecting", "Up", "Down"},
 		"nova_zvirt_sessions state":                                   {"Connecting", "Up", "Down"},
 		"nova_creations state":                                        {"InFlight", "Queued"},
