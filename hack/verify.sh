@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks what a test cannot: that generated files are what the sources say,
-# that the modules are tidy, that the manifests render, that the documents
-# point at files that exist, that the licenses of dependencies are allowed, and
-# that the linters are content.
+# that the modules are tidy, that the manifests render, that images have
+# versions, that the documents point at files that exist, that the licenses of
+# dependencies are allowed, and that the linters are content.
 #
 #   hack/verify.sh [RESULTS]
 #
@@ -63,6 +63,18 @@ clusterctl_templates() {
 	done
 }
 
+# pinned fails for images without a version: in rendered components, in what the
+# catalogue's paths get, and in values of charts, where a chart's version is that
+# of an image without one. "manifests" has rendered the components.
+pinned() {
+	local name="[^:\$'\" ]+(:[0-9]+/[^:\$'\" ]+)?" variable='\$\{[A-Z_]+:?=[^:}]+\}' found
+	found=$(grep -rnE "image: +['\"]*($name|$variable)['\"]*\$" "$scratch/components"
+		grep -rnE "[a-z]Image: +['\"]*$name['\"]*\$" modules/catalogue
+		grep -rnE ":latest\}?['\"]*\$" "$scratch/components" modules/catalogue)
+	echo "$found"
+	[[ -z $found ]]
+}
+
 # licenses checks all modules that are part of a manager.
 licenses() {
 	local tool
@@ -97,6 +109,7 @@ for module in hack/tools/*/ e2e/; do
 	check "${module}go.mod" tidy "$module"
 done
 check "manifests and templates" manifests
+check "versions of images" pinned
 check "shell scripts" scripts
 check "links of documents" links
 check "licenses of dependencies" licenses
