@@ -182,15 +182,38 @@ func (p *pilot) take(m *infrav1.NovaVSphereMachine, as ...func(*craft)) *craft {
 	return c
 }
 
-// arrived waits until all are where they were taken.
+// arrived waits until all are where they were taken. It fails if none of them
+// arrives for a while: how long all of them take depends on the test machine.
 func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
 	p.b.t.Helper()
-	deadline := time.After(within)
-	for i, c := range crafts {
-		select {
-		case <-c.done:
-		case <-deadline:
-			p.b.t.Fatalf("not all of %d machines arrived within %s: %s", len(crafts), within, p.stranded(crafts[i:]))
+	p.await(within, crafts, func(int) {})
+}
+
+// await calls meanwhile with the number of machines that are on their way, until
+// all have arrived. It fails if none arrives within a time.
+func (p *pilot) await(within time.Duration, crafts []*craft, meanwhile func(left int)) {
+	p.b.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	least, last := len(crafts), time.Now()
+	for ; ; <-tick.C {
+		left := 0
+		for _, c := range crafts {
+			select {
+			case <-c.done:
+			default:
+				left++
+			}
+		}
+		if left < least {
+			least, last = left, time.Now()
+		}
+		meanwhile(left)
+		if left == 0 {
+			return
+		}
+		if time.Since(last) > within {
+			p.b.t.Fatalf("none of %d of %d machines arrived within %s: %s", left, len(crafts), within, p.stranded(crafts))
 		}
 	}
 }
