@@ -10,13 +10,16 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
@@ -87,11 +90,22 @@ var _ = DescribeTable("the Deployment of", func(p Provider) {
 		"else two providers in one namespace would share their pods")
 }, entries())
 
-var _ = DescribeTable("the pods of", func(p Provider) {
+var _ = DescribeTable("the pods of", func(ctx SpecContext, p Provider) {
 	var d appsv1.Deployment
 	Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(ofKind(p, "Deployment")[0].Object, &d)).To(Succeed())
 	pod := d.Spec.Template
 	Expect(pod.Spec.PriorityClassName).To(Equal("system-cluster-critical"))
+
+	By("being what their namespace enforces: restricted, with a file system that is read only")
+	enforced := map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	Expect(ofKind(p, "Namespace")[0].GetLabels()).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "restricted"))
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "restricted-", Labels: enforced}}
+	Expect(server.Client.Create(ctx, ns)).To(Succeed())
+	template := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, GenerateName: "manager-"}, Spec: pod.Spec}
+	Expect(server.Client.Create(ctx, template.DeepCopy(), client.DryRunAll)).To(Succeed())
+	Expect(pod.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
+	template.Spec.SecurityContext, template.Spec.Containers[0].SecurityContext = nil, nil
+	Expect(server.Client.Create(ctx, template, client.DryRunAll)).To(MatchError(ContainSubstring("PodSecurity")), "the API server enforces it")
 
 	By("being reached at health and metrics only")
 	Expect(ofKind(p, "NetworkPolicy")).To(HaveLen(1))
