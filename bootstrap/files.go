@@ -34,6 +34,10 @@ func userFiles(in *Input) ([]writeFile, error) {
 	left := &budget{templates: boundedtemplate.NewBudget(), unpacked: maxUnpacked}
 	for i := range in.Spec.Files {
 		f := &in.Spec.Files[i]
+		// YAML has no control characters, and a line break in a path is a mistake.
+		if !plain([]byte(f.Path)) || strings.ContainsAny(f.Path, "\n\t") {
+			return nil, renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a character that cannot be printed")
+		}
 		if err := hidden(in, f); err != nil {
 			return nil, err
 		}
