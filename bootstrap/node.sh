@@ -289,10 +289,11 @@ join() {
 }
 
 # forget_bootstrap_data removes the copies of the bootstrap data that cloud-init
-# keeps on the disk. cloud-init is disabled first, because it would take a machine
+# keeps on the disk, and the one that Ignition keeps in memory. cloud-init is disabled first, because it would take a machine
 # without them for a new one, or write them again, on a later boot.
 forget_bootstrap_data() (
   set +e
+  rm -f /run/ignition.json
   [ -d $cloud ] || return 0
   mkdir -p /etc/cloud && touch /etc/cloud/cloud-init.disabled && sync || return 0
   for file in $cloud/instances/*/user-data.txt* $cloud/instances/*/vendor-data*.txt* $cloud/instances/*/cloud-config.txt \
