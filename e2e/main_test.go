@@ -80,7 +80,11 @@ func outside() (code int, err error) {
 	if err := bed.Down(ctx, bedName); err != nil {
 		return 1, err
 	}
-	b, err := bed.Start(ctx, bed.Options{Name: bedName, Hypervisors: hypervisors(), Unmanaged: true, Older: everything, Log: os.Stderr})
+	options := bed.Options{Name: bedName, Hypervisors: hypervisors(), Unmanaged: true, Log: os.Stderr}
+	if everything {
+		options.Versions = []string{bed.OlderVersion}
+	}
+	b, err := bed.Start(ctx, options)
 	if err != nil {
 		return 1, err
 	}

@@ -27,15 +27,19 @@ kubernetes_flags() {
 capi_flags="-X sigs.k8s.io/cluster-api/version.gitVersion=v1.14.2 -X sigs.k8s.io/cluster-api/version.gitMajor=1 -X sigs.k8s.io/cluster-api/version.gitMinor=14 -X sigs.k8s.io/cluster-api/version.gitTreeState=clean"
 capv_flags="-X sigs.k8s.io/cluster-api-provider-vsphere/pkg/version.gitVersion=v1.16.1"
 
-# locate sets module, package, flags and build tags of a tool.
+# locate sets module, package, flags and build tags of a tool, and whether it
+# needs C.
 locate() {
-	flags= tags=
+	flags= tags= cgo=0
 	case $1 in
 	kube-apiserver | kube-controller-manager | kube-scheduler | kube-proxy | kubelet | kubeadm | kubectl)
 		module=kubernetes package=k8s.io/kubernetes/cmd/$1
 		kubernetes_flags v1.36.3 ;;
 	kube*@v1.35.4)
 		module=kubernetes-1.35 package=k8s.io/kubernetes/cmd/${1%@*}
+		kubernetes_flags "${1#*@}" ;;
+	kube*@v1.37.0)
+		module=kubernetes-1.37 package=k8s.io/kubernetes/cmd/${1%@*}
 		kubernetes_flags "${1#*@}" ;;
 	etcd) module=etcd package=go.etcd.io/etcd/server/v3 ;;
 	etcdutl) module=etcd package=go.etcd.io/etcd/etcdutl/v3 ;;
@@ -50,6 +54,10 @@ locate() {
 	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
 	sops) module=flux-kustomize package=github.com/getsops/sops/v3/cmd/sops ;;
 	age-keygen) module=flux-kustomize package=filippo.io/age/cmd/age-keygen ;;
+	# It needs libblkid, which is C. A static program runs on any host. Flatcar's
+	# does not relabel files for SELinux either.
+	ignition) module=ignition package=github.com/coreos/ignition/v2/internal cgo=1
+		flags="-X github.com/coreos/ignition/v2/internal/version.Raw=v2.23.0 -X github.com/coreos/ignition/v2/internal/distro.selinuxRelabel=false -linkmode external -extldflags '-static -Wl,--no-warnings'" ;;
 	kube-vip) module=kube-vip package=github.com/kube-vip/kube-vip ;;
 	golangci-lint) module=lint package=./golangci-lint ;;
 	controller-gen) module=generate package=sigs.k8s.io/controller-tools/cmd/controller-gen ;;
@@ -82,8 +90,12 @@ build() {
 		flock 9
 		if [[ ! -x $out ]]; then
 			started=$SECONDS
+			if ((cgo)); then
+				"$here/../ensure-packages.sh" gcc=build-essential
+				[[ -e /usr/include/blkid/blkid.h ]] || "$here/../ensure-packages.sh" libblkid-dev
+			fi
 			printf 'tools: building %s\n' "$tool" >&2
-			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=0 go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$out.new" "$package")
+			(cd "$here/$module" && GOFLAGS=-mod=readonly CGO_ENABLED=$cgo go build -trimpath -buildvcs=false -tags "$tags" -ldflags "-s -w $flags" -o "$out.new" "$package")
 			mv "$out.new" "$out"
 			printf 'tools: built %s in %d s\n' "$tool" $((SECONDS - started)) >&2
 		fi

@@ -77,8 +77,12 @@ type Options struct {
 	// Bodiless leaves VMs without hosts: they are only states, and nothing
 	// boots.
 	Bodiless bool
-	// Older says that hypervisors have a template with OlderVersion too.
-	Older bool
+	// Versions are further versions of Kubernetes, OlderVersion and
+	// NewerVersion, that hypervisors have a template with. The first bed with
+	// one builds it, which takes minutes.
+	Versions []string
+	// Ignition adds IgnitionTemplate to the hypervisors.
+	Ignition bool
 	// Delays are how long things take in the hypervisors, beside their
 	// defaults: tasks of vCenter by method, and what an engine calls timings.
 	Delays map[string]time.Duration
@@ -119,14 +123,6 @@ type Bed struct {
 	mu sync.Mutex
 	// empties are the management clusters that were started in the bed.
 	empties []*Empty
-}
-
-// older are the versions beside KubernetesVersion that there are templates for.
-func (o Options) older() []string {
-	if o.Older {
-		return []string{OlderVersion}
-	}
-	return nil
 }
 
 // Start starts a bed. On failure it takes away what it had started; only logs
@@ -225,7 +221,10 @@ func (b *Bed) start(ctx context.Context, options Options) error {
 	if !options.Bodiless {
 		group.Go(func() error {
 			return b.step("Preparing what hosts boot from", func() error {
-				assets, err := host.Prepare(groupCtx, options.Log, options.older()...)
+				assets, err := host.Prepare(groupCtx, options.Log, options.Versions...)
+				if err == nil && options.Ignition {
+					assets.Ignition, err = host.PrepareIgnition(groupCtx, options.Log)
+				}
 				p.runner = &host.Runner{Bed: b.Name, Dir: b.Hosts(), Assets: assets}
 				return err
 			})
@@ -321,7 +320,7 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	group.Go(func() error { return b.network().Up(ctx) })
 	for _, h := range simulations {
 		group.Go(func() error {
-			return h.write(simulated{runner: p.runner, delays: options.Delays, older: options.older()})
+			return h.write(simulated{runner: p.runner, delays: options.Delays, versions: options.Versions, ignition: options.Ignition})
 		})
 	}
 	group.Go(func() (err error) {

@@ -65,15 +65,23 @@ func (c Cluster) Key() client.ObjectKey {
 	return client.ObjectKey{Namespace: c.Namespace, Name: c.Name}
 }
 
-// Versions of Kubernetes for tenants. OlderVersion is there in beds that were
-// started with it.
+// Versions of Kubernetes for tenants. OlderVersion and NewerVersion are there in
+// beds that were started with them.
 const (
 	KubernetesVersion = host.KubernetesVersion
 	OlderVersion      = host.OlderVersion
+	NewerVersion      = host.NewerVersion
 )
 
 // templatePrefix is how the name of a template begins, before its version.
 const templatePrefix = "nova-node-"
+
+// IgnitionTemplate is the template of VMs that Ignition sets up, in beds that
+// were started with it.
+const IgnitionTemplate = templatePrefix + "ignition"
+
+// VersionTemplate is the template of VMs with a version of Kubernetes.
+func VersionTemplate(version string) string { return templatePrefix + version }
 
 // Create makes a tenant cluster the way a person does: credentials first, then
 // what clusterctl generates. It does not wait.
@@ -127,8 +135,8 @@ func (b *Bed) Generate(ctx context.Context, c Cluster) ([]*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	if c.Version == OlderVersion {
-		variables[h.Facts().TemplateVariable] = h.Facts().OlderTemplate
+	if c.Version != "" {
+		variables[h.Facts().TemplateVariable] = VersionTemplate(c.Version)
 	}
 	return generate(ctx, programs["clusterctl"], b.layout.path("repository"), h.Facts().Provider, variables, c)
 }

@@ -37,7 +37,6 @@ var zvirtFacts = Facts{
 	CredentialsSecret: "zvirt-credentials",
 	Template:          engineTemplate,
 	TemplatePath:      []string{"template", "spec", "template", "name"},
-	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "ZVIRT_TEMPLATE",
 	Storage:           engineDomain,
 }
@@ -75,15 +74,15 @@ func (z zvirt) write(s simulated) error {
 		Password:      rand.Text(),
 		ControlSocket: controlSocket(z.Name, ZVirt),
 		Timings:       texts(timings(s.delays)),
-		Inventory:     engineInventory(s.older),
+		Inventory:     engineInventory(s),
 	}
 	return writeSettings(z.file(), settings[ovirtsim.Config]{Server: config, Runner: settingsOf(s.runner)})
 }
 
 // engineInventory has room for a thousand machines, and for three control
-// planes on hosts of their own. Each older version of Kubernetes has a template
+// planes on hosts of their own. Each other version of Kubernetes has a template
 // too.
-func engineInventory(older []string) ovirtsim.Inventory {
+func engineInventory(s simulated) ovirtsim.Inventory {
 	var inventory ovirtsim.Inventory
 	for i := range 4 {
 		inventory.Hosts = append(inventory.Hosts, ovirtsim.HostSpec{Name: fmt.Sprintf("host%d", i+1), Cores: 1024, MemoryMiB: 4 << 20})
@@ -92,8 +91,11 @@ func engineInventory(older []string) ovirtsim.Inventory {
 		inventory.Domains = append(inventory.Domains, ovirtsim.DomainSpec{Name: fmt.Sprintf("data%d", i+1), Type: "nfs", SizeGiB: engineDomainGiB})
 	}
 	inventory.Templates = []ovirtsim.TemplateSpec{{Name: engineTemplate, DiskGiB: 20}}
-	for _, version := range older {
-		inventory.Templates = append(inventory.Templates, ovirtsim.TemplateSpec{Name: templatePrefix + version, DiskGiB: 20, Kubernetes: version})
+	for _, version := range s.versions {
+		inventory.Templates = append(inventory.Templates, ovirtsim.TemplateSpec{Name: VersionTemplate(version), DiskGiB: 20, Kubernetes: version})
+	}
+	if s.ignition {
+		inventory.Templates = append(inventory.Templates, ovirtsim.TemplateSpec{Name: IgnitionTemplate, DiskGiB: 20, OS: "rhcos_x64"})
 	}
 	return inventory
 }

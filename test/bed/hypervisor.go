@@ -37,8 +37,6 @@ type Facts struct {
 	Template, TemplateVariable string
 	// TemplatePath is where the spec of a machine template names one.
 	TemplatePath []string
-	// OlderTemplate is the template of a bed with OlderVersion.
-	OlderTemplate string
 	// Storage is where disks of VMs lie in a bed.
 	Storage string
 }
@@ -117,9 +115,11 @@ type simulated struct {
 	runner *host.Runner
 	// delays are how long things take, beside the defaults.
 	delays map[string]time.Duration
-	// older are the versions of Kubernetes with a template of their own, beside
-	// the usual one.
-	older []string
+	// versions are those of Kubernetes with a template of their own, beside the
+	// usual one.
+	versions []string
+	// ignition adds a template whose VMs are set up by Ignition.
+	ignition bool
 }
 
 // Hypervisor returns a hypervisor of the bed by its name: the first one, if it

@@ -32,7 +32,6 @@ var vsphereFacts = Facts{
 	CredentialsSecret: "vsphere-credentials",
 	Template:          vcenter.DefaultTemplate,
 	TemplatePath:      []string{"template", "spec", "template"},
-	OlderTemplate:     templatePrefix + OlderVersion,
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,
 }
@@ -101,15 +100,24 @@ func (v vsphere) write(s simulated) error {
 		// VMs without hosts may be many, and a datastore holds no more than 2 TiB.
 		config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}
 	}
-	for _, version := range s.older {
-		if config.Inventory.Templates == nil {
-			config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate}}
-		}
-		config.Inventory.Templates = append(config.Inventory.Templates, vcenter.Template{
-			Name: templatePrefix + version, ExtraConfig: map[string]string{vcenter.KubernetesKey: version},
-		})
+	if s.runner != nil {
+		config.Inventory.Templates = hostTemplates(s)
 	}
 	return writeSettings(v.file(), settings[vcenter.Config]{Server: config, Runner: settingsOf(s.runner)})
+}
+
+// hostTemplates are the templates of VMs that are hosts.
+func hostTemplates(s simulated) []vcenter.Template {
+	templates := []vcenter.Template{{Name: vcenter.DefaultTemplate}}
+	for _, version := range s.versions {
+		templates = append(templates, vcenter.Template{
+			Name: VersionTemplate(version), ExtraConfig: map[string]string{vcenter.KubernetesKey: version},
+		})
+	}
+	if s.ignition {
+		templates = append(templates, vcenter.Template{Name: IgnitionTemplate, ExtraConfig: map[string]string{vcenter.IgnitionKey: "true"}})
+	}
+	return templates
 }
 
 // process is not started again: the inventory is in memory.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 )
 
 // Assets are the directories that hosts boot from. They lie in the cache and
@@ -14,18 +15,21 @@ type Assets struct {
 	Debian string
 	// Node lies over Debian: settings, Kubernetes programs, guest tools.
 	Node string
-	// Older are layers that take the place of Node, by the version of
+	// Versions are layers that take the place of Node, by the version of
 	// Kubernetes that they have.
-	Older map[string]string `json:",omitempty"`
+	Versions map[string]string `json:",omitempty"`
+	// Ignition is the result of PrepareIgnition. If not set, no host boots by
+	// Ignition.
+	Ignition string `json:",omitempty"`
 	// Containerd is a data directory of containerd that holds every image.
 	Containerd string
 }
 
 // Prepare makes what hosts boot from, or finds it in the cache. It writes a
 // line to log for each thing it has to build. Hosts run KubernetesVersion, and
-// those whose Spec says so one of the older versions, which hack/tools has to
+// those whose Spec says so one of the other versions, which hack/tools has to
 // know; every host has the images of all.
-func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error) {
+func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, error) {
 	if err := requireRoot(); err != nil {
 		return Assets{}, err
 	}
@@ -43,7 +47,7 @@ func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error
 	}
 	compiled := make(chan result, 1)
 	go func() {
-		all, err := compile(ctx, c, append([]string{KubernetesVersion}, older...))
+		all, err := compile(ctx, c, append([]string{KubernetesVersion}, others...))
 		compiled <- result{all, err}
 	}()
 	debian, err := c.get(ctx, "debian", debianKey(), buildDebian)
@@ -51,7 +55,7 @@ func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error
 	if err := errors.Join(err, ready.err); err != nil {
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
-	assets := Assets{Debian: debian, Older: map[string]string{}}
+	assets := Assets{Debian: debian, Versions: map[string]string{}}
 	for _, d := range ready.distributions {
 		layer, err := buildNode(ctx, c, debian, d)
 		if err != nil {
@@ -60,7 +64,7 @@ func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error
 		if d.version == KubernetesVersion {
 			assets.Node = layer
 		} else {
-			assets.Older[d.version] = layer
+			assets.Versions[d.version] = layer
 		}
 	}
 	if assets.Containerd, err = buildContainerd(ctx, c, debian, ready.distributions); err != nil {
@@ -69,15 +73,21 @@ func Prepare(ctx context.Context, log io.Writer, older ...string) (Assets, error
 	return assets, nil
 }
 
-// lower are the read-only layers of a host that runs a version of Kubernetes,
-// the upper one first.
-func (a Assets) lower(version string) (string, error) {
-	node := a.Node
-	if version != "" && version != KubernetesVersion {
-		var ok bool
-		if node, ok = a.Older[version]; !ok {
+// lower are the read-only layers of a host, the upper one first.
+func (a Assets) lower(spec Spec) (string, error) {
+	layers := a.Node + ":" + a.Debian
+	if version := spec.Kubernetes; version != "" && version != KubernetesVersion {
+		node, ok := a.Versions[version]
+		if !ok {
 			return "", fmt.Errorf("hosts were not prepared for Kubernetes %s", version)
 		}
+		layers = node + ":" + a.Debian
 	}
-	return node + ":" + a.Debian, nil
+	if !spec.Ignition {
+		return layers, nil
+	}
+	if a.Ignition == "" {
+		return "", errors.New("hosts were not prepared for Ignition")
+	}
+	return filepath.Join(a.Ignition, ignitionLayer) + ":" + layers, nil
 }

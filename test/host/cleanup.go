@@ -32,7 +32,7 @@ func Cleanup(ctx context.Context, bed string, log io.Writer, dirs ...string) err
 		restoreInotify(ctx, bed, log),
 	}
 	for _, dir := range dirs {
-		errs = append(errs, os.RemoveAll(dir))
+		errs = append(errs, detachLoops(dir), os.RemoveAll(dir))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("cleaning up bed %s: %w", bed, err)

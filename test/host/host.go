@@ -35,6 +35,7 @@ type Host struct {
 	dir           string
 	group         group
 	lower         string
+	ignition      string
 	netns, bridge string
 	ended         func()
 	lock          *os.File
@@ -230,7 +231,7 @@ func (h *Host) launch() (_ *exec.Cmd, err error) {
 	for _, tree := range h.group.trees {
 		trees = append(trees, tree.path+"|"+tree.kind+"|"+tree.options)
 	}
-	cmd.Env = append(os.Environ(), "HOST_DIR="+h.dir, "HOST_LOWER="+h.lower,
+	cmd.Env = append(os.Environ(), "HOST_DIR="+h.dir, "HOST_LOWER="+h.lower, "HOST_IGNITION="+h.ignition,
 		"HOST_TREES="+strings.Join(trees, " "))
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Dir = "/"
@@ -292,7 +293,7 @@ func (h *Host) run(cmd *exec.Cmd) {
 		again := rebooted && !h.off
 		h.mu.Unlock()
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
-		err := h.group.destroy(ctx)
+		err := h.clear(ctx)
 		cancel()
 		if err != nil {
 			h.note(err)
@@ -308,6 +309,11 @@ func (h *Host) run(cmd *exec.Cmd) {
 	h.ended()
 	close(h.changes)
 	close(h.done)
+}
+
+// clear ends all processes of the host and takes its disks off.
+func (h *Host) clear(ctx context.Context) error {
+	return errors.Join(h.group.destroy(ctx), detachLoops(h.dir))
 }
 
 // wait waits for the end of PID 1 and says whether it asked for a reboot: the

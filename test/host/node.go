@@ -15,11 +15,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// Versions of Kubernetes that hack/tools pins: hosts run the first one unless
-// they are told to run the other, the minor version before it.
+// Versions of Kubernetes that hack/tools pins. Hosts run KubernetesVersion
+// unless their Spec names the minor version before it or the one after it.
 const (
 	KubernetesVersion = "v1.36.3"
 	OlderVersion      = "v1.35.4"
+	NewerVersion      = "v1.37.0"
 )
 
 // nodePrograms are installed on the host, imagePrograms go into images.

@@ -15,8 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxNICs is how many network cards a host may have.
-const maxNICs = 8
+// maxNICs and maxDataDisks are how many network cards and data disks a host may
+// have.
+const (
+	maxNICs      = 8
+	maxDataDisks = 8
+)
 
 //go:embed files/launch.sh
 var launchScript string
@@ -44,6 +48,12 @@ type Spec struct {
 	// Kubernetes is the version that the disk has: one that the runner's
 	// Assets were prepared for, KubernetesVersion when empty.
 	Kubernetes string `json:",omitempty"`
+	// Ignition boots an image that is set up by Ignition, in its initial RAM
+	// disk, and not by cloud-init. A seed is then a drive.
+	Ignition bool `json:",omitempty"`
+	// DataDisksGiB are the sizes of further disks, /dev/sdb and so on. They are
+	// empty at first, and go with Disk.
+	DataDisksGiB []int64 `json:",omitempty"`
 	// Disk identifies the disk, which keeps its contents when the host is off.
 	Disk string
 }
@@ -90,10 +100,10 @@ func (r *Runner) boot(ctx context.Context, h *Host) error {
 		return ErrRunning
 	}
 	// A launch that died half-way may have left processes.
-	if err := h.group.destroy(ctx); err != nil {
+	if err := h.clear(ctx); err != nil {
 		return err
 	}
-	if err := r.prepareDisk(h.dir); err != nil {
+	if err := r.prepareDisk(h); err != nil {
 		return fmt.Errorf("preparing the disk: %w", err)
 	}
 	if err := h.writeSettings(); err != nil {
@@ -101,7 +111,7 @@ func (r *Runner) boot(ctx context.Context, h *Host) error {
 	}
 	cmd, err := h.launch()
 	if err != nil {
-		return errors.Join(err, h.group.destroy(ctx))
+		return errors.Join(err, h.clear(ctx))
 	}
 	go h.run(cmd)
 	return nil
@@ -207,6 +217,9 @@ func (r *Runner) check(spec Spec) error {
 	if err := errors.Join(checkName("bed", r.Bed), checkName("disk", spec.Disk), checkSeeds(spec.Seeds)); err != nil {
 		return err
 	}
+	if len(spec.DataDisksGiB) > maxDataDisks {
+		return fmt.Errorf("%d data disks: %d at most", len(spec.DataDisksGiB), maxDataDisks)
+	}
 	if len(spec.MACs) > maxNICs {
 		return fmt.Errorf("%d network cards: %d at most", len(spec.MACs), maxNICs)
 	}
@@ -223,7 +236,7 @@ func (r *Runner) check(spec Spec) error {
 		}
 	}
 	// These separate the layers and options of the root file system's mount.
-	if strings.ContainsAny(r.Dir+r.Assets.Node+r.Assets.Debian, ":,|\\ \n") {
+	if strings.ContainsAny(r.Dir+r.Assets.Node+r.Assets.Debian+r.Assets.Ignition, ":,|\\ \n") {
 		return errors.New("the directories of the bed and of the cache may have no blank, colon, comma, bar or backslash in their names")
 	}
 	return nil
@@ -239,7 +252,7 @@ func (r *Runner) host(spec Spec) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	lower, err := r.Assets.lower(spec.Kubernetes)
+	lower, err := r.Assets.lower(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -253,6 +266,9 @@ func (r *Runner) host(spec Spec) (*Host, error) {
 		pidfd:   -1,
 		done:    make(chan struct{}),
 		changes: make(chan []Address, 1),
+	}
+	if spec.Ignition {
+		h.ignition = filepath.Join(r.Assets.Ignition, "ignition")
 	}
 	if h.netns == "" {
 		h.netns = bedName(r.Bed)
@@ -300,7 +316,8 @@ func (r *Runner) lockPath(h *Host) string {
 }
 
 // prepareDisk makes the disk of a host unless it is there.
-func (r *Runner) prepareDisk(dir string) error {
+func (r *Runner) prepareDisk(h *Host) error {
+	dir := h.dir
 	if exists(filepath.Join(dir, diskFile)) {
 		return nil
 	}
@@ -321,6 +338,9 @@ func (r *Runner) prepareDisk(dir string) error {
 		return err
 	}
 	if err := linkTree(r.Assets.Containerd, filepath.Join(dir, "containerd")); err != nil {
+		return err
+	}
+	if err := makeDataDisks(dir, h.spec.DataDisksGiB); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(dir, diskFile), nil, 0o644)

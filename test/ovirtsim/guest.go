@@ -39,8 +39,12 @@ type VM struct {
 	NICs      []NIC  `json:"nics"`
 	CPUs      int64  `json:"cpus"`
 	MemoryMiB int64  `json:"memoryMiB"`
+	// DataDisksGiB are the sizes of the disks that it does not boot from.
+	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
 	// Kubernetes is the version on its disk, if its template says so.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// OS is its operating system, such as rhcos_x64.
+	OS string `json:"os"`
 	// Drive are the files of the configuration drive by their path, such as
 	// openstack/latest/user_data. There is none, if empty.
 	Drive map[string][]byte `json:"drive,omitempty"`
@@ -136,7 +140,7 @@ func (s *Server) describe(v *vm) VM {
 	c := v.current()
 	out := VM{
 		ID: v.id, Name: v.name, Template: v.original, Host: first(s.hostNames(v)), Status: v.status,
-		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive, Kubernetes: v.kubernetes,
+		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive, Kubernetes: v.kubernetes, OS: c.os,
 	}
 	for _, n := range v.nics {
 		card := NIC{Name: n.name, MAC: n.mac}
@@ -147,6 +151,11 @@ func (s *Server) describe(v *vm) VM {
 			}
 		}
 		out.NICs = append(out.NICs, card)
+	}
+	for _, a := range v.attachments {
+		if d, ok := s.disks.get(a.disk); ok && !a.bootable {
+			out.DataDisksGiB = append(out.DataDisksGiB, d.provisioned>>30)
+		}
 	}
 	out.Addresses = v.addresses()
 	for _, payload := range c.payloads.all("payload") {

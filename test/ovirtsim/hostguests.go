@@ -105,7 +105,10 @@ func (g *guestHost) Stopped() error {
 
 // hostSpec is a VM's hardware as its kernel shows it.
 func hostSpec(vm VM) testhost.Spec {
-	spec := testhost.Spec{Name: vm.Name, Disk: vm.ID, Kubernetes: vm.Kubernetes, DMI: DMI(vm), Seeds: map[string]map[string][]byte{}}
+	spec := testhost.Spec{
+		Name: vm.Name, Disk: vm.ID, DataDisksGiB: vm.DataDisksGiB, Kubernetes: vm.Kubernetes, Ignition: ignition(vm.OS),
+		DMI: DMI(vm), Seeds: map[string]map[string][]byte{},
+	}
 	for _, nic := range vm.NICs {
 		spec.MACs = append(spec.MACs, nic.MAC)
 	}

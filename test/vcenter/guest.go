@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/simulator"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -43,6 +44,7 @@ type VM struct {
 	NICs         []NIC             `json:"nics"`
 	CPUs         int               `json:"cpus"`
 	MemoryMiB    int               `json:"memoryMiB"`
+	DataDisksGiB []int64           `json:"dataDisksGiB,omitempty"`
 	ExtraConfig  map[string]string `json:"extraConfig"`
 	PoweredOn    bool              `json:"poweredOn"`
 	Template     bool              `json:"template"`
@@ -208,6 +210,12 @@ func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) VM {
 	}
 	for _, card := range ethernetCards(vm) {
 		out.NICs = append(out.NICs, NIC{MAC: card.MacAddress, Network: networkName(ctx, card)})
+	}
+	disks := object.VirtualDeviceList(vm.Config.Hardware.Device).SelectByType((*types.VirtualDisk)(nil))
+	for i, disk := range disks {
+		if i > 0 { // the first one is the template's
+			out.DataDisksGiB = append(out.DataDisksGiB, disk.(*types.VirtualDisk).CapacityInKB>>20)
+		}
 	}
 	for _, option := range vm.Config.ExtraConfig {
 		value := option.GetOptionValue()

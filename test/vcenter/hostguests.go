@@ -15,6 +15,10 @@ import (
 // it.
 const KubernetesKey = "disk.kubernetes"
 
+// IgnitionKey is the setting of a template whose clones are set up by Ignition.
+// Guests do not see it.
+const IgnitionKey = "disk.ignition"
+
 const (
 	guestInfoPrefix = "guestinfo."
 	// guestInfoInterval is how often a guest's settings are read back.
@@ -165,8 +169,10 @@ func hostSpec(vm VM) host.Spec {
 			"product_uuid":   vm.BIOSUUID,
 			"product_serial": DMISerial(vm.BIOSUUID),
 		},
-		GuestInfo:  guestInfo(vm),
-		Kubernetes: vm.ExtraConfig[KubernetesKey],
+		GuestInfo:    guestInfo(vm),
+		Kubernetes:   vm.ExtraConfig[KubernetesKey],
+		Ignition:     vm.ExtraConfig[IgnitionKey] != "",
+		DataDisksGiB: vm.DataDisksGiB,
 	}
 	for _, nic := range vm.NICs {
 		spec.MACs = append(spec.MACs, nic.MAC)

@@ -4,6 +4,7 @@
 #   HOST_DIR    the host's directory on the machine
 #   HOST_LOWER  the read-only layers under its root file system
 #   HOST_TREES  the control group trees of the machine: path|kind|options
+#   HOST_IGNITION  Ignition, if it sets this host up
 
 enter() {
 	# The runner writes a line once this is in the host's control groups and
@@ -51,6 +52,10 @@ mount_dev() {
 	mkdir -p "$root/dev/pts" "$root/dev/shm" "$root/dev/net"
 	mknod -m 666 "$root/dev/net/tun" c 10 200
 	mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts "$root/dev/pts"
+	for disk in "$HOST_DIR"/data/*; do
+		[ -e "$disk" ] || continue
+		cp -a "$(losetup --find --show "$disk")" "$root/dev/${disk##*/}"
+	done
 	ln -s pts/ptmx "$root/dev/ptmx"
 	ln -s /proc/self/fd "$root/dev/fd"
 	ln -s /proc/self/fd/0 "$root/dev/stdin"
@@ -102,6 +107,59 @@ mount_seeds() {
 	done
 }
 
+# attach_drive makes the configuration drive a block device, which Ignition
+# mounts by its label. The kernel has no file system of CDs.
+attach_drive() {
+	[ -d "$HOST_DIR/seed/config_drive" ] || return 0
+	rm -f "$HOST_DIR/config-2.img"
+	mkfs.ext4 -q -L config-2 -d "$HOST_DIR/seed/config_drive" "$HOST_DIR/config-2.img" 8M
+	loop=$(losetup --find --show --read-only "$HOST_DIR/config-2.img")
+	mkdir -p "$root/dev/disk/by-label"
+	cp -a "$loop" "$root/dev/disk/by-label/config-2"
+}
+
+detach_drive() {
+	[ -n "$loop" ] || return 0
+	losetup --detach "$loop"
+	rm -r "$root/dev/disk" "$HOST_DIR/config-2.img"
+}
+
+# stage runs one stage of Ignition, as the unit of that stage does.
+stage() {
+	chroot "$initrd/root" /usr/bin/ignition --root=/sysroot --platform="$platform" --stage="$1" --log-to-stdout >>"$HOST_DIR/console.log" 2>&1 && return
+	# A real machine stays in the emergency shell of its initial RAM disk.
+	echo "Ignition's stage $1 failed" >>"$HOST_DIR/console.log"
+	detach_drive
+	exec tail -f /dev/null
+}
+
+# ignite is the initial RAM disk on the first boot of a host that Ignition sets
+# up. It has a root file system of its own, with the host's below /sysroot, and
+# runs the stages in the order of Ignition's units.
+ignite() {
+	[ ! -e "$HOST_DIR/ignited" ] || return 0
+	initrd=$HOST_DIR/initrd loop=
+	case $(cat "$HOST_DIR/dmi/sys_vendor") in
+	VMware*) platform=vmware ;;
+	*) platform=openstack ;;
+	esac
+	mkdir -p "$initrd"
+	mount -t tmpfs tmpfs "$initrd"
+	mkdir "$initrd/up" "$initrd/work" "$initrd/root"
+	mount -t overlay -o "lowerdir=$HOST_LOWER,upperdir=$initrd/up,workdir=$initrd/work" overlay "$initrd/root"
+	mkdir "$initrd/root/sysroot"
+	cp "$HOST_IGNITION" "$initrd/root/usr/bin/ignition"
+	attach_drive
+	mount --rbind "$root" "$initrd/root/sysroot"
+	for dir in dev proc run sys; do mount --rbind "$root/$dir" "$initrd/root/$dir"; done
+	stage fetch-offline
+	if [ -e "$root/run/ignition/neednet" ] && [ ! -e "$root/run/ignition.json" ]; then stage fetch; fi
+	for name in kargs disks mount files umount; do stage "$name"; done
+	detach_drive
+	umount -R "$initrd"
+	touch "$HOST_DIR/ignited"
+}
+
 boot() {
 	root=$HOST_DIR/root
 	# Until the host knows its name it must not have the machine's.
@@ -116,7 +174,7 @@ boot() {
 	mount -t tmpfs -o mode=755 tmpfs "$root/run"
 	mkdir -p "$root/run/guestinfo"
 	mount --bind "$HOST_DIR/guestinfo" "$root/run/guestinfo"
-	mount_seeds
+	if [ -n "$HOST_IGNITION" ]; then ignite; else mount_seeds; fi
 	cd "$root"
 	mkdir -p mnt/old
 	pivot_root . mnt/old

@@ -45,7 +45,11 @@ func TestControlPlane(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "controlplane", Hypervisors: hypervisors(), Older: everything})
+	options := bed.Options{Name: "controlplane", Hypervisors: hypervisors()}
+	if everything {
+		options.Versions = []string{bed.OlderVersion}
+	}
+	b = harness.Start(ctx, options)
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "controlplane") })

@@ -44,9 +44,11 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	var err error
 	programs, err = tools.Paths(ctx, GinkgoWriter, "sops", "age-keygen", "kubectl", "clusterctl")
 	Expect(err).NotTo(HaveOccurred())
-	b = harness.Start(ctx, bed.Options{
-		Name: "gitops", Hypervisors: bed.Hypervisors(), Flux: true, Topology: true, Older: everything,
-	})
+	options := bed.Options{Name: "gitops", Hypervisors: bed.Hypervisors(), Flux: true, Topology: true}
+	if everything {
+		options.Versions = []string{bed.OlderVersion}
+	}
+	b = harness.Start(ctx, options)
 	Expect(kustomizev1.AddToScheme(b.Client.Scheme())).To(Succeed())
 })
 

@@ -1,0 +1,3 @@
+module github.com/vmware/vmw-guestinfo
+
+go 1.26.0
