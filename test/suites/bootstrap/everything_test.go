@@ -172,6 +172,33 @@ func pod(image, node string) *corev1.Pod {
 	}
 }
 
+// expectEquipped expects on a host the settings of equip.
+func expectEquipped(ctx context.Context, c bed.Cluster, vm string) {
+	GinkgoHelper()
+	Eventually(func() (string, error) { return b.Exec(ctx, vm, "cat", "/etc/suite/after") }).
+		WithTimeout(podTimeout).Should(Equal("after " + vm))
+	Expect(on(ctx, vm, "cat", "/etc/suite/before")).To(MatchRegexp(`^before ` + vm + ` on 10\.77\.0\.\d+$`))
+	for path, want := range map[string]string{
+		"inline": "inline", "secret": "from a Secret", "configmap": "of " + c.Name, "base64": "base64", "gzip": "gzip",
+	} {
+		Expect(on(ctx, vm, "cat", "/etc/suite/"+path)).To(Equal(want))
+	}
+	Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/etc/suite/inline")).To(Equal("604 daemon:adm"))
+	Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/home/ops/hello")).To(Equal("600 ops:operators"))
+	Expect(on(ctx, vm, "stat", "-c", "%U", "/home/ops")).To(Equal("ops"))
+	Expect(on(ctx, vm, "getent", "hosts", "appended.nova.test")).To(HavePrefix("192.0.2.1"))
+
+	Expect(on(ctx, vm, "cat", "/home/ops/.ssh/authorized_keys")).To(Equal(operatorKey))
+	Expect(on(ctx, vm, "stat", "-c", "%a %U", "/home/ops/.ssh/authorized_keys")).To(Equal("600 ops"))
+	Expect(on(ctx, vm, "id", "-Gn", "ops")).To(Equal("ops adm operators"))
+	Expect(on(ctx, vm, "su", "ops", "-c", "sudo -n id -un")).To(Equal("root"))
+	Expect(on(ctx, vm, "getent", "passwd", "plain")).To(HaveSuffix(":/bin/sh"))
+	Expect(on(ctx, vm, "getent", "shadow", "ops")).To(HavePrefix("ops:!:"), "there is no password to guess")
+
+	Expect(on(ctx, vm, "cat", "/proc/sys/net/core/somaxconn")).To(Equal("3210"))
+	Expect(on(ctx, vm, "curl", "-sf", "http://127.0.0.1:1338/v1/metrics")).To(ContainSubstring("go_info"))
+}
+
 func describeEverything(hypervisor string, address string) {
 	c := bed.Cluster{Name: "said-" + hypervisor, Namespace: "said-" + hypervisor, Hypervisor: hypervisor, ControlPlanes: 1, Workers: 1, Endpoint: address}
 	var master, worker corev1.Node
@@ -206,28 +233,7 @@ func describeEverything(hypervisor string, address string) {
 	It("has files, users and settings on every host", func(ctx context.Context) {
 		for _, vm := range []string{master.Name, worker.Name} {
 			By(vm)
-			Eventually(func() (string, error) { return b.Exec(ctx, vm, "cat", "/etc/suite/after") }).
-				WithTimeout(podTimeout).Should(Equal("after " + vm))
-			Expect(on(ctx, vm, "cat", "/etc/suite/before")).To(MatchRegexp(`^before ` + vm + ` on 10\.77\.0\.\d+$`))
-			for path, want := range map[string]string{
-				"inline": "inline", "secret": "from a Secret", "configmap": "of " + c.Name, "base64": "base64", "gzip": "gzip",
-			} {
-				Expect(on(ctx, vm, "cat", "/etc/suite/"+path)).To(Equal(want))
-			}
-			Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/etc/suite/inline")).To(Equal("604 daemon:adm"))
-			Expect(on(ctx, vm, "stat", "-c", "%a %U:%G", "/home/ops/hello")).To(Equal("600 ops:operators"))
-			Expect(on(ctx, vm, "stat", "-c", "%U", "/home/ops")).To(Equal("ops"))
-			Expect(on(ctx, vm, "getent", "hosts", "appended.nova.test")).To(HavePrefix("192.0.2.1"))
-
-			Expect(on(ctx, vm, "cat", "/home/ops/.ssh/authorized_keys")).To(Equal(operatorKey))
-			Expect(on(ctx, vm, "stat", "-c", "%a %U", "/home/ops/.ssh/authorized_keys")).To(Equal("600 ops"))
-			Expect(on(ctx, vm, "id", "-Gn", "ops")).To(Equal("ops adm operators"))
-			Expect(on(ctx, vm, "su", "ops", "-c", "sudo -n id -un")).To(Equal("root"))
-			Expect(on(ctx, vm, "getent", "passwd", "plain")).To(HaveSuffix(":/bin/sh"))
-			Expect(on(ctx, vm, "getent", "shadow", "ops")).To(HavePrefix("ops:!:"), "there is no password to guess")
-
-			Expect(on(ctx, vm, "cat", "/proc/sys/net/core/somaxconn")).To(Equal("3210"))
-			Expect(on(ctx, vm, "curl", "-sf", "http://127.0.0.1:1338/v1/metrics")).To(ContainSubstring("go_info"))
+			expectEquipped(ctx, c, vm)
 			Expect(on(ctx, vm, "cat", "/etc/resolv.conf")).To(Equal("nameserver " + host.Gateway + "\nsearch nova.test"))
 			Expect(on(ctx, vm, "cat", "/etc/systemd/timesyncd.conf.d/90-nova.conf")).To(ContainSubstring("ntp.nova.test"))
 			Expect(on(ctx, vm, "grep", "-E", "^(registryPullQPS|eventRecordQPS|resolvConf):", "/var/lib/kubelet/config.yaml")).

@@ -49,7 +49,7 @@ func hypervisors() []string {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: bed.Hypervisors()})
+	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: bed.Hypervisors(), Ignition: everything})
 	dialInside = b.Dial
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(stop)
