@@ -22,8 +22,14 @@ const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
 // the machine is approved.
 const CertifiedKeyAnnotation = "nova.bootstrap.cluster.x-k8s.io/certified-key"
 
-// JoinBound is how long a control plane counts on a machine that has not
-// initialised it or begun to join, and how long a machine tries to.
+// JoinByAnnotation is set on the NovaConfig of a control plane machine and holds
+// the time until which the machine's credential to join is good (RFC 3339). Its
+// control plane counts on the machine until then. The credential is renewed until
+// the machine's infrastructure is ready.
+const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
+
+// JoinBound is how long a machine tries to initialize or to join its control plane
+// after it started, unless platform.joinTimeoutSeconds is set.
 const JoinBound = time.Hour
 
 const (
@@ -43,8 +49,6 @@ const (
 	WaitingForAPIServerReason = "WaitingForAPIServer"
 	// ContentUnavailableReason: a Secret or ConfigMap that a file names lacks the content.
 	ContentUnavailableReason = "ContentUnavailable"
-	// TooLateToJoinReason: the machine's control plane does not count on it any more.
-	TooLateToJoinReason = "TooLateToJoin"
 	// RenderingFailedReason: the user data cannot be rendered from the spec.
 	RenderingFailedReason = "RenderingFailed"
 	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.

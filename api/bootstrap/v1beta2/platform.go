@@ -3,6 +3,7 @@ package v1beta2
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // Defaults of the platform settings.
@@ -55,25 +56,40 @@ type PlatformSpec struct {
 	// controllerManager adds to the controller manager's settings. Empty adds
 	// nothing.
 	// +optional
-	ControllerManager ComponentSpec `json:"controllerManager,omitempty,omitzero"`
+	ControllerManager ControlPlaneComponentSpec `json:"controllerManager,omitempty,omitzero"`
 
 	// scheduler adds to the scheduler's settings. Empty adds nothing.
 	// +optional
-	Scheduler ComponentSpec `json:"scheduler,omitempty,omitzero"`
+	Scheduler ControlPlaneComponentSpec `json:"scheduler,omitempty,omitzero"`
 
 	// etcd adds to etcd's settings. Empty adds nothing.
 	// +optional
 	Etcd ComponentSpec `json:"etcd,omitempty,omitzero"`
 
+	// featureGates are kubeadm's own feature gates. If not set, kubeadm's defaults
+	// apply. Feature gates of components are set by their extraArgs.
+	// +optional
+	// +kubebuilder:validation:MinProperties=1
+	// +kubebuilder:validation:MaxProperties=50
+	FeatureGates map[string]bool `json:"featureGates,omitempty"` //nolint:kubeapilinter // the form of kubeadm's own configuration
+
+	// joinTimeoutSeconds bounds how long a machine tries to initialize or to join
+	// its control plane, from its start. A control plane machine that has not
+	// joined by then is replaced. Raise it where images are pulled slowly. Changing
+	// it replaces no machine. Defaults to 3600.
+	// +optional
+	// +kubebuilder:validation:Minimum=600
+	// +kubebuilder:validation:Maximum=86400
+	JoinTimeoutSeconds *int32 `json:"joinTimeoutSeconds,omitempty"`
+
 	// kubeletCertificates says who signs what kubelets serve with: Cluster has
 	// the tenant's authority sign it, for the machine's own names and
-	// addresses; SelfSigned lets each kubelet sign for itself. It counts when
-	// the cluster is made. Empty means Cluster.
+	// addresses; SelfSigned lets each kubelet sign for itself. It cannot change.
+	// Defaults to Cluster.
 	// +optional
 	KubeletCertificates KubeletCertificates `json:"kubeletCertificates,omitempty"`
 
-	// kubeProxy says how services are programmed. It counts when the cluster
-	// is made. Empty means iptables.
+	// kubeProxy configures kube-proxy. If not set, it uses iptables.
 	// +optional
 	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
 
@@ -117,6 +133,14 @@ const (
 	KubeletCertificatesCluster    KubeletCertificates = "Cluster"
 	KubeletCertificatesSelfSigned KubeletCertificates = "SelfSigned"
 )
+
+// GetJoinTimeout returns how long a machine tries to become a node, or the default.
+func (p *PlatformSpec) GetJoinTimeout() time.Duration {
+	if p.JoinTimeoutSeconds == nil {
+		return JoinBound
+	}
+	return time.Duration(*p.JoinTimeoutSeconds) * time.Second
+}
 
 // GetKubeletCertificates returns who signs what kubelets serve with, or its
 // default.
@@ -173,6 +197,77 @@ type APIServerSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+
+	// extraVolumes mounts files and directories of the machine in the component's
+	// static pod, such as an audit policy. If not set, none are mounted.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
+}
+
+// ControlPlaneComponentSpec adds to the settings of the controller manager or the
+// scheduler.
+// +kubebuilder:validation:MinProperties=1
+type ControlPlaneComponentSpec struct {
+	// extraArgs are command line arguments. They win over the provider's own.
+	// If not set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=value
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	ExtraArgs []Arg `json:"extraArgs,omitempty"`
+
+	// extraVolumes mounts files and directories of the machine in the component's
+	// static pod. If not set, none are mounted.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
+}
+
+// HostPathType is the kind of path that has to exist on the machine, or is
+// created.
+// +kubebuilder:validation:Enum=DirectoryOrCreate;Directory;FileOrCreate;File;Socket;CharDevice;BlockDevice
+type HostPathType string
+
+// HostPathMount mounts a file or directory of the machine in a static pod.
+type HostPathMount struct {
+	// name is the volume's name in the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="name must be a DNS label such as audit-policy"
+	Name string `json:"name,omitempty"`
+
+	// hostPath is the absolute path on the machine.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="hostPath must be absolute, such as /etc/kubernetes/audit"
+	HostPath string `json:"hostPath,omitempty"`
+
+	// mountPath is the absolute path in the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.startsWith('/') && !self.contains(':')",message="mountPath must be absolute and without a colon, such as /etc/kubernetes/audit"
+	MountPath string `json:"mountPath,omitempty"`
+
+	// readOnly mounts it read-only. Defaults to false.
+	// +optional
+	ReadOnly *bool `json:"readOnly,omitempty"`
+
+	// pathType is checked by the kubelet before it mounts hostPath. If not set,
+	// nothing is checked.
+	// +optional
+	PathType HostPathType `json:"pathType,omitempty"`
 }
 
 // GetCertSANs returns the names and addresses, beyond the endpoint, that the API
@@ -184,7 +279,7 @@ func (a *APIServerSpec) GetCertSANs() []string {
 	return append([]string{a.FQDN}, a.CertSANs...)
 }
 
-// ComponentSpec adds to a control-plane component's settings.
+// ComponentSpec adds to etcd's settings.
 // +kubebuilder:validation:MinProperties=1
 type ComponentSpec struct {
 	// extraArgs are command line arguments. They win over the provider's own.
@@ -204,7 +299,8 @@ type ComponentSpec struct {
 type KubeProxySpec struct {
 	// mode is iptables, ipvs, nftables, or none where the network plugin does
 	// it. Empty means iptables. For ipvs each node loads the kernel's ip_vs
-	// modules, which the image must have.
+	// modules, which the image must have. In a running cluster the mode can
+	// change to iptables and nftables only, without new machines.
 	// +optional
 	Mode KubeProxyMode `json:"mode,omitempty"`
 

@@ -11,9 +11,9 @@ import (
 const Finalizer = "controlplane.cluster.x-k8s.io/nova"
 
 const (
-	// SettingsAnnotation stands on a control plane Machine and holds a hash of
-	// each cluster-wide setting that it was made with, so that a change is
-	// seen after the NovaControlPlane has changed.
+	// SettingsAnnotation is set on a control plane Machine and records the fields
+	// of the NovaControlPlane that the machine was created from, most of them
+	// hashed. A machine is replaced when these fields change.
 	SettingsAnnotation = "controlplane.cluster.x-k8s.io/nova-settings"
 	// CoreDNSSpreadAnnotation stands on a NovaControlPlane once the tenant's
 	// CoreDNS pods have been spread, which happens only once.
@@ -101,6 +101,24 @@ const (
 	EtcdUnknownReason = "InspectionFailed"
 )
 
+// SettingsAppliedCondition is true while the settings of the NovaControlPlane and
+// of its Cluster are carried out, or will be by the next machines.
+const SettingsAppliedCondition = "SettingsApplied"
+
+const (
+	// SettingsAppliedReason: all settings are carried out.
+	SettingsAppliedReason = "Applied"
+	// SettingsClusterNetworkChangedReason: spec.clusterNetwork of the Cluster
+	// changed after kubeadm init. The change is not carried out.
+	SettingsClusterNetworkChangedReason = "ClusterNetworkChanged"
+	// SettingsMachinesAlteredReason: another controller or an admission policy
+	// altered machines, which are not replaced for it.
+	SettingsMachinesAlteredReason = "MachinesAltered"
+	// SettingsVersionUnknownReason: this version of the provider does not know
+	// parts of the Kubernetes version, which stay as they are.
+	SettingsVersionUnknownReason = "VersionUnknown"
+)
+
 // MachinesReadyCondition is true while all machines are ready.
 const MachinesReadyCondition = clusterv1.MachinesReadyCondition
 
@@ -137,6 +155,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.version.split('.')[0] == oldSelf.version.split('.')[0] && int(self.version.split('.')[1]) <= int(oldSelf.version.split('.')[1]) + 1",message="a control plane moves up one minor version at a time: go through the one between"
 // +kubebuilder:validation:XValidation:rule="!(has(self.rollout) && has(self.rollout.strategy) && has(self.rollout.strategy.rollingUpdate) && has(self.rollout.strategy.rollingUpdate.maxSurge) && self.rollout.strategy.rollingUpdate.maxSurge == 0) || (has(self.replicas) && self.replicas >= 3)",message="rollout.strategy.rollingUpdate.maxSurge 0 needs 3 replicas at least"
 // +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.external)) == (has(oldSelf.etcd) && has(oldSelf.etcd.external))",message="a control plane cannot move between external etcd and its own: etcd.external is settled when it is made"
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.external)) || !(has(self.platform) && has(self.platform.etcd))",message="platform.etcd configures etcd on control plane machines and cannot be set beside etcd.external: configure external etcd where it runs"
+// +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeletCertificates) ? self.platform.kubeletCertificates : 'Cluster') == (has(oldSelf.platform) && has(oldSelf.platform.kubeletCertificates) ? oldSelf.platform.kubeletCertificates : 'Cluster')",message="platform.kubeletCertificates is used when the cluster is created and cannot change: each kubelet keeps its own configuration"
+// +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') || ((has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') in ['iptables', 'nftables'] && (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'none')",message="platform.kubeProxy.mode can change to iptables or nftables only, and not from none: nodes load the kernel modules of ipvs when they are created, and kubeadm init installs kube-proxy"
+// +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.scheduler) ? self.platform.kubeProxy.scheduler : 'rr') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.scheduler) ? oldSelf.platform.kubeProxy.scheduler : 'rr')",message="platform.kubeProxy.scheduler cannot change: nodes load its kernel module when they are created"
 type NovaControlPlaneSpec struct {
 	// replicas is the number of control plane machines: an odd number, since
 	// each holds a member of etcd. Empty means 1.
@@ -156,6 +178,11 @@ type NovaControlPlaneSpec struct {
 	// machineTemplate is what the machines are made from.
 	// +required
 	MachineTemplate NovaControlPlaneMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
+
+	// machineNaming sets the names of new machines. If not set, a machine is named
+	// after the NovaControlPlane, with a random suffix.
+	// +optional
+	MachineNaming MachineNamingSpec `json:"machineNaming,omitempty,omitzero"`
 
 	// config is what the machines are told on their first boot. Its platform
 	// must stay empty: say it in spec.platform. Empty makes plain control
@@ -188,6 +215,34 @@ type NovaControlPlaneSpec struct {
 	// gave up. Empty takes the defaults.
 	// +optional
 	Remediation NovaControlPlaneRemediationSpec `json:"remediation,omitempty,omitzero"`
+}
+
+// DefaultMachineNaming is the template of the names of machines.
+const DefaultMachineNaming = "{{ .controlPlane.name }}-{{ .random }}"
+
+// MachineNamingSpec sets the names of new machines.
+// +kubebuilder:validation:MinProperties=1
+type MachineNamingSpec struct {
+	// template is the name, with the variables {{ .cluster.name }},
+	// {{ .controlPlane.name }} and {{ .random }}, five random characters that
+	// have to be in it. The infrastructure machine, the NovaConfig and the Node have
+	// the same name. A name of more than 63 characters is cut to 58 and gets a
+	// random suffix. Changing the template renames no machine. Defaults to
+	// {{ .controlPlane.name }}-{{ .random }}.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|[{][{] *[.](cluster[.]name|controlPlane[.]name|random) *[}][}])([-a-z0-9]|[{][{] *[.](cluster[.]name|controlPlane[.]name|random) *[}][}])*$') && !self.endsWith('-')",message="template must be lower case letters, digits, dashes and the variables {{ .cluster.name }}, {{ .controlPlane.name }} and {{ .random }}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[{][{] *[.]random *[}][}]')",message="template must contain {{ .random }}: the replacement of a machine exists beside it"
+	Template string `json:"template,omitempty"`
+}
+
+// GetTemplate returns the template or its default.
+func (m *MachineNamingSpec) GetTemplate() string {
+	if m.Template == "" {
+		return DefaultMachineNaming
+	}
+	return m.Template
 }
 
 // EndpointSpec says what holds the API server's address.
@@ -290,7 +345,7 @@ type NovaControlPlaneMachineDeletionSpec struct {
 type NovaControlPlaneStatus struct {
 	// conditions are Available, Initialized, CertificatesAvailable,
 	// EtcdClusterHealthy, ControlPlaneComponentsHealthy, EndpointHealthy,
-	// MachinesReady, MachinesUpToDate, RollingOut, ScalingUp, ScalingDown,
+	// MachinesReady, MachinesUpToDate, SettingsApplied, RollingOut, ScalingUp, ScalingDown,
 	// Remediating, Deleting and Paused. Empty until the first reconcile.
 	// +optional
 	// +listType=map
@@ -465,11 +520,17 @@ type NovaControlPlaneTemplateResource struct {
 // NovaControlPlaneTemplateResourceSpec is a NovaControlPlaneSpec without what
 // the topology says.
 // +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.external)) || !(has(self.platform) && has(self.platform.etcd))",message="platform.etcd configures etcd on control plane machines and cannot be set beside etcd.external: configure external etcd where it runs"
 type NovaControlPlaneTemplateResourceSpec struct {
 	// machineTemplate is what the machines are made from. Empty takes the
 	// topology's.
 	// +optional
 	MachineTemplate NovaControlPlaneTemplateMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
+
+	// machineNaming sets the names of new machines. If not set, a machine is named
+	// after the NovaControlPlane, with a random suffix.
+	// +optional
+	MachineNaming MachineNamingSpec `json:"machineNaming,omitempty,omitzero"`
 
 	// config is what the machines are told on their first boot. Its platform
 	// must stay empty: say it in platform beside it. Empty makes plain
