@@ -53,7 +53,7 @@ type Input struct {
 	// Join is what a joining machine proves itself with.
 	Join *Credentials
 	// Patience is how long the machine may wait for its cluster before it gives
-	// up. It is never less than bootstrapv1.JoinBound.
+	// up. It is never less than the platform's join timeout.
 	Patience time.Duration
 	// ExternalEtcd are the endpoints of an etcd that somebody else runs. Empty
 	// runs a member on each control plane machine.

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"bytes"
 	"path"
+	"strings"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
@@ -109,7 +110,7 @@ func initConfiguration(in *Input, registration map[string]any) document {
 		},
 	}
 	addPatches(in, content)
-	return newDocument(kubeadmVersion, "InitConfiguration", content)
+	return newDocument(kubeadmVersion, InitKind, content)
 }
 
 func joinConfiguration(in *Input, registration map[string]any) document {
@@ -140,11 +141,11 @@ func clusterConfiguration(in *Input) document {
 	if in.Network.DNSDomain != "" {
 		networking["dnsDomain"] = in.Network.DNSDomain
 	}
-	apiServer := map[string]any{"extraArgs": mergeArgs(nil, platform.APIServer.ExtraArgs)}
+	apiServer := component(mergeArgs(nil, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes)
 	if sans := platform.APIServer.GetCertSANs(); len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}
-	return newDocument(kubeadmVersion, "ClusterConfiguration", map[string]any{
+	content := map[string]any{
 		"clusterName":          in.ClusterName,
 		"kubernetesVersion":    in.Version,
 		"controlPlaneEndpoint": in.Endpoint.String(),
@@ -153,10 +154,52 @@ func clusterConfiguration(in *Input) document {
 		"encryptionAlgorithm": "ECDSA-P256",
 		"networking":          networking,
 		"apiServer":           apiServer,
-		"controllerManager":   map[string]any{"extraArgs": mergeArgs([]arg{{"cluster-signing-duration", signingDuration}}, platform.ControllerManager.ExtraArgs)},
-		"scheduler":           map[string]any{"extraArgs": mergeArgs(nil, platform.Scheduler.ExtraArgs)},
-		"etcd":                etcdConfiguration(in),
-	})
+		"controllerManager": component(mergeArgs([]arg{{"cluster-signing-duration", signingDuration}}, platform.ControllerManager.ExtraArgs),
+			platform.ControllerManager.ExtraVolumes),
+		"scheduler": component(mergeArgs(nil, platform.Scheduler.ExtraArgs), platform.Scheduler.ExtraVolumes),
+		"etcd":      etcdConfiguration(in),
+	}
+	if gates := featureGates(in); len(gates) > 0 {
+		content["featureGates"] = gates
+	}
+	return newDocument(kubeadmVersion, "ClusterConfiguration", content)
+}
+
+// component returns kubeadm's settings of a component of the control plane.
+func component(args []any, volumes []bootstrapv1.HostPathMount) map[string]any {
+	content := map[string]any{"extraArgs": args}
+	mounts := make([]any, 0, len(volumes))
+	for _, v := range volumes {
+		mount := map[string]any{"name": v.Name, "hostPath": v.HostPath, "mountPath": v.MountPath}
+		if v.ReadOnly != nil && *v.ReadOnly {
+			mount["readOnly"] = true
+		}
+		if v.PathType != "" {
+			mount["pathType"] = string(v.PathType)
+		}
+		mounts = append(mounts, mount)
+	}
+	if len(mounts) > 0 {
+		content["extraVolumes"] = mounts
+	}
+	return content
+}
+
+// localMode is the feature gate by which the kubelet of a control plane machine
+// connects to the API server beside it: a kubelet must not be newer than its API
+// server, and during an upgrade others are older. It is off by default before 1.33.
+const localMode = "ControlPlaneKubeletLocalMode"
+
+// featureGates are kubeadm's feature gates, the user's over ours.
+func featureGates(in *Input) map[string]any {
+	gates := map[string]any{}
+	if strings.HasPrefix(in.Version, "v1.31.") || strings.HasPrefix(in.Version, "v1.32.") {
+		gates[localMode] = true
+	}
+	for name, on := range in.Platform.FeatureGates {
+		gates[name] = on
+	}
+	return gates
 }
 
 func nodeRegistration(in *Input) (map[string]any, error) {

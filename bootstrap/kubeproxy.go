@@ -23,7 +23,7 @@ func kubeProxyConfiguration(platform *bootstrapv1.PlatformSpec) document {
 	if mode == bootstrapv1.KubeProxyModeIPVS {
 		content["ipvs"] = map[string]any{"scheduler": string(platform.KubeProxy.GetScheduler())}
 	}
-	return newDocument(kubeProxyVersion, "KubeProxyConfiguration", content)
+	return newDocument(kubeProxyVersion, KubeProxyKind, content)
 }
 
 // skipKubeProxy leaves kube-proxy out of kubeadm init. The user's patch, which

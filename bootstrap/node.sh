@@ -12,12 +12,13 @@ restarted=nova-restarted.service
 cloud=/var/lib/cloud
 
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
-# SKIP_PHASES, KUBE_PROXY, WAIT_BOUND and JOIN_BOUND.
+# SKIP_PHASES, KUBE_PROXY, WAIT_BOUND, JOIN_BOUND and FOLLOWS_CLOCKS.
 . "$dir/settings"
 . "$dir/report.sh"
 
 # What a machine waits for, in seconds.
 address_timeout=300
+clock_timeout=60
 kube_proxy_grace=60
 # How often kubeadm is run, and the seconds between.
 attempts=10
@@ -31,12 +32,16 @@ say() {
   printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"
 }
 
+# clock holds a problem of the machine's clock, for the report.
+clock=
+
 # told is set once the hypervisor knows why this ended, and failed is what it
 # is told then: a machine that kubeadm has made a node is no failed one.
 told=
 failed=failed
 
 die() {
+  set -- "$*$clock"
   report $failed "$*"
   told=1
   say "FAILED: $*"
@@ -134,6 +139,25 @@ provider_id() {
   [ -z "$uuid" ] || printf '%s://%s\n' "$scheme" "$uuid"
 }
 
+# wait_for_clock waits until the clock is synchronized with the time servers. With
+# a clock that is an hour off, certificates are not valid yet or not any more. If
+# the servers do not answer, the clock may still be right, so kubeadm is run.
+wait_for_clock() {
+  [ "${FOLLOWS_CLOCKS:-false}" = true ] && command -v timedatectl >/dev/null || return 0
+  report running "Waiting for the clock to be synchronized"
+  left=$clock_timeout
+  while synchronized=$(timedatectl show --property=NTPSynchronized --value); do
+    [ "$synchronized" != yes ] || return 0
+    [ "$left" -gt 0 ] || {
+      clock="; the clock is not synchronized with its time servers and says $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+      say "The clock is not synchronized after $clock_timeout seconds"
+      return 0
+    }
+    left=$((left - 1))
+    sleep 1
+  done
+}
+
 # fill writes a file with what only this machine knows. A provider ID that is
 # unknown is left out.
 fill() {
@@ -189,6 +213,8 @@ wait_for_cluster() {
   until api $configmaps/kubelet-config; do
     [ "$(now)" -lt "$give_up_at" ] || {
       tail -n 1 "$dir/api.error"
+      ! grep -q 'not yet valid\|has expired' "$dir/api.error" ||
+        clock="; its certificate or this machine's is not valid at $(date -u +%Y-%m-%dT%H:%M:%SZ), the time of this machine's clock"
       die "The cluster did not let this machine join within $(minutes_since "$begun"): $ENDPOINT gives no answer, or none to this machine"
     }
     sleep 1
@@ -322,6 +348,7 @@ say "Address $NODE_IP on $NODE_INTERFACE, provider ID ${PROVIDER_ID:-unknown}"
 export NODE_NAME NODE_IP NODE_INTERFACE PROVIDER_ID
 
 run_commands preKubeadmCommands
+wait_for_clock
 
 if [ "$MODE" = Init ]; then
   # The phase that makes the joiners' permissions wants a token. This one is

@@ -172,6 +172,53 @@ func TestNodeForgetsBootstrapData(t *testing.T) {
 	}
 }
 
+// TestNodeWaitsForClock: certificates count from a time, and the clock of a new
+// machine may be far off.
+func TestNodeWaitsForClock(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason               string
+		servers              []string
+		timedatectl, kubectl string
+		waits                int
+		want                 string
+	}{
+		"Synchronized": {reason: "nothing to wait for", servers: []string{"ntp"}, timedatectl: "echo yes"},
+		"Later": {
+			reason: "kubeadm runs once the clock is right", servers: []string{"ntp"}, waits: 3,
+			timedatectl: `echo x >>"$T/asked"; [ "$(wc -l <"$T/asked")" -lt 4 ] && echo no || echo yes`,
+		},
+		"Never": {
+			reason: "the time servers may be wrong and the clock right", servers: []string{"ntp"}, timedatectl: "echo no", waits: 60,
+		},
+		"NeverAndFailed": {
+			reason: "the report names the clock", servers: []string{"ntp"}, timedatectl: "echo no", kubectl: "exit 1", waits: -1,
+			want: "none to this machine; the clock is not synchronized with its time servers and says 20",
+		},
+		"NotValid": {
+			reason: "the API server's certificate tells", timedatectl: "echo no", waits: -1,
+			kubectl: "echo 'x509: certificate has expired or is not yet valid' >&2; exit 1",
+			want:    "none to this machine; its certificate or this machine's is not valid at 20",
+		},
+		"Unknown":    {reason: "nobody answers for the clock", servers: []string{"ntp"}, timedatectl: "exit 1"},
+		"Unfollowed": {reason: "the image sees to the clock", timedatectl: "echo no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(JoinWorker, func(in *Input) { in.Platform.NTP.Servers = tc.servers }))
+			n.command("timedatectl", tc.timedatectl)
+			if tc.kubectl != "" {
+				n.command("kubectl", "sleep 1500\n"+tc.kubectl)
+			}
+			err := n.boot()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Fatalf("%s: got %v", tc.reason, err)
+			}
+			if waits := strings.Count(n.read("sleeps"), "sleep 1\n"); tc.waits >= 0 && waits != tc.waits {
+				t.Errorf("%s: waited %d s, want %d", tc.reason, waits, tc.waits)
+			}
+		})
+	}
+}
+
 func TestNodeJoins(t *testing.T) {
 	n := newNode(t, facts(JoinWorker, func(in *Input) {
 		in.Spec.PreKubeadmCommands = []string{`echo "$NODE_NAME $NODE_IP $NODE_INTERFACE $PROVIDER_ID" >"$T/facts"`, "test -e $T/facts"}

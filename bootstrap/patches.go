@@ -12,8 +12,14 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// kubeletKind is the one kind whose patch also counts for a joining machine.
-const kubeletKind = "KubeletConfiguration"
+// Kinds of kubeadm's documents.
+const (
+	// InitKind and KubeProxyKind are read by kubeadm init only.
+	InitKind      = "InitConfiguration"
+	KubeProxyKind = "KubeProxyConfiguration"
+	// kubeletKind is the one kind whose patch also counts for a joining machine.
+	kubeletKind = "KubeletConfiguration"
+)
 
 // document is one of the documents that kubeadm is given.
 type document struct {

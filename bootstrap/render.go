@@ -111,8 +111,9 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
 		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
-		{"WAIT_BOUND", seconds(max(in.Patience, bootstrapv1.JoinBound))},
-		{"JOIN_BOUND", seconds(bootstrapv1.JoinBound)},
+		{"WAIT_BOUND", seconds(max(in.Patience, in.Platform.GetJoinTimeout()))},
+		{"JOIN_BOUND", seconds(in.Platform.GetJoinTimeout())},
+		{"FOLLOWS_CLOCKS", strconv.FormatBool(len(in.Platform.NTP.Servers) > 0)},
 	} {
 		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
 	}

@@ -97,8 +97,8 @@ func shapes() map[string]Input {
 					CertSANs:  []string{"api.blue.example"},
 					ExtraArgs: []bootstrapv1.Arg{{Name: "audit-log-maxage", Value: ptr.To("7")}},
 				},
-				ControllerManager: bootstrapv1.ComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("2")}}},
-				Scheduler:         bootstrapv1.ComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("3")}}},
+				ControllerManager: bootstrapv1.ControlPlaneComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("2")}}},
+				Scheduler:         bootstrapv1.ControlPlaneComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("3")}}},
 				Etcd:              bootstrapv1.ComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8589934592")}}},
 				KubeProxy:         bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables},
 			}

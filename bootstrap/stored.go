@@ -10,3 +10,13 @@ func ClusterConfiguration(in *Input) ([]byte, error) {
 	}
 	return d.marshal()
 }
+
+// KubeProxyConfiguration returns the document that kubeadm init would get now.
+// kubeadm stores it in the cluster, where each kube-proxy reads it.
+func KubeProxyConfiguration(in *Input) ([]byte, error) {
+	d := kubeProxyConfiguration(&in.Platform)
+	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
+		return nil, err
+	}
+	return d.marshal()
+}
