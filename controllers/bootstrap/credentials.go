@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
@@ -57,9 +60,7 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 		}
 		return fmt.Errorf("reading cluster certificate: %w", err)
 	}
-	if err := r.boundJoin(s, time.Now()); err != nil {
-		return err
-	}
+	r.boundJoin(s, time.Now())
 	pair, err := r.Authority.Client(ctx, s.clusterKey(), pki.ClientRequest{
 		CommonName:    joinUserPrefix + string(s.joiner()),
 		Organizations: []string{joinGroup},
@@ -72,28 +73,30 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// leastLifetime is what a credential is good for at least: a machine that would
-// have less could not even boot meanwhile.
-const leastLifetime = time.Minute
-
-// boundJoin settles how long a machine may join. The credential of one that is
-// to be a member of etcd ends when its control plane stops counting on it,
-// whatever its own clock says: a member that nobody expects could cost the
-// quorum.
-func (r *Reconciler) boundJoin(s *scope, now time.Time) error {
+// boundJoin decides how long a machine may join. The credential of a machine that
+// is to be a member of etcd ends when its control plane stops counting on it, and
+// not by the clock of the machine: an unexpected member could cost the quorum. The
+// time counts from the start of the machine, which may have to wait for its
+// hypervisor: until then the credential is renewed at half of its life.
+func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 	s.lifetime = r.ttl()
 	if s.mode != bootstrap.JoinControlPlane || s.controlPlane == nil || len(externalEtcd(s.controlPlane)) > 0 {
+		return
+	}
+	s.lifetime = min(s.lifetime, 2*s.controlPlane.Spec.Platform.GetJoinTimeout())
+	s.joinBy = now.Add(s.lifetime)
+}
+
+// noteJoinBy records until when the credential is good, before the machine can
+// have it.
+func (r *Reconciler) noteJoinBy(ctx context.Context, s *scope) error {
+	if s.joinBy.IsZero() {
 		return nil
 	}
-	left := s.machine.CreationTimestamp.Add(bootstrapv1.JoinBound).Sub(now)
-	if left < leastLifetime {
-		return &obstacle{
-			reason:  bootstrapv1.TooLateToJoinReason,
-			message: "The Machine is too old to join etcd: machines that have not joined within an hour are replaced by their control plane",
-		}
-	}
-	if left <= s.lifetime {
-		s.lifetime, s.final = left, true
+	noted := s.config.DeepCopy()
+	metav1.SetMetaDataAnnotation(&noted.ObjectMeta, bootstrapv1.JoinByAnnotation, s.joinBy.UTC().Format(time.RFC3339))
+	if err := r.Client.Patch(ctx, noted, client.MergeFrom(s.config)); err != nil {
+		return fmt.Errorf("recording until when the machine may join: %w", err)
 	}
 	return nil
 }

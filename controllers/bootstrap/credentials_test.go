@@ -1,12 +1,12 @@
 package bootstrap
 
 import (
-	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -14,42 +14,67 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// A machine that is to be a member of etcd cannot join when its control plane
-// does not count on it any more, and is given nothing newer.
+// The control plane of a machine that is to be a member of etcd counts on it for as
+// long as its credential is good.
 func TestBoundJoin(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	stacked, external := &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}
+	stacked, external, slow := &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}
 	external.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
+	slow.Spec.Platform.JoinTimeoutSeconds = ptr.To(int32(7200))
 	for name, tc := range map[string]struct {
 		mode         bootstrap.Mode
-		age          time.Duration
 		controlPlane *controlplanev1.NovaControlPlane
 		ttl          time.Duration
 		lifetime     time.Duration
-		final        bool
-		late         bool
+		bounded      bool
 	}{
-		"Worker":              {mode: bootstrap.JoinWorker, age: 5 * time.Hour, controlPlane: stacked, lifetime: DefaultCredentialTTL},
-		"ControlPlane":        {mode: bootstrap.JoinControlPlane, age: 10 * time.Minute, controlPlane: stacked, lifetime: 50 * time.Minute, final: true},
-		"ControlPlaneShort":   {mode: bootstrap.JoinControlPlane, age: 10 * time.Minute, controlPlane: stacked, ttl: 20 * time.Minute, lifetime: 20 * time.Minute},
-		"ControlPlaneTooLate": {mode: bootstrap.JoinControlPlane, age: time.Hour, controlPlane: stacked, late: true},
-		"ExternalEtcd":        {mode: bootstrap.JoinControlPlane, age: 5 * time.Hour, controlPlane: external, lifetime: DefaultCredentialTTL},
-		"OfAnotherProvider":   {mode: bootstrap.JoinControlPlane, age: 5 * time.Hour, lifetime: DefaultCredentialTTL},
+		"Worker":            {mode: bootstrap.JoinWorker, controlPlane: stacked, lifetime: DefaultCredentialTTL},
+		"ControlPlane":      {mode: bootstrap.JoinControlPlane, controlPlane: stacked, lifetime: 2 * time.Hour, bounded: true},
+		"ControlPlaneSlow":  {mode: bootstrap.JoinControlPlane, controlPlane: slow, lifetime: 4 * time.Hour, bounded: true},
+		"ControlPlaneShort": {mode: bootstrap.JoinControlPlane, controlPlane: stacked, ttl: 20 * time.Minute, lifetime: 20 * time.Minute, bounded: true},
+		"ExternalEtcd":      {mode: bootstrap.JoinControlPlane, controlPlane: external, lifetime: DefaultCredentialTTL},
+		"OfAnotherProvider": {mode: bootstrap.JoinControlPlane, lifetime: DefaultCredentialTTL},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := &scope{mode: tc.mode, controlPlane: tc.controlPlane, machine: &clusterv1.Machine{}}
-			s.machine.CreationTimestamp = metav1.NewTime(now.Add(-tc.age))
-			err := (&Reconciler{CredentialTTL: tc.ttl}).boundJoin(s, now)
-			if tc.late {
-				stop, stopped := errors.AsType[*obstacle](err)
-				g.Expect(stopped).To(BeTrue())
-				g.Expect(stop.reason).To(Equal(bootstrapv1.TooLateToJoinReason))
-				return
+			ttl := tc.ttl
+			if ttl == 0 {
+				ttl = DefaultCredentialTTL
 			}
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(s.lifetime).To(Equal(tc.lifetime))
-			g.Expect(s.final).To(Equal(tc.final))
+			s := &scope{mode: tc.mode, controlPlane: tc.controlPlane, machine: &clusterv1.Machine{}}
+			(&Reconciler{CredentialTTL: tc.ttl}).boundJoin(s, now)
+			g.Expect(s.lifetime).To(Equal(min(tc.lifetime, ttl)))
+			g.Expect(s.joinBy.Equal(now.Add(s.lifetime))).To(Equal(tc.bounded))
+		})
+	}
+}
+
+// A queue at the hypervisor costs a machine none of its time to join.
+func TestCredentialIsRenewedUntilTheMachineStarts(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		reason     string
+		providerID string
+		joinBy     string
+		want       due
+	}{
+		"Queued":  {reason: "it has not started", joinBy: now.Format(time.RFC3339), want: write},
+		"Started": {reason: "it runs with the data that it has", joinBy: now.Format(time.RFC3339), providerID: "vsphere://x", want: publish},
+		"Worker":  {reason: "no control plane counts on it", providerID: "vsphere://x", want: write},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			s := &scope{
+				machine: &clusterv1.Machine{Spec: clusterv1.MachineSpec{ProviderID: tc.providerID}}, config: &bootstrapv1.NovaConfig{},
+				cluster: &clusterv1.Cluster{}, secret: &corev1.Secret{},
+			}
+			s.cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
+			s.cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "a", Port: 1}
+			s.secret.Annotations = map[string]string{refreshAnnotation: now.Add(-time.Minute).Format(time.RFC3339)}
+			if tc.joinBy != "" {
+				s.config.Annotations = map[string]string{bootstrapv1.JoinByAnnotation: tc.joinBy}
+			}
+			g.Expect(next(s.observed(now))).To(Equal(tc.want), tc.reason)
 		})
 	}
 }

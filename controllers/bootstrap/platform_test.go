@@ -41,7 +41,7 @@ var _ = Describe("What nodes and platform say", func() {
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(cluster), controlPlane)).To(Succeed())
 		controlPlane.Spec.Platform.KubeProxy.Scheduler = "lc"
 		Expect(b.Update(ctx, controlPlane)).To(MatchError(ContainSubstring("scheduler is for mode ipvs only")))
-		controlPlane.Spec.Platform.KubeProxy.Mode = bootstrapv1.KubeProxyModeIPVS
+		controlPlane.Spec.Platform.KubeProxy = bootstrapv1.KubeProxySpec{}
 		controlPlane.Spec.Platform.APIBalancer.Type = bootstrapv1.APIBalancerTypeHAProxy
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
 		controlPlane.Spec.Platform.APIBalancer.Image = "registry.corp/haproxy:3"

@@ -134,7 +134,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
 		r.findControlPlane, r.refuseFormer, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readSurroundings,
-		r.issueCredentials, r.render, r.store,
+		r.issueCredentials, r.render, r.noteJoinBy, r.store,
 	} {
 		if err := step(ctx, s); err != nil {
 			return err

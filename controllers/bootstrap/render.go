@@ -64,10 +64,11 @@ func input(s *scope) bootstrap.Input {
 // patience is how long the machine may wait for its cluster. A worker costs
 // nobody anything and waits as long as its credential is good for.
 func patience(s *scope) time.Duration {
+	p := platform(s.config, s.controlPlane)
 	if s.mode == bootstrap.JoinWorker {
-		return max(s.lifetime, bootstrapv1.JoinBound)
+		return max(s.lifetime, p.GetJoinTimeout())
 	}
-	return bootstrapv1.JoinBound
+	return p.GetJoinTimeout()
 }
 
 func isZero[T any](value T) bool { return reflect.ValueOf(value).IsZero() }

@@ -38,8 +38,9 @@ type scope struct {
 	// bootstrap token.
 	lifetime time.Duration
 	token    string
-	// final says that the machine will be given no newer credential.
-	final bool
+	// joinBy is when the credential of a machine ends that is to be a member of
+	// etcd; zero for all others.
+	joinBy time.Time
 	// restore is what etcd starts with, if not empty, and restoreExpires until
 	// when it can be had.
 	restore        *bootstrap.Restore
@@ -89,15 +90,25 @@ func (s *scope) observed(now time.Time) observed {
 		infrastructure: ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false),
 		endpoint:       s.cluster.Spec.ControlPlaneEndpoint.IsValid(),
 	}
-	if at, expires := refreshTime(s.secret); expires {
+	if at, expires := s.refreshTime(); expires {
 		o.stale = !now.Before(at)
 	}
 	return o
 }
 
+// refreshTime returns the time at which the data is rendered again. Data without
+// credentials stays, and so does the data of a machine that is to be a member of
+// etcd and has started: its control plane counts on it until the credential ends.
+func (s *scope) refreshTime() (at time.Time, expires bool) {
+	if s.config != nil && s.config.Annotations[bootstrapv1.JoinByAnnotation] != "" && s.machine.Spec.ProviderID != "" {
+		return time.Time{}, false
+	}
+	return refreshTime(s.secret)
+}
+
 // untilRefresh is how long the data stays as it is, 0 for ever.
 func (s *scope) untilRefresh(now time.Time) time.Duration {
-	at, expires := refreshTime(s.secret)
+	at, expires := s.refreshTime()
 	if !expires || s.settled() {
 		return 0
 	}

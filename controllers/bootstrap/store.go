@@ -93,7 +93,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 	if s.join != nil {
 		secret.Annotations[joinerAnnotation] = string(s.joiner())
 	}
-	if s.join != nil && !s.final {
+	if s.join != nil {
 		secret.Annotations[refreshAnnotation] = now.Add(s.lifetime / 2).UTC().Format(time.RFC3339)
 	}
 	if s.token != "" {
