@@ -113,6 +113,18 @@ func TestRemediation(t *testing.T) {
 				in.Etcd.Members = in.Etcd.Members[:2]
 			}, want: Remediate, on: "c", about: "did not join etcd",
 		},
+		"JoinsLater": {
+			reason: "a machine that waited for its hypervisor has its time from its start", in: running(3), change: func(in *Input) {
+				in.Etcd.Members = in.Etcd.Members[:2]
+				in.Machines[2].JoinBy = now.Add(time.Minute)
+			}, want: Wait, about: "Waiting for machine c to join etcd",
+		},
+		"HasNotJoined": {
+			reason: "its time ends", in: running(3), change: func(in *Input) {
+				in.Etcd.Members = in.Etcd.Members[:2]
+				in.Machines[2].JoinBy = now.Add(-in.Limits.LearnerGrace - time.Second)
+			}, want: Remediate, on: "c", about: "did not join etcd",
+		},
 	})
 }
 

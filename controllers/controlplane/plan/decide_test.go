@@ -152,6 +152,14 @@ func TestStart(t *testing.T) {
 				in.LockSince, in.Now = now, now.Add(36*time.Minute)
 			}, want: ReplaceInit, on: "a", about: "in time",
 		},
+		"QueuedHolder": {
+			reason: "its time begins when its infrastructure is ready",
+			in:     fresh(), change: func(in *Input) {
+				in.LockHolder, in.Machines[0].Role = "a", Init
+				in.LockSince, in.Now = now, now.Add(36*time.Minute)
+				in.Machines[0].Started = now.Add(30 * time.Minute)
+			}, want: Wait, about: "machine a to initialise",
+		},
 		"SlowHolder": {
 			reason: "its time begins with the lock",
 			in:     fresh(), change: func(in *Input) {

@@ -66,6 +66,9 @@ func (p *problem) mayJoin(m Machine) bool {
 // joinBound is when a machine has had its time to join. A join that was begun
 // at the last moment takes a little longer.
 func (p *problem) joinBound(m Machine) time.Time {
+	if !m.JoinBy.IsZero() {
+		return m.JoinBy.Add(p.Limits.LearnerGrace)
+	}
 	return m.Created.Add(p.Limits.JoinBound + p.Limits.LearnerGrace)
 }
 

@@ -94,8 +94,8 @@ type Limits struct {
 	RetryPeriod time.Duration
 	// MinHealthyPeriod is after which time a failure is a new one and no retry.
 	MinHealthyPeriod time.Duration
-	// JoinBound is how long after its creation a machine may still begin to
-	// join, and how long a machine may take to initialise.
+	// JoinBound bounds the initialization by a machine, and the join of a machine
+	// whose JoinBy is not known.
 	JoinBound time.Duration
 	// LearnerGrace is how long a join takes at most once it was begun: so long
 	// a member that has not started and belongs to nobody is left alone.
@@ -106,6 +106,10 @@ type Limits struct {
 type Machine struct {
 	Name    string
 	Created time.Time
+	// Started is when its infrastructure became ready; zero if that is not known.
+	Started time.Time
+	// JoinBy is until when it may begin to join; zero if that is not known.
+	JoinBy time.Time
 	// Version is the one it was made with.
 	Version string
 	// Domain is its failure domain; empty if there are none.

@@ -108,8 +108,10 @@ func (p *problem) sickness(m Machine) string {
 // initBound is when a machine that holds the lock has had its time.
 func (p *problem) initBound(holder Machine) time.Time {
 	since := holder.Created
-	if p.LockSince.After(since) {
-		since = p.LockSince
+	for _, later := range []time.Time{p.LockSince, holder.Started} {
+		if later.After(since) {
+			since = later
+		}
 	}
 	return since.Add(p.Limits.JoinBound)
 }

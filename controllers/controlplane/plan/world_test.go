@@ -226,6 +226,10 @@ func (w *world) live(h *host) {
 	if h.Role != Undecided && !h.exists && !h.Deleting && h.bootAt.IsZero() {
 		h.bootAt = w.now.Add(time.Duration(w.r.IntN(4)) * tick)
 	}
+	if !h.Booted {
+		// Its credential is renewed until it starts.
+		h.JoinBy = w.now.Add(w.in.Limits.JoinBound)
+	}
 	if !h.bootAt.IsZero() && !h.Booted && !h.Deleting && !w.now.Before(h.bootAt) {
 		h.Booted, h.exists, h.running, h.kubelet = true, true, true, true
 	}
@@ -315,7 +319,7 @@ func (w *world) join() {
 		return
 	}
 	for _, h := range w.hosts {
-		inTime := w.now.Before(h.Created.Add(w.in.Limits.JoinBound))
+		inTime := w.now.Before(h.JoinBy)
 		if h.Role == Join && h.running && h.of == 0 && inTime && (w.calm || w.chance(600)) {
 			w.nextID++
 			h.of, h.member = w.inits, w.nextID
