@@ -327,7 +327,7 @@ var _ = Describe("Remediation", func() {
 				for _, name := range names {
 					giveUp(ctx, r, name, clusterv1.MachineHealthCheckNodeStartupTimeoutReason)
 				}
-				w.now = w.now.Add(2 * joinBound)
+				w.now = w.now.Add(2 * bootstrapv1.JoinBound)
 
 				By("coming back")
 				reconciler := w.reconciler(testEnv.Config)
@@ -450,9 +450,9 @@ var _ = Describe("Kubeadm's stored configuration that is gone", func() {
 		})
 		w.rig.expectMachines(ctx, 1)
 		By("making it again with nothing but the version")
-		w.forgot, w.stored = false, "kubernetesVersion: v1.35.4\n"
+		w.forgot, w.stored = false, storedDocument{content: "kubernetesVersion: v1.35.4\n"}
 		w.drive(ctx, reconciler, w.whole(ctx, 3))
-		Expect(w.stored).To(And(ContainSubstring("kind: ClusterConfiguration"), ContainSubstring("controlPlaneEndpoint: 127.0.0.1:1")))
+		Expect(w.stored.content).To(And(ContainSubstring("kind: ClusterConfiguration"), ContainSubstring("controlPlaneEndpoint: 127.0.0.1:1")))
 	})
 })
 

@@ -23,15 +23,24 @@ const (
 	corefileKey       = "Corefile"
 	corefileBackupKey = "Corefile-backup"
 	defaultRegistry   = "registry.k8s.io"
+	// kubeProxyKey holds kube-proxy's configuration in its ConfigMap.
+	kubeProxyKey = "config.conf"
+	// kubeProxyMark is an annotation of the ConfigMap, and of pods that read it
+	// after its content changed.
+	kubeProxyMark = "controlplane.cluster.x-k8s.io/nova-kube-proxy-configuration"
 )
 
 // coreDNSVersions are the versions of CoreDNS that kubeadm deploys, by minor
-// version of Kubernetes. With one that is not here CoreDNS stays as it is.
+// version of Kubernetes. With a version that is not here CoreDNS stays as it is.
+// A test compares them with the sources of kubeadm that hack/tools pins.
 var coreDNSVersions = map[uint]string{
+	31: "v1.11.3",
+	32: "v1.11.3",
 	33: "v1.12.0",
 	34: "v1.12.1",
 	35: "v1.13.1",
 	36: "v1.14.2",
+	37: "v1.14.6",
 }
 
 // addons moves what kubeadm deploys into the cluster beside the control plane.
@@ -57,23 +66,70 @@ func (a *addons) sync(ctx context.Context) error {
 	return nil
 }
 
+// kubeProxy writes kube-proxy's configuration first, and a mark beside it that
+// its pods then take over: after a crash in between they are still replaced.
 func (a *addons) kubeProxy(ctx context.Context) error {
 	set := &appsv1.DaemonSet{}
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, set); err != nil {
 		return err
 	}
+	mark, err := a.configureKubeProxy(ctx)
+	if err != nil {
+		return err
+	}
 	container := containerNamed(set.Spec.Template.Spec.Containers, kubeProxyName)
-	image := a.want.ImageRepository + "/" + kubeProxyName + ":" + imageTag(a.want.Version)
-	if container == nil || container.Image == image || newer(imageVersion(container.Image), a.want.Version) {
+	if container == nil {
 		return nil
 	}
+	var changed []string
 	was := set.DeepCopy()
-	container.Image = image
+	image := a.want.ImageRepository + "/" + kubeProxyName + ":" + imageTag(a.want.Version)
+	if container.Image != image && !newer(imageVersion(container.Image), a.want.Version) {
+		container.Image = image
+		changed = append(changed, "kube-proxy to "+a.want.Version)
+	}
+	if set.Spec.Template.Annotations[kubeProxyMark] != mark {
+		metav1.SetMetaDataAnnotation(&set.Spec.Template.ObjectMeta, kubeProxyMark, mark)
+		changed = append(changed, "kube-proxy to its new configuration")
+	}
+	if len(changed) == 0 {
+		return nil
+	}
 	if err := a.client.Patch(ctx, set, client.StrategicMergeFrom(was)); err != nil {
 		return err
 	}
-	a.changed = append(a.changed, "kube-proxy to "+a.want.Version)
+	a.changed = append(a.changed, changed...)
 	return nil
+}
+
+// configureKubeProxy writes kube-proxy's configuration and returns the mark that
+// pods with this configuration have; empty if it is as kubeadm wrote it.
+func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error) {
+	config := &corev1.ConfigMap{}
+	err = a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, config)
+	if client.IgnoreNotFound(err) != nil {
+		return "", fmt.Errorf("reading its configuration: %w", err)
+	}
+	if err != nil || config.Data[kubeProxyKey] == "" {
+		return "", nil
+	}
+	want := map[string]any{}
+	if err := yaml.Unmarshal(a.want.KubeProxy, &want); err != nil {
+		return "", fmt.Errorf("reading KubeProxyConfiguration: %w", err)
+	}
+	stored := documentIn(config, kubeProxyKey)
+	next, err := nextDocument(stored, want, nil)
+	if err != nil || next == stored {
+		return config.Annotations[kubeProxyMark], err
+	}
+	next.put(config, kubeProxyKey)
+	if next.content != stored.content {
+		metav1.SetMetaDataAnnotation(&config.ObjectMeta, kubeProxyMark, hash([]byte(next.content)))
+	}
+	if err := a.client.Update(ctx, config); err != nil {
+		return "", fmt.Errorf("writing its configuration: %w", err)
+	}
+	return config.Annotations[kubeProxyMark], nil
 }
 
 // coreDNS moves CoreDNS as kubeadm does: first its configuration is changed to
@@ -183,6 +239,18 @@ func (a *addons) coreDNSImage() (target, image string, err error) {
 	}
 	image = repository + "/" + coreDNSName + ":" + target
 	return imageVersion(image), image, nil
+}
+
+// unknownVersion returns why CoreDNS stays as it is with the wanted version; empty
+// if its version is known.
+func unknownVersion(want Upgrade) string {
+	a := &addons{want: want}
+	target, _, err := a.coreDNSImage()
+	if err != nil || target != "" || want.SkipCoreDNS {
+		return ""
+	}
+	return fmt.Sprintf("CoreDNS stays as it is: this version of the provider does not know the CoreDNS of Kubernetes %s. "+
+		"Update the provider, or set dns.imageTag by a patch of ClusterConfiguration", want.Version)
 }
 
 func containerNamed(containers []corev1.Container, name string) *corev1.Container {

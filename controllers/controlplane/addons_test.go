@@ -116,6 +116,51 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		Expect(coreDNS).To(Equal("registry.example.org/k8s/coredns:v1.14.3"))
 	})
 
+	It("are configured as the spec says, and kube-proxy's pods replaced for it", func(ctx SpecContext) {
+		deploy(ctx, "registry.k8s.io/coredns/coredns:v1.14.2", ".:53 {\n    errors\n}\n")
+		const stored = "bindAddress: 0.0.0.0\nkind: KubeProxyConfiguration\nmetricsBindAddress: \"\"\nmode: iptables\n"
+		config := &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeProxyName},
+			Data:       map[string]string{kubeProxyKey: stored, "kubeconfig.conf": "kubeadm's"},
+		}
+		Expect(testEnv.Client.Create(ctx, config)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(testEnv.Client.Delete(ctx, config)).To(Succeed()) })
+		sync := func(kubeProxy string) ([]string, error) {
+			a := &addons{client: testEnv.Client, want: Upgrade{
+				Version: "v1.36.3", ImageRepository: "registry.k8s.io", KubeProxy: []byte("kind: KubeProxyConfiguration\n" + kubeProxy),
+			}}
+			err := a.sync(ctx)
+			return a.changed, err
+		}
+		template := func() map[string]string {
+			set := &appsv1.DaemonSet{}
+			Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+			return set.Spec.Template.Annotations
+		}
+		Expect(sync("mode: iptables\n")).To(Equal([]string{"kube-proxy to v1.36.3"}))
+		Expect(template()).To(BeEmpty(), "nothing changed, so no pod is replaced")
+
+		Expect(sync("mode: nftables\nmetricsBindAddress: 0.0.0.0\n")).To(Equal([]string{"kube-proxy to its new configuration"}))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		Expect(config.Data).To(And(HaveKeyWithValue("kubeconfig.conf", "kubeadm's"),
+			HaveKeyWithValue(kubeProxyKey, And(ContainSubstring("mode: nftables"), ContainSubstring("metricsBindAddress: 0.0.0.0"), ContainSubstring("bindAddress: 0.0.0.0")))))
+		Expect(template()).To(HaveKeyWithValue(kubeProxyMark, config.Annotations[kubeProxyMark]))
+		Expect(sync("mode: nftables\nmetricsBindAddress: 0.0.0.0\n")).To(BeEmpty())
+
+		By("taking a patch out, and a crash before the pods are replaced")
+		set := &appsv1.DaemonSet{}
+		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+		Expect(sync("mode: nftables\n")).To(HaveLen(1))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(config), config)).To(Succeed())
+		Expect(config.Data[kubeProxyKey]).NotTo(ContainSubstring("metricsBindAddress"))
+		before := set.DeepCopy()
+		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
+		set.Spec.Template.Annotations = before.Spec.Template.Annotations
+		Expect(testEnv.Client.Update(ctx, set)).To(Succeed())
+		Expect(sync("mode: nftables\n")).To(Equal([]string{"kube-proxy to its new configuration"}))
+		Expect(template()).To(HaveKeyWithValue(kubeProxyMark, config.Annotations[kubeProxyMark]))
+	})
+
 	It("are left alone where somebody else sees to them", func(ctx SpecContext) {
 		none := &addons{client: testEnv.Client, want: want}
 		Expect(none.sync(ctx)).To(Succeed(), "there are none")

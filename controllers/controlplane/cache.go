@@ -31,6 +31,9 @@ func keepUsed(o any) (any, error) {
 		if stored, ok := o.Data[clusterConfigurationKey]; ok {
 			kept.Data = map[string]string{clusterConfigurationKey: strings.Clone(stored)}
 		}
+		if fields, ok := o.Annotations[fieldsAnnotation]; ok {
+			kept.Annotations = map[string]string{fieldsAnnotation: strings.Clone(fields)}
+		}
 		return kept, nil
 	default:
 		return o, nil

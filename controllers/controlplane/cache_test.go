@@ -90,10 +90,13 @@ func TestKeepUsed(t *testing.T) {
 	if was, is := fingerprint(nil, nil, pods), fingerprint(nil, nil, keptPods); was != is {
 		t.Errorf("fingerprint() = %q, want %q", is, was)
 	}
-	config := must[*corev1.ConfigMap](t, &corev1.ConfigMap{Data: map[string]string{clusterConfigurationKey: "stored", "other": large}})
+	config := must[*corev1.ConfigMap](t, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{fieldsAnnotation: "{}", "other": large}},
+		Data:       map[string]string{clusterConfigurationKey: "stored", "other": large},
+	})
 	small(config)
-	if config.Data[clusterConfigurationKey] != "stored" {
-		t.Errorf("kept %v", config.Data)
+	if got := documentIn(config, clusterConfigurationKey); got != (storedDocument{content: "stored", fields: "{}"}) {
+		t.Errorf("kept %v", got)
 	}
 }
 

@@ -36,12 +36,21 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		s.lookAgain(externalAgain)
 		r.complain(s, "CertificatesInvalid", "Certificates", err)
 		return nil
+	case s.initialized:
+		// The nodes have their certificates. Only machines that are still to join
+		// need these Secrets.
+		s.certificates.runsOn, s.noJoin = true, certificatesMessage(err)
+		s.failures = append(s.failures, fmt.Errorf("checking certificates: %w", err))
+		switch {
+		case errors.As(err, &invalid):
+			r.complain(s, "CertificatesInvalid", "Certificates", invalid)
+		case errors.Is(err, pki.ErrNotFound):
+			r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
+				"A certificate Secret of a running cluster is gone, restore it from a backup")
+		}
+		return nil
 	case errors.As(err, &invalid):
 		r.complain(s, "CertificatesInvalid", "Certificates", invalid)
-		return fmt.Errorf("checking certificates: %w", err)
-	case s.initialized && errors.Is(err, pki.ErrNotFound):
-		r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
-			"A certificate Secret of a running cluster is gone, restore it from a backup")
 		return fmt.Errorf("checking certificates: %w", err)
 	default:
 		return fmt.Errorf("ensuring certificates: %w", err)

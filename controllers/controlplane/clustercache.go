@@ -375,13 +375,13 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 	if client.IgnoreNotFound(err) != nil {
 		return Facts{}, nil, fmt.Errorf("reading kubeadm's configuration: %w", err)
 	}
-	stored := config.Data[clusterConfigurationKey]
+	stored := documentIn(config, clusterConfigurationKey)
 	now := time.Now()
 	facts := Facts{
 		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items, now),
 	}
 	facts.Again = provesWithin(facts.Nodes, now)
-	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored)
+	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored.content)
 	facts.OldestKubelet = oldestKubelet(facts.Nodes)
 	return facts, pods.Items, nil
 }

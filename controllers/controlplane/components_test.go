@@ -126,7 +126,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 func TestComponentsCondition(t *testing.T) {
 	failed := Component{State: Failed, Message: "It is not ready and was started again"}
 	starts := Component{State: Provisioning, Message: "Waiting for it to be ready"}
-	const waits = "Waiting for the machine to become a node. It is replaced if it did not join within 65 minutes of its creation"
+	const waits = "Waiting for the machine to become a node. It is replaced if it does not join in time (platform.joinTimeoutSeconds)"
 	for name, tc := range map[string]struct {
 		reason   string
 		machines int

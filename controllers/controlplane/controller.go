@@ -41,6 +41,7 @@ const (
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=novaconfigs,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=*,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinesets;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinepools,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;update
@@ -200,10 +201,11 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.certificates,
 		r.askExternal,
 		r.endpoint,
-		r.kubeconfig,
+		r.keepKubeconfig,
 		// Before anything else is decided about machines.
 		r.restore,
 		r.sync,
+		r.reportAltered,
 		r.reportHealth,
 		r.storedConfiguration,
 		r.act,
@@ -225,6 +227,11 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 
 // infrastructure waits for the cluster's infrastructure.
 func (r *Reconciler) infrastructure(_ context.Context, s *scope) error {
+	if s.initialized {
+		// After a move to another management cluster the status comes back later,
+		// and the machines run all the while.
+		return nil
+	}
 	if ready := s.cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {
 		s.waiting = "Waiting for the cluster's infrastructure to be provisioned"
 	}

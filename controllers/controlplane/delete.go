@@ -101,6 +101,13 @@ func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 	for i := range sets.Items {
 		names = append(names, "MachineSet "+sets.Items[i].Name)
 	}
+	pools := &clusterv1.MachinePoolList{}
+	if err := r.APIReader.List(ctx, pools, where...); err != nil {
+		return nil, fmt.Errorf("listing MachinePools: %w", err)
+	}
+	for i := range pools.Items {
+		names = append(names, "MachinePool "+pools.Items[i].Name)
+	}
 	machines := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, machines, where...); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)

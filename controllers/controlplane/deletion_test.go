@@ -89,6 +89,29 @@ var _ = Describe("Deleting a control plane", func() {
 		Eventually(gone(ctx, r)).Should(BeTrue())
 	})
 
+	It("waits for MachinePools", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		reconciler := direct(testEnv.Config, &facts{})
+		r.settle(ctx, reconciler)
+		machine := r.expectMachines(ctx, 3)[0]
+		pool := &clusterv1.MachinePool{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: r.namespace, Name: "pool", Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName},
+			},
+			Spec: clusterv1.MachinePoolSpec{ClusterName: clusterName, Template: clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
+				ClusterName: clusterName, Bootstrap: machine.Spec.Bootstrap, InfrastructureRef: machine.Spec.InfrastructureRef,
+			}}},
+		}
+		Expect(testEnv.Client.Create(ctx, pool)).To(Succeed())
+		deleteIt(ctx, r)
+		r.settle(ctx, reconciler)
+		Expect(r.condition(ctx, controlplanev1.DeletingCondition)()).To(
+			HaveField("Message", "Waiting for workers to be deleted first: MachinePool pool"))
+		Expect(testEnv.Client.Delete(ctx, pool)).To(Succeed())
+		r.settle(ctx, reconciler)
+		Expect(gone(ctx, r)()).To(BeTrue())
+	})
+
 	It("does not wait for machines of its own that a backup brought back without an owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})

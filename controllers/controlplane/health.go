@@ -168,7 +168,7 @@ func joinTime(s *scope) string {
 		// It is in nobody's way, and a MachineHealthCheck's to give up.
 		return ""
 	}
-	return fmt.Sprintf(". It is replaced if it did not join within %.0f minutes of its creation", (joinBound + learnerGrace).Minutes())
+	return ". It is replaced if it does not join in time (platform.joinTimeoutSeconds)"
 }
 
 // unknownHealth is what is said while nothing can be known of a node.

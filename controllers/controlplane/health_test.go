@@ -34,8 +34,8 @@ func TestHealthWhileJoining(t *testing.T) {
 		want     map[string]string
 	}{
 		"Bounded": {reason: "how long it is waited for is said", want: map[string]string{
-			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node. It is replaced if it did not join within 65 minutes of its creation",
-			controlplanev1.MachineEtcdMemberHealthyCondition:   "Waiting for the machine to join etcd. It is replaced if it did not join within 65 minutes of its creation",
+			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
+			controlplanev1.MachineEtcdMemberHealthyCondition:   "Waiting for the machine to join etcd. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
 		}},
 		"ExternalEtcd": {reason: "nobody needs it gone", external: true, want: map[string]string{
 			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node",

@@ -21,9 +21,6 @@ import (
 )
 
 const (
-	// joinBound is how long a machine may take to initialise or to begin to
-	// join.
-	joinBound = bootstrapv1.JoinBound
 	// learnerGrace is how long a join takes at most once it was begun.
 	learnerGrace = 5 * time.Minute
 	// silenceGrace is how long a tenant is silent before that is taken for its
@@ -44,7 +41,7 @@ func input(s *scope, now time.Time) plan.Input {
 		RolloutAfter:        spec.Rollout.GetAfter(),
 		ExpiryWindow:        spec.Rollout.Before.GetWindow(),
 		CertificateLifetime: s.lifetime,
-		Limits:              limits(&spec.Remediation),
+		Limits:              limits(spec),
 		Initialized:         s.initialized,
 		Unasked:             unasked(&s.tenant, now),
 		ExternalEtcd:        externalEtcd(s),
@@ -62,12 +59,12 @@ func input(s *scope, now time.Time) plan.Input {
 	return in
 }
 
-func limits(spec *controlplanev1.NovaControlPlaneRemediationSpec) plan.Limits {
+func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 	return plan.Limits{
-		MaxRetry:         int(spec.GetMaxRetry()),
-		RetryPeriod:      spec.GetRetryPeriod(),
-		MinHealthyPeriod: spec.GetMinHealthyPeriod(),
-		JoinBound:        joinBound,
+		MaxRetry:         int(spec.Remediation.GetMaxRetry()),
+		RetryPeriod:      spec.Remediation.GetRetryPeriod(),
+		MinHealthyPeriod: spec.Remediation.GetMinHealthyPeriod(),
+		JoinBound:        spec.Platform.GetJoinTimeout(),
 		LearnerGrace:     learnerGrace,
 	}
 }
@@ -82,6 +79,8 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 	return plan.Machine{
 		Name:               machine.Name,
 		Created:            machine.CreationTimestamp.Time,
+		Started:            startedAt(s, machine),
+		JoinBy:             joinBy(s, machine),
 		Version:            machine.Spec.Version,
 		Domain:             machine.Spec.FailureDomain,
 		Role:               role(s, machine, booted),
@@ -98,6 +97,35 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		AtHook:             deleting && hooked && atHook(machine),
 		Released:           deleting && !hooked,
 	}
+}
+
+// startedAt is when the infrastructure of a machine became ready, from where on its
+// time to become a node counts. That of a machine that still waits for its
+// hypervisor has not begun.
+func startedAt(s *scope, machine *clusterv1.Machine) time.Time {
+	if machine.Spec.ProviderID == "" {
+		return s.at
+	}
+	if c := conditions.Get(machine, clusterv1.MachineInfrastructureReadyCondition); c != nil && c.Status == metav1.ConditionTrue {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// joinBy is until when a machine may join. Its credential is renewed until it
+// starts; the record of its end is trusted only where it is later than the least.
+func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
+	timeout := s.controlPlane.Spec.Platform.GetJoinTimeout()
+	by := machine.CreationTimestamp.Add(timeout)
+	if config := s.configs[machine.Name]; config != nil {
+		if noted, err := time.Parse(time.RFC3339, config.Annotations[bootstrapv1.JoinByAnnotation]); err == nil && noted.After(by) {
+			by = noted
+		}
+	}
+	if next := s.at.Add(timeout); machine.Spec.ProviderID == "" && next.After(by) {
+		return next
+	}
+	return by
 }
 
 // role is how a machine becomes a node. The one that holds the lock was told

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -149,6 +150,55 @@ func TestInputMachine(t *testing.T) {
 			got := inputMachine(s, s.sorted()[0])
 			if got.Ready != tc.ready || !got.CertificatesExpire.Equal(tc.expires) {
 				t.Errorf("%s: got %+v", tc.reason, got)
+			}
+		})
+	}
+}
+
+// The time to become a node counts from the start of a machine.
+func TestTimesOfAMachine(t *testing.T) {
+	at := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	created := at.Add(-5 * time.Hour)
+	for name, tc := range map[string]struct {
+		reason          string
+		change          func(*clusterv1.Machine, *bootstrapv1.NovaConfig)
+		started, joinBy time.Time
+	}{
+		"Queued": {
+			reason: "its time has not begun", started: at, joinBy: at.Add(time.Hour),
+			change: func(m *clusterv1.Machine, _ *bootstrapv1.NovaConfig) { m.Spec.ProviderID = "" },
+		},
+		"Started": {
+			reason: "it counts from its start, until its credential ends", started: at.Add(-time.Minute), joinBy: at.Add(90 * time.Minute),
+			change: func(m *clusterv1.Machine, c *bootstrapv1.NovaConfig) {
+				conditions.Set(m, metav1.Condition{
+					Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: metav1.NewTime(at.Add(-time.Minute)),
+				})
+				c.Annotations = map[string]string{bootstrapv1.JoinByAnnotation: at.Add(90 * time.Minute).Format(time.RFC3339)}
+			},
+		},
+		"NothingKnown": {reason: "from its creation then", joinBy: created.Add(time.Hour)},
+		"Earlier": {
+			reason: "an altered record takes no time away", joinBy: created.Add(time.Hour),
+			change: func(_ *clusterv1.Machine, c *bootstrapv1.NovaConfig) {
+				c.Annotations = map[string]string{bootstrapv1.JoinByAnnotation: created.Format(time.RFC3339)}
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &clusterv1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Name: "m", CreationTimestamp: metav1.NewTime(created)}, Spec: clusterv1.MachineSpec{ProviderID: "x://m"},
+			}
+			c := &bootstrapv1.NovaConfig{}
+			if tc.change != nil {
+				tc.change(m, c)
+			}
+			s := &scope{at: at, controlPlane: newControlPlane("ns"), configs: map[string]*bootstrapv1.NovaConfig{"m": c}}
+			if got := startedAt(s, m); !got.Equal(tc.started) {
+				t.Errorf("%s: started %s, want %s", tc.reason, got, tc.started)
+			}
+			if got := joinBy(s, m); !got.Equal(tc.joinBy) {
+				t.Errorf("%s: joins by %s, want %s", tc.reason, got, tc.joinBy)
 			}
 		})
 	}

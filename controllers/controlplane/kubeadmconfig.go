@@ -1,10 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,11 +21,18 @@ import (
 const (
 	clusterConfigurationKey = "ClusterConfiguration"
 	kubernetesVersionField  = "kubernetesVersion"
+	networkingField         = "networking"
 )
 
+// fieldsAnnotation is set on a ConfigMap with a configuration that kubeadm stored
+// and names the fields that the spec set when the configuration was last written.
+// A field that the spec sets no more is removed. Fields that kubeadm or an
+// administrator of the workload cluster added stay.
+const fieldsAnnotation = "controlplane.cluster.x-k8s.io/nova-fields"
+
 // owned are the fields of the stored ClusterConfiguration that follow the spec
-// also when something is taken out of it. Of everything else only what the
-// spec says is written, so what kubeadm or a person added stays.
+// from the start: the spec may have changed between kubeadm init and the first
+// time that their names were recorded.
 var owned = [][]string{
 	{"apiServer", "extraArgs"},
 	{"apiServer", "certSANs"},
@@ -32,33 +42,131 @@ var owned = [][]string{
 	{"imageRepository"},
 }
 
-// nextConfiguration returns what kubeadm's stored configuration should become.
-// It is the stored one, letter for letter, if nothing is to be changed.
-func nextConfiguration(stored string, rendered []byte, version string) (string, error) {
-	is, want := map[string]any{}, map[string]any{}
-	if err := yaml.Unmarshal([]byte(stored), &is); err != nil {
-		return "", fmt.Errorf("reading kubeadm's stored configuration: %w", err)
-	}
+// storedDocument is a document that kubeadm stored in a ConfigMap.
+type storedDocument struct {
+	// content is the document, in YAML.
+	content string
+	// fields are the names that fieldsAnnotation holds, in JSON; empty before the
+	// first write.
+	fields string
+}
+
+// nextConfiguration returns the ClusterConfiguration that kubeadm is to have
+// stored. The networking of a running cluster does not change: API servers with
+// different settings would allocate addresses of Services from different ranges.
+func nextConfiguration(stored storedDocument, rendered []byte, version string) (storedDocument, error) {
+	want := map[string]any{}
 	if err := yaml.Unmarshal(rendered, &want); err != nil {
-		return "", fmt.Errorf("reading ClusterConfiguration: %w", err)
+		return stored, fmt.Errorf("reading ClusterConfiguration: %w", err)
 	}
 	want[kubernetesVersionField] = version
-	next := map[string]any{}
-	if err := yaml.Unmarshal([]byte(stored), &next); err != nil {
-		return "", fmt.Errorf("reading kubeadm's stored configuration: %w", err)
+	is := map[string]any{}
+	if err := yaml.Unmarshal([]byte(stored.content), &is); err != nil {
+		return stored, fmt.Errorf("reading kubeadm's stored configuration: %w", err)
 	}
-	for _, path := range owned {
-		remove(next, path)
+	if is[networkingField] != nil {
+		delete(want, networkingField)
 	}
-	merge(next, withoutEmpty(want))
-	if reflect.DeepEqual(withoutEmpty(is), withoutEmpty(next)) {
-		return stored, nil
+	drop := slices.Clone(owned)
+	if etcd, _ := want["etcd"].(map[string]any); etcd["external"] != nil {
+		// kubeadm makes certificates for members of etcd as soon as this is there.
+		remove(want, []string{"etcd", "local"})
+		drop = append(drop, []string{"etcd", "local"})
 	}
-	out, err := yaml.Marshal(next)
+	return nextDocument(stored, want, drop)
+}
+
+// nextDocument returns a stored document with the fields that are wanted, and
+// without those that were wanted last time. The content is the same, letter for
+// letter, if no field changes.
+func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (storedDocument, error) {
+	is, content := map[string]any{}, map[string]any{}
+	for _, into := range []*map[string]any{&is, &content} {
+		if err := yaml.Unmarshal([]byte(stored.content), into); err != nil {
+			return stored, fmt.Errorf("reading kubeadm's stored configuration: %w", err)
+		}
+	}
+	want = withoutEmpty(want)
+	last := map[string]any{}
+	if err := json.Unmarshal([]byte(stored.fields), &last); err != nil {
+		// Not recorded yet, or altered: the document is not known to hold more
+		// than is wanted.
+		last = nil
+	}
+	prune(content, last, want)
+	for _, path := range drop {
+		remove(content, path)
+	}
+	merge(content, want)
+	names := fieldNames(want)
+	// Written once and never removed.
+	delete(names, networkingField)
+	fields, err := json.Marshal(names)
 	if err != nil {
-		return "", fmt.Errorf("writing kubeadm's stored configuration: %w", err)
+		return stored, fmt.Errorf("encoding names of fields: %w", err)
 	}
-	return string(out), nil
+	next := storedDocument{content: stored.content, fields: string(fields)}
+	if reflect.DeepEqual(withoutEmpty(is), withoutEmpty(content)) {
+		return next, nil
+	}
+	out, err := yaml.Marshal(content)
+	if err != nil {
+		return stored, fmt.Errorf("writing kubeadm's stored configuration: %w", err)
+	}
+	next.content = string(out)
+	return next, nil
+}
+
+// fieldNames returns the names of all fields; a field without fields of its own
+// has an empty map.
+func fieldNames(of map[string]any) map[string]any {
+	names := map[string]any{}
+	for key, value := range of {
+		below, _ := value.(map[string]any)
+		names[key] = fieldNames(below)
+	}
+	return names
+}
+
+// prune removes the fields that were wanted last time and are not wanted now.
+func prune(from, last, want map[string]any) {
+	for key, value := range last {
+		_, wanted := want[key]
+		below, _ := value.(map[string]any)
+		existing, isMap := from[key].(map[string]any)
+		if len(below) == 0 || !isMap {
+			if !wanted {
+				delete(from, key)
+			}
+			continue
+		}
+		wantBelow, _ := want[key].(map[string]any)
+		if prune(existing, below, wantBelow); len(existing) == 0 {
+			delete(from, key)
+		}
+	}
+}
+
+// changedNetworking names the settings of the network that differ from those the
+// cluster was initialized with.
+func changedNetworking(stored string, rendered []byte) []string {
+	type document struct {
+		Networking map[string]string `json:"networking"`
+	}
+	is, want := document{}, document{}
+	if yaml.Unmarshal([]byte(stored), &is) != nil || yaml.Unmarshal(rendered, &want) != nil || is.Networking == nil {
+		return nil // a failure is reported where the configuration is stored
+	}
+	var changed []string
+	for _, field := range []struct{ name, defaults string }{
+		{"dnsDomain", "cluster.local"}, {"podSubnet", ""}, {"serviceSubnet", "10.96.0.0/12"},
+	} {
+		was, now := cmp.Or(is.Networking[field.name], field.defaults), cmp.Or(want.Networking[field.name], field.defaults)
+		if was != now {
+			changed = append(changed, fmt.Sprintf("%s is %q in the workload cluster and %q in the Cluster", field.name, was, now))
+		}
+	}
+	return changed
 }
 
 // readStored reads the version and whether etcd runs elsewhere from kubeadm's
@@ -139,14 +247,25 @@ func storeConfiguration(ctx context.Context, c client.Client, want Upgrade) erro
 		if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config); err != nil {
 			return fmt.Errorf("reading kubeadm's configuration: %w", err)
 		}
-		stored := config.Data[clusterConfigurationKey]
+		stored := documentIn(config, clusterConfigurationKey)
 		next, err := nextConfiguration(stored, want.Configuration, want.Version)
 		if err != nil || next == stored {
 			return err
 		}
-		config.Data[clusterConfigurationKey] = next
+		next.put(config, clusterConfigurationKey)
 		return c.Update(ctx, config)
 	})
+}
+
+// documentIn reads a document from a ConfigMap.
+func documentIn(config *corev1.ConfigMap, key string) storedDocument {
+	return storedDocument{content: config.Data[key], fields: config.Annotations[fieldsAnnotation]}
+}
+
+// put writes a document into a ConfigMap.
+func (d storedDocument) put(config *corev1.ConfigMap, key string) {
+	config.Data[key] = d.content
+	metav1.SetMetaDataAnnotation(&config.ObjectMeta, fieldsAnnotation, d.fields)
 }
 
 // ensurePermissions makes the bindings that newer versions of kubeadm count on

@@ -106,7 +106,7 @@ func TestNextConfiguration(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := nextConfiguration(storedConfiguration, rendered(tc.change), tc.version)
+			got, err := nextConfiguration(storedDocument{content: storedConfiguration}, rendered(tc.change), tc.version)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func TestNextConfiguration(t *testing.T) {
 			if tc.was == "" {
 				want = storedConfiguration
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got.content); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 			again, err := nextConfiguration(got, rendered(tc.change), tc.version)
@@ -123,8 +123,125 @@ func TestNextConfiguration(t *testing.T) {
 			}
 		})
 	}
-	if _, err := nextConfiguration("{", rendered(nil), "v1.36.3"); err == nil {
+	if _, err := nextConfiguration(storedDocument{content: "{"}, rendered(nil), "v1.36.3"); err == nil {
 		t.Error("what cannot be read is not written over")
+	}
+}
+
+// TestSettingsTakenOut goes from one spec to the next, as a rollout does.
+func TestSettingsTakenOut(t *testing.T) {
+	const base = "kind: ClusterConfiguration\nclusterName: c\n"
+	for name, tc := range map[string]struct {
+		reason        string
+		stored        string
+		before, after string
+		// byHand is what an administrator writes in between.
+		byHand, want string
+	}{
+		"Patch": {
+			reason: "a patch that was taken out leaves nothing behind",
+			stored: base + "etcd:\n  local:\n    dataDir: /var/lib/etcd\n",
+			before: base + "featureGates: {Old: true}\netcd: {local: {dataDir: /data, imageTag: v3}}\napiServer: {extraVolumes: [{name: a}], extraEnvs: [{name: b}]}\n",
+			after:  base,
+			want:   base,
+		},
+		"OneOfTwo": {
+			reason: "a field beside the one that was taken out stays",
+			stored: base, before: base + "featureGates: {Old: true, New: true}\n", after: base + "featureGates: {New: true}\n",
+			want: base + "featureGates: {New: true}\n",
+		},
+		"Emptied": {
+			reason: "an empty list takes the old one out",
+			stored: base, before: base + "apiServer: {extraVolumes: [{name: a}]}\n", after: base + "apiServer: {extraVolumes: []}\n",
+			want: base,
+		},
+		"Kubeadm": {
+			reason: "fields that kubeadm set stay",
+			stored: base + "certificatesDir: /etc/kubernetes/pki\napiServer: {timeout: 4m}\n",
+			before: base + "apiServer: {extraVolumes: [{name: a}]}\n", after: base,
+			want: base + "certificatesDir: /etc/kubernetes/pki\napiServer: {timeout: 4m}\n",
+		},
+		"Administrator": {
+			reason: "fields that an administrator set stay",
+			stored: base, before: base + "featureGates: {Old: true}\n", byHand: base + "featureGates: {Old: true, Own: true}\n", after: base,
+			want: base + "featureGates: {Own: true}\n",
+		},
+		"Structure": {
+			reason: "a field that became a map is replaced",
+			stored: base, before: base + "proxy: old\n", after: base + "proxy: {disabled: true}\n",
+			want: base + "proxy: {disabled: true}\n",
+		},
+		"ExternalEtcd": {
+			reason: "arguments of local etcd that stand beside external etcd are removed with all of it, as kubeadm would make certificates for it",
+			stored: base + "etcd: {external: {endpoints: [https://a:2379]}, local: {extraArgs: [{name: x, value: y}]}}\n",
+			before: base + "etcd: {external: {endpoints: [https://a:2379]}, local: {dataDir: /x}}\n",
+			after:  base + "etcd: {external: {endpoints: [https://b:2379]}}\n",
+			want:   base + "etcd: {external: {endpoints: [https://b:2379]}}\n",
+		},
+		"Network": {
+			reason: "the networking stays as the cluster was initialized",
+			stored: base + "networking: {serviceSubnet: 10.96.0.0/12}\n",
+			before: base + "networking: {serviceSubnet: 10.97.0.0/16, podSubnet: 10.0.0.0/8}\n", after: base + "networking: {dnsDomain: x}\n",
+			want: base + "networking: {serviceSubnet: 10.96.0.0/12}\n",
+		},
+		"NoNetwork": {
+			reason: "a configuration that was made again by hand gets the networking of the Cluster",
+			stored: base, before: base, after: base + "networking: {serviceSubnet: 10.97.0.0/16}\n",
+			want: base + "networking: {serviceSubnet: 10.97.0.0/16}\n",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := storedDocument{content: tc.stored}
+			for _, rendered := range []string{tc.before, tc.after} {
+				next, err := nextConfiguration(d, []byte(rendered), "v1.36.3")
+				if err != nil {
+					t.Fatal(err)
+				}
+				again, err := nextConfiguration(next, []byte(rendered), "v1.36.3")
+				if err != nil || again != next {
+					t.Errorf("%s: the second time it is written again: %v %v", tc.reason, again, err)
+				}
+				if d = next; rendered == tc.before && tc.byHand != "" {
+					d.content = tc.byHand
+				}
+			}
+			got, want := map[string]any{}, map[string]any{}
+			if err := yaml.Unmarshal([]byte(d.content), &got); err != nil {
+				t.Fatal(err)
+			}
+			if err := yaml.Unmarshal([]byte(tc.want+"kubernetesVersion: v1.36.3\n"), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+	broken := storedDocument{content: base + "featureGates: {Own: true}\n", fields: "{"}
+	next, err := nextConfiguration(broken, []byte(base), "v1.36.3")
+	if err != nil || !strings.Contains(next.content, "Own: true") {
+		t.Errorf("with names of fields that cannot be read nothing is removed, got %v %v", next, err)
+	}
+}
+
+func TestChangedNetworking(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, stored, rendered string
+		want                     []string
+	}{
+		"Same":    {reason: "nothing changed", stored: "networking: {serviceSubnet: 10.0.0.0/16, dnsDomain: x}", rendered: "networking: {serviceSubnet: 10.0.0.0/16, dnsDomain: x}"},
+		"Default": {reason: "kubeadm stores its defaults", stored: "networking: {serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}", rendered: "networking: {}"},
+		"Unknown": {reason: "a configuration without networking says nothing", stored: "{}", rendered: "networking: {serviceSubnet: 10.0.0.0/16}"},
+		"Changed": {
+			reason: "each change is named", stored: "networking: {serviceSubnet: 10.96.0.0/12, podSubnet: 10.1.0.0/16}", rendered: "networking: {serviceSubnet: 10.97.0.0/16}",
+			want: []string{`podSubnet is "10.1.0.0/16" in the workload cluster and "" in the Cluster`, `serviceSubnet is "10.96.0.0/12" in the workload cluster and "10.97.0.0/16" in the Cluster`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, changedNetworking(tc.stored, []byte(tc.rendered))); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
 	}
 }
 

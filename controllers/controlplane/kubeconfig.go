@@ -33,6 +33,17 @@ const (
 	adminsGroup       = "system:masters"
 )
 
+// keepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the
+// failure is reported and the current kubeconfig stays in use.
+func (r *Reconciler) keepKubeconfig(ctx context.Context, s *scope) error {
+	err := r.kubeconfig(ctx, s)
+	if err != nil && s.initialized {
+		s.failures = append(s.failures, err)
+		return nil
+	}
+	return err
+}
+
 // kubeconfig keeps the Secret by which Cluster API and this provider reach
 // the tenant. One that a user put there is left alone.
 func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {

@@ -119,6 +119,57 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Expect(mine.OwnerReferences).To(BeEmpty(), "a user's CA is not owned")
 	})
 
+	It("keeps what runs while certificates or the infrastructure's status are gone", func(ctx SpecContext) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.settle(ctx, reconciler)
+		available := func() (metav1.ConditionStatus, error) {
+			c, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+			return c.Status, err
+		}
+		Expect(available()).To(Equal(metav1.ConditionTrue))
+
+		By("losing the CA of the front proxy, with a kubeconfig to be issued")
+		for _, purpose := range []secret.Purpose{secret.FrontProxyCA, secret.Kubeconfig} {
+			Expect(testEnv.Client.Delete(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, purpose)},
+			})).To(Succeed())
+		}
+		_, err := reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring("checking certificates")))
+		_, err = kubeconfig(ctx, r)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(r.condition(ctx, controlplanev1.CertificatesAvailableCondition)()).To(HaveField("Message", ContainSubstring("restore it from a backup")))
+		Expect(available()).To(Equal(metav1.ConditionTrue))
+
+		By("moving to another management cluster, which takes no status along")
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		cluster.Status = clusterv1.ClusterStatus{}
+		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
+		_, err = reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).To(HaveOccurred())
+		Expect(available()).To(Equal(metav1.ConditionTrue))
+		Eventually(func() error {
+			c, err := r.controlPlane(ctx)
+			if err != nil {
+				return err
+			}
+			c.Status = controlplanev1.NovaControlPlaneStatus{}
+			return testEnv.Client.Status().Update(ctx, c)
+		}).Should(Succeed())
+		tenant.Facts = Facts{Early: true, Silence: "no probe yet"}
+		// The first reconcile only sets the Paused condition.
+		_, err = reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).NotTo(HaveOccurred())
+		_, err = reconciler.Reconcile(ctx, requestFor(r))
+		Expect(err).To(MatchError(ContainSubstring("checking certificates")))
+		Expect(available()).To(Equal(metav1.ConditionUnknown))
+	})
+
 	It("makes no new CA for a cluster that was initialised", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{}

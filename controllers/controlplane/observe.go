@@ -31,16 +31,16 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	}
 	s.infra = map[string]*metav1.PartialObjectMetadata{}
 	s.configs = map[string]*bootstrapv1.NovaConfig{}
-	s.differs, s.outdated = map[string][]string{}, map[string][]string{}
+	s.differs, s.outdated, s.altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	s.at, s.lifetime = r.now(), certificateLifetime(s)
 	s.clings = r.clinging.members(s.controlPlane.UID)
+	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
+		return err
+	}
 	for _, machine := range s.machines {
 		if err := r.observeMachine(ctx, s, machine); err != nil {
 			return err
 		}
-	}
-	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
-		return err
 	}
 	if err := r.observeLock(ctx, s); err != nil {
 		return err
@@ -82,8 +82,12 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 	if err == nil {
 		s.configs[machine.Name] = config
 	}
-	if diff := differences(s.controlPlane, machine, s.infra[machine.Name], s.configs[machine.Name]); len(diff) > 0 {
+	infra, config = s.infra[machine.Name], s.configs[machine.Name]
+	if diff := differences(s.controlPlane, machine, infra, config, s.initialized); len(diff) > 0 {
 		s.differs[machine.Name] = diff
+	}
+	if altered := alterations(machine, infra, config); len(altered) > 0 {
+		s.altered[machine.Name] = altered
 	}
 	if why := plan.Outdated(input(s, s.at), inputMachine(s, machine)); len(why) > 0 {
 		s.outdated[machine.Name] = why

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
@@ -175,7 +176,8 @@ func TestRemediatingCondition(t *testing.T) {
 		},
 		"GoingLate": {
 			reason: "who ran out of time is told of as long as it is there", change: func(s *scope) {
-				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-joinBound - learnerGrace - time.Minute)
+				s.machines["m0"].Spec.ProviderID = "x://m0"
+				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
 				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.at}
 				s.tenant.Etcd.Members[0].Name = "m1"
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",

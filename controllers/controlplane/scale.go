@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apiserver/pkg/storage/names"
+	"k8s.io/apimachinery/pkg/util/rand"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -45,7 +46,7 @@ func pickDomain(ctx context.Context, s *scope) string {
 // create makes a machine: first what it refers to, then the Machine. A crash
 // in between leaves orphans, which deleteOrphans takes away.
 func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
-	name := names.SimpleNameGenerator.GenerateName(s.controlPlane.Name + "-")
+	name := machineName(s.controlPlane.Spec.MachineNaming.GetTemplate(), s.clusterName, s.controlPlane.Name)
 	var made []client.Object
 	defer func() {
 		if reterr != nil {
@@ -88,6 +89,25 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces stri
 	machine.CreationTimestamp = metav1.NewTime(r.now())
 	ctrl.LoggerFrom(ctx).Info("Created machine", "Machine", name, "failureDomain", domain)
 	return machine, nil
+}
+
+const (
+	// longestName is the longest name that a Node's label can hold, and
+	// randomLength the number of random characters in it.
+	longestName, randomLength = 63, 5
+)
+
+// variable is a variable in the template of a name.
+var variable = regexp.MustCompile(`{{ *\.([A-Za-z.]+) *}}`)
+
+// machineName returns the name of a new machine.
+func machineName(template, cluster, controlPlane string) string {
+	values := map[string]string{"cluster.name": cluster, "controlPlane.name": controlPlane, "random": rand.String(randomLength)}
+	name := variable.ReplaceAllStringFunc(template, func(found string) string { return values[variable.FindStringSubmatch(found)[1]] })
+	if len(name) > longestName {
+		name = name[:longestName-randomLength] + rand.String(randomLength)
+	}
+	return name
 }
 
 // creationError says why a machine was not created, in words that stay the

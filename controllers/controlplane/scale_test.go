@@ -2,12 +2,16 @@ package controlplane
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // machinesIn makes a machine in each failure domain.
@@ -53,6 +57,25 @@ func TestPickDomain(t *testing.T) {
 			}
 			if got := pickDomain(t.Context(), s); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestMachineName(t *testing.T) {
+	long := strings.Repeat("x", 70)
+	for name, tc := range map[string]struct{ reason, template, controlPlane, want string }{
+		"Default": {reason: "as Kubernetes generates names", template: controlplanev1.DefaultMachineNaming, controlPlane: "blue-cp", want: "^blue-cp-[a-z0-9]{5}$"},
+		"Site":    {reason: "a convention of the site", template: "srv-{{.cluster.name}}-{{  .random  }}-cp", controlPlane: "blue-cp", want: "^srv-blue-[a-z0-9]{5}-cp$"},
+		"Long":    {reason: "a label holds it", template: controlplanev1.DefaultMachineNaming, controlPlane: long, want: "^x{58}[a-z0-9]{5}$"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := machineName(tc.template, "blue", tc.controlPlane)
+			if !regexp.MustCompile(tc.want).MatchString(got) {
+				t.Errorf("%s: got %q", tc.reason, got)
+			}
+			if again := machineName(tc.template, "blue", tc.controlPlane); again == got {
+				t.Errorf("two machines are named %s", got)
 			}
 		})
 	}

@@ -40,6 +40,11 @@ type scope struct {
 	// differs says, by machine, in what it was made otherwise than the spec
 	// says, and outdated why it is to be replaced, which time can bring too.
 	differs, outdated map[string][]string
+	// altered names, by machine, the fields that differ from the spec that the
+	// machine was created from.
+	altered map[string][]string
+	// unapplied are settings that are not carried out.
+	unapplied []unapplied
 	// lifetime is how long the certificates of a new machine last.
 	lifetime time.Duration
 	// clings are the members of etcd whose leadership could not be moved.
@@ -79,8 +84,8 @@ type scope struct {
 type certificatesState struct {
 	known bool
 	err   error
-	// runsOn is true if err keeps only who joins: what an external etcd is
-	// reached with is nobody's business but the API servers', which have it.
+	// runsOn is true if err blocks only machines that are still to join: the
+	// nodes of a running cluster have their certificates.
 	runsOn bool
 }
 

@@ -32,6 +32,7 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.EndpointHealthyCondition,
 	controlplanev1.MachinesReadyCondition,
 	controlplanev1.MachinesUpToDateCondition,
+	controlplanev1.SettingsAppliedCondition,
 	controlplanev1.RollingOutCondition,
 	controlplanev1.ScalingUpCondition,
 	controlplanev1.ScalingDownCondition,
@@ -65,6 +66,7 @@ func (s *scope) report(err error) {
 			metav1.ConditionTrue: clusterv1.UpToDateReason, metav1.ConditionFalse: clusterv1.NotUpToDateReason,
 			metav1.ConditionUnknown: clusterv1.UpToDateUnknownReason,
 		}),
+		s.settingsCondition(),
 		s.rollingOutCondition(),
 		s.scalingUpCondition(err),
 		s.scalingDownCondition(),
@@ -154,6 +156,9 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = awaitingFirst(s.sorted())
 	case s.early(c.Type):
 		return metav1.Condition{}
+	case s.tenant.Early:
+		// As after a move to another management cluster.
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.tenant.Silence
 	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum() && (!s.tenant.Answers || !s.tenant.Etcd.Led()):
 		c.Message = s.quorumLost()
 	case !s.tenant.Answers:

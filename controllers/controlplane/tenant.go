@@ -104,7 +104,7 @@ type Facts struct {
 	KubeadmVersion string
 	// KubeadmStored is kubeadm's stored ClusterConfiguration; empty if it is
 	// not known.
-	KubeadmStored string
+	KubeadmStored storedDocument
 	// ExternalEtcd is true if that says that etcd runs elsewhere.
 	ExternalEtcd bool
 	// OldestKubelet is the lowest version of a worker's kubelet; empty if there
@@ -154,6 +154,9 @@ type Upgrade struct {
 	// Configuration is the ClusterConfiguration that kubeadm init would be
 	// given now, in YAML.
 	Configuration []byte
+	// KubeProxy is the KubeProxyConfiguration that kubeadm init would be given
+	// now, in YAML.
+	KubeProxy []byte
 	// ImageRepository is where the images of kube-proxy and CoreDNS come from.
 	ImageRepository string
 	// SkipKubeProxy and SkipCoreDNS leave each to somebody else.

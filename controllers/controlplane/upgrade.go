@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,7 @@ import (
 func upgrade(s *scope) (Upgrade, error) {
 	spec := &s.controlPlane.Spec
 	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
-	configuration, err := bootstrap.ClusterConfiguration(&bootstrap.Input{
+	in := &bootstrap.Input{
 		Mode:             bootstrap.Init,
 		ClusterNamespace: s.cluster.Namespace,
 		ClusterName:      s.cluster.Name,
@@ -29,16 +30,22 @@ func upgrade(s *scope) (Upgrade, error) {
 			Pods: network.Pods.CIDRBlocks, Services: network.Services.CIDRBlocks,
 			DNSDomain: network.ServiceDomain, APIServerPort: network.APIServerPort,
 		},
-		Spec:     spec.Config,
-		Platform: spec.Platform,
-	})
+		Spec:         spec.Config,
+		Platform:     spec.Platform,
+		ExternalEtcd: spec.Etcd.External.Endpoints,
+	}
+	configuration, err := bootstrap.ClusterConfiguration(in)
 	if err != nil {
 		return Upgrade{}, fmt.Errorf("rendering ClusterConfiguration: %w", err)
+	}
+	kubeProxy, err := bootstrap.KubeProxyConfiguration(in)
+	if err != nil {
+		return Upgrade{}, fmt.Errorf("rendering KubeProxyConfiguration: %w", err)
 	}
 	_, skipKubeProxy := s.controlPlane.Annotations[controlplanev1.SkipKubeProxyAnnotation]
 	_, skipCoreDNS := s.controlPlane.Annotations[controlplanev1.SkipCoreDNSAnnotation]
 	return Upgrade{
-		Version: spec.Version, Configuration: configuration, ImageRepository: spec.Platform.GetImageRepository(),
+		Version: spec.Version, Configuration: configuration, KubeProxy: kubeProxy, ImageRepository: spec.Platform.GetImageRepository(),
 		SkipKubeProxy: skipKubeProxy || spec.Platform.GetKubeProxyMode() == bootstrapv1.KubeProxyModeNone,
 		SkipCoreDNS:   skipCoreDNS,
 	}, nil
@@ -73,18 +80,49 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
+	if unknown := unknownVersion(want); unknown != "" {
+		r.notApplied(s, controlplanev1.SettingsVersionUnknownReason, unknown)
+	}
 	want.Version = s.tenant.KubeadmVersion
 	next, err := nextConfiguration(s.tenant.KubeadmStored, want.Configuration, want.Version)
-	if err != nil || next == s.tenant.KubeadmStored {
+	if err != nil {
 		return err
+	}
+	r.refuseNetwork(s, want.Configuration)
+	if next == s.tenant.KubeadmStored {
+		return nil
 	}
 	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
 		return fmt.Errorf("storing kubeadm's configuration: %w", err)
 	}
+	was := s.tenant.KubeadmStored.content
 	s.tenant.KubeadmStored = next
+	if next.content == was {
+		return nil
+	}
 	r.event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
 		"Stored the changed settings in kubeadm's configuration, from where new machines take them")
 	return nil
+}
+
+// refuseNetwork reports a network of the Cluster that is not the one that the
+// workload cluster was initialized with. A machine whose API server would listen
+// where the endpoint does not lead to is not created.
+func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
+	changed := changedNetworking(s.tenant.KubeadmStored.content, rendered)
+	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
+		for _, node := range s.tenant.Nodes {
+			if node.APIServerPort != "" && node.APIServerPort != strconv.Itoa(int(port)) {
+				s.noJoin = fmt.Sprintf("apiServerPort is %d in the Cluster, and API servers listen on port %s", port, node.APIServerPort)
+				changed = append(changed, s.noJoin)
+				break
+			}
+		}
+	}
+	if len(changed) > 0 {
+		r.notApplied(s, controlplanev1.SettingsClusterNetworkChangedReason,
+			"spec.clusterNetwork of the Cluster cannot change after kubeadm init: "+strings.Join(changed, ", ")+". Set it back")
+	}
 }
 
 // syncAddons moves kube-proxy and CoreDNS once every API server has the wanted

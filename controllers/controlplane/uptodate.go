@@ -6,85 +6,147 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// differences names the fields of the spec that a machine was not made with.
-// What is passed on in place (metadata, timeouts, gates, taints) is not among
-// them. An infrastructure machine or a config that is not there says nothing.
+const (
+	versionField        = "version"
+	infrastructureField = "machineTemplate.spec.infrastructureRef"
+	configPrefix        = "config."
+)
+
+// onlyAtInit are the fields of the spec that only kubeadm init reads. After it, a
+// new machine would be the same as one that was created before they changed.
+var onlyAtInit = sets.New(
+	"platform.kubeProxy",
+	"platform.kubeletCertificates",
+	configPatchField(bootstrap.InitKind),
+	configPatchField(bootstrap.KubeProxyKind),
+)
+
+// differences names the fields of the spec that changed since a machine was
+// created. Fields that are carried out in place (metadata, timeouts, gates,
+// taints) are not among them. The record of the creation counts, and not how
+// others altered the machine: they would alter its replacement in the same way.
 func differences(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine,
-	infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig,
+	infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig, initialized bool,
 ) []string {
-	var diff []string
-	spec := &controlPlane.Spec
-	if machine.Spec.Version != spec.Version {
-		diff = append(diff, fmt.Sprintf("version is %s instead of %s", machine.Spec.Version, spec.Version))
+	is := settings(controlPlane)
+	was, recorded, err := recordOf(machine)
+	if err != nil {
+		return []string{"annotation " + controlplanev1.SettingsAnnotation + " is not readable"}
 	}
-	if infra != nil && !clonedFrom(infra, spec.MachineTemplate.Spec.InfrastructureRef) {
-		diff = append(diff, "machineTemplate.spec.infrastructureRef")
+	if !recorded {
+		// The machine itself is all that is known.
+		was = observed(is, machine, infra, config)
+	}
+	return changed(was, is, initialized)
+}
+
+// alterations names the fields in which a machine differs from the spec that it
+// was created from: another controller or an admission policy altered them.
+func alterations(machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) []string {
+	was, recorded, err := recordOf(machine)
+	if err != nil || !recorded {
+		return nil
+	}
+	return changed(observed(was, machine, infra, config), was, false)
+}
+
+// recordOf reads the fields that a machine was created from, if it has a record.
+func recordOf(machine *clusterv1.Machine) (was map[string]string, recorded bool, err error) {
+	text, recorded := machine.Annotations[controlplanev1.SettingsAnnotation]
+	if !recorded {
+		return nil, false, nil
+	}
+	was = map[string]string{}
+	if err := json.Unmarshal([]byte(text), &was); err != nil {
+		return nil, true, fmt.Errorf("reading annotation %s: %w", controlplanev1.SettingsAnnotation, err)
+	}
+	return was, true, nil
+}
+
+// observed returns recorded fields as a machine and its objects have them now.
+// Fields that these do not show, or of objects that do not exist, stay.
+func observed(recorded map[string]string, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) map[string]string {
+	is := maps.Clone(recorded)
+	is[versionField] = machine.Spec.Version
+	if infra != nil {
+		if name, ok := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]; ok {
+			is[infrastructureField] = infra.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] + "/" + name
+		}
 	}
 	if config != nil {
-		diff = append(diff, changed("config", fieldHashes(config.Spec), fieldHashes(spec.Config))...)
+		maps.DeleteFunc(is, func(field, _ string) bool { return strings.HasPrefix(field, configPrefix) })
+		maps.Copy(is, configFields(config.Spec))
 	}
-	if recorded, ok := machine.Annotations[controlplanev1.SettingsAnnotation]; ok {
-		was := map[string]string{}
-		if err := json.Unmarshal([]byte(recorded), &was); err != nil {
-			return append(diff, "annotation "+controlplanev1.SettingsAnnotation+" is not readable")
-		}
-		diff = append(diff, changed("", was, settings(controlPlane))...)
-	}
-	return diff
+	return is
 }
 
-// clonedFrom reports whether an infrastructure machine was made from ref. One
-// that does not say is taken for it.
-func clonedFrom(infra *metav1.PartialObjectMetadata, ref clusterv1.ContractVersionedObjectReference) bool {
-	name, ok := infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
-	if !ok {
-		return true
-	}
-	groupKind := schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}
-	return name == ref.Name && infra.Annotations[clusterv1.TemplateClonedFromGroupKindAnnotation] == groupKind.String()
-}
-
-// changed names the fields whose hashes differ.
-func changed(prefix string, was, is map[string]string) []string {
-	all := maps.Clone(was)
-	maps.Copy(all, is)
+// changed names the fields that differ, sorted.
+func changed(was, is map[string]string, initialized bool) []string {
 	var diff []string
-	for _, field := range slices.Sorted(maps.Keys(all)) {
+	all := sets.KeySet(was).Union(sets.KeySet(is))
+	if initialized {
+		all = all.Difference(onlyAtInit)
+	}
+	for _, field := range sets.List(all) {
 		if was[field] == is[field] {
 			continue
 		}
-		if prefix != "" {
-			field = prefix + "." + field
+		if field == versionField {
+			field = fmt.Sprintf("version is %s instead of %s", was[field], is[field])
 		}
 		diff = append(diff, field)
 	}
 	return diff
 }
 
-// settings are the hashes of the cluster-wide settings that reach a machine
-// without standing in its NovaConfig. How names are resolved is not among
-// them: modules carry that out.
+// settings are the fields of the spec that a machine is created from, hashed
+// except for the version and the name of the template. How names are resolved is
+// not among them, as modules carry that out, nor a timeout that machines have passed.
 func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
-	hashes := map[string]string{}
-	platform := controlPlane.Spec.Platform
-	platform.DNS = bootstrapv1.DNSSpec{}
-	for field, hash := range fieldHashes(platform) {
-		hashes["platform."+field] = hash
+	spec := &controlPlane.Spec
+	ref := spec.MachineTemplate.Spec.InfrastructureRef
+	fields := configFields(spec.Config)
+	fields[versionField] = spec.Version
+	fields[infrastructureField] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String() + "/" + ref.Name
+	platform := spec.Platform
+	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{}, nil
+	addHashes(fields, "platform.", platform)
+	addHashes(fields, "endpoint.", spec.Endpoint)
+	addHashes(fields, "etcd.external.", spec.Etcd.External)
+	return fields
+}
+
+// configFields are the fields of a machine's NovaConfig. The patches of documents
+// that only kubeadm init reads have fields of their own.
+func configFields(spec bootstrapv1.NovaConfigSpec) map[string]string {
+	fields := map[string]string{}
+	var others []bootstrapv1.ConfigPatch
+	for _, p := range spec.Kubeadm.ConfigPatches {
+		if field := configPatchField(p.Kind); onlyAtInit.Has(field) {
+			fields[field] = hash([]byte(p.Patch))
+			continue
+		}
+		others = append(others, p)
 	}
-	for field, hash := range fieldHashes(controlPlane.Spec.Endpoint) {
-		hashes["endpoint."+field] = hash
-	}
-	return hashes
+	spec.Kubeadm.ConfigPatches = others
+	addHashes(fields, configPrefix, spec)
+	return fields
+}
+
+func configPatchField(kind string) string {
+	return fmt.Sprintf("%skubeadm.configPatches[%s]", configPrefix, kind)
 }
 
 // encodeSettings returns what the settings annotation of a new machine holds.
@@ -96,21 +158,23 @@ func encodeSettings(controlPlane *controlplanev1.NovaControlPlane) (string, erro
 	return string(encoded), nil
 }
 
-// fieldHashes hashes each field of a struct by its JSON name. Empty fields are
-// left out, so a field that a newer version adds changes no machine.
-func fieldHashes(of any) map[string]string {
-	hashes := map[string]string{}
+// addHashes adds the hash of each field of a struct by its JSON name. Empty fields
+// are left out, so a field that a newer version adds changes no machine.
+func addHashes(to map[string]string, prefix string, of any) {
 	encoded, err := json.Marshal(of)
 	if err != nil {
-		return hashes
+		return
 	}
 	fields := map[string]json.RawMessage{}
 	if err := json.Unmarshal(encoded, &fields); err != nil {
-		return hashes
+		return
 	}
 	for field, value := range fields {
-		sum := sha256.Sum256(value)
-		hashes[field] = hex.EncodeToString(sum[:4])
+		to[prefix+field] = hash(value)
 	}
-	return hashes
+}
+
+func hash(value []byte) string {
+	sum := sha256.Sum256(value)
+	return hex.EncodeToString(sum[:4])
 }

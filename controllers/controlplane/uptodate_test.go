@@ -16,7 +16,9 @@ func TestDifferences(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*controlplanev1.NovaControlPlane, *clusterv1.Machine, *metav1.PartialObjectMetadata, *bootstrapv1.NovaConfig)
-		want   []string
+		// early is true before kubeadm init.
+		early         bool
+		want, altered []string
 	}{
 		"Same": {
 			reason: "a machine that was just made is up to date",
@@ -58,10 +60,57 @@ func TestDifferences(t *testing.T) {
 		},
 		"ConfigEmptied": {
 			reason: "a field that was emptied differs too",
-			change: func(_ *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) {
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Config.Kubeadm = bootstrapv1.KubeadmSpec{}
+			},
+			want: []string{"config.kubeadm"},
+		},
+		"Altered": {
+			reason: "a machine that others altered is reported, and not replaced by one that they would alter too",
+			change: func(_ *controlplanev1.NovaControlPlane, m *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) {
+				m.Spec.Version = "v1.35.0"
+				infra.Annotations[clusterv1.TemplateClonedFromNameAnnotation] = "other"
+				config.Spec.PostKubeadmCommands = []string{"true"}
+				config.Spec.Kubeadm = bootstrapv1.KubeadmSpec{}
+			},
+			altered: []string{"config.kubeadm", "config.postKubeadmCommands", "machineTemplate.spec.infrastructureRef", "version is v1.35.0 instead of v1.36.3"},
+		},
+		"AlteredAndChanged": {
+			reason: "a change of the spec replaces an altered machine as any other",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) {
+				c.Spec.Version = "v1.37.0"
 				config.Spec.PostKubeadmCommands = []string{"true"}
 			},
-			want: []string{"config.postKubeadmCommands"},
+			want: []string{"version is v1.36.3 instead of v1.37.0"}, altered: []string{"config.postKubeadmCommands"},
+		},
+		"AtInit": {
+			reason: "fields that only kubeadm init reads replace no machine of a running cluster",
+			change: onlyInit,
+		},
+		"BeforeInit": {
+			reason: "until then they may be why init fails",
+			change: onlyInit, early: true,
+			want: []string{"config.kubeadm.configPatches[InitConfiguration]", "config.kubeadm.configPatches[KubeProxyConfiguration]", "platform.kubeProxy", "platform.kubeletCertificates"},
+		},
+		"JoinPatch": {
+			reason: "patches that a joining machine reads replace machines",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Config.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "{}"}}
+			},
+			want: []string{"config.kubeadm"},
+		},
+		"ExternalEtcd": {
+			reason: "API servers connect to the endpoints that they were created with",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Etcd.External.Endpoints = []string{"https://etcd-1.example.org:2379"}
+			},
+			want: []string{"etcd.external.endpoints"},
+		},
+		"Snapshots": {
+			reason: "snapshots are not the business of machines",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Etcd.Snapshots.Schedule = "@daily"
+			},
 		},
 		"Platform": {
 			reason: "cluster-wide settings reach a machine only when it is made",
@@ -75,6 +124,7 @@ func TestDifferences(t *testing.T) {
 			reason: "metadata, timeouts, gates and taints are passed on in place, and names are the business of modules",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				c.Spec.Platform.DNS.BaseDomain = "apps.example"
+				c.Spec.Platform.JoinTimeoutSeconds = ptr.To(int32(7200))
 				c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
 				c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(5))
 				c.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "X"}}
@@ -121,9 +171,20 @@ func TestDifferences(t *testing.T) {
 			if tc.change != nil {
 				tc.change(c, m, infra, config)
 			}
-			if diff := cmp.Diff(tc.want, differences(c, m, infra, config)); diff != "" {
+			if diff := cmp.Diff(tc.want, differences(c, m, infra, config, !tc.early)); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
+			if diff := cmp.Diff(tc.altered, alterations(m, infra, config)); diff != "" {
+				t.Errorf("%s: altered (-want +got)\n%s", tc.reason, diff)
+			}
 		})
+	}
+}
+
+func onlyInit(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+	c.Spec.Platform.KubeProxy.Mode = bootstrapv1.KubeProxyModeIPTables
+	c.Spec.Platform.KubeletCertificates = bootstrapv1.KubeletCertificatesSelfSigned
+	c.Spec.Config.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{
+		{Kind: "InitConfiguration", Patch: "{skipPhases: []}"}, {Kind: "KubeProxyConfiguration", Patch: "{metricsBindAddress: 0.0.0.0}"},
 	}
 }

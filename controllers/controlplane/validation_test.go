@@ -87,6 +87,42 @@ var _ = Describe("What the API server refuses", func() {
 				Provider: controlplanev1.EndpointProviderExternal, KubeVIP: controlplanev1.KubeVIPSpec{Interface: "eth0"},
 			}
 		}, "kubeVIP can only be set with provider KubeVIP"),
+		Entry("names by a convention", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineNaming.Template = "srv-{{ .cluster.name }}-{{.random}}"
+		}, ""),
+		Entry("names that are all the same", func(c *controlplanev1.NovaControlPlane) { c.Spec.MachineNaming.Template = "cp" }, "must contain {{ .random }}"),
+		Entry("names by other variables", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.MachineNaming.Template = "{{ .secret }}-{{ .random }}"
+		}, "lower case letters, digits"),
+		Entry("arguments for etcd that others run", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Etcd.External.Endpoints = []string{"https://etcd-0.example.org:2379"}
+			c.Spec.Platform.Etcd.ExtraArgs = []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8")}}
+		}, "cannot be set beside etcd.external"),
+	)
+
+	DescribeTable("refuses changes that only new clusters could carry out", func(ctx SpecContext, from, to bootstrapv1.PlatformSpec, message string) {
+		c := newControlPlane(newRigNamespace(ctx))
+		c.Spec.Platform = from
+		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
+		changed := c.DeepCopy()
+		changed.Spec.Platform = to
+		err := testEnv.Client.Patch(ctx, changed, client.MergeFrom(c), client.DryRunAll)
+		if message == "" {
+			Expect(err).NotTo(HaveOccurred())
+			return
+		}
+		Expect(err).To(MatchError(ContainSubstring(message)))
+	},
+		Entry("certificates of kubelets", bootstrapv1.PlatformSpec{}, bootstrapv1.PlatformSpec{KubeletCertificates: bootstrapv1.KubeletCertificatesSelfSigned}, "cannot change"),
+		Entry("the default written down", bootstrapv1.PlatformSpec{}, bootstrapv1.PlatformSpec{KubeletCertificates: bootstrapv1.KubeletCertificatesCluster}, ""),
+		Entry("to nftables", bootstrapv1.PlatformSpec{}, proxyMode(bootstrapv1.KubeProxyModeNFTables), ""),
+		Entry("from ipvs", proxyMode(bootstrapv1.KubeProxyModeIPVS), bootstrapv1.PlatformSpec{}, ""),
+		Entry("to ipvs", bootstrapv1.PlatformSpec{}, proxyMode(bootstrapv1.KubeProxyModeIPVS), "to iptables or nftables only"),
+		Entry("to no kube-proxy", bootstrapv1.PlatformSpec{}, proxyMode(bootstrapv1.KubeProxyModeNone), "to iptables or nftables only"),
+		Entry("from no kube-proxy", proxyMode(bootstrapv1.KubeProxyModeNone), bootstrapv1.PlatformSpec{}, "not from none"),
+		Entry("another scheduler", proxyMode(bootstrapv1.KubeProxyModeIPVS), bootstrapv1.PlatformSpec{
+			KubeProxy: bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeIPVS, Scheduler: "lc"},
+		}, "scheduler cannot change"),
 	)
 
 	It("refuses to move from Nova DNS to external DNS, in one step or two", func(ctx SpecContext) {
@@ -184,4 +220,8 @@ func newRigNamespace(ctx SpecContext) string {
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "validation-"}}
 	Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 	return ns.Name
+}
+
+func proxyMode(mode bootstrapv1.KubeProxyMode) bootstrapv1.PlatformSpec {
+	return bootstrapv1.PlatformSpec{KubeProxy: bootstrapv1.KubeProxySpec{Mode: mode}}
 }

@@ -47,8 +47,9 @@ type world struct {
 	inits   int
 	// kubeadm is the version that kubeadm stored, and stored all it stored;
 	// forgot is true while somebody has deleted it.
-	kubeadm, stored string
-	forgot          bool
+	kubeadm string
+	stored  storedDocument
+	forgot  bool
 	// sick are the machines that a MachineHealthCheck gives up; down those
 	// whose host is off.
 	sick, down map[string]bool
@@ -125,7 +126,7 @@ func (w *world) look() Facts {
 	}
 	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
 	if w.forgot {
-		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", ""
+		f.KubeadmConfig, f.KubeadmVersion, f.KubeadmStored = false, "", storedDocument{}
 	}
 	runs := Component{State: Running}
 	for name, host := range w.hosts {

@@ -61,6 +61,7 @@ var permissions = map[string]map[string]string{
 		"clusters.cluster.x-k8s.io":                                  "get list watch",
 		"machinesets.cluster.x-k8s.io":                               "get list watch",
 		"machinedeployments.cluster.x-k8s.io":                        "get list watch",
+		"machinepools.cluster.x-k8s.io":                              "list",
 		"machines.cluster.x-k8s.io":                                  "get list watch create patch delete",
 		"machines.cluster.x-k8s.io/status":                           "patch",
 		"novaconfigs.bootstrap.cluster.x-k8s.io":                     "get list watch create patch delete",
