@@ -44,7 +44,10 @@ prepare() {
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip"
 		# Clusters are upgraded from the minor version before.
-		[[ ${NOVA_SUITES:-} != full ]] || tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
+		if [[ ${NOVA_SUITES:-} == full ]]; then
+			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
+			tools+=" ignition"
+		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words
 	hack/tools/build.sh $tools >/dev/null
