@@ -20,7 +20,7 @@ func TestBoundJoin(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	stacked, external, slow := &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}
 	external.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
-	slow.Spec.Platform.JoinTimeoutSeconds = ptr.To(int32(7200))
+	slow.Spec.Platform.JoinTimeoutSeconds = 7200
 	for name, tc := range map[string]struct {
 		mode         bootstrap.Mode
 		controlPlane *controlplanev1.NovaControlPlane

@@ -106,11 +106,13 @@ func (a *addons) kubeProxy(ctx context.Context) error {
 // pods with this configuration have; empty if it is as kubeadm wrote it.
 func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error) {
 	config := &corev1.ConfigMap{}
-	err = a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, config)
-	if client.IgnoreNotFound(err) != nil {
+	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, config); err != nil {
+		if apierrors.IsNotFound(err) {
+			return "", nil
+		}
 		return "", fmt.Errorf("reading its configuration: %w", err)
 	}
-	if err != nil || config.Data[kubeProxyKey] == "" {
+	if config.Data[kubeProxyKey] == "" {
 		return "", nil
 	}
 	want := map[string]any{}

@@ -154,11 +154,8 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = "Creating machines is blocked: " + s.blocked
 	case !initialized:
 		c.Message = awaitingFirst(s.sorted())
-	case s.early(c.Type):
-		return metav1.Condition{}
 	case s.tenant.Early:
-		// As after a move to another management cluster.
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.tenant.Silence
+		return s.availableEarly(c)
 	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum() && (!s.tenant.Answers || !s.tenant.Etcd.Led()):
 		c.Message = s.quorumLost()
 	case !s.tenant.Answers:
@@ -168,6 +165,16 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		// also where its members cannot be asked one by one.
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	}
+	return c
+}
+
+// availableEarly keeps the condition until the workload cluster was probed. After a
+// move to another management cluster there is none to keep.
+func (s *scope) availableEarly(c metav1.Condition) metav1.Condition {
+	if s.early(c.Type) {
+		return metav1.Condition{}
+	}
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.tenant.Silence
 	return c
 }
 

@@ -121,7 +121,7 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	fields[versionField] = spec.Version
 	fields[infrastructureField] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String() + "/" + ref.Name
 	platform := spec.Platform
-	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{}, nil
+	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{}, 0
 	addHashes(fields, "platform.", platform)
 	addHashes(fields, "endpoint.", spec.Endpoint)
 	addHashes(fields, "etcd.external.", spec.Etcd.External)

@@ -124,7 +124,7 @@ func TestDifferences(t *testing.T) {
 			reason: "metadata, timeouts, gates and taints are passed on in place, and names are the business of modules",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				c.Spec.Platform.DNS.BaseDomain = "apps.example"
-				c.Spec.Platform.JoinTimeoutSeconds = ptr.To(int32(7200))
+				c.Spec.Platform.JoinTimeoutSeconds = 7200
 				c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
 				c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(5))
 				c.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "X"}}

@@ -80,7 +80,7 @@ type PlatformSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=86400
-	JoinTimeoutSeconds *int32 `json:"joinTimeoutSeconds,omitempty"`
+	JoinTimeoutSeconds int32 `json:"joinTimeoutSeconds,omitempty"`
 
 	// kubeletCertificates says who signs what kubelets serve with: Cluster has
 	// the tenant's authority sign it, for the machine's own names and
@@ -136,10 +136,10 @@ const (
 
 // GetJoinTimeout returns how long a machine tries to become a node, or the default.
 func (p *PlatformSpec) GetJoinTimeout() time.Duration {
-	if p.JoinTimeoutSeconds == nil {
+	if p.JoinTimeoutSeconds == 0 {
 		return JoinBound
 	}
-	return time.Duration(*p.JoinTimeoutSeconds) * time.Second
+	return time.Duration(p.JoinTimeoutSeconds) * time.Second
 }
 
 // GetKubeletCertificates returns who signs what kubelets serve with, or its

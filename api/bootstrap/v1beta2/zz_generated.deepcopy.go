@@ -745,11 +745,6 @@ func (in *PlatformSpec) DeepCopyInto(out *PlatformSpec) {
 			(*out)[key] = val
 		}
 	}
-	if in.JoinTimeoutSeconds != nil {
-		in, out := &in.JoinTimeoutSeconds, &out.JoinTimeoutSeconds
-		*out = new(int32)
-		**out = **in
-	}
 	out.KubeProxy = in.KubeProxy
 	out.APIBalancer = in.APIBalancer
 	in.Resolvers.DeepCopyInto(&out.Resolvers)
