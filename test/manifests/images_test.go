@@ -1,6 +1,12 @@
 package manifests
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -28,3 +34,48 @@ var _ = It("a release's list for closed networks names all images that run unask
 		HavePrefix("registry.k8s.io/kube-apiserver:"), HavePrefix("registry.k8s.io/etcd:"), HavePrefix("registry.k8s.io/pause:"),
 	))
 })
+
+var _ = It("an image has the manager's binary and nothing else, and the same binary gives the same bytes", func(ctx SpecContext) {
+	paths, err := tools.Paths(ctx, GinkgoWriter, "image")
+	Expect(err).NotTo(HaveOccurred())
+	dir := GinkgoT().TempDir()
+	binary := filepath.Join(dir, "nova-vsphere")
+	Expect(os.WriteFile(binary, []byte("a binary"), 0o600)).To(Succeed())
+	archive := func(name string) []byte {
+		output := filepath.Join(dir, name)
+		out, err := exec.CommandContext(ctx, paths["image"], "-binary", binary, "-name", "registry.example/nova-vsphere:v0.1.7",
+			"-version", "v0.1.7", "-epoch", "1700000000", "-output", output).CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+		data, err := os.ReadFile(output)
+		Expect(err).NotTo(HaveOccurred())
+		return data
+	}
+	first := archive("first.tar")
+	Expect(bytes.Equal(archive("second.tar"), first)).To(BeTrue(), "the same bytes")
+	layers := 0
+	for name, content := range unpack(bytes.NewReader(first)) {
+		if !strings.HasSuffix(name, ".tar.gz") {
+			continue
+		}
+		layers++
+		layer, err := gzip.NewReader(bytes.NewReader(content))
+		Expect(err).NotTo(HaveOccurred())
+		Expect(unpack(layer)).To(Equal(map[string][]byte{"manager": []byte("a binary")}))
+	}
+	Expect(layers).To(Equal(1))
+})
+
+// unpack returns the files of a tar archive.
+func unpack(archive io.Reader) map[string][]byte {
+	GinkgoHelper()
+	files := map[string][]byte{}
+	for reader := tar.NewReader(archive); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		Expect(err).NotTo(HaveOccurred())
+		files[header.Name], err = io.ReadAll(reader)
+		Expect(err).NotTo(HaveOccurred())
+	}
+}
