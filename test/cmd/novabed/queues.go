@@ -40,15 +40,27 @@ func waits(ctx context.Context, b *bed.Bed, managers []string) (queueWait, error
 		if err != nil {
 			return all, err
 		}
-		parser := expfmt.NewTextParser(model.UTF8Validation)
-		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+		one, err := parseWaits(text)
 		if err != nil {
 			return all, fmt.Errorf("reading metrics of %s: %w", name, err)
 		}
-		for _, metric := range families["workqueue_queue_duration_seconds"].GetMetric() {
-			all.seconds += metric.GetHistogram().GetSampleSum()
-			all.objects += metric.GetHistogram().GetSampleCount()
-		}
+		all.seconds += one.seconds
+		all.objects += one.objects
+	}
+	return all, nil
+}
+
+// parseWaits reads the waits in all work queues from the metrics of a manager.
+func parseWaits(metrics []byte) (queueWait, error) {
+	var all queueWait
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(metrics))
+	if err != nil {
+		return all, err
+	}
+	for _, metric := range families["workqueue_queue_duration_seconds"].GetMetric() {
+		all.seconds += metric.GetHistogram().GetSampleSum()
+		all.objects += metric.GetHistogram().GetSampleCount()
 	}
 	return all, nil
 }
