@@ -48,10 +48,10 @@ type observer struct {
 	values  leaks.Values
 	logs    string
 	factory dynamicinformer.DynamicSharedInformerFactory
-	running context.Context
-	stop    context.CancelFunc
+	stop    chan struct{}
 
-	mu   sync.Mutex
+	mu sync.Mutex
+	// log is nil once the observer has ended.
 	log  *os.File
 	seen map[types.UID][sha256.Size]byte
 	// watched are the kinds that are watched.
@@ -70,9 +70,8 @@ func observe(config *rest.Config, logs string) (*observer, error) {
 	}
 	o := &observer{
 		logs: logs, log: log, factory: dynamicinformer.NewDynamicSharedInformerFactory(client, 0),
-		seen: map[types.UID][sha256.Size]byte{}, watched: map[schema.GroupResource]bool{},
+		stop: make(chan struct{}), seen: map[types.UID][sha256.Size]byte{}, watched: map[schema.GroupResource]bool{},
 	}
-	o.running, o.stop = context.WithCancel(context.Background())
 	err = errors.Join(
 		o.watch(corev1.SchemeGroupVersion.WithResource("secrets"), o.secret),
 		o.watch(corev1.SchemeGroupVersion.WithResource("events"), o.event),
@@ -111,7 +110,7 @@ func (o *observer) watch(kind schema.GroupVersionResource, note func(*unstructur
 		// The API server is killed in some suites, and the watch begins again.
 		informer.SetWatchErrorHandler(func(*cache.Reflector, error) {}),
 	)
-	o.factory.Start(o.running.Done())
+	o.factory.Start(o.stop)
 	return err
 }
 
@@ -174,16 +173,19 @@ func (o *observer) definition(u *unstructured.Unstructured) error {
 // end stops the observer and returns the leaks. Only the first call returns
 // them. A nil observer has none.
 func (o *observer) end() error {
-	if o == nil || o.running.Err() != nil {
+	if o == nil {
 		return nil
 	}
-	o.stop()
-	o.factory.Shutdown()
 	o.mu.Lock()
-	err := o.log.Close()
+	log := o.log
 	o.log = nil
 	o.mu.Unlock()
-	if err != nil {
+	if log == nil {
+		return nil
+	}
+	close(o.stop)
+	o.factory.Shutdown()
+	if err := log.Close(); err != nil {
 		return fmt.Errorf("closing log of observer: %w", err)
 	}
 	files, err := filepath.Glob(filepath.Join(o.logs, ownLogs))
@@ -226,7 +228,10 @@ subjects: [{kind: ServiceAccount, name: nova-bed-scraper, namespace: kube-system
 // There are none of a manager that does not run any more, and none without an
 // API server, which managers ask who reads them.
 func (b *Bed) keepMetrics(ctx context.Context) error {
-	if b.observer == nil || probe(ctx, b.Config, "/readyz") != nil {
+	if b.observer == nil {
+		return nil
+	}
+	if serves := probe(ctx, b.Config, "/readyz") == nil; !serves {
 		return nil
 	}
 	var errs []error
