@@ -143,12 +143,35 @@ func watchCount(ctx context.Context, c *bed.Cluster) func() (fewest, most int) {
 	}
 }
 
-var _ = describeFull("A cluster that is upgraded by a minor version", func() {
-	c, p := cluster("upgraded", 24, 3, 2), &promises{}
-	c.Version = bed.OlderVersion
+var (
+	_ = describeFull("A cluster that is upgraded by a minor version", func() {
+		describeUpgrade(cluster("upgraded", 24, 3, 2), bed.OlderVersion, bed.KubernetesVersion, "v1.37.0", "v1.34.1")
+	})
+	_ = describeFull("A cluster that is upgraded to the newest minor version", func() {
+		describeUpgrade(cluster("newest", 28, 3, 2), bed.KubernetesVersion, bed.NewerVersion, "v1.38.0", "v1.35.4")
+	})
+)
+
+var _ = describeFull("A cluster of the newest minor version", func() {
+	c := cluster("new", 29, 1, 1)
+	c.Version = bed.NewerVersion
+
+	It("comes up, with all that kubeadm keeps", func(ctx context.Context) {
+		create(ctx, c)
+		Eventually(func(g Gomega, ctx context.Context) { expectVersions(ctx, g, c) }).
+			WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
+		deleteCluster(ctx, c)
+	})
+})
+
+// describeUpgrade moves a cluster from a version to the next one. The refused
+// are versions that it cannot move to.
+func describeUpgrade(c *bed.Cluster, from, to string, refused ...string) {
+	p := &promises{}
+	c.Version = from
 	var work, api *prober.Prober
 
-	It("comes up with the older one", func(ctx context.Context) {
+	It("comes up with the older version", func(ctx context.Context) {
 		create(ctx, c)
 		workload, err := b.DeployWorkload(ctx, *c)
 		Expect(err).NotTo(HaveOccurred())
@@ -160,7 +183,7 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 	})
 
 	It("refuses to skip a minor version or to go back", func(ctx context.Context) {
-		for _, version := range []string{"v1.37.0", "v1.34.1"} {
+		for _, version := range refused {
 			cp, err := b.ControlPlane(ctx, *c)
 			Expect(err).NotTo(HaveOccurred())
 			before := cp.DeepCopy()
@@ -171,11 +194,11 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 
 	It("moves the control plane, with what kubeadm keeps", func(ctx context.Context) {
 		before, started := names(ctx, c), time.Now()
-		template := newTemplate(ctx, c, "control-plane")
-		c.Version = bed.KubernetesVersion
+		template := newTemplate(ctx, c, "control-plane", to)
+		c.Version = to
 		keepingQuorum(ctx, c, func() {
 			change(ctx, c, func(cp *controlplanev1.NovaControlPlane) {
-				cp.Spec.Version = bed.KubernetesVersion
+				cp.Spec.Version = to
 				cp.Spec.MachineTemplate.Spec.InfrastructureRef.Name = template
 			})
 			replaced(ctx, c, before...)
@@ -189,11 +212,11 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 		started := time.Now()
 		_, workers, err := b.Machines(ctx, *c)
 		Expect(err).NotTo(HaveOccurred())
-		template := newTemplate(ctx, c, "worker")
+		template := newTemplate(ctx, c, "worker", to)
 		md := &clusterv1.MachineDeployment{}
 		Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: c.Name + "-worker"}, md)).To(Succeed())
 		before := md.DeepCopy()
-		md.Spec.Template.Spec.Version = bed.KubernetesVersion
+		md.Spec.Template.Spec.Version = to
 		md.Spec.Template.Spec.InfrastructureRef.Name = template
 		Expect(b.Client.Patch(ctx, md, client.MergeFrom(before))).To(Succeed())
 		replaced(ctx, c, workers[0].Name, workers[1].Name)
@@ -211,13 +234,13 @@ var _ = describeFull("A cluster that is upgraded by a minor version", func() {
 	})
 
 	p.kept()
-})
+}
 
 // newTemplate makes a machine template as the present one, from the VM template
-// of the newer version.
-func newTemplate(ctx context.Context, c *bed.Cluster, of string) string {
+// of a version.
+func newTemplate(ctx context.Context, c *bed.Cluster, of, version string) string {
 	GinkgoHelper()
 	name := fmt.Sprintf("%s-%s-%s", c.Name, of, "next")
-	Expect(b.CopyTemplate(ctx, *c, c.Name+"-"+of, name, hypervisor(c).Facts().Template)).To(Succeed())
+	Expect(b.CopyTemplate(ctx, *c, c.Name+"-"+of, name, bed.VersionTemplate(version))).To(Succeed())
 	return name
 }

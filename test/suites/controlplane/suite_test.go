@@ -47,7 +47,7 @@ func TestControlPlane(t *testing.T) {
 var _ = BeforeSuite(func(ctx context.Context) {
 	options := bed.Options{Name: "controlplane", Hypervisors: hypervisors()}
 	if everything {
-		options.Versions = []string{bed.OlderVersion}
+		options.Versions = []string{bed.OlderVersion, bed.NewerVersion}
 	}
 	b = harness.Start(ctx, options)
 })
