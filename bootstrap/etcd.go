@@ -25,7 +25,8 @@ const (
 //go:embed restore.sh
 var restoreScript []byte
 
-// Restore is a snapshot of etcd that a machine restores before kubeadm init.
+// Restore is a snapshot of etcd that a machine restores before kubeadm init. It
+// is empty where external etcd has the data.
 type Restore struct {
 	// Snapshot names it, for people.
 	Snapshot string
@@ -69,7 +70,7 @@ func expectEtcdData(in *Input, initConfiguration *document) {
 
 // restoreFiles make the machine restore a snapshot of etcd.
 func restoreFiles(in *Input) ([]writeFile, error) {
-	if in.Restore == nil || in.Mode != Init {
+	if in.Restore == nil || in.Mode != Init || len(in.ExternalEtcd) > 0 {
 		return nil, nil
 	}
 	cluster := clusterConfiguration(in)

@@ -75,6 +75,13 @@ func TestRestoreIsRendered(t *testing.T) {
 func TestExternalEtcd(t *testing.T) {
 	in := facts(Init, func(in *Input) { in.ExternalEtcd = []string{"https://etcd-0:2379", "https://etcd-1:2379"} })
 	etcd := kubeadmDocument(t, in, "ClusterConfiguration")["etcd"].(map[string]any)
+	again := in
+	again.Restore = &Restore{}
+	for path := range filesOf(t, render(t, again)) {
+		if strings.Contains(path, "restore") {
+			t.Errorf("a machine that initializes with the data of external etcd has %s", path)
+		}
+	}
 	external, is := etcd["external"].(map[string]any)
 	if !is || etcd["local"] != nil {
 		t.Fatalf("etcd: %v", etcd)

@@ -39,6 +39,11 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	if restore.Machine != s.machine.Name {
 		return waiting
 	}
+	if len(externalEtcd(s.controlPlane)) > 0 {
+		// Nothing is downloaded: external etcd has the data.
+		s.restore = &bootstrap.Restore{}
+		return nil
+	}
 	secret, err := r.secretOfRestore(ctx, client.ObjectKey{Namespace: s.config.Namespace, Name: restore.Name})
 	if err != nil {
 		return err

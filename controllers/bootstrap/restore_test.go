@@ -49,20 +49,26 @@ func TestReadRestore(t *testing.T) {
 		objects []client.Object
 		// waits means that the machine is told nothing yet.
 		waits, restores bool
+		external        bool
 	}{
-		"Nothing":  {reason: "nothing is restored", objects: []client.Object{lock("", "m")}},
-		"Restore":  {"its snapshot is told", []client.Object{lock("back", "m"), restore("u"), secret("u", time.Hour)}, false, true},
-		"Another":  {"another machine restores", []client.Object{lock("back", "x"), restore("u"), secret("u", time.Hour)}, true, false},
-		"NoSecret": {"the Secret is made anew", []client.Object{lock("back", "m"), restore("u")}, true, false},
-		"Expired":  {"and so is the URL", []client.Object{lock("back", "m"), restore("u"), secret("u", -time.Hour)}, true, false},
-		"Former":   {"a restore of that name was deleted, and had another snapshot", []client.Object{lock("back", "m"), restore("u"), secret("u-0", time.Hour)}, true, false},
-		"Deleted":  {"nobody wants that snapshot any more", []client.Object{lock("back", "m"), secret("u", time.Hour)}, true, false},
+		"Nothing":         {reason: "nothing is restored", objects: []client.Object{lock("", "m")}},
+		"Restore":         {"its snapshot is told", []client.Object{lock("back", "m"), restore("u"), secret("u", time.Hour)}, false, true, false},
+		"Another":         {"another machine restores", []client.Object{lock("back", "x"), restore("u"), secret("u", time.Hour)}, true, false, false},
+		"NoSecret":        {"the Secret is made anew", []client.Object{lock("back", "m"), restore("u")}, true, false, false},
+		"Expired":         {"and so is the URL", []client.Object{lock("back", "m"), restore("u"), secret("u", -time.Hour)}, true, false, false},
+		"Former":          {"a restore of that name was deleted, and had another snapshot", []client.Object{lock("back", "m"), restore("u"), secret("u-0", time.Hour)}, true, false, false},
+		"Deleted":         {"nobody wants that snapshot any more", []client.Object{lock("back", "m"), secret("u", time.Hour)}, true, false, false},
+		"External":        {"external etcd has the data", []client.Object{lock("back", "m"), restore("u")}, false, true, true},
+		"ExternalAnother": {"of two machines only one initializes", []client.Object{lock("back", "x"), restore("u")}, true, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).Build()
 			s := &scope{
 				mode: bootstrap.Init, config: &bootstrapv1.NovaConfig{ObjectMeta: meta("m")}, machine: &clusterv1.Machine{ObjectMeta: meta("m")},
-				cluster: &clusterv1.Cluster{ObjectMeta: meta("c")},
+				cluster: &clusterv1.Cluster{ObjectMeta: meta("c")}, controlPlane: &controlplanev1.NovaControlPlane{},
+			}
+			if tc.external {
+				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 			}
 			err := (&Reconciler{Client: c, APIReader: c}).readRestore(t.Context(), s)
 			_, waits := errors.AsType[*obstacle](err)

@@ -99,7 +99,7 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 	if s.token != "" {
 		secret.Annotations[tokenAnnotation] = s.token
 	}
-	if s.restore != nil {
+	if !s.restoreExpires.IsZero() {
 		secret.Annotations[refreshAnnotation] = now.Add(s.restoreExpires.Sub(now) / 2).UTC().Format(time.RFC3339)
 	}
 	return secret

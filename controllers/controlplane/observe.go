@@ -96,21 +96,37 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 }
 
 // ownedMachines lists the machines of the control plane, and notes those that
-// are somebody else's.
+// are somebody else's. A machine that a restore declares dead does not count once
+// it is being deleted: its VM may not be deletable for long. Only the deletion of
+// the control plane waits for it.
 func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
 	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.clusterName}); err != nil {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
+	fenced, err := fencedMachines(ctx, c, s)
+	if err != nil {
+		return nil, err
+	}
 	s.strangers = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
+		if fenced.Has(m.Name) && released(m) && s.controlPlane.DeletionTimestamp.IsZero() {
+			return false
+		}
 		ours := metav1.IsControlledBy(m, s.controlPlane) || lost(m, s.controlPlane)
 		if !ours {
 			s.strangers.Insert(m.Name)
 		}
 		return ours
 	}), nil
+}
+
+// released reports whether a machine is being deleted and no hook of ours holds
+// that up.
+func released(m *clusterv1.Machine) bool {
+	_, hooked := m.Annotations[controlplanev1.MachineHookAnnotation]
+	return !m.DeletionTimestamp.IsZero() && !hooked
 }
 
 // infraMetadata reads the metadata of a machine's infrastructure machine.

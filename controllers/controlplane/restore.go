@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -58,8 +59,10 @@ type restoreFacts struct {
 	// once etcd works again with it.
 	prepared, restored bool
 	// alive is true while an API server of the tenant answers from etcd, and
-	// silent once it is known that none does.
+	// silent once it is known that none does. servers are the nodes that one
+	// runs on.
 	alive, silent bool
+	servers       []string
 	// lock is the restore that goes on.
 	lock initlock.Restore
 	// abandoned is true if that one was deleted or is over, and up once the
@@ -138,11 +141,30 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 	case len(others) > 0:
 		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be gone before etcd is restored: " + shorten(others)}
 	case restorer == nil:
-		return restoreDecision{action: restoreCreate, reason: "Making the machine that restores etcd"}
+		return mayCreateRestorer(f)
 	case restorer.deleting:
 		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be gone, which was to restore etcd", restorer.name)}
 	}
 	return judgeRestorer(f, restorer)
+}
+
+// mayCreateRestorer creates the machine that restores once no API server
+// answers. One that answers although all known Machines are deleted runs on a
+// machine that the management cluster does not know, or on one that was declared
+// dead and is not. A second control plane beside it would have the same
+// certificates and the same address.
+func mayCreateRestorer(f restoreFacts) restoreDecision {
+	switch {
+	case f.alive:
+		reason := "The API server still answers although all known control plane Machines are deleted"
+		if len(f.servers) > 0 {
+			reason += ". It runs on: " + shorten(f.servers)
+		}
+		return restoreDecision{action: restoreHold, reason: reason + ". Switch these machines off, or delete the NovaEtcdRestore"}
+	case !f.silent:
+		return restoreDecision{action: restoreHold, reason: "Waiting until it is known whether the API server answers"}
+	}
+	return restoreDecision{action: restoreCreate, reason: "Creating the machine that restores etcd"}
 }
 
 // judgeRestorer decides whether the machine that restores etcd is replaced by
@@ -186,6 +208,9 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 		if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 			return err
 		}
+		if decision.action == restoreCreate {
+			s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
+		}
 		if facts, err = r.observeRestore(ctx, s, r.APIReader); err != nil {
 			return err
 		}
@@ -208,8 +233,12 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 
 // observeRestore reads which restore is due and how far it is.
 func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
-	facts := restoreFacts{
-		now: r.now(), alive: s.tenant.Answers || s.tenant.Alive, silent: !s.tenant.Answers && !s.tenant.Alive && !s.tenant.Early,
+	facts := restoreFacts{now: r.now(), alive: s.tenant.Answers || s.tenant.Alive}
+	facts.silent = !facts.alive && !unasked(&s.tenant, facts.now)
+	for _, node := range s.tenant.Nodes {
+		if facts.alive && node.APIServer != "" {
+			facts.servers = append(facts.servers, node.Name)
+		}
 	}
 	var err error
 	if facts.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
@@ -257,14 +286,34 @@ func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
 }
 
 // restoredAlone reports whether a machine is a node of the control plane, and
-// its member of etcd is the only one and works.
+// its member of etcd is the only one and works. With external etcd it has none.
 func restoredAlone(s *scope, name string) bool {
 	machine := s.machines[name]
-	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.tenant.Answers || s.tenant.Etcd == nil {
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.tenant.Answers {
 		return false
 	}
 	node := nodeOf(machine, s.tenant.Nodes)
-	return node != nil && node.ControlPlane && len(s.tenant.Etcd.Problems([]string{node.Name})) == 0
+	if node == nil || !node.ControlPlane {
+		return false
+	}
+	return externalEtcd(s) || s.tenant.Etcd != nil && len(s.tenant.Etcd.Problems([]string{node.Name})) == 0
+}
+
+// fencedMachines returns the machines that restores of the control plane declare
+// dead. A restore that was refused declares nothing.
+func fencedMachines(ctx context.Context, c client.Reader, s *scope) (sets.Set[string], error) {
+	fenced := sets.Set[string]{}
+	list := &controlplanev1.NovaEtcdRestoreList{}
+	if err := c.List(ctx, list, client.InNamespace(s.controlPlane.Namespace)); err != nil {
+		return nil, fmt.Errorf("listing restores: %w", err)
+	}
+	for i := range list.Items {
+		restore := &list.Items[i]
+		if restore.Spec.ControlPlaneRef.Name == s.controlPlane.Name && restore.Finished() != controlplanev1.EtcdRestoreFailed {
+			fenced.Insert(restore.Spec.Fencing.Machines...)
+		}
+	}
+	return fenced, nil
 }
 
 // endRestore lets everything go on as always. Nodes of workers whose machines

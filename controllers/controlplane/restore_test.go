@@ -38,7 +38,12 @@ func TestDecideRestore(t *testing.T) {
 				next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{with(old("a"), func(m *restoreMachine) { m.deleting = true })},
 			}, restoreRemove, []string{"a"},
 		},
-		"AllGone": {"then the one that restores is made", restoreFacts{next: "r", prepared: true, lock: begun("")}, restoreCreate, nil},
+		"AllGone": {"then the one that restores is made", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("")}, restoreCreate, nil},
+		"AllGoneButAnswers": {
+			"an API server that answers would be a second control plane", restoreFacts{next: "r", prepared: true, alive: true, servers: []string{"x"}, lock: begun("")},
+			restoreHold, nil,
+		},
+		"AllGoneNotAsked": {"nobody knows yet whether one answers", restoreFacts{next: "r", prepared: true, lock: begun("")}, restoreHold, nil},
 		"MadeNotNamed": {
 			"one that a crash left without a name is nobody", restoreFacts{next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{young}},
 			restoreRemove, []string{"new"},
@@ -90,7 +95,7 @@ func TestDecideRestore(t *testing.T) {
 			}, restoreHold, nil,
 		},
 		"SlowButUp":  {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
-		"FailedAway": {"another is made once it is gone", restoreFacts{next: "r", prepared: true, lock: begun("new")}, restoreCreate, nil},
+		"FailedAway": {"another is made once it is gone", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("new")}, restoreCreate, nil},
 		"Unprepared": {"the way back is lost: it goes on though the Secret is", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Restored":   {"nothing moves until the lock says the same", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Joining":    {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},

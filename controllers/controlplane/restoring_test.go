@@ -154,6 +154,83 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(available.Message).To(ContainSubstring("make another NovaEtcdRestore"))
 	})
 
+	It("does not wait for a machine that a person declared dead, and goes on without it", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
+		all := r.expectMachines(ctx, 3)
+		for i := range all[:2] {
+			held := all[i].DeepCopy()
+			held.Finalizers = []string{"test.example.com/held"}
+			Expect(testEnv.Client.Patch(ctx, held, client.MergeFrom(&all[i]))).To(Succeed())
+		}
+		dead, slow := all[0].Name, all[1].Name
+		restore := r.addRestore(ctx)
+		restore.Spec.Fencing.Machines = []string{dead}
+		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed(), "fencing may change while the restore goes on")
+		r.prepare(ctx, restore)
+		r.reconcileTimes(ctx, reconciler, 5)
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(HaveSuffix("Waiting for machines to be gone before etcd is restored: "+slow), "only those that are named are not waited for")
+		Expect(r.restoring(ctx).Machine).To(BeEmpty())
+
+		left := &clusterv1.Machine{}
+		Expect(testEnv.Client.Get(ctx, r.key(slow), left)).To(Succeed())
+		left.Finalizers = nil
+		Expect(testEnv.Client.Update(ctx, left)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 4)
+		restorer := r.restoring(ctx).Machine
+		Expect(restorer).NotTo(BeEmpty())
+		machines, _, _, err := r.names(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(machines).To(ConsistOf(dead, restorer))
+
+		By("joining further machines while the dead one cannot be deleted")
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(restore), restore)).To(Succeed())
+		restore.Annotations = map[string]string{controlplanev1.EtcdRestoredAnnotation: restorer}
+		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
+		Expect(initlock.EndRestore(ctx, testEnv.Client, cluster, restore.Name)).To(Succeed())
+		tenant.Facts = Facts{
+			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer, Machine: restorer, ControlPlane: true, Ready: true}},
+			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer, Answers: true, Leader: true}}},
+		}
+		r.settle(ctx, reconciler)
+		machines, _, _, err = r.names(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(machines).To(And(HaveLen(4), ContainElements(dead, restorer)))
+		controlPlane, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(controlPlane.Status.Replicas).To(HaveValue(BeEquivalentTo(3)))
+	})
+
+	It("makes no machine beside an API server that answers", func(ctx context.Context) {
+		r := newRig(ctx, "", nil)
+		tenant := &facts{Facts: Facts{
+			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: "unknown-node", ControlPlane: true, APIServer: "v1.36.3"}},
+			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "unknown-node", Answers: true, Leader: true}}},
+		}}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		cluster := &clusterv1.Cluster{}
+		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
+		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
+		r.prepare(ctx, r.addRestore(ctx))
+		r.reconcileTimes(ctx, reconciler, 6)
+		Expect(r.machines(ctx)).To(BeEmpty(), "all known machines are deleted, and none is made")
+		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(available.Message).To(And(ContainSubstring("The API server still answers"), ContainSubstring("unknown-node")))
+
+		tenant.Facts = Facts{Silence: "The API server does not answer"}
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(r.restoring(ctx).Machine).To(Equal(r.expectMachines(ctx, 1)[0].Name))
+	})
+
 	It("keeps the machine that restores for as long as it may be the one that answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		silent := Facts{Silence: "The API server does not answer"}

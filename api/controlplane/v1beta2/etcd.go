@@ -12,6 +12,11 @@ import (
 // A restore that succeeded asks for one.
 const EtcdSnapshotAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-snapshot"
 
+// UpgradeSnapshotAnnotation on a NovaControlPlane holds the version of the
+// upgrade that waits for a snapshot and when that snapshot was requested, for
+// instance "v1.37.0 2026-11-23T02:30:00Z".
+const UpgradeSnapshotAnnotation = "controlplane.cluster.x-k8s.io/nova-upgrade-snapshot"
+
 // Keys of the Secret with the credentials for a bucket.
 const (
 	// S3AccessKeyIDKey holds the access key's ID.
@@ -101,6 +106,13 @@ type EtcdSnapshotsSpec struct {
 	// s3 is the bucket.
 	// +required
 	S3 S3Spec `json:"s3,omitempty,omitzero"`
+
+	// beforeUpgrade lets the upgrade to another minor version wait until a
+	// snapshot is stored that was begun after spec.version was changed. While no
+	// snapshot can be taken, the upgrade does not begin. If not set, upgrades do
+	// not wait for a snapshot.
+	// +optional
+	BeforeUpgrade *bool `json:"beforeUpgrade,omitempty"`
 
 	// suspend stops the schedule and the removal of old snapshots. A snapshot
 	// that is asked for by annotation is still taken. Empty means false.
@@ -264,6 +276,9 @@ func (e *ExternalEtcdSpec) IsDefined() bool { return len(e.Endpoints) > 0 }
 
 // IsDefined reports whether snapshots are asked for.
 func (s *EtcdSnapshotsSpec) IsDefined() bool { return s.Schedule != "" }
+
+// GatesUpgrades reports whether minor upgrades wait for a snapshot.
+func (s *EtcdSnapshotsSpec) GatesUpgrades() bool { return s.BeforeUpgrade != nil && *s.BeforeUpgrade }
 
 // IsSuspended reports whether the schedule stands still.
 func (s *EtcdSnapshotsSpec) IsSuspended() bool { return s.Suspend != nil && *s.Suspend }

@@ -135,6 +135,11 @@ const (
 	DeletingCondition    = clusterv1.DeletingCondition
 )
 
+// RollingOutWaitingForSnapshotReason: an upgrade waits for a snapshot of etcd, as
+// spec.etcd.snapshots.beforeUpgrade asks for. The message says what the snapshot
+// waits for.
+const RollingOutWaitingForSnapshotReason = "WaitingForSnapshot"
+
 // EndpointProvider is what holds the API server's address.
 // +kubebuilder:validation:Enum=KubeVIP;External
 type EndpointProvider string

@@ -1,6 +1,8 @@
 package v1beta2
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
@@ -13,6 +15,17 @@ const EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-r
 // EtcdRestoredAnnotation stands on a NovaEtcdRestore once etcd works again with
 // what was restored, and names the Machine. Further machines are about to join.
 const EtcdRestoredAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restored"
+
+// EtcdRestoreIDAnnotation holds the UID that a NovaEtcdRestore had when the
+// controller first reconciled it. A move and a backup give the object another
+// UID and keep its annotations.
+const EtcdRestoreIDAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-id"
+
+// EtcdRestoresConfigMap is the ConfigMap in the namespace kube-system of the
+// workload cluster that has a key for each restore that was carried out there:
+// the ID of the NovaEtcdRestore. A management cluster that is restored from an
+// older backup does not carry out such a restore again.
+const EtcdRestoresConfigMap = "nova-etcd-restores"
 
 // EtcdRestoreUnauthenticatedAnnotation on a NovaEtcdRestore, with any value,
 // accepts a snapshot that is not signed with the key of the cluster.
@@ -79,10 +92,16 @@ const (
 	// EtcdRestoreRefusedReason: it cannot be carried out, the message says
 	// why. Make another one.
 	EtcdRestoreRefusedReason = "Refused"
+	// EtcdRestoreUnknownMachineReason: spec.fencing names a Machine that is not
+	// a control plane Machine of the cluster. Nothing is done until the name is
+	// corrected.
+	EtcdRestoreUnknownMachineReason = "UnknownMachine"
 )
 
 // NovaEtcdRestoreSpec says which control plane gets back what.
-// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a restore cannot be changed: delete it and make another one"
+// +kubebuilder:validation:XValidation:rule="self.controlPlaneRef == oldSelf.controlPlaneRef && self.source == oldSelf.source && has(self.s3) == has(oldSelf.s3) && (!has(self.s3) || self.s3 == oldSelf.s3)",message="only fencing of a restore can be changed: delete it and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(self.s3) || !has(self.source.externalEtcd)",message="s3 cannot be set with source externalEtcd: nothing is read from a bucket"
+// +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.source.machine) || !(self.source.machine.name in self.fencing.machines)",message="the Machine of source cannot be in fencing.machines: a snapshot is taken of its member"
 type NovaEtcdRestoreSpec struct {
 	// controlPlaneRef is the NovaControlPlane in the same namespace whose etcd
 	// is restored. All its machines are replaced.
@@ -96,6 +115,33 @@ type NovaEtcdRestoreSpec struct {
 	// s3 is the bucket. Empty takes that of the control plane's snapshots.
 	// +optional
 	S3 S3Spec `json:"s3,omitempty,omitzero"`
+
+	// fencing names machines that the restore does not wait for. It can be
+	// changed while the restore goes on. If not set, the restore waits until
+	// the VM of each control plane machine is deleted.
+	// +optional
+	Fencing NovaEtcdRestoreFencing `json:"fencing,omitempty,omitzero"`
+}
+
+// NovaEtcdRestoreFencing names machines that a person has fenced.
+type NovaEtcdRestoreFencing struct {
+	// machines are control plane Machines of which a person has made sure that
+	// they do not run and cannot reach the network: their host is powered off
+	// or disconnected. The restore deletes them and does not wait until their
+	// VMs are deleted. If such a machine does run, it may serve the old data at
+	// the address of the control plane beside the restored machine.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Machines []string `json:"machines,omitempty"`
+}
+
+// Names reports whether the fencing names a machine.
+func (f *NovaEtcdRestoreFencing) Names(machine string) bool {
+	return slices.Contains(f.Machines, machine)
 }
 
 // NovaEtcdRestoreControlPlaneReference names a NovaControlPlane.
@@ -109,7 +155,7 @@ type NovaEtcdRestoreControlPlaneReference struct {
 
 // NovaEtcdRestoreSource is what is restored.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="has(self.snapshot) != has(self.machine)",message="exactly one of snapshot and machine must be set"
+// +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.machine), has(self.externalEtcd)].filter(x, x).size() == 1",message="exactly one of snapshot, machine and externalEtcd must be set"
 type NovaEtcdRestoreSource struct {
 	// snapshot is a snapshot in the bucket.
 	// +optional
@@ -120,7 +166,17 @@ type NovaEtcdRestoreSource struct {
 	// reach its address at port 2379.
 	// +optional
 	Machine NovaEtcdRestoreMachine `json:"machine,omitempty,omitzero"`
+
+	// externalEtcd uses the data that external etcd holds: one new machine runs
+	// kubeadm init against it. It is for a control plane whose machines are
+	// lost, and refused while its API server answers.
+	// +optional
+	ExternalEtcd *NovaEtcdRestoreExternalEtcd `json:"externalEtcd,omitempty"`
 }
+
+// NovaEtcdRestoreExternalEtcd selects the data that external etcd holds. It has
+// no fields.
+type NovaEtcdRestoreExternalEtcd struct{}
 
 // NovaEtcdRestoreSnapshot is a snapshot in the bucket.
 type NovaEtcdRestoreSnapshot struct {
@@ -132,6 +188,15 @@ type NovaEtcdRestoreSnapshot struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9-]+$')",message="name must be the name of a snapshot, such as 20260102t150405z, or Latest"
 	Name string `json:"name,omitempty"`
+
+	// cluster is the Cluster whose snapshot it is. Its snapshots are read from
+	// <prefix>/<namespace>/<cluster>/ with the namespace of the restore. If not
+	// set, it is the Cluster of the control plane.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?$')",message="cluster must be the name of a Cluster"
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // LatestEtcdSnapshot stands for the newest snapshot in the bucket.
@@ -191,8 +256,8 @@ type NovaEtcdRestoreStatus struct {
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
 
-// NovaEtcdRestore brings a control plane back from a snapshot of etcd, or from
-// one surviving member. All control plane machines are replaced.
+// NovaEtcdRestore brings a control plane back from a snapshot of etcd, from one
+// surviving member, or from the data of an external etcd. All control plane machines are replaced.
 type NovaEtcdRestore struct {
 	metav1.TypeMeta `json:",inline"`
 

@@ -1,6 +1,7 @@
 package etcdbackup
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"path"
@@ -25,8 +26,9 @@ func settingErrorf(format string, args ...any) error {
 	return &settingError{problem: fmt.Sprintf(format, args...)}
 }
 
-// openBucket opens the place of a cluster's snapshots.
-func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, spec *controlplanev1.S3Spec) (*snapshots.Bucket, snapshots.Place, error) {
+// openBucket opens the place of a cluster's snapshots. Without the key that signs
+// them, where that may lack, none of them is authentic.
+func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, spec *controlplanev1.S3Spec, keyMayLack bool) (*snapshots.Bucket, snapshots.Place, error) {
 	place := snapshots.Place{
 		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region, PathStyle: spec.PathStyle,
 		Dir:       path.Join(spec.Prefix, cluster.Namespace, cluster.Name),
@@ -50,7 +52,7 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCA); err != nil {
 		return nil, place, err
 	}
-	if place.Key, err = signingKey(ctx, c, cluster); err != nil {
+	if place.Key, err = signingKey(ctx, c, cluster); err != nil && (!keyMayLack || !apierrors.IsNotFound(err)) {
 		return nil, place, err
 	}
 	bucket, err := snapshots.Open(place)
@@ -101,4 +103,9 @@ func readCA(ctx context.Context, c client.Reader, namespace string, from bootstr
 		return nil, settingErrorf("%s %s, which s3.trustedCA names, has nothing under %s", kind, ref.Name, ref.Key)
 	}
 	return content, nil
+}
+
+// sourceCluster is the Cluster whose snapshot is restored.
+func (s *restoreScope) sourceCluster() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.cluster.Namespace, Name: cmp.Or(s.restore.Spec.Source.Snapshot.Cluster, s.cluster.Name)}
 }

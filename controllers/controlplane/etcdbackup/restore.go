@@ -105,6 +105,8 @@ type restoreScope struct {
 	lock initlock.Restore
 	// machines are those of the control plane.
 	machines []clusterv1.Machine
+	// answers is true if the API server of the workload cluster answered.
+	answers bool
 
 	phase   controlplanev1.EtcdRestorePhase
 	reason  string
@@ -236,6 +238,10 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	if s.restore.Restored() {
 		return r.join(ctx, s)
 	}
+	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreIDAnnotation, s.id())
+	if done, err := r.carriedOut(ctx, s); err != nil || done {
+		return restoreAgain, err
+	}
 	if s.former {
 		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting for the Secret of a former NovaEtcdRestore %s to be deleted with it", s.restore.Name)
 		return restoreAgain, nil
@@ -249,6 +255,12 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	if before != "" {
 		s.tellf(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to be over", before)
+		return waitAgain, nil
+	}
+	if unknown := s.unknownMachines(); len(unknown) > 0 {
+		s.reason = controlplanev1.EtcdRestoreUnknownMachineReason
+		s.tellf(controlplanev1.EtcdRestorePending, "spec.fencing names Machines that are not control plane Machines of Cluster %s: %s. Correct the names",
+			s.cluster.Name, strings.Join(unknown, ", "))
 		return waitAgain, nil
 	}
 	s.tellf(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be taken away")
@@ -307,8 +319,8 @@ func (r *RestoreReconciler) before(ctx context.Context, s *restoreScope) (string
 // prepare finds the snapshot, or takes it, and tells of it in the Secret. From
 // then on the control plane's reconciler takes the machines away.
 func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error {
-	if s.controlPlane.Spec.Etcd.External.IsDefined() {
-		return refuse("etcd of NovaControlPlane %s is external: whoever runs it restores it", s.controlPlane.Name)
+	if err := s.checkSource(); err != nil {
+		return err
 	}
 	if !s.controlPlane.DeletionTimestamp.IsZero() {
 		return refuse("NovaControlPlane %s is being deleted", s.controlPlane.Name)
@@ -316,6 +328,9 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	// The status may have been lost half-way; that a restore goes on says enough.
 	if s.lock.Name == "" && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) && len(s.machines) > 0 {
 		return refuse("NovaControlPlane %s is not initialised yet: there is nothing to restore", s.controlPlane.Name)
+	}
+	if s.external() {
+		return r.prepareExternal(ctx, s)
 	}
 	if s.secret != nil && !r.stale(s) {
 		return nil
@@ -330,7 +345,8 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 		return nil
 	}
 	defer done()
-	bucket, place, err := openBucket(ctx, r.Client, s.key(), spec)
+	// The key of another Cluster may be in another management cluster.
+	bucket, place, err := openBucket(ctx, r.Client, s.sourceCluster(), spec, s.sourceCluster() != s.key())
 	if err != nil {
 		return err
 	}
@@ -367,7 +383,7 @@ func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket 
 	}
 	found, err := bucket.Get(ctx, name)
 	if errors.Is(err, snapshots.ErrNotFound) && s.secret == nil {
-		return found, refuse("There is no snapshot %s of cluster %s in bucket %s", name, s.cluster.Name, s.s3().Bucket)
+		return found, refuse("There is no snapshot %s of cluster %s in bucket %s", name, s.sourceCluster().Name, s.s3().Bucket)
 	}
 	if err != nil {
 		return found, err
@@ -382,12 +398,13 @@ func (s *restoreScope) authentic(found snapshots.Snapshot) error {
 	if _, accepted := s.restore.Annotations[controlplanev1.EtcdRestoreUnauthenticatedAnnotation]; found.Authentic || accepted {
 		return nil
 	}
+	cluster := s.sourceCluster().Name
 	if s.secret != nil {
-		return fmt.Errorf("the manifest of snapshot %s was replaced: it is not signed any more with the key of cluster %s", found.Name, s.cluster.Name)
+		return fmt.Errorf("the manifest of snapshot %s was replaced: it is not signed any more with the key of cluster %s", found.Name, cluster)
 	}
 	return refuse("Snapshot %s is not signed with the key of cluster %s (the key of Secret %s): it was changed, is of another cluster, "+
 		"or the key is another now. To restore it all the same, set the annotation %s on a new NovaEtcdRestore",
-		found.Name, s.cluster.Name, capisecret.Name(s.cluster.Name, capisecret.EtcdCA), controlplanev1.EtcdRestoreUnauthenticatedAnnotation)
+		found.Name, cluster, capisecret.Name(cluster, capisecret.EtcdCA), controlplanev1.EtcdRestoreUnauthenticatedAnnotation)
 }
 
 // latest names the newest snapshot. Where that begins another history the one
@@ -399,7 +416,7 @@ func (r *RestoreReconciler) latest(ctx context.Context, s *restoreScope, bucket 
 		return "", err
 	}
 	if len(all) == 0 {
-		return "", refuse("There is no snapshot of cluster %s in bucket %s", s.cluster.Name, s.s3().Bucket)
+		return "", refuse("There is no snapshot of cluster %s in bucket %s", s.sourceCluster().Name, s.s3().Bucket)
 	}
 	name := all[len(all)-1].Name
 	if len(all) == 1 {
@@ -458,6 +475,19 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 	return taken, nil
 }
 
+// newSecret is the Secret beside the restore.
+func (s *restoreScope) newSecret(data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.restore.Namespace, Name: s.restore.Name,
+			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.restore, controlplanev1.GroupVersion.WithKind("NovaEtcdRestore"))},
+		},
+		Type: controlplanev1.EtcdRestoreSecretType,
+		Data: data,
+	}
+}
+
 // stale reports whether the URL in the Secret is to be made anew.
 func (r *RestoreReconciler) stale(s *restoreScope) bool {
 	expires, err := time.Parse(time.RFC3339, string(s.secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
@@ -470,21 +500,13 @@ func (r *RestoreReconciler) tell(ctx context.Context, s *restoreScope, bucket *s
 	if err != nil {
 		return err
 	}
-	wanted := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.restore.Namespace, Name: s.restore.Name,
-			Labels:          map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.restore, controlplanev1.GroupVersion.WithKind("NovaEtcdRestore"))},
-		},
-		Type: controlplanev1.EtcdRestoreSecretType,
-		Data: map[string][]byte{
-			controlplanev1.EtcdRestoreSnapshotKey: []byte(found.Name),
-			controlplanev1.EtcdRestoreURLKey:      []byte(link),
-			controlplanev1.EtcdRestoreExpiresKey:  []byte(s.now.Add(urlTTL).UTC().Format(time.RFC3339)),
-			controlplanev1.EtcdRestoreSHA256Key:   []byte(found.SHA256),
-			controlplanev1.EtcdRestoreCAKey:       place.CA,
-		},
-	}
+	wanted := s.newSecret(map[string][]byte{
+		controlplanev1.EtcdRestoreSnapshotKey: []byte(found.Name),
+		controlplanev1.EtcdRestoreURLKey:      []byte(link),
+		controlplanev1.EtcdRestoreExpiresKey:  []byte(s.now.Add(urlTTL).UTC().Format(time.RFC3339)),
+		controlplanev1.EtcdRestoreSHA256Key:   []byte(found.SHA256),
+		controlplanev1.EtcdRestoreCAKey:       place.CA,
+	})
 	s.restore.Status.Snapshot = statusOf(found)
 	if s.secret == nil {
 		if err := r.Client.Create(ctx, wanted); err != nil {
@@ -512,17 +534,31 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 		}
 	}
 	machine, others := s.restorer()
-	if len(others) > 0 || machine == nil {
+	switch {
+	case len(others) > 0:
 		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be gone: %s", strings.Join(others, ", "))
+		return restoreAgain, nil
+	case machine == nil && s.answers:
+		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting until the API server does not answer any more: it still does, although all known control plane Machines are deleted. "+
+			"Condition %s of NovaControlPlane %s names the nodes that it runs on", controlplanev1.AvailableCondition, s.controlPlane.Name)
+		return restoreAgain, nil
+	case machine == nil:
+		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for the machine that restores etcd to be created")
 		return restoreAgain, nil
 	}
 	s.restore.Status.Machine = machine.Name
 	s.tellf(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialise the control plane", machine.Name)
+	if s.external() {
+		s.tellf(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to initialize the control plane with the data of external etcd", machine.Name)
+	}
 	tenant, err := r.initialised(ctx, s, machine)
 	if err != nil || tenant == nil {
 		return restoreAgain, err
 	}
 	if err := r.cleanUp(ctx, s, tenant); err != nil {
+		return 0, err
+	}
+	if err := r.note(ctx, s, machine.Name); err != nil {
 		return 0, err
 	}
 	// First here: until the lock says the same, this is done once more.
@@ -533,17 +569,20 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
 		return 0, err
 	}
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored snapshot %s", machine.Name, s.secret.Data[controlplanev1.EtcdRestoreSnapshotKey])
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored the control plane", machine.Name)
 	s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
 	return restoreAgain, nil
 }
 
 // restorer returns the machine that restores, nil until there is one, and the
-// names of the others.
+// names of the others that are waited for.
 func (s *restoreScope) restorer() (machine *clusterv1.Machine, others []string) {
 	for i := range s.machines {
 		if s.machines[i].Name == s.lock.Machine {
 			machine = &s.machines[i]
+			continue
+		}
+		if s.givenUp(&s.machines[i]) {
 			continue
 		}
 		others = append(others, s.machines[i].Name)
@@ -580,6 +619,10 @@ func (r *RestoreReconciler) initialised(ctx context.Context, s *restoreScope, ma
 
 // awaited says what keeps the restored member from working alone, or nothing.
 func (r *RestoreReconciler) awaited(ctx context.Context, s *restoreScope, node string) (string, error) {
+	if s.external() {
+		// The API server answered, and it does so from etcd.
+		return "", nil
+	}
 	dial, credentials, err := r.Tenants.Forwarded(ctx, s.key())
 	if err != nil {
 		return "", err
@@ -607,7 +650,8 @@ func (r *RestoreReconciler) cleanUp(ctx context.Context, s *restoreScope, tenant
 	if err := tenant.List(ctx, nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	for _, node := range gone(nodes.Items, machines.Items, s.cluster) {
+	there := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return s.givenUp(&m) })
+	for _, node := range gone(nodes.Items, there, s.cluster.Name, s.sourceCluster().Name) {
 		if err := tenant.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting node %s: %w", node, err)
 		}
@@ -616,9 +660,10 @@ func (r *RestoreReconciler) cleanUp(ctx context.Context, s *restoreScope, tenant
 	return nil
 }
 
-// gone names the nodes that are to be deleted. A node that no Machine was ever
-// made for is somebody's own, unless it is a control plane's.
-func gone(nodes []corev1.Node, machines []clusterv1.Machine, cluster *clusterv1.Cluster) []string {
+// gone names the nodes that are to be deleted: those of the clusters that have no
+// Machine. A node that no Machine was ever made for is somebody's own, unless it
+// is a control plane's.
+func gone(nodes []corev1.Node, machines []clusterv1.Machine, clusters ...string) []string {
 	var found []string
 	for i := range nodes {
 		node := &nodes[i]
@@ -626,7 +671,7 @@ func gone(nodes []corev1.Node, machines []clusterv1.Machine, cluster *clusterv1.
 			return m.Status.NodeRef.Name == node.Name || m.Name == node.Name || m.Name == node.Annotations[clusterv1.MachineAnnotation]
 		})
 		_, controlPlane := node.Labels[roleControlPlane]
-		ours := node.Annotations[clusterv1.ClusterNameAnnotation] == cluster.Name && node.Annotations[clusterv1.MachineAnnotation] != ""
+		ours := slices.Contains(clusters, node.Annotations[clusterv1.ClusterNameAnnotation]) && node.Annotations[clusterv1.MachineAnnotation] != ""
 		if !exists && (controlPlane || ours) {
 			found = append(found, node.Name)
 		}

@@ -46,6 +46,16 @@ func fromMachine(name string) controlplanev1.NovaEtcdRestoreSource {
 	return controlplanev1.NovaEtcdRestoreSource{Machine: controlplanev1.NovaEtcdRestoreMachine{Name: name}}
 }
 
+func fromExternal() controlplanev1.NovaEtcdRestoreSource {
+	return controlplanev1.NovaEtcdRestoreSource{ExternalEtcd: &controlplanev1.NovaEtcdRestoreExternalEtcd{}}
+}
+
+func fromCluster(name string) controlplanev1.NovaEtcdRestoreSource {
+	source := fromSnapshot(controlplanev1.LatestEtcdSnapshot)
+	source.Snapshot.Cluster = name
+	return source
+}
+
 // reconcileRestore reconciles once and returns the restore as it is then.
 func (r *rig) reconcileRestore(ctx context.Context, name string) *controlplanev1.NovaEtcdRestore {
 	GinkgoHelper()
@@ -422,7 +432,9 @@ var _ = DescribeTable("Restores that are refused", func(ctx context.Context, cha
 		fromSnapshot(controlplanev1.LatestEtcdSnapshot), "say where snapshots lie"),
 	Entry("external etcd", func(cp *controlplanev1.NovaControlPlane) {
 		cp.Spec.Etcd = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"https://etcd:2379"}}}
-	}, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "whoever runs it restores it"),
+	}, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "create a NovaEtcdRestore with source.externalEtcd"),
+	Entry("external etcd where there is none", nil, fromExternal(), "runs on its machines"),
+	Entry("a snapshot of another cluster that is not there", nil, fromCluster("other"), "There is no snapshot of cluster other"),
 )
 
 var _ = Describe("A restore's spec", func() {
@@ -435,10 +447,25 @@ var _ = Describe("A restore's spec", func() {
 		}
 		both := fromSnapshot("a")
 		both.Machine.Name = "b"
-		Expect(testEnv.Client.Create(ctx, restoring(both))).To(MatchError(ContainSubstring("exactly one of snapshot and machine")))
+		Expect(testEnv.Client.Create(ctx, restoring(both))).To(MatchError(ContainSubstring("exactly one of snapshot, machine and externalEtcd")))
 		restore := restoring(fromSnapshot("a"))
 		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
 		restore.Spec.Source = fromSnapshot("b")
-		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("a restore cannot be changed")))
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing of a restore can be changed")))
+		restore.Spec.Source = fromSnapshot("a")
+		restore.Spec.S3 = newS3()
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing of a restore can be changed")))
+		restore.Spec.S3 = controlplanev1.S3Spec{}
+		restore.Spec.Fencing.Machines = []string{"a", "a"}
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("Duplicate value")))
+		restore.Spec.Fencing.Machines = []string{"a", "b"}
+		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
+
+		external := restoring(fromExternal())
+		external.Spec.S3 = newS3()
+		Expect(testEnv.Client.Create(ctx, external)).To(MatchError(ContainSubstring("nothing is read from a bucket")))
+		survivor := restoring(fromMachine("a"))
+		survivor.Spec.Fencing.Machines = []string{"a"}
+		Expect(testEnv.Client.Create(ctx, survivor)).To(MatchError(ContainSubstring("a snapshot is taken of its member")))
 	})
 })

@@ -205,7 +205,7 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 	r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
-	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3)
+	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3, false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -1,0 +1,29 @@
+package etcdbackup
+
+import (
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+)
+
+// givenUp reports whether nothing waits for the deletion of a machine any more,
+// because a person declared it dead.
+func (s *restoreScope) givenUp(m *clusterv1.Machine) bool {
+	_, held := m.Annotations[controlplanev1.MachineHookAnnotation]
+	return s.restore.Spec.Fencing.Names(m.Name) && !m.DeletionTimestamp.IsZero() && !held
+}
+
+// unknownMachines returns the names in spec.fencing of which there is no Machine:
+// a name that is misspelled would let the restore wait for the machine that is
+// meant.
+func (s *restoreScope) unknownMachines() []string {
+	var unknown []string
+	for _, name := range s.restore.Spec.Fencing.Machines {
+		if !slices.ContainsFunc(s.machines, func(m clusterv1.Machine) bool { return m.Name == name }) {
+			unknown = append(unknown, name)
+		}
+	}
+	return unknown
+}
