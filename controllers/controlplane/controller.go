@@ -208,6 +208,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.reportAltered,
 		r.reportHealth,
 		r.storedConfiguration,
+		r.upgradeSnapshot,
 		r.act,
 		r.leftNodes,
 		r.reportMachines,

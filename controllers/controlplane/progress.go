@@ -57,6 +57,9 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, clusterv1.RollingOutReason
+	if s.upgradeWaits != "" {
+		c.Reason = controlplanev1.RollingOutWaitingForSnapshotReason
+	}
 	c.Message = fmt.Sprintf("Rolling out %d of %d machines that are not up to date: %s", len(names), len(s.machines), shorten(names))
 	if s.controlPlane.Spec.Rollout.Strategy.GetType() == controlplanev1.OnDeleteStrategy {
 		c.Message = "Machines that are not up to date are replaced when they are deleted: " + shorten(names)

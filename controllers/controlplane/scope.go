@@ -72,6 +72,8 @@ type scope struct {
 	decision plan.Decision
 	// noJoin is why a machine that is made now could not join, for people.
 	noJoin string
+	// upgradeWaits is why an upgrade waits for a snapshot, for people.
+	upgradeWaits string
 	// failures are those that keep no later step.
 	failures []error
 	// deleting is what a deletion waits for.

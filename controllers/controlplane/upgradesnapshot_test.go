@@ -1,0 +1,128 @@
+package controlplane
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
+)
+
+func TestMissingSnapshot(t *testing.T) {
+	requested := time.Date(2026, 11, 23, 2, 30, 0, 0, time.UTC)
+	const waits = "The upgrade to v1.37.0 waits for a snapshot of etcd that was requested at 2026-11-23T02:30:00Z"
+	for name, tc := range map[string]struct {
+		reason          string
+		condition, says string
+		taken           time.Duration
+		want            string
+	}{
+		"None":       {reason: "there is none", taken: -1, want: waits},
+		"Older":      {reason: "it was begun before the request", condition: controlplanev1.EtcdSnapshotTakenReason, taken: -time.Second, want: waits},
+		"AtOnce":     {reason: "times are in seconds", condition: controlplanev1.EtcdSnapshotTakenReason},
+		"Newer":      {reason: "it is stored", condition: controlplanev1.EtcdSnapshotTakenReason, taken: time.Minute},
+		"Suspended":  {reason: "the one that was requested is stored all the same", condition: controlplanev1.EtcdSnapshotSuspendedReason, taken: time.Minute},
+		"Failed":     {reason: "a failure is never silent", condition: controlplanev1.EtcdSnapshotFailedReason, says: "etcd did not answer", taken: -time.Hour, want: waits + ": etcd did not answer"},
+		"NoBucket":   {reason: "nor is a bucket that is away", condition: controlplanev1.EtcdSnapshotStorageReason, says: "no bucket", taken: -time.Hour, want: waits + ": no bucket"},
+		"Forged":     {reason: "another program wrote it", condition: controlplanev1.EtcdSnapshotNotAuthenticReason, says: "not signed", taken: time.Minute, want: waits + ": not signed"},
+		"NotReached": {reason: "etcd does not run yet", condition: controlplanev1.EtcdSnapshotWaitingReason, says: "Waiting", taken: time.Minute, want: waits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			controlPlane := &controlplanev1.NovaControlPlane{Spec: controlplanev1.NovaControlPlaneSpec{Version: "v1.37.0"}}
+			if tc.condition != "" {
+				conditions.Set(controlPlane, metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse, Reason: tc.condition, Message: tc.says})
+				controlPlane.Status.Etcd.LastSnapshot = controlplanev1.EtcdSnapshotStatus{Name: "s", Time: metav1.NewTime(requested.Add(tc.taken))}
+			}
+			if got := missingSnapshot(controlPlane, requested); got != tc.want {
+				t.Errorf("%s: %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestMinorUpgrade(t *testing.T) {
+	for _, tc := range []struct {
+		from, to string
+		want     bool
+	}{
+		{"v1.36.3", "v1.37.0", true}, {"v1.36.0", "v1.36.3", false}, {"v1.37.0", "v1.36.3", false}, {"", "v1.37.0", false}, {"v1.36.3", "v1.36.3", false},
+	} {
+		if got := minorUpgrade(tc.from, tc.to); got != tc.want {
+			t.Errorf("from %q to %q: %t", tc.from, tc.to, got)
+		}
+	}
+}
+
+var _ = Describe("An upgrade that waits for a snapshot", func() {
+	It("begins once a snapshot is stored that is newer than the request", func(ctx context.Context) {
+		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Replicas = ptr.To(int32(1))
+			c.Spec.Version = "v1.35.4"
+			c.Spec.Etcd.Snapshots = controlplanev1.EtcdSnapshotsSpec{
+				Schedule: "@daily", BeforeUpgrade: ptr.To(true),
+				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", Credentials: bootstrapv1.SecretReference{Name: "bucket"}},
+			}
+		})
+		tenant := &facts{}
+		reconciler := direct(testEnv.Config, tenant)
+		r.settle(ctx, reconciler)
+		first := r.expectMachines(ctx, 1)[0]
+		first.Status.NodeRef.Name = first.Name
+		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
+		tenant.Facts = Facts{
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
+			Nodes: []Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
+			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
+		}
+		r.settle(ctx, reconciler)
+
+		By("changing the version")
+		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
+		r.reconcileTimes(ctx, reconciler, 4)
+		controlPlane, err := r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(controlPlane.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "v1.36.3"), "a snapshot is requested")
+		requested, ok := snapshotRequested(controlPlane)
+		Expect(ok).To(BeTrue())
+		Expect(tenant.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
+		r.expectMachines(ctx, 1)
+		rolling, err := r.condition(ctx, controlplanev1.RollingOutCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rolling).To(And(HaveField("Reason", controlplanev1.RollingOutWaitingForSnapshotReason), HaveField("Message", ContainSubstring("waits for a snapshot of etcd"))))
+
+		By("the snapshot failing")
+		conditions.Set(controlPlane, metav1.Condition{
+			Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.EtcdSnapshotFailedReason, Message: "the bucket is full",
+		})
+		Expect(testEnv.Client.Status().Update(ctx, controlPlane)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 3)
+		Expect(tenant.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
+		rolling, err = r.condition(ctx, controlplanev1.RollingOutCondition)()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rolling.Message).To(ContainSubstring("the bucket is full"))
+
+		By("the snapshot being stored")
+		controlPlane, err = r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		at, _ := snapshotRequested(controlPlane)
+		Expect(at).To(Equal(requested), "the request is not repeated")
+		controlPlane.Status.Etcd.LastSnapshot = controlplanev1.EtcdSnapshotStatus{Name: "s", Time: metav1.NewTime(requested), Size: 1, Revision: 1}
+		conditions.Set(controlPlane, metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdSnapshotTakenReason})
+		Expect(testEnv.Client.Status().Update(ctx, controlPlane)).To(Succeed())
+		r.reconcileTimes(ctx, reconciler, 2)
+		Expect(tenant.upgrades).To(ContainElement(HaveField("Version", "v1.36.3")))
+		tenant.KubeadmVersion = "v1.36.3"
+		r.reconcileTimes(ctx, reconciler, 2)
+		controlPlane, err = r.controlPlane(ctx)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(controlPlane.Annotations).NotTo(HaveKey(controlplanev1.UpgradeSnapshotAnnotation))
+	})
+})
