@@ -283,6 +283,18 @@ var _ = describeFull("A control plane on an etcd of somebody else", func() {
 					g.Expect(machines(ctx, c)).NotTo(ContainElement(HaveField("Name", gone.Name)))
 				}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 				awaitWhole(ctx, c, bootTimeout)
+				By("coming back after all machines are lost and their Machines deleted")
+				all := machines(ctx, c)
+				Expect(all).To(HaveLen(members))
+				lose(ctx, all...)
+				for i := range all {
+					Expect(b.Client.Delete(ctx, &all[i])).To(Succeed())
+				}
+				again := controlplanev1.NovaEtcdRestoreSource{ExternalEtcd: &controlplanev1.NovaEtcdRestoreExternalEtcd{}}
+				awaitRestored(ctx, c, restore(ctx, c, again))
+				awaitWhole(ctx, c, bootTimeout)
+				Expect(written(ctx, c, "kept")).To(BeTrue())
+				Expect(written(ctx, c, "meanwhile")).To(BeTrue())
 			}
 			deleteCluster(ctx, c)
 			Expect(e.keys(ctx, "/registry/configmaps/default/kept")).To(BeEquivalentTo(1))

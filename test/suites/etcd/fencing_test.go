@@ -1,0 +1,76 @@
+package etcd
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
+)
+
+// setConnected connects vCenter to the host of a VM, or disconnects it: the VM
+// can neither be powered off nor deleted then.
+func setConnected(ctx context.Context, vm string, connected bool) {
+	GinkgoHelper()
+	vim, err := b.Vim(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = vim.Logout(ctx) }()
+	found, err := bed.FindVM(ctx, vim, vm)
+	Expect(err).NotTo(HaveOccurred())
+	state := "connected"
+	if !connected {
+		state = "disconnected"
+	}
+	Expect(b.Control().SetConnectionState(ctx, found.Reference().Value, state)).To(Succeed())
+}
+
+var _ = describeFull("A control plane of three machines, one of them on a dead host", func() {
+	c := cluster("fenced", 15)
+	c.ControlPlanes = 3
+
+	It("is restored once a person declares that machine dead", func(ctx context.Context) {
+		create(ctx, c)
+		awaitWhole(ctx, c, bootTimeout)
+		write(ctx, c, "before")
+		AddReportEntry("snapshot", snapshot(ctx, c))
+		all := machines(ctx, c)
+		Expect(all).To(HaveLen(3))
+		dead := all[0].Name
+		Expect(b.SetLinks(dead, false)).To(Succeed())
+		setConnected(ctx, dead, false)
+		lose(ctx, all[1:]...)
+
+		By("waiting for the machine, whose VM cannot be deleted")
+		r := restore(ctx, c, latest)
+		Eventually(func(g Gomega, ctx context.Context) {
+			g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
+			g.Expect(conditions.GetMessage(r, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting for machines to be gone: " + dead))
+		}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
+
+		By("declaring it dead")
+		kubectl("-n", c.Namespace, "patch", "novaetcdrestore", r.Name, "--type=merge", "-p", `{"spec":{"fencing":{"machines":["`+dead+`"]}}}`)
+		begun := time.Now()
+		awaitRestored(ctx, c, r)
+		AddReportEntry("restored after", time.Since(begun).String())
+		awaitWhole(ctx, c, bootTimeout)
+		Expect(written(ctx, c, "before")).To(BeTrue())
+		machine := &clusterv1.Machine{}
+		Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: dead}, machine)).To(Succeed(), "its VM is there, so the Machine is")
+		Expect(machine.DeletionTimestamp.IsZero()).To(BeFalse())
+
+		By("deleting its VM once the host is back")
+		setConnected(ctx, dead, true)
+		Eventually(func(ctx context.Context) bool {
+			return apierrors.IsNotFound(b.Client.Get(ctx, client.ObjectKeyFromObject(machine), machine))
+		}).WithContext(ctx).WithTimeout(deleteTimeout).Should(BeTrue(), func() string { return describe(ctx, c) })
+		awaitWhole(ctx, c, bootTimeout)
+		deleteCluster(ctx, c)
+	})
+})
