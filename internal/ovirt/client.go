@@ -300,7 +300,7 @@ func (c *Client) exchange(
 	}
 	c.meter.Request(method, pattern, code, time.Since(start))
 	if err != nil {
-		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: plain(err)}
+		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: plain(c.endpoint.Server, err)}
 	}
 	return res.StatusCode, answer, nil
 }

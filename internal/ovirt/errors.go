@@ -9,11 +9,10 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
-	"net/url"
 	"strings"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // Error is an answer of the engine that is no success.
@@ -111,14 +110,12 @@ func failedAction(answer []byte) bool {
 }
 
 // plain says what went wrong on the way in words that are the same on every
-// try. The original names ports that differ each time.
-func plain(err error) error {
+// try, and that do not tell one unreachable server from another.
+func plain(server string, err error) error {
 	var (
 		pinned  *thumbprintError
 		unknown x509.UnknownAuthorityError
 		cert    *tls.CertificateVerificationError
-		op      *net.OpError
-		request *url.Error
 	)
 	switch {
 	case errors.As(err, &pinned):
@@ -129,29 +126,9 @@ func plain(err error) error {
 		return cert.Err
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return errors.New("no answer in time")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the connection was closed")
-	case errors.As(err, &op):
-		return innermost(op)
-	case errors.As(err, &request):
-		return request.Err
 	default:
-		return err
+		return endpoints.Coarse(server, err)
 	}
-}
-
-func innermost(err error) error {
-	for next := errors.Unwrap(err); next != nil; next = errors.Unwrap(err) {
-		err = next
-	}
-	return err
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
 }
 
 // Trust says how the engine's certificate is verified: against the system's

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -202,7 +203,7 @@ func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
 // An endpoint with thousands of VMs is slow and not out of reach: that becomes
 // known when a request is not answered in time.
 func (s *Session) tooSlow() {
-	s.turnFrom(Connecting, Down, s.passing(errors.New("no answer in time")))
+	s.turnFrom(Connecting, Down, s.passing(endpoints.ErrUnreachable))
 }
 
 func (s *Session) passing(cause error) error {

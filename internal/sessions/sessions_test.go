@@ -12,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -150,7 +151,7 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 	})
 	err := s.Ready(t.Context(), machine)
 	g.Expect(hypervisor.IsPassing(err)).To(BeTrue())
-	g.Expect(err).To(MatchError("engine cannot be reached: no answer in time"))
+	g.Expect(err).To(MatchError("engine cannot be reached: " + endpoints.ErrUnreachable.Error()))
 	once.Do(func() { close(release) })
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
 }

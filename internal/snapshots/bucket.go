@@ -386,12 +386,5 @@ func (b *Bucket) failed(ctx context.Context, what string, err error) error {
 		}
 		return fmt.Errorf("%s: bucket %s: %s", what, b.place.Bucket, response.Code)
 	}
-	if request, is := errors.AsType[*url.Error](err); is {
-		err = request.Err
-	}
-	if network, is := errors.AsType[*net.OpError](err); is {
-		// The port on our side differs each time.
-		err = &net.OpError{Op: network.Op, Net: network.Net, Addr: network.Addr, Err: network.Err}
-	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: bucket %s: %w", what, b.place.Bucket, endpoints.Coarse(b.place.Endpoint, err))
 }

@@ -1,14 +1,10 @@
 package vsphere
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/url"
 	"reflect"
 	"strings"
 
@@ -18,6 +14,7 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -41,7 +38,7 @@ func classify(server string, err error) error {
 	if f := faultOf(cause); f != nil {
 		return faulted(f, "")
 	}
-	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(err))
+	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(server, err))
 }
 
 // asError returns the Error that err is, or nil.
@@ -69,14 +66,12 @@ func faultOf(err error) types.BaseMethodFault {
 }
 
 // plain says what went wrong on the way in words that are the same on every
-// try. The original names ports that differ each time.
-func plain(err error) error {
+// try, and that do not tell one unreachable server from another.
+func plain(server string, err error) error {
 	var (
 		pinned  *thumbprintError
 		unknown x509.UnknownAuthorityError
 		cert    *tls.CertificateVerificationError
-		op      *net.OpError
-		request *url.Error
 	)
 	switch {
 	case errors.As(err, &pinned):
@@ -85,20 +80,10 @@ func plain(err error) error {
 		return errors.New("its certificate is signed by an unknown authority: set spec.tls.caBundle or spec.tls.thumbprint")
 	case errors.As(err, &cert):
 		return cert.Err
-	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return errNoAnswer
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return errors.New("the connection was closed")
-	case errors.As(err, &op):
-		return innermost(op)
-	case errors.As(err, &request):
-		return request.Err
 	default:
-		return err
+		return endpoints.Coarse(server, err)
 	}
 }
-
-var errNoAnswer = errors.New("no answer in time")
 
 func isTimeout(err error) bool {
 	var t interface{ Timeout() bool }

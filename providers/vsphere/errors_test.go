@@ -34,9 +34,9 @@ func TestClassify(t *testing.T) {
 		reason string
 		says   string
 	}{
-		{"refused", post(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: connection refused"},
-		{"deadline", post(context.DeadlineExceeded), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: no answer in time"},
-		{"closed", post(io.EOF), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: the connection was closed"},
+		{"refused", post(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
+		{"deadline", post(context.DeadlineExceeded), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
+		{"closed", post(io.EOF), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
 		{"authority", post(x509.UnknownAuthorityError{}), infrav1.EndpointUnreachableReason, "set spec.tls.caBundle or spec.tls.thumbprint"},
 		{"login", soapError(types.InvalidLogin{}, "Cannot complete login."), infrav1.CredentialsInvalidReason, "Cannot complete login (InvalidLogin)"},
 		{"disk", soapError(types.NoDiskSpace{}, "No space."), infrav1.InsufficientResourcesReason, "No space (NoDiskSpace)"},

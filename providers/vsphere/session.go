@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -298,7 +299,7 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 // known when a request is not answered in time. One that comes up at this very
 // moment stays up: nothing would turn it up again.
 func (s *session) tooSlow() {
-	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, errNoAnswer)
+	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
 	slow.Passing = true
 	s.mu.Lock()
 	if s.phase != connecting {

@@ -177,7 +177,7 @@ var _ = Describe("Snapshots", func() {
 		cp, _, err := r.snapshot(ctx)
 		Expect(server.Run(ctx)).To(Succeed())
 		Expect(err).To(HaveOccurred())
-		Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason), HaveField("Message", ContainSubstring("connection refused"))))
+		Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason), HaveField("Message", ContainSubstring("no connection to it"))))
 		cp, _ = r.taken(ctx)
 		Expect(cp.Status.Etcd.LastFailureTime).To(BeNil())
 	})
