@@ -37,8 +37,8 @@ func claimName(machine string, nic, pool int) string {
 func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervisor.Address, error) {
 	var claimed, missing []string
 	var given [][]hypervisor.Address
-	for nic, pools := range s.infra.AddressPools() {
-		for i, pool := range pools {
+	for nic, addressing := range s.infra.Addressing() {
+		for i, pool := range addressing.AddressesFromPools {
 			name := claimName(s.infra.GetName(), nic, i)
 			claim, made, err := r.claim(ctx, s, name, pool)
 			if err != nil {
@@ -202,8 +202,8 @@ func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 // are read past the cache, which may not know one that was made just before a
 // crash.
 func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
-	for nic, pools := range s.infra.AddressPools() {
-		for i := range pools {
+	for nic, addressing := range s.infra.Addressing() {
+		for i := range addressing.AddressesFromPools {
 			claim := &ipamv1.IPAddressClaim{}
 			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}
 			if err := r.APIReader.Get(ctx, key, claim); err != nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/patch"
@@ -36,9 +35,8 @@ type Object interface {
 	// to the object.
 	Common() (*infrav1.MachineSpec, *infrav1.MachineStatus)
 
-	// AddressPools returns the pools that its interfaces take addresses from,
-	// by the index of the interface.
-	AddressPools() [][]ipamv1.IPPoolReference
+	// Addressing returns how its interfaces get their addresses.
+	Addressing() []*infrav1.InterfaceAddressing
 }
 
 // ClusterObject is what the reconciler needs of an infrastructure cluster.
@@ -243,6 +241,7 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 // observe fills in the VM, what is due and, when that failed before, how.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
+	vm.Addresses = r.ownAddresses(ctx, s, vm.Addresses)
 	due := next(vm, r.life(s))
 	if err != nil && due == publish && vm.State != "" {
 		// What failed is not due any more, so it holds nothing up.

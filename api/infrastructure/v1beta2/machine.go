@@ -58,6 +58,10 @@ const (
 // VM that has the address is gone.
 const AddressClaimFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova-address"
 
+// AssignedAddressesAnnotation holds the addresses that the pools gave to a machine,
+// separated by commas. They do not change for as long as the VM exists.
+const AssignedAddressesAnnotation = "machine.infrastructure.cluster.x-k8s.io/assigned-addresses"
+
 // Reasons of VirtualMachineProvisioned. Drivers add their own for failures
 // whose cause they understand.
 const (

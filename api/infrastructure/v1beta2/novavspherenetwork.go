@@ -1,7 +1,5 @@
 package v1beta2
 
-import ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
-
 // NovaVSphereNetwork is what a VM is connected to.
 type NovaVSphereNetwork struct {
 	// interfaces are the VM's network interfaces in order; they replace the
@@ -109,12 +107,11 @@ type NovaVSphereDHCPOverrides struct {
 	UseRoutes *bool `json:"useRoutes,omitempty"`
 }
 
-// AddressPools returns the pools that the machine's interfaces take addresses
-// from, by the index of the interface.
-func (m *NovaVSphereMachine) AddressPools() [][]ipamv1.IPPoolReference {
-	pools := make([][]ipamv1.IPPoolReference, len(m.Spec.Network.Interfaces))
-	for i, n := range m.Spec.Network.Interfaces {
-		pools[i] = n.AddressesFromPools
+// Addressing returns how the machine's interfaces get their addresses.
+func (m *NovaVSphereMachine) Addressing() []*InterfaceAddressing {
+	all := make([]*InterfaceAddressing, len(m.Spec.Network.Interfaces))
+	for i := range m.Spec.Network.Interfaces {
+		all[i] = &m.Spec.Network.Interfaces[i].InterfaceAddressing
 	}
-	return pools
+	return all
 }

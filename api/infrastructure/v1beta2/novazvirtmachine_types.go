@@ -5,7 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 )
 
 // NovaZVirtMachineSpec is the VM behind a machine. Values in lower case are
@@ -540,13 +539,13 @@ func (m *NovaZVirtMachine) Common() (*MachineSpec, *MachineStatus) {
 	return &m.Spec.MachineSpec, &m.Status
 }
 
-// AddressPools returns the pools that each interface takes addresses from.
-func (m *NovaZVirtMachine) AddressPools() [][]ipamv1.IPPoolReference {
-	pools := make([][]ipamv1.IPPoolReference, 0, len(m.Spec.Network.Interfaces))
+// Addressing returns how the machine's interfaces get their addresses.
+func (m *NovaZVirtMachine) Addressing() []*InterfaceAddressing {
+	all := make([]*InterfaceAddressing, len(m.Spec.Network.Interfaces))
 	for i := range m.Spec.Network.Interfaces {
-		pools = append(pools, m.Spec.Network.Interfaces[i].AddressesFromPools)
+		all[i] = &m.Spec.Network.Interfaces[i].InterfaceAddressing
 	}
-	return pools
+	return all
 }
 
 // +kubebuilder:object:root=true
