@@ -27,6 +27,8 @@ const (
 	// so how long a stolen one is after its Machine was deleted. Kubelets renew
 	// them after 70 to 90 percent of it.
 	signingDuration = "168h0m0s"
+	// clusterCAFile is the CA that signs the serving certificates of kubelets.
+	clusterCAFile = "/etc/kubernetes/pki/ca.crt"
 )
 
 // kubeadmFiles are what kubeadm is given.
@@ -141,7 +143,13 @@ func clusterConfiguration(in *Input) document {
 	if in.Network.DNSDomain != "" {
 		networking["dnsDomain"] = in.Network.DNSDomain
 	}
-	apiServer := component(mergeArgs(nil, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes)
+	var verified []arg
+	// A kubelet whose serving certificate has expired, or is not signed yet, accepts
+	// no connection anyway, so the verification makes nothing else fail.
+	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
+		verified = []arg{{"kubelet-certificate-authority", clusterCAFile}}
+	}
+	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes)
 	if sans := platform.APIServer.GetCertSANs(); len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}

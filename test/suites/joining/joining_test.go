@@ -26,8 +26,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -264,6 +267,48 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 		kubelet = as(&rest.Config{Host: config.Host, TLSClientConfig: rest.TLSClientConfig{CAData: config.CAData, CertData: []byte(pair), KeyData: []byte(pair)}})
 		Expect(ask(ctx, kubelet, tenant, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name, "kubernetes.default.svc")).
 			To(Equal(`Denied: "kubernetes.default.svc" is no name of Machine ` + machine.Name))
+	})
+
+	It("show the API server a certificate of the cluster, or it reads no logs", func(ctx context.Context) {
+		config, err := b.TenantConfig(ctx, blue.Key())
+		Expect(err).NotTo(HaveOccurred())
+		clients, err := kubernetes.NewForConfig(config)
+		Expect(err).NotTo(HaveOccurred())
+		logs := func(ctx context.Context) error {
+			pods, err := clients.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{
+				LabelSelector: "k8s-app=kube-proxy", FieldSelector: "spec.nodeName=" + machine.Name,
+			})
+			if err != nil {
+				return err
+			}
+			if len(pods.Items) != 1 {
+				return fmt.Errorf("%d pods of kube-proxy", len(pods.Items))
+			}
+			return clients.CoreV1().Pods(metav1.NamespaceSystem).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{TailLines: ptr.To[int64](1)}).Do(ctx).Error()
+		}
+		Eventually(logs).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed())
+
+		By("having the kubelet show a certificate of its own")
+		node := &corev1.Node{}
+		Expect(tenant.Get(ctx, client.ObjectKey{Name: machine.Name}, node)).To(Succeed())
+		forged, key, err := cert.GenerateSelfSignedCertKey(machine.Name, []net.IP{net.ParseIP(node.Status.Addresses[0].Address)}, nil)
+		Expect(err).NotTo(HaveOccurred())
+		const current = "/var/lib/kubelet/pki/kubelet-server-current.pem"
+		own, err := b.Exec(ctx, machine.Name, "readlink", current)
+		Expect(err).NotTo(HaveOccurred())
+		show := func(target string) {
+			_, err := b.Exec(ctx, machine.Name, "sh", "-c", "ln -sf "+strings.TrimSpace(target)+" "+current+" && systemctl restart kubelet")
+			Expect(err).NotTo(HaveOccurred())
+		}
+		const other = "/var/lib/kubelet/pki/other.pem"
+		_, err = b.Exec(ctx, machine.Name, "sh", "-c", "printf %s '"+string(forged)+string(key)+"' >"+other)
+		Expect(err).NotTo(HaveOccurred())
+		show(other)
+		Eventually(logs).WithContext(ctx).WithTimeout(joinTimeout).Should(MatchError(ContainSubstring("certificate signed by unknown authority")))
+
+		By("having it show the cluster's again")
+		show(own)
+		Eventually(logs).WithContext(ctx).WithTimeout(joinTimeout).Should(Succeed())
 	})
 
 	It("do not serve at addresses that others are reached at", func(ctx context.Context) {
