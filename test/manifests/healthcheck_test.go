@@ -77,5 +77,26 @@ var _ = It("the flavour ha replaces a node that is broken", func() {
 		for all := 3; all <= 20; all++ {
 			Expect(replaces(check, 1, all)).To(BeTrue(), "%s, of %d", check.Name, all)
 		}
+		if _, ok := check.Spec.Selector.MatchLabels[clusterv1.MachineControlPlaneLabel]; ok {
+			expectControlPlaneCheck(check)
+		}
 	}
 })
+
+// expectControlPlaneCheck expects that one control plane machine is replaced, and
+// none of two that fail at once.
+func expectControlPlaneCheck(check *clusterv1.MachineHealthCheck) {
+	GinkgoHelper()
+	for all := 1; all <= 9; all++ {
+		Expect(replaces(check, 1, all)).To(BeTrue(), "the one that is broken, of %d", all)
+	}
+	Expect(replaces(check, 2, 3)).To(BeFalse(), "two of three share a cause")
+}
+
+var _ = DescribeTable("the control plane of the class", func(ctx SpecContext, provider, own string) {
+	expectControlPlaneCheck(desire(ctx, topology(provider, asks+own), class(provider)).ControlPlane.MachineHealthCheck)
+},
+	func(provider, _ string) string { return "of " + provider + " replaces one machine that is broken" },
+	Entry(nil, "nova-vsphere", "network: tenants\n"),
+	Entry(nil, "nova-zvirt", "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n"),
+)
