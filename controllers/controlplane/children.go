@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -70,7 +71,7 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 			FailureDomain:     machine.Spec.FailureDomain,
 			// A control plane machine is available as soon as it is ready.
 			MinReadySeconds: ptr.To(int32(0)),
-			ReadinessGates:  template.ReadinessGates,
+			ReadinessGates:  readinessGates(s),
 			Taints:          template.Taints,
 			Deletion: clusterv1.MachineDeletionSpec{
 				NodeDrainTimeoutSeconds:        template.Deletion.NodeDrainTimeoutSeconds,
@@ -79,6 +80,18 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 			},
 		},
 	}
+}
+
+// readinessGates are the mandatory ones and those of the template.
+func readinessGates(s *scope) []clusterv1.MachineReadinessGate {
+	gates := controlplanev1.ReadinessGates(externalEtcd(s))
+	mandatory := len(gates)
+	for _, gate := range s.controlPlane.Spec.MachineTemplate.Spec.ReadinessGates {
+		if !slices.ContainsFunc(gates[:mandatory], func(g clusterv1.MachineReadinessGate) bool { return g.ConditionType == gate.ConditionType }) {
+			gates = append(gates, gate)
+		}
+	}
+	return gates
 }
 
 // desiredMetadata is what is passed on to an object beside a machine.

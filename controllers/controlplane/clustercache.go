@@ -265,6 +265,12 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 		})
 		return facts
 	}
+	addresses := apiServers(machines, facts.Nodes)
+	facts.Serving = servingAPIServers(ctx, t.pulses.of(cluster).restConfig(), addresses)
+	if found := facts.Serving.Len(); found > 0 && found < len(addresses) {
+		// No event follows when the others answer again.
+		facts.Again = lookAgain
+	}
 	if !facts.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
 		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence

@@ -63,7 +63,7 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 	for _, seen := range in.Machines {
 		machine := s.machines[seen.Name]
 		before := machine.DeepCopy()
-		reportHold(s, seen, machine)
+		reportHold(s, in, seen, machine)
 		reportRemediation(s, in, seen, machine)
 		if sameConditions(before, machine) {
 			continue
@@ -76,7 +76,8 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 }
 
 // reportHold says on a machine that is being deleted what keeps it.
-func reportHold(s *scope, seen plan.Machine, machine *clusterv1.Machine) {
+func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
+	why := plan.Needed(in, seen)
 	c := metav1.Condition{Type: controlplanev1.MachineReleasedCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineHeldReason}
 	switch {
 	case !seen.Deleting:
@@ -86,6 +87,8 @@ func reportHold(s *scope, seen plan.Machine, machine *clusterv1.Machine) {
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineReleasedReason
 	case !seen.AtHook:
 		c.Message = "Waiting for the node to be drained and its volumes to be detached"
+	case why != "":
+		c.Message = fmt.Sprintf("Waiting for other machines to replace it: %s. The annotation %s removes it before", why, controlplanev1.SkipRedundancyAnnotation)
 	case s.decision.Reason != "":
 		c.Message = s.decision.Reason
 	default:

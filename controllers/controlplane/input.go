@@ -74,6 +74,7 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
 	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
 	_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
+	_, skipRedundancy := machine.Annotations[controlplanev1.SkipRedundancyAnnotation]
 	deleting := !machine.DeletionTimestamp.IsZero()
 	booted := machine.Spec.Bootstrap.DataSecretName != nil
 	return plan.Machine{
@@ -87,6 +88,8 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		Booted:             booted,
 		Joined:             joined,
 		Node:               node != nil || !s.tenant.Answers && machine.Status.NodeRef.IsDefined(),
+		APIServer:          apiServer(s, machine, node),
+		SkipRedundancy:     skipRedundancy,
 		Ready:              node != nil && serves(s, machine, node),
 		Differs:            s.differs[machine.Name],
 		CertificatesExpire: certificatesExpire(s, machine, node),
@@ -126,6 +129,29 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 		return next
 	}
 	return by
+}
+
+// apiServer is the state of the API server on a machine. Its answer at its own
+// address counts more than its pod, whose status may be a minute old: a kubelet
+// may report through that same API server. Where no API server answers there,
+// managers have no route to the nodes' network.
+func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer {
+	switch {
+	case s.tenant.Serving.Has(machine.Name):
+		return plan.APIServerServes
+	case node == nil || !s.tenant.Answers:
+		return plan.APIServerUnknown
+	case node.Unreachable && s.tenant.Serving.Len() > 0:
+		return plan.APIServerFails
+	case node.Unreachable:
+		return plan.APIServerUnknown
+	case node.Components.APIServer.State != Running:
+		return plan.APIServerFails
+	case s.tenant.Serving.Len() > 0:
+		return plan.APIServerUnknown
+	default:
+		return plan.APIServerServes
+	}
 }
 
 // role is how a machine becomes a node. The one that holds the lock was told
@@ -302,6 +328,8 @@ type remediationRecord struct {
 	Machine string      `json:"machine"`
 	At      metav1.Time `json:"at"`
 	Retries int         `json:"retries"`
+	// Replaces is the machine whose remediation the machine was created for.
+	Replaces string `json:"replaces,omitempty"`
 }
 
 // lastRemediation reads the remediation that was begun last. What cannot be
@@ -315,11 +343,11 @@ func lastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remedi
 	if err := json.Unmarshal([]byte(stored), &record); err != nil || record.Machine == "" {
 		return nil
 	}
-	return &plan.Remediation{Machine: record.Machine, At: record.At.Time, Retries: record.Retries}
+	return &plan.Remediation{Machine: record.Machine, At: record.At.Time, Replaces: record.Replaces, Retries: record.Retries}
 }
 
 func encodeRemediation(r *plan.Remediation) (string, error) {
-	encoded, err := json.Marshal(remediationRecord{Machine: r.Machine, At: metav1.NewTime(r.At), Retries: r.Retries})
+	encoded, err := json.Marshal(remediationRecord{Machine: r.Machine, At: metav1.NewTime(r.At), Replaces: r.Replaces, Retries: r.Retries})
 	if err != nil {
 		return "", fmt.Errorf("encoding remediation: %w", err)
 	}

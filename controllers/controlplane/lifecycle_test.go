@@ -371,9 +371,12 @@ var _ = Describe("The life of a control plane", func() {
 			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"new": "1", "kept": "1"}
 			c.Spec.MachineTemplate.ObjectMeta.Annotations = map[string]string{"note": "1"}
 			c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(7))
+			c.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Own"}}
 		})
 		r.settle(ctx, reconciler)
 		for _, m := range r.expectMachines(ctx, 3) {
+			Expect(m.Spec.ReadinessGates).To(And(HaveLen(6), ContainElement(HaveField("ConditionType", "Own")),
+				ContainElement(HaveField("ConditionType", controlplanev1.MachineAPIServerPodHealthyCondition))))
 			infra := &infrav1.NovaVSphereMachine{}
 			Expect(testEnv.Client.Get(ctx, r.key(m.Name), infra)).To(Succeed())
 			for _, o := range []client.Object{&m, infra} {

@@ -130,7 +130,7 @@ func TestReportHold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := machineWith(condition(controlplanev1.MachineReleasedCondition, metav1.ConditionUnknown, "Before"))
-			reportHold(&scope{decision: tc.decision}, tc.seen, m)
+			reportHold(&scope{decision: tc.decision}, plan.Input{}, tc.seen, m)
 			got := ptr.Deref(conditions.Get(m, controlplanev1.MachineReleasedCondition), metav1.Condition{})
 			if got.Status != tc.want.Status || !strings.Contains(got.Message, tc.want.Message) {
 				t.Errorf("%s: got %+v", tc.reason, got)

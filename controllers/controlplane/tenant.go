@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,6 +113,9 @@ type Facts struct {
 	OldestKubelet string
 	// Nodes are all nodes.
 	Nodes []Node
+	// Serving are the machines whose API server answered at its own address that
+	// it is ready; empty if they were not asked, or none could be reached.
+	Serving sets.Set[string]
 	// Endpoint is what is known of the address that the API server is reached
 	// at.
 	Endpoint Endpoint

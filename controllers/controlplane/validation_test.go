@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"fmt"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -27,6 +29,15 @@ var _ = Describe("What the API server refuses", func() {
 	},
 		Entry("nothing wrong", func(*controlplanev1.NovaControlPlane) {}, ""),
 		Entry("even replicas", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(2)) }, "replicas must be odd"),
+		Entry("even replicas with external etcd", func(c *controlplanev1.NovaControlPlane) {
+			c.Spec.Replicas, c.Spec.Etcd.External.Endpoints = ptr.To(int32(2)), []string{"https://192.0.2.1:2379"}
+		}, ""),
+		Entry("more readiness gates than a Machine takes beside those of the components", func(c *controlplanev1.NovaControlPlane) {
+			for i := range 28 {
+				c.Spec.MachineTemplate.Spec.ReadinessGates = append(c.Spec.MachineTemplate.Spec.ReadinessGates,
+					clusterv1.MachineReadinessGate{ConditionType: fmt.Sprintf("Gate%d", i)})
+			}
+		}, "must have at most 27 items"),
 		Entry("no replicas at all", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(0)) }, "greater than or equal to 1"),
 		Entry("a version without its v", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "1.36.3" }, "full Kubernetes version"),
 		Entry("a minor version", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36" }, "full Kubernetes version"),

@@ -21,7 +21,28 @@ const (
 	// ReplacesAnnotation stands on a control plane Machine that was made for a
 	// remediated one, and names that.
 	ReplacesAnnotation = "controlplane.cluster.x-k8s.io/nova-replaces"
+	// SkipRedundancyAnnotation is set on a control plane Machine by an
+	// administrator. The Machine is then removed before others can stand in for
+	// its member of etcd and its API server. etcd's quorum is kept all the same.
+	SkipRedundancyAnnotation = "controlplane.cluster.x-k8s.io/skip-redundancy"
 )
+
+// ReadinessGates returns the conditions that Ready of a control plane Machine
+// waits for, as in KubeadmControlPlane. With external etcd the machine has no
+// member.
+func ReadinessGates(externalEtcd bool) []clusterv1.MachineReadinessGate {
+	gates := []clusterv1.MachineReadinessGate{
+		{ConditionType: MachineAPIServerPodHealthyCondition},
+		{ConditionType: MachineControllerManagerPodHealthyCondition},
+		{ConditionType: MachineSchedulerPodHealthyCondition},
+	}
+	if externalEtcd {
+		return gates
+	}
+	return append(gates,
+		clusterv1.MachineReadinessGate{ConditionType: MachineEtcdPodHealthyCondition},
+		clusterv1.MachineReadinessGate{ConditionType: MachineEtcdMemberHealthyCondition})
+}
 
 // MachineReleasedCondition stands on a control plane Machine that is being
 // deleted: it is true once etcd does not need the machine's host any more.

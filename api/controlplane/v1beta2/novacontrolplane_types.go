@@ -164,13 +164,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeletCertificates) ? self.platform.kubeletCertificates : 'Cluster') == (has(oldSelf.platform) && has(oldSelf.platform.kubeletCertificates) ? oldSelf.platform.kubeletCertificates : 'Cluster')",message="platform.kubeletCertificates is used when the cluster is created and cannot change: each kubelet keeps its own configuration"
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') || ((has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') in ['iptables', 'nftables'] && (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'none')",message="platform.kubeProxy.mode can change to iptables or nftables only, and not from none: nodes load the kernel modules of ipvs when they are created, and kubeadm init installs kube-proxy"
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.scheduler) ? self.platform.kubeProxy.scheduler : 'rr') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.scheduler) ? oldSelf.platform.kubeProxy.scheduler : 'rr')",message="platform.kubeProxy.scheduler cannot change: nodes load its kernel module when they are created"
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1 || (has(self.etcd) && has(self.etcd.external))",fieldPath=".replicas",message="replicas must be odd unless etcd.external is set: each control plane machine holds an etcd member, and an even number tolerates no more failures than one fewer"
 type NovaControlPlaneSpec struct {
-	// replicas is the number of control plane machines: an odd number, since
-	// each holds a member of etcd. Empty means 1.
+	// replicas is the number of control plane machines. It must be odd, since
+	// each holds a member of etcd, unless etcd.external is set. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9
-	// +kubebuilder:validation:XValidation:rule="self % 2 == 1",message="replicas must be odd: each control plane machine holds an etcd member, and an even number tolerates no more failures than one fewer"
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// version is the Kubernetes version, for instance v1.36.3.
@@ -301,13 +301,14 @@ type NovaControlPlaneMachineTemplateSpec struct {
 	// +required
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef,omitempty,omitzero"`
 
-	// readinessGates are further conditions that a machine's Ready waits for.
-	// Empty adds none.
+	// readinessGates are conditions that a machine's Ready waits for besides the
+	// health of the control plane's components on it. If not set, Ready waits for
+	// those alone.
 	// +optional
 	// +listType=map
 	// +listMapKey=conditionType
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=27
 	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
 
 	// deletion bounds the steps of a machine's deletion. Empty takes Cluster

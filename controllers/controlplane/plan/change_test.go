@@ -33,7 +33,7 @@ func TestRemediation(t *testing.T) {
 			}, want: Wait, about: "blocked",
 		},
 		"OnlyVoter": {
-			reason: "another joins first", in: running(1), change: sick(0), want: CreateMachine, about: "only voting member",
+			reason: "another joins first", in: running(1), change: sick(0), want: CreateMachine, about: "0 healthy members", also: func(d Decision) bool { return d.Replaces == "a" },
 		},
 		"Replacement": {
 			reason: "the new machine says whom it replaces", in: running(3), change: func(in *Input) {
@@ -77,8 +77,8 @@ func TestRemediation(t *testing.T) {
 			}, want: Remediate, on: "b", also: func(d Decision) bool { return d.Remediation.Retries == 0 },
 		},
 		"LateInitFailure": {
-			reason: "etcd runs where the init failed at its end: another machine has to join before that one goes",
-			in:     lateFailure(), want: CreateMachine, about: "etcd's only voting member", also: func(d Decision) bool { return d.Remediation == nil },
+			reason: "etcd runs where the init failed at its end: the others have to join before it is removed",
+			in:     lateFailure(), want: Wait, about: "machine a is blocked", also: func(d Decision) bool { return d.Remediation == nil },
 		},
 		"LateInitFailureWaits": {
 			reason: "and is waited for", in: lateFailure(), change: func(in *Input) {
@@ -95,7 +95,7 @@ func TestRemediation(t *testing.T) {
 			reason: "it goes when two others vote", in: lateFailure(), change: func(in *Input) {
 				in.Machines = append(in.Machines, newcomer("d"))
 				for i, name := range []string{"b", "c"} {
-					in.Machines[i+1].Node, in.Machines[i+1].Ready = true, true
+					in.Machines[i+1].Node, in.Machines[i+1].Ready, in.Machines[i+1].APIServer = true, true, APIServerServes
 					in.Etcd.Members = append(in.Etcd.Members, Member{ID: uint64(i + 2), Name: name, Machine: name, Healthy: true})
 				}
 				in.Machines = in.Machines[:3]
@@ -341,9 +341,6 @@ func TestVersions(t *testing.T) {
 }
 
 func TestExternalEtcd(t *testing.T) {
-	external := func(in *Input) {
-		in.ExternalEtcd, in.Etcd = true, &Etcd{}
-	}
 	check(t, map[string]step{
 		"Whole": {reason: "machines need no members", in: running(3), change: external, want: Nothing},
 		"Hook": {reason: "nothing holds a machine", in: running(3), change: func(in *Input) {

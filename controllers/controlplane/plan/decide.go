@@ -19,10 +19,20 @@ type rules struct {
 	mayVanish func(p *problem, m Machine) bool
 	// oneRemediation reports whether no other remediation is under way.
 	oneRemediation func(p *problem) bool
+	// needed returns why a machine has to stay until others can replace it.
+	needed func(p *problem, m Machine) string
+	// replacementFirst reports whether a machine has to be created before the
+	// next remediation.
+	replacementFirst func(p *problem) bool
+	// maxRetry returns how many replacements in a row may fail.
+	maxRetry func(p *problem) int
 }
 
 func sound() rules {
-	return rules{mayInit: lockFree, survives: survives, mayVanish: mayVanish, oneRemediation: noRemediation}
+	return rules{
+		mayInit: lockFree, survives: survives, mayVanish: mayVanish, oneRemediation: noRemediation,
+		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry,
+	}
 }
 
 // Decide returns what to do next.

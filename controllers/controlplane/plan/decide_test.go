@@ -21,7 +21,7 @@ func running(replicas int) Input {
 	for i := range replicas {
 		name := string(rune('a' + i))
 		in.Machines = append(in.Machines, Machine{
-			Name: name, Created: now.Add(time.Duration(i-100) * time.Hour), Version: "v1.36.3", Role: Join, Booted: true, Node: true, Ready: true,
+			Name: name, Created: now.Add(time.Duration(i-100) * time.Hour), Version: "v1.36.3", Role: Join, Booted: true, Node: true, APIServer: APIServerServes, Ready: true,
 		})
 		in.Etcd.Members = append(in.Etcd.Members, Member{
 			ID: uint64(i + 1), Name: name, Machine: name, Since: now.Add(-time.Hour), Healthy: true, Leader: i == 0,
@@ -395,7 +395,7 @@ func TestRemoval(t *testing.T) {
 			reason: "and says so", in: running(1), change: func(in *Input) {
 				going(0)(in)
 				in.Machines = append(in.Machines, newcomer("x"))
-			}, want: Wait, about: "could lose its quorum",
+			}, want: Wait, about: "0 healthy members",
 		},
 		"MaybeJoining": {
 			reason: "beside one voter a machine that may be joining is held, for a time", in: running(1), change: func(in *Input) {

@@ -7,9 +7,11 @@
 //
 // What it guards: one kubeadm init, ever; a majority of etcd in the worst
 // case (learners promoted and machines still to come joined, and none of them
-// answering); one remediation at a time and not for ever; one machine replaced
-// at a time. Its simulation (simulation_test.go) plays thousands of histories
-// against these rules.
+// answering); redundancy, that is as many healthy members of etcd and serving API
+// servers as the spec asks for minus one; one remediation at a time, not for
+// ever, and after the replacement of the last one; one machine replaced at a
+// time. Its simulation (simulation_test.go) plays thousands of histories against
+// these rules.
 //
 // It refuses to guess: it changes nothing while etcd cannot be asked, nothing
 // without a quorum, and it knows nothing of how a control plane as a whole is

@@ -124,6 +124,11 @@ type Machine struct {
 	Joined bool
 	// Node is true if its node exists.
 	Node bool
+	// APIServer is the state of the API server on it.
+	APIServer APIServer
+	// SkipRedundancy is true if an administrator lets the machine be removed
+	// before others replace it.
+	SkipRedundancy bool
 	// Ready is true if the node is ready and the control plane's components
 	// there are healthy.
 	Ready bool
@@ -186,6 +191,8 @@ type Member struct {
 type Remediation struct {
 	Machine string
 	At      time.Time
+	// Replaces is the machine whose remediation that one was made for.
+	Replaces string
 	// Retries counts the replacements before it that failed too.
 	Retries int
 }

@@ -22,33 +22,47 @@ func remediation(p *problem) *Decision {
 	if !p.rules.oneRemediation(p) {
 		return wait("Remediation of machine %s waits for another machine to be gone", sick[0].Name)
 	}
+	if p.rules.replacementFirst(p) {
+		return wait("Remediation of machine %s waits for its turn: %d of %d machines exist", sick[0].Name, len(p.staying), p.Replicas)
+	}
 	// One that has to stay for now keeps nobody else: it may be the others that
 	// etcd could count on in vain.
 	var first *Decision
 	for _, m := range sick {
 		d := p.replace(m)
-		if d.Action != Wait {
+		if d.Action == Remediate {
 			return d
 		}
-		if first == nil {
+		if first == nil || first.Action == Wait && d.Action != Wait {
 			first = d
 		}
 	}
 	return first
 }
 
-// replace replaces a machine that was given up, if etcd can do without it.
+// replacementFirst reports whether machines are missing that could join: the
+// replacement of one machine is created before the next one is remediated. None
+// can join beside a voter that does not answer, or while an alarm is raised.
+func replacementFirst(p *problem) bool {
+	_, dead := p.deadVoter()
+	return len(p.staying) < p.Replicas && !dead && len(p.Etcd.Alarms) == 0
+}
+
+// replace replaces a machine that was given up, if the control plane can do
+// without it.
 func (p *problem) replace(m Machine) *Decision {
-	member, has := p.member(m.Name)
-	if has && !member.Learner && !p.rules.survives(p, member) {
-		return p.makeRoom(m)
-	}
 	retries, d := p.mayRetry(m)
 	if d != nil {
 		return d
 	}
+	if why := p.rules.needed(p, m); why != "" {
+		return p.makeRoom(m, why)
+	}
+	if member, has := p.member(m.Name); has && !member.Learner && !p.rules.survives(p, member) {
+		return p.makeRoom(m, "etcd could lose its quorum without it")
+	}
 	d = onMachine(Remediate, m, "Replacing machine %s: %s", m.Name, p.sickness(m))
-	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Retries: retries}
+	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Replaces: m.Replaces, Retries: retries}
 	return d
 }
 
@@ -65,15 +79,23 @@ func (p *problem) urgency(m Machine) int {
 	}
 }
 
-// makeRoom lets another machine join first when the one to go holds etcd's
-// quorum alone.
-func (p *problem) makeRoom(m Machine) *Decision {
-	if len(p.voters) == 1 && len(p.staying) <= p.Replicas && len(p.Etcd.Alarms) == 0 {
-		if _, going := p.draining(); !going {
-			return p.createOrSetVersion("Creating a machine: %s is to be replaced and is etcd's only voting member", m.Name)
+// makeRoom creates one machine more for a machine that is needed, unless those
+// that exist may still become ready.
+func (p *problem) makeRoom(m Machine, why string) *Decision {
+	blocked := wait("Remediation of machine %s is blocked: %s", m.Name, why)
+	if _, going := p.draining(); going || len(p.staying) != p.Replicas || len(p.Etcd.Alarms) > 0 {
+		return blocked
+	}
+	for _, o := range p.staying {
+		if p.sickness(o) == "" && p.unwell(o) != nil {
+			return blocked
 		}
 	}
-	return wait("Remediation of machine %s is blocked: etcd could lose its quorum without it", m.Name)
+	d := p.createOrSetVersion("Creating a machine: %s is to be replaced, and %s", m.Name, why)
+	if d.Action == CreateMachine {
+		d.Replaces = m.Name
+	}
+	return d
 }
 
 // noRemediation reports whether no machine is on its way out, remediated or
@@ -99,7 +121,12 @@ func (p *problem) sickness(m Machine) string {
 		case p.initBound(m).Before(p.Now):
 			return "it did not initialise the control plane in time"
 		}
-	case !p.ExternalEtcd && p.Etcd != nil && !has && p.joinBound(m).Before(p.Now):
+	case p.ExternalEtcd || p.Etcd == nil || has:
+	case m.Joined && !m.Deleting:
+		// It was recreated by a move to another management cluster while it was
+		// being deleted, and never joins again.
+		return "its member was removed from etcd"
+	case p.joinBound(m).Before(p.Now):
 		return "it did not join etcd in time"
 	}
 	return ""
@@ -138,7 +165,22 @@ func (p *problem) replacesLast(m Machine) bool {
 	if !p.Initialized && m.Name == p.LockHolder {
 		return true
 	}
-	return m.Replaces != "" && m.Replaces == p.LastRemediation.Machine
+	last := p.LastRemediation
+	return m.Replaces != "" && (m.Replaces == last.Machine || m.Replaces == last.Replaces)
+}
+
+// soleRetries is how many replacements of a sole machine may fail. A sole machine
+// is remediated only while it serves, and a replacement that fails too shows that
+// the machine is not the cause.
+const soleRetries = 1
+
+// maxRetry returns how many replacements in a row may fail; negative means
+// without end.
+func maxRetry(p *problem) int {
+	if p.Limits.MaxRetry < 0 && p.Initialized && p.Replicas == 1 {
+		return soleRetries
+	}
+	return p.Limits.MaxRetry
 }
 
 // mayRetry counts how often the machine's place was remediated in a row, and
@@ -153,7 +195,7 @@ func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 		return 0, nil
 	}
 	retries = last.Retries + 1
-	if p.Limits.MaxRetry >= 0 && retries > p.Limits.MaxRetry {
+	if limit := p.rules.maxRetry(p); limit >= 0 && retries > limit {
 		d = wait("Remediation of machine %s is stopped: %d replacements failed, which is the limit", m.Name, last.Retries+1)
 		d.LimitReached = true
 		d.Again = p.Limits.MinHealthyPeriod - p.Now.Sub(last.At)

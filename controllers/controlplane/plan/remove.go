@@ -35,8 +35,8 @@ func orphanMembers(p *problem) *Decision {
 	return nil
 }
 
-// releaseHooks lets machines go that wait for us, once etcd does not need
-// them. One that was let go and joined nevertheless loses its member too. Those whose member does not answer come first: it is in the way of
+// releaseHooks lets machines go that wait for us, once neither redundancy nor
+// etcd needs them. One that was let go and joined nevertheless loses its member too. Those whose member does not answer come first: it is in the way of
 // whoever joins.
 func releaseHooks(p *problem) *Decision {
 	var first *Decision
@@ -44,7 +44,7 @@ func releaseHooks(p *problem) *Decision {
 		member, has := p.member(m.Name)
 		var d *Decision
 		switch {
-		case !m.AtHook && !m.Released:
+		case !m.AtHook && !m.Released, p.rules.needed(p, m) != "":
 		case has:
 			d = p.remove(member, "its machine is being deleted")
 		case m.AtHook && p.rules.mayVanish(p, m):
@@ -59,6 +59,9 @@ func releaseHooks(p *problem) *Decision {
 
 // held says what keeps a machine that goes.
 func (p *problem) held(m Machine) string {
+	if why := p.rules.needed(p, m); why != "" {
+		return why
+	}
 	if _, has := p.member(m.Name); has {
 		return "etcd could lose its quorum without it"
 	}

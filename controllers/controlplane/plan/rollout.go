@@ -22,7 +22,7 @@ func rollout(p *problem) *Decision {
 	}
 	victim := p.victim(old)
 	why := strings.Join(p.outdated(victim), ", ")
-	if _, has := p.member(victim.Name); !has && !victim.Node {
+	if _, has := p.member(victim.Name); !has && !victim.Node && p.rules.needed(p, victim) == "" {
 		// It serves nobody, and may never do: no need to make room for it.
 		return onMachine(DeleteMachine, victim, "Replacing machine %s, which is no node yet: %s", victim.Name, why)
 	}

@@ -88,9 +88,6 @@ func (p *problem) unsettled(victim Machine) *Decision {
 			return d
 		}
 	}
-	if p.ExternalEtcd {
-		return nil
-	}
 	for _, m := range p.Etcd.Members {
 		on, ok := p.machine(m.Machine)
 		switch {
@@ -99,6 +96,14 @@ func (p *problem) unsettled(victim Machine) *Decision {
 		case !ok || m.Learner && on.Name != victim.Name:
 			return wait("Waiting for etcd member %s", title(m))
 		}
+	}
+	return p.kept(victim)
+}
+
+// kept says why a machine cannot be removed although all others are well.
+func (p *problem) kept(victim Machine) *Decision {
+	if why := p.rules.needed(p, victim); why != "" {
+		return wait("Machine %s cannot go: %s", victim.Name, why)
 	}
 	if member, has := p.member(victim.Name); has && !p.rules.survives(p, member) {
 		return wait("Machine %s cannot go: etcd could lose its quorum without it", victim.Name)

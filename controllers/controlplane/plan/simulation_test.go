@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,8 @@ type outcome string
 const (
 	whole    outcome = "whole"
 	lostLong outcome = "quorum lost by fate"
-	unasked  outcome = "a majority works and cannot be asked"
+	noServer outcome = "no API server serves by fate"
+	unasked  outcome = "members or API servers work and cannot be asked"
 	limited  outcome = "retry limit reached"
 )
 
@@ -81,6 +83,20 @@ func (w *world) turn(r rules) Decision {
 func (w *world) verdict(d Decision) (outcome, bool) {
 	voters, _, ok := w.quorum()
 	switch {
+	case w.initialized && !w.answers() && (ok || w.in.ExternalEtcd):
+		if d.Action != Wait && !w.answered {
+			w.failf("acts without an API server: %s %s", d.Action, d.Reason)
+			return "", false
+		}
+		if !w.local && slices.ContainsFunc(w.hosts, func(h *host) bool { return h.running && !h.api }) {
+			return "", false // An administrator starts it.
+		}
+		return noServer, true
+	case w.in.ExternalEtcd:
+		known := slices.ContainsFunc(w.hosts, func(h *host) bool { return h.APIServer == APIServerServes })
+		if w.initialized && !known && d.Action == Wait && strings.Contains(d.Reason, "known to serve") {
+			return unasked, true
+		}
 	case w.initialized && !ok:
 		if d.Action != Wait || !d.QuorumLost && !strings.Contains(d.Reason, "no answer") {
 			w.failf("acts without a quorum: %s %s", d.Action, d.Reason)
@@ -94,6 +110,8 @@ func (w *world) verdict(d Decision) (outcome, bool) {
 			return "", false
 		}
 		return unasked, true
+	}
+	switch {
 	case d.LimitReached:
 		return limited, true
 	case d.Action != Nothing:
@@ -110,7 +128,7 @@ func (w *world) verdict(d Decision) (outcome, bool) {
 func (w *world) askable() int {
 	count := 0
 	for _, m := range w.etcd {
-		if h := w.on(m.ID); !m.Learner && h != nil && h.running && h.kubelet {
+		if h := w.on(m.ID); !m.Learner && h != nil && w.asked(h) {
 			count++
 		}
 	}
@@ -123,6 +141,7 @@ func (w *world) unfinished() string {
 	switch {
 	case len(w.hosts) != w.in.Replicas:
 		return "the number of machines is not the one wanted"
+	case w.in.ExternalEtcd:
 	case voters != w.in.Replicas || healthy != voters || len(w.etcd) != voters:
 		return "etcd is not whole"
 	}
@@ -139,13 +158,14 @@ func (w *world) unfinished() string {
 
 func (w *world) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "want %d, initialised %t, lock %s, etcd", w.in.Replicas, w.initialized, w.lock)
+	fmt.Fprintf(&b, "want %d, external %t, direct %t, local %t, initialised %t, lock %s, etcd",
+		w.in.Replicas, w.in.ExternalEtcd, w.direct, w.local, w.initialized, w.lock)
 	for _, m := range w.etcd {
 		fmt.Fprintf(&b, " %d=%s/learner=%t/leader=%t/up=%t", m.ID, m.Name, m.Learner, m.Leader, w.up(m.ID))
 	}
 	for _, h := range w.hosts {
-		fmt.Fprintf(&b, "\n  %s role=%s booted=%t node=%t running=%t kubelet=%t deleting=%t hook=%t released=%t sick=%q",
-			h.Name, h.Role, h.Booted, h.Node, h.running, h.kubelet, h.Deleting, h.AtHook, h.Released, h.Remediate)
+		fmt.Fprintf(&b, "\n  %s role=%s booted=%t node=%t running=%t kubelet=%t api=%t/%s joined=%t deleting=%t hook=%t released=%t sick=%q replaces=%s",
+			h.Name, h.Role, h.Booted, h.Node, h.running, h.kubelet, h.api, h.APIServer, h.Joined, h.Deleting, h.AtHook, h.Released, h.Remediate, h.Replaces)
 	}
 	return b.String()
 }
@@ -173,6 +193,10 @@ func playAll(n uint64, r rules) (*world, uint64, map[outcome]int, map[Action]int
 				for action, times := range w.did {
 					did[action] += times
 				}
+				did["moves"] += w.moved
+				did["restores"] += w.restored
+				did["late actions"] += w.overtaken
+				did["checks of redundancy"] += w.checked
 				if w.broken != "" && (failed == nil || seed < failedSeed) {
 					failed, failedSeed = w, seed
 					over.Store(true)
@@ -192,13 +216,14 @@ func TestSimulation(t *testing.T) {
 	if w != nil {
 		t.Fatalf("history %d: %s\n%s", seed, w.broken, retell(seed, sound()))
 	}
-	for _, result := range []outcome{whole, lostLong, unasked, limited} {
+	for _, result := range []outcome{whole, lostLong, noServer, unasked, limited} {
 		if outcomes[result] == 0 {
 			t.Errorf("no history ended with: %s", result)
 		}
 	}
 	for _, action := range []Action{
 		Nothing, Wait, CreateMachine, StartInit, ReplaceInit, DeleteMachine, Remediate, MoveLeader, RemoveMember, ReleaseHook,
+		"moves", "restores", "late actions", "checks of redundancy",
 	} {
 		if did[action] == 0 {
 			t.Errorf("no history led to: %s", action)
@@ -234,7 +259,7 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 		},
 		"Quorum": {
 			reason: "a member may only go if a majority stays",
-			broken: func(r *rules) { r.survives = func(p *problem, _ Member) bool { return p.healthy > 1 } },
+			broken: func(r *rules) { r.survives = func(p *problem, m Member) bool { return m.Learner || p.healthy > 1 } },
 			want:   "the quorum with it",
 		},
 		"HalfJoined": {
@@ -246,6 +271,69 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 			reason: "one remediation at a time",
 			broken: func(r *rules) { r.oneRemediation = func(*problem) bool { return true } },
 			want:   "is remediated while",
+		},
+		"Members": {
+			reason: "healthy members are kept",
+			broken: func(r *rules) {
+				r.needed = believing(func(p *problem) { p.ExternalEtcd, p.Etcd = true, &Etcd{} })
+			},
+			want: "healthy members are left",
+		},
+		"Servers": {
+			reason: "serving API servers are kept",
+			broken: func(r *rules) {
+				r.needed = believing(func(p *problem) {
+					for i := range p.Machines {
+						p.Machines[i].APIServer = APIServerFails
+					}
+				})
+			},
+			want: "API server",
+		},
+		"LastServer": {
+			reason: "an API server that may serve does not stand in for one that does",
+			broken: func(r *rules) {
+				r.needed = believing(func(p *problem) {
+					for i, m := range p.Machines {
+						if p.mayServe(m) {
+							p.Machines[i].APIServer = APIServerServes
+						}
+					}
+				})
+			},
+			want: "the last API server that serves",
+		},
+		"One": {
+			reason: "one is fewer than the spec asks for minus one",
+			broken: func(r *rules) { r.needed = believing(func(p *problem) { p.Replicas = 1 }) },
+			want:   "are left of",
+		},
+		"Hook": {
+			reason: "the rule holds at the hook too",
+			broken: func(r *rules) {
+				r.needed = func(p *problem, m Machine) string {
+					if m.AtHook {
+						return ""
+					}
+					return needed(p, m)
+				}
+			},
+			want: "is released",
+		},
+		"ReplacementFirst": {
+			reason: "the replacement comes before the next remediation",
+			broken: func(r *rules) { r.replacementFirst = func(*problem) bool { return false } },
+			want:   "is remediated while",
+		},
+		"Sole": {
+			reason: "a sole machine is not remediated in a loop",
+			broken: func(r *rules) { r.maxRetry = func(p *problem) int { return p.Limits.MaxRetry } },
+			want:   "sole machine",
+		},
+		"StuckRedundancy": {
+			reason: "a rule that needs all machines replaces none",
+			broken: func(r *rules) { r.needed = func(*problem, Machine) string { return "it is needed" } },
+			want:   "no progress",
 		},
 		"Stuck": {
 			reason: "a rule that allows nothing is safe and useless",
@@ -265,5 +353,20 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, w.broken)
 			}
 		})
+	}
+}
+
+// believing is the rule of redundancy over facts that are changed.
+func believing(change func(p *problem)) func(p *problem, m Machine) string {
+	return func(p *problem, m Machine) string {
+		in := p.Input
+		in.Machines = slices.Clone(in.Machines)
+		q := newProblem(in, p.rules)
+		change(q)
+		at := slices.IndexFunc(q.Machines, func(o Machine) bool { return o.Name == m.Name })
+		if at < 0 {
+			return ""
+		}
+		return needed(q, q.Machines[at])
 	}
 }

@@ -24,6 +24,8 @@ type host struct {
 	running, lost bool
 	// kubelet is true while the kubelet answers.
 	kubelet bool
+	// api is true while the process of its API server runs.
+	api bool
 	// exists is true from the clone until the host is destroyed.
 	exists bool
 	bootAt time.Time
@@ -38,6 +40,8 @@ type host struct {
 	failuresSeen  int
 	destroyAt     time.Time
 	remediated    bool
+	// joinedOnce is true once it was a node.
+	joinedOnce bool
 }
 
 // world is a model of a control plane: the truth that is observed in parts.
@@ -53,6 +57,32 @@ type world struct {
 	nextID uint64
 	etcd   []Member
 	alarm  bool
+	// direct is true where managers reach API servers and members at their own
+	// addresses, and local where kubelets use the API server of their own host.
+	direct, local bool
+	// plague is true where no node stays ready, as without a CNI.
+	plague bool
+	// changes counts the changes of the world that no decision made, and observed
+	// is their number at the last look, or -1 if that look was old.
+	changes, observed int
+	// late is a decision of a controller that froze before it acted, and goes on
+	// at lateAt beside the one that took over.
+	late     *Decision
+	lateLast *Remediation
+	lateLock string
+	lateAt   time.Time
+	// answered is true if an API server served at the last look.
+	answered bool
+	// acting is true while that one acts.
+	acting bool
+	// soles are the times at which a sole machine that had joined was remediated,
+	// and then each replacement.
+	soles []time.Time
+	// sole is the last of them.
+	sole Machine
+	// moved, restored, overtaken and checked count moves, restores, late actions
+	// and checks of redundancy.
+	moved, restored, overtaken, checked int
 
 	// What was noted down outside of the machines.
 	initialized bool
@@ -88,7 +118,7 @@ func newWorld(seed uint64) *world {
 		w.faulty *= 4
 	}
 	w.in = Input{
-		Replicas: []int{1, 3, 5}[r.IntN(3)], Version: "v1.36.3", MaxSurge: r.IntN(2),
+		Replicas: []int{1, 3, 5}[r.IntN(3)], Version: "v1.36.3", MaxSurge: r.IntN(2), ExternalEtcd: r.IntN(3) == 0,
 		Limits: Limits{
 			MaxRetry: -1, RetryPeriod: time.Duration(r.IntN(5)) * tick, MinHealthyPeriod: time.Hour,
 			JoinBound: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
@@ -97,6 +127,7 @@ func newWorld(seed uint64) *world {
 	if r.IntN(3) == 0 {
 		w.in.Limits.MaxRetry = r.IntN(3)
 	}
+	w.direct, w.local, w.plague = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(10) == 0
 	return w
 }
 
@@ -147,6 +178,51 @@ func (w *world) quorum() (voters, healthy int, ok bool) {
 	return voters, healthy, voters > 0 && healthy > voters/2
 }
 
+// votes reports whether a host has a voting member that works.
+func (w *world) votes(h *host) bool {
+	at := slices.IndexFunc(w.etcd, func(m Member) bool { return m.ID == h.member && !m.Learner })
+	return at >= 0 && w.up(h.member)
+}
+
+// serves reports whether the API server on a host serves.
+func (w *world) serves(h *host) bool {
+	if !h.exists || !h.running || !h.api {
+		return false
+	}
+	if w.in.ExternalEtcd {
+		return h.of != 0
+	}
+	_, _, ok := w.quorum()
+	return ok && w.votes(h)
+}
+
+// answers reports whether an API server serves.
+func (w *world) answers() bool { return slices.ContainsFunc(w.hosts, w.serves) }
+
+// heard reports whether the kubelet of a host reports.
+func (w *world) heard(h *host) bool { return h.running && h.kubelet && (h.api || !w.local) }
+
+// asked reports whether the member on a host can be asked.
+func (w *world) asked(h *host) bool { return h.running && (w.heard(h) || w.direct) }
+
+// seenServing is the observed state of the API server on a host.
+func (w *world) seenServing(h *host) APIServer {
+	switch {
+	case w.direct && w.serves(h):
+		return APIServerServes
+	case h.Node && !w.heard(h) && w.direct && w.answers():
+		return APIServerFails
+	case !h.Node || !w.heard(h):
+		return APIServerUnknown
+	case !h.api:
+		return APIServerFails
+	case w.direct:
+		return APIServerUnknown
+	default:
+		return APIServerServes
+	}
+}
+
 // step lets half a minute pass.
 func (w *world) step() {
 	w.now = w.now.Add(tick)
@@ -167,31 +243,98 @@ func (w *world) fate() {
 		if !h.exists || !w.chance(w.faulty) {
 			continue
 		}
-		switch w.r.IntN(4) {
+		switch w.r.IntN(6) {
 		case 0:
 			h.lost, h.running = true, false
 		case 1:
 			h.running = false
+		case 2, 3:
+			h.api = false
 		default:
 			h.kubelet = false
 		}
 		w.failures++
+		w.changes++
 	}
 	for _, h := range w.hosts {
 		if h.exists && !h.lost && w.chance(150) {
-			h.running, h.kubelet = true, true
+			h.running, h.kubelet, h.api = true, true, true
+			w.changes++
 		}
+		if w.plague && h.Node {
+			h.kubelet = false
+			w.failures++
+			w.changes++
+		}
+	}
+	if w.chance(w.faulty / 4) {
+		w.strike()
 	}
 	if w.chance(5) {
 		w.alarm = !w.alarm
+		w.changes++
 	}
+}
+
+// strike breaks the same on all hosts at once, as a wrong policy does.
+func (w *world) strike() {
+	kubelets := w.chance(700)
+	for _, h := range w.hosts {
+		if h.exists {
+			h.kubelet, h.api = h.kubelet && !kubelets, h.api && (kubelets || w.chance(300))
+		}
+	}
+	w.failures++
+	w.changes++
+}
+
+// move recreates all objects in another management cluster: without their
+// deletion timestamps, and with a hook.
+func (w *world) move() {
+	w.moved++
+	w.changes++
+	w.failures++
+	for _, h := range w.hosts {
+		if h.Released && w.chance(500) {
+			h.lost, h.running = true, false // Its VM was about to be destroyed.
+		}
+		h.Deleting, h.AtHook, h.Released, h.Created = false, false, false, w.now
+	}
+}
+
+// restore deletes all machines, and everything begins again.
+func (w *world) restore() {
+	w.restored++
+	w.changes++
+	w.hosts, w.etcd, w.seen, w.lock, w.initialized, w.alarm, w.late = nil, nil, nil, "", false, false, nil
 }
 
 // users change their minds.
 func (w *world) users() {
-	switch w.r.IntN(60) {
+	switch w.r.IntN(66) {
+	case 8:
+		if len(w.hosts) > 0 {
+			w.hosts[w.r.IntN(len(w.hosts))].SkipRedundancy = true
+		}
+	case 9:
+		if w.chance(200) {
+			w.restore()
+		}
+	case 10:
+		if w.chance(500) {
+			w.move()
+		}
+	case 11:
+		for _, h := range w.hosts {
+			if w.chance(600) {
+				w.deleteMachine(h)
+			}
+		}
 	case 0:
-		w.in.Replicas = []int{1, 3, 5}[w.r.IntN(3)]
+		w.in.Replicas, w.soles = []int{1, 3, 5}[w.r.IntN(3)], nil
+		if w.in.ExternalEtcd {
+			w.in.Replicas = 1 + w.r.IntN(5)
+		}
 	case 1:
 		w.template++
 	case 2:
@@ -231,7 +374,10 @@ func (w *world) live(h *host) {
 		h.JoinBy = w.now.Add(w.in.Limits.JoinBound)
 	}
 	if !h.bootAt.IsZero() && !h.Booted && !h.Deleting && !w.now.Before(h.bootAt) {
-		h.Booted, h.exists, h.running, h.kubelet = true, true, true, true
+		h.Booted, h.exists, h.running, h.kubelet, h.api = true, true, true, true, true
+	}
+	if w.calm && h.exists && !h.api && !w.local && w.chance(50) {
+		h.api = true // No health check notices it, so an administrator starts it.
 	}
 	if h.Role == Init && h.running && h.of == 0 && w.chance(400) {
 		w.init(h)
@@ -258,9 +404,12 @@ func (w *world) init(h *host) {
 	}
 	w.inits++
 	w.nextID++
-	h.of, h.member = w.inits, w.nextID
-	w.etcd = []Member{{ID: h.member, Name: h.Name, Since: w.now, Leader: true}}
-	h.Node = true
+	w.seen = nil // They were looks at another etcd.
+	h.of, h.Node, h.joinedOnce = w.inits, true, true
+	if !w.in.ExternalEtcd {
+		h.member = w.nextID
+		w.etcd = []Member{{ID: h.member, Name: h.Name, Since: w.now, Leader: true}}
+	}
 }
 
 // destroy takes a host that was released away, and its Machine with it.
@@ -296,10 +445,14 @@ func (w *world) elect() {
 // join lets one joiner go on: etcd takes one learner at a time, and none
 // beside a member that does not answer.
 func (w *world) join() {
-	voters, healthy, ok := w.quorum()
-	if !ok {
+	if !w.answers() {
 		return
 	}
+	if w.in.ExternalEtcd {
+		w.joinExternal()
+		return
+	}
+	voters, healthy, _ := w.quorum()
 	for i := range w.etcd {
 		if !w.etcd[i].Learner {
 			continue
@@ -311,7 +464,8 @@ func (w *world) join() {
 			w.etcd[i].Name = h.Name
 		default:
 			w.etcd[i].Learner = false
-			h.Node = true
+			h.Node, h.joinedOnce = true, true
+			w.changes++
 		}
 		return
 	}
@@ -329,10 +483,19 @@ func (w *world) join() {
 	}
 }
 
+// joinExternal lets joiners go on that have no members.
+func (w *world) joinExternal() {
+	for _, h := range w.hosts {
+		if h.Role == Join && h.running && h.of == 0 && (w.calm || w.chance(600)) {
+			h.of, h.Node, h.joinedOnce = w.inits, true, true
+		}
+	}
+}
+
 // healthCheck is what a MachineHealthCheck asks for.
 func (w *world) healthCheck() {
 	for _, h := range w.hosts {
-		well := h.Node && h.running && h.kubelet
+		well := h.Node && w.heard(h)
 		since := h.Created.Add(startup)
 		if h.Node {
 			if well {
@@ -346,7 +509,8 @@ func (w *world) healthCheck() {
 		if !well && w.now.After(since) {
 			h.Remediate = "its node is not well"
 		}
-		h.Ready = well
+		h.Ready = well && h.api
+		h.APIServer = w.seenServing(h)
 	}
 }
 
@@ -354,6 +518,7 @@ func (w *world) healthCheck() {
 func (w *world) observe() Input {
 	in := w.in
 	in.Now, in.LockHolder, in.LockSince, in.LastRemediation = w.now, w.lock, w.since, w.last
+	w.observed = w.changes
 	staying := 0
 	in.Machines = make([]Machine, 0, len(w.hosts))
 	for _, h := range w.hosts {
@@ -369,16 +534,20 @@ func (w *world) observe() Input {
 	}
 	in.Silence = "no answer"
 	_, _, ok := w.quorum()
-	if ok || len(w.etcd) > 0 && w.chance(500) {
+	answers := w.answers()
+	w.answered = answers
+	// Members that are asked directly say that the quorum is lost.
+	if answers || len(w.etcd) > 0 && !ok && w.chance(500) {
 		w.seen = append(w.seen, w.look())
 		at := len(w.seen) - 1
 		if !w.calm && w.chance(150) {
 			at = max(0, at-w.r.IntN(3))
+			w.observed = -1
 		}
 		if w.calm || !w.chance(150) {
 			in.Etcd = w.seen[at].etcd
 			w.seen = slices.Delete(w.seen, 0, at)
-			w.initialized = w.initialized || ok && staying > 0
+			w.initialized = w.initialized || answers && staying > 0
 		}
 	}
 	in.Initialized = w.initialized
@@ -396,8 +565,7 @@ func (w *world) look() look {
 			if m.Name == "" && m.ID%3 == 0 {
 				m.Machine = "" // Its address is not known yet.
 			}
-			// It is asked through the kubelet.
-			m.Healthy = m.Healthy && h.kubelet
+			m.Healthy = m.Healthy && w.asked(h)
 		} else {
 			m.Machine = m.Name
 		}
@@ -418,7 +586,49 @@ func (w *world) act(d Decision) {
 	if !w.calm && w.chance(50) {
 		return
 	}
+	if w.late == nil && !w.calm && w.chance(15) {
+		// Its controller freezes, and another one takes over.
+		w.late, w.lateLast, w.lateLock = &d, w.last, w.lock
+		w.lateAt = w.now.Add(time.Duration(w.r.IntN(5)) * tick)
+		return
+	}
+	w.carryOut(d)
+	if w.late != nil && !w.now.Before(w.lateAt) {
+		w.actLate()
+	}
+}
+
+// actLate is a controller that goes on after another one took over. Its requests
+// name the objects that it saw, so they take no effect on others.
+func (w *world) actLate() {
+	d := *w.late
+	w.late = nil
+	switch d.Action {
+	case Remediate, ReplaceInit:
+		if w.last != w.lateLast {
+			return // The NovaControlPlane was written since.
+		}
+	case StartInit:
+		if w.lock != w.lateLock {
+			return
+		}
+	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion:
+	}
+	w.overtaken++
+	// Its action is not held against the controller that took over.
+	w.acting, w.observed = true, -1
+	w.failures++
+	w.carryOut(d)
+	w.acting = false
+	w.changes++
+}
+
+// carryOut carries a decision out.
+func (w *world) carryOut(d Decision) {
 	h := w.find(d.Machine)
+	if d.Action == RemoveMember || d.Action == ReleaseHook {
+		w.checkRedundancy(h)
+	}
 	switch d.Action {
 	case CreateMachine:
 		w.create(d)
@@ -457,6 +667,73 @@ func (w *world) latest() look {
 	return w.seen[0]
 }
 
+// checkRedundancy fails if a machine is released that others cannot stand in for.
+// It counts the true state, and of API servers also those whose kubelet does not
+// report. A decision on an old look is not checked.
+func (w *world) checkRedundancy(h *host) {
+	if h == nil || !w.initialized || h.Released || h.SkipRedundancy || w.observed != w.changes {
+		return
+	}
+	w.checked++
+	floor := max(1, w.in.Replicas-1)
+	voters, serving, silent := 0, 0, 0
+	for _, o := range w.hosts {
+		if o == h || o.Released {
+			continue
+		}
+		switch {
+		case w.serves(o):
+			serving++
+		case o.Node && o.APIServer == APIServerUnknown:
+			silent++
+		}
+		if w.votes(o) && w.asked(o) {
+			voters++
+		}
+	}
+	serves := w.serves(h) && (w.in.ExternalEtcd || w.asked(h))
+	switch {
+	case w.votes(h) && w.asked(h) && voters < floor:
+		w.failf("machine %s is released: %d healthy members are left of %d", h.Name, voters, w.in.Replicas)
+	case serves && serving == 0:
+		w.failf("machine %s is released: it was the last API server that serves", h.Name)
+	case serves && serving+silent < floor:
+		w.failf("machine %s is released: %d API servers are left of %d", h.Name, serving+silent, w.in.Replicas)
+	}
+}
+
+// checkRemediation fails if a machine is remediated before the last one was
+// replaced, or a sole machine again and again.
+func (w *world) checkRemediation(h *host) {
+	if !w.initialized || w.observed != w.changes {
+		return
+	}
+	staying := 0
+	for _, o := range w.hosts {
+		if !o.Deleting {
+			staying++
+		}
+	}
+	dead := slices.ContainsFunc(w.etcd, func(m Member) bool {
+		o := w.on(m.ID)
+		return !m.Learner && (o == nil || !w.asked(o))
+	})
+	if staying < w.in.Replicas && !dead && !w.alarm {
+		w.failf("machine %s is remediated while %d of %d machines exist", h.Name, staying, w.in.Replicas)
+	}
+	if w.in.Replicas != 1 || w.in.Limits.MaxRetry >= 0 || !h.joinedOnce || h.Name == w.sole.Name {
+		return
+	}
+	if h.Replaces == "" || h.Replaces != w.sole.Name && h.Replaces != w.sole.Replaces {
+		w.soles = nil
+	}
+	w.sole = h.Machine
+	w.soles = append(w.soles, w.now)
+	if n := len(w.soles) - soleRetries - 2; n >= 0 && w.now.Sub(w.soles[n]) < w.in.Limits.MinHealthyPeriod {
+		w.failf("sole machine %s is remediated, the %d. in %s", h.Name, soleRetries+2, w.now.Sub(w.soles[n]))
+	}
+}
+
 func (w *world) create(d Decision) {
 	w.count++
 	w.hosts = append(w.hosts, &host{
@@ -469,7 +746,7 @@ func (w *world) create(d Decision) {
 			staying++
 		}
 	}
-	if staying > w.in.Replicas+1 {
+	if staying > w.in.Replicas+1 && !w.acting {
 		w.failf("%d machines stay where %d are wanted", staying, w.in.Replicas)
 	}
 }
@@ -486,9 +763,12 @@ func (w *world) remediate(h *host, d Decision) {
 		return
 	}
 	for _, o := range w.hosts {
-		if w.initialized && o != h && o.remediated && o.Deleting && !o.AtHook {
+		if w.initialized && o != h && o.remediated && o.Deleting && !o.AtHook && !w.acting {
 			w.failf("%s is remediated while %s is", h.Name, o.Name)
 		}
+	}
+	if d.Action == Remediate {
+		w.checkRemediation(h)
 	}
 	h.remediated = true
 	w.deleteMachine(h)
@@ -500,7 +780,7 @@ func (w *world) moveLeader(d Decision) {
 	if !ok || at < 0 || !w.up(d.Target) {
 		return
 	}
-	if h := w.on(d.Member); h == nil || !h.kubelet {
+	if h := w.on(d.Member); h == nil || !w.asked(h) {
 		return // Only the leader itself can do it.
 	}
 	for i := range w.etcd {
@@ -515,7 +795,7 @@ func (w *world) remove(id uint64) {
 	if _, _, ok := w.quorum(); !ok || at < 0 {
 		return
 	}
-	if w.etcd[at].Leader && w.latest().leads(id) {
+	if w.etcd[at].Leader && w.latest().leads(id) && !w.acting {
 		w.failf("member %d is removed while it leads", id)
 	}
 	before := slices.Clone(w.etcd)

@@ -1,0 +1,155 @@
+package controlplane
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
+)
+
+func TestAPIServer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(s *scope)
+		want   plan.APIServer
+	}{
+		"Pod":         {reason: "the pod's status counts where no API server can be reached", want: plan.APIServerServes},
+		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.tenant.Nodes[0].Components.APIServer.State = Failed }, want: plan.APIServerFails},
+		"Silent":      {reason: "a kubelet that does not report says nothing", change: func(s *scope) { s.tenant.Nodes[0].Unreachable = true }},
+		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope) { s.tenant.Nodes = nil }},
+		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope) { s.tenant.Answers = false }},
+		"Answers": {
+			reason: "an answer at its own address counts more", want: plan.APIServerServes,
+			change: func(s *scope) { s.tenant.Nodes[0].Unreachable, s.tenant.Serving = true, sets.New("m0") },
+		},
+		"OnlyOthers": {
+			reason: "a pod's status may be old", change: func(s *scope) { s.tenant.Serving = sets.New("m1") },
+		},
+		"SilentOnlyOthers": {
+			reason: "neither kubelet nor API server answers, and others do", want: plan.APIServerFails,
+			change: func(s *scope) { s.tenant.Nodes[0].Unreachable, s.tenant.Serving = true, sets.New("m1") },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			machine := s.sorted()[0]
+			if got := apiServer(s, machine, nodeOf(machine, s.tenant.Nodes)); got != tc.want {
+				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
+			}
+		})
+	}
+}
+
+func TestServingAPIServers(t *testing.T) {
+	serve := func(status int) string {
+		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path != "/readyz" {
+				status = http.StatusNotFound
+			}
+			w.WriteHeader(status)
+		}))
+		t.Cleanup(server.Close)
+		return strings.TrimPrefix(server.URL, "https://")
+	}
+	found := servingAPIServers(t.Context(), &rest.Config{Host: "https://192.0.2.1:6443", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, map[string]string{
+		"serves": serve(http.StatusOK), "fails": serve(http.StatusInternalServerError), "off": "127.0.0.1:1",
+	})
+	if diff := cmp.Diff([]string{"serves"}, sets.List(found)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if found := servingAPIServers(t.Context(), nil, map[string]string{"m": "127.0.0.1:1"}); found.Len() > 0 {
+		t.Errorf("without a kubeconfig: %v", found)
+	}
+}
+
+func TestReadinessGates(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		change func(s *scope)
+		want   []string
+	}{
+		"Stacked": {reason: "all components count, as in KubeadmControlPlane", want: []string{
+			"APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy", "EtcdPodHealthy", "EtcdMemberHealthy",
+		}},
+		"External": {reason: "external etcd has no pod and no member there", change: elsewhere, want: []string{
+			"APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy",
+		}},
+		"Own": {reason: "those of the template come after them, and none twice", change: func(s *scope) {
+			elsewhere(s)
+			s.controlPlane.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "SchedulerPodHealthy"}, {ConditionType: "Own"}}
+		}, want: []string{"APIServerPodHealthy", "ControllerManagerPodHealthy", "SchedulerPodHealthy", "Own"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := running()
+			if tc.change != nil {
+				tc.change(s)
+			}
+			var got []string
+			for _, gate := range desiredMachine(s, s.sorted()[0]).Spec.ReadinessGates {
+				got = append(got, gate.ConditionType)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
+			}
+		})
+	}
+}
+
+// TestHeldForRedundancy sees that a machine whose API server is the last one says
+// so at its hook, and that the annotation lifts that.
+func TestHeldForRedundancy(t *testing.T) {
+	s := running()
+	elsewhere(s)
+	machine := s.sorted()[0]
+	for i := range s.tenant.Nodes {
+		if s.tenant.Nodes[i].Name != machine.Name {
+			s.tenant.Nodes[i].Components.APIServer.State = Failed
+		}
+	}
+	machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	machine.Annotations = map[string]string{controlplanev1.MachineHookAnnotation: ""}
+	conditions.Set(machine, metav1.Condition{
+		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
+	})
+	says := func() string {
+		in := input(s, time.Now())
+		reportHold(s, in, inputMachine(s, machine), machine)
+		return conditions.GetMessage(machine, controlplanev1.MachineReleasedCondition)
+	}
+	const about = "no other machine has an API server that is known to serve"
+	if got := says(); !strings.Contains(got, about) || !strings.Contains(got, controlplanev1.SkipRedundancyAnnotation) {
+		t.Errorf("got %q", got)
+	}
+	machine.Annotations[controlplanev1.SkipRedundancyAnnotation] = ""
+	if got := says(); strings.Contains(got, about) {
+		t.Errorf("with the annotation: %q", got)
+	}
+}
+
+func TestRemediationRecord(t *testing.T) {
+	want := &plan.Remediation{Machine: "b", At: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Replaces: "a", Retries: 2}
+	encoded, err := encodeRemediation(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	controlPlane := &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{controlplanev1.RemediationAnnotation: encoded}}}
+	got := lastRemediation(controlPlane)
+	got.At = got.At.UTC()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
