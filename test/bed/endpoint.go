@@ -6,8 +6,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,17 +98,34 @@ func (b *Bed) Etcd(ctx context.Context, c Cluster) (*Etcd, error) {
 
 // Health asks all members that have a machine.
 func (e *Etcd) Health(ctx context.Context) (*etcd.Health, error) {
-	addresses := e.nodes(ctx)
-	nodes := make([]string, 0, len(addresses))
-	for node := range addresses {
-		nodes = append(nodes, node)
+	dial, nodes := e.reach(ctx)
+	return etcd.Observe(ctx, dial, e.tls, nodes)
+}
+
+// Remove removes the member of a machine through another one.
+func (e *Etcd) Remove(ctx context.Context, machine string) error {
+	health, err := e.Health(ctx)
+	if err != nil {
+		return fmt.Errorf("listing members of etcd of %s: %w", e.cluster.Name, err)
 	}
-	return etcd.Observe(ctx, func(ctx context.Context, node string) (net.Conn, error) {
+	at := slices.IndexFunc(health.Members, func(m etcd.Member) bool { return m.Name == machine })
+	if at < 0 {
+		return fmt.Errorf("etcd of %s has no member %s", e.cluster.Name, machine)
+	}
+	dial, nodes := e.reach(ctx)
+	others := slices.DeleteFunc(nodes, func(node string) bool { return node == machine })
+	return etcd.RemoveMember(ctx, dial, e.tls, others, health.Members[at].ID)
+}
+
+// reach returns the nodes of members and how to connect to each.
+func (e *Etcd) reach(ctx context.Context) (etcd.Dial, []string) {
+	addresses := e.nodes(ctx)
+	return func(ctx context.Context, node string) (net.Conn, error) {
 		if addresses[node] == "" {
 			return nil, errors.New("the machine has no address")
 		}
 		return e.bed.Dial(ctx, "tcp", net.JoinHostPort(addresses[node], "2379"))
-	}, e.tls, nodes)
+	}, slices.Collect(maps.Keys(addresses))
 }
 
 // nodes are the addresses of the control plane's machines, whose nodes have
