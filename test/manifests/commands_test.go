@@ -105,6 +105,7 @@ var elsewhere = map[string]map[string]string{
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
+	"docs/day2.md":         {"for manager in": "people: it is for a management cluster that has no managers yet"},
 	"docs/etcd.md":         {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd"},
 	"docs/gitops.md": {
 		"cp -R out/gitops": gitops, "git add": gitops, "kubectl annotate gitrepository": gitops, "age-keygen": gitops, "sops encrypt": gitops,
