@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -40,13 +41,9 @@ func joins(ctx context.Context) {
 	GinkgoHelper()
 	_, workers, err := b.Machines(ctx, blue)
 	Expect(err).NotTo(HaveOccurred())
-	m := &workers[len(workers)-1]
-	for i := range workers {
-		if workers[i].CreationTimestamp.After(m.CreationTimestamp.Time) {
-			m = &workers[i]
-		}
-	}
-	csr := ask(ctx, joiner(m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
+	Expect(workers).NotTo(BeEmpty())
+	m := slices.MaxFunc(workers, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	csr := ask(ctx, joiner(&m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
 	Eventually(verdict).WithContext(ctx).WithArguments(csr).WithTimeout(progressTimeout).
 		Should(Equal("Approved"), "another tenant's machine does not join")
 }

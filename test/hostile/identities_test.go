@@ -201,6 +201,11 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 		Expect(err).NotTo(HaveOccurred())
 		outside(ctx, "red-vm-uuid", map[string]any{"template": nil, "source": map[string]any{"uuid": vms[machine(ctx, blue, true).Name].InstanceUUID}})
 	})
+	It("clones no VM of another tenant by its managed object reference [F6]", func(ctx context.Context) {
+		vms, err := running(ctx, blue)
+		Expect(err).NotTo(HaveOccurred())
+		outside(ctx, "red-vm-reference", map[string]any{"template": nil, "source": map[string]any{"reference": vms[machine(ctx, blue, true).Name].Ref}})
+	})
 })
 
 // honestMachine is the spec of a machine within bounds, with changes; nil takes
@@ -239,38 +244,75 @@ func copyTemplate(ctx context.Context) {
 	Expect(vim.Logout(ctx)).To(Succeed())
 }
 
-var _ = Describe("Wrong passwords of a tenant", func() {
-	// A vCenter locks an account after five.
-	const lockedAfter = 5
+var _ = Describe("Wrong passwords of a tenant", Ordered, ContinueOnFailure, func() {
+	// vCenter locks a user after five, and directories of engines do the same.
+	const namespace, lockedAfter = "red-passwords", 5
+	logins := map[string]func(context.Context) (int, error){
+		"NovaVSphere": func(ctx context.Context) (int, error) { return calls(ctx, "Login") },
+		"NovaZVirt": func(ctx context.Context) (int, error) {
+			counts, err := b.Engine().Requests(ctx)
+			n := 0
+			for request, count := range counts {
+				if strings.HasPrefix(request, "POST /") && strings.HasSuffix(request, "/token") {
+					n += count
+				}
+			}
+			return n, err
+		},
+	}
+	clusters := map[string][]*unstructured.Unstructured{}
 
-	It("do not lock an account that others use at vCenter [F9]", func(ctx context.Context) {
-		const namespace = "red-passwords"
+	BeforeAll(func(ctx context.Context) {
 		user := tenantUser(ctx, namespace)
 		withdraw(namespace)
+		Expect(b.Control().ResetRequests(ctx)).To(Succeed())
+		Expect(b.Engine().ResetRequests(ctx)).To(Succeed())
+		for kind := range logins {
+			username, server, thumbprint := sharedAccount(ctx, kind)
+			for i := range 10 {
+				name := strings.ToLower(kind) + "-" + string(rune('a'+i))
+				s := &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+					StringData: map[string]string{"username": username, "password": "guess-" + string(rune('a'+i))},
+				}
+				Expect(user.Create(ctx, s)).To(Succeed())
+				infra := infraCluster(kind, namespace, name, map[string]any{
+					"server": server, "tls": map[string]any{"thumbprint": thumbprint},
+					"identityRef": map[string]any{"kind": "Secret", "name": name},
+				})
+				clusterOf(ctx, user, infra)
+				clusters[kind] = append(clusters[kind], infra)
+			}
+		}
+	})
+
+	for kind := range logins {
+		It("do not lock an account that others use with "+kind+" [F9]", func(ctx context.Context) {
+			for _, infra := range clusters[kind] {
+				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("CredentialsInvalid"))
+			}
+			Expect(logins[kind](ctx)).To(And(BeNumerically(">", 0), BeNumerically("<", lockedAfter)))
+		})
+	}
+})
+
+// sharedAccount is the user name that the clusters of a kind log in with, and
+// the server.
+func sharedAccount(ctx context.Context, kind string) (username, server, thumbprint string) {
+	GinkgoHelper()
+	if kind == "NovaVSphere" {
 		center, err := b.VCenter(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(b.Control().ResetRequests(ctx)).To(Succeed())
-		var all []*unstructured.Unstructured
-		for i := range 10 {
-			name := "wrong-" + string(rune('a'+i))
-			s := &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-				StringData: map[string]string{"username": center.Username, "password": name},
-			}
-			Expect(user.Create(ctx, s)).To(Succeed())
-			infra := infraCluster("NovaVSphere", namespace, name, map[string]any{
-				"server": center.Server, "tls": map[string]any{"thumbprint": center.Thumbprint},
-				"identityRef": map[string]any{"kind": "Secret", "name": name},
-			})
-			clusterOf(ctx, user, infra)
-			all = append(all, infra)
-		}
-		for _, infra := range all {
-			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
-		}
-		Expect(calls(ctx, "Login")).To(BeNumerically("<", lockedAfter))
-	})
-})
+		return center.Username, center.Server, center.Thumbprint
+	}
+	engine, err := b.Variables(ctx, bed.Cluster{Hypervisor: bed.ZVirt})
+	Expect(err).NotTo(HaveOccurred())
+	h, err := b.Hypervisor(bed.ZVirt)
+	Expect(err).NotTo(HaveOccurred())
+	credentials, err := h.Credentials()
+	Expect(err).NotTo(HaveOccurred())
+	return credentials["username"], engine["ZVIRT_SERVER"], engine["ZVIRT_TLS_THUMBPRINT"]
+}
 
 var _ = Describe("An address that only the management cluster reaches", Ordered, ContinueOnFailure, func() {
 	const namespace = "red-internal"

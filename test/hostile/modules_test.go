@@ -24,6 +24,7 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 func moduleSet(namespace, name string, module map[string]any) *unstructured.Unstructured {
 	spec := map[string]any{"name": "evil", "kustomize": map[string]any{"path": "evil"}}
 	maps.Copy(spec, module)
+	maps.DeleteFunc(spec, func(_ string, value any) bool { return value == nil })
 	return object(addonsV, "NovaModuleSet", namespace, name, map[string]any{
 		"clusterSelector": map[string]any{},
 		"sources":         []any{map[string]any{"name": "release", "git": map[string]any{"url": b.GitURL("evil"), "intervalSeconds": int64(10)}}},
@@ -39,7 +40,6 @@ var _ = Describe("A module of a tenant user", Ordered, ContinueOnFailure, func()
 	BeforeAll(func(ctx context.Context) {
 		user = tenantUser(ctx, namespace)
 		withdraw(namespace)
-		Expect(b.Publish(ctx, "evil", "v1", map[string]string{"evil/evil.yaml": administrator})).To(Succeed())
 		bareCluster(ctx, user, namespace, "red", "192.0.2.1:6443")
 	})
 

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -107,7 +108,8 @@ func refused(ctx context.Context, csr *certificatesv1.CertificateSigningRequest)
 // watched are requests that were refused, and may not be approved later either.
 var watched []*certificatesv1.CertificateSigningRequest
 
-// machine returns a machine of a cluster that is not being deleted.
+// machine returns the oldest machine of a cluster that is not being deleted. The
+// key of a newer one may have been certified by another attack (joins).
 func machine(ctx context.Context, c bed.Cluster, controlPlane bool) *clusterv1.Machine {
 	GinkgoHelper()
 	planes, workers, err := b.Machines(ctx, c)
@@ -115,13 +117,10 @@ func machine(ctx context.Context, c bed.Cluster, controlPlane bool) *clusterv1.M
 	if controlPlane {
 		workers = planes
 	}
-	for i := range workers {
-		if workers[i].DeletionTimestamp.IsZero() {
-			return &workers[i]
-		}
-	}
-	Fail("there is no machine")
-	return nil
+	workers = slices.DeleteFunc(workers, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+	Expect(workers).NotTo(BeEmpty(), "there is no machine")
+	oldest := slices.MinFunc(workers, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &oldest
 }
 
 // joiner is a client with the credential that a machine boots with.

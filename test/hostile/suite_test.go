@@ -28,6 +28,9 @@ var b *bed.Bed
 
 func TestHostile(t *testing.T) {
 	RegisterFailHandler(Fail)
+	// Without this an Eventually with a context has no timeout, and an attack that
+	// succeeds holds up the suite instead of being named.
+	EnforceDefaultTimeoutsWhenUsingContexts()
 	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
 	SetDefaultEventuallyTimeout(refuseTimeout)
 	RunSpecs(t, "Hostile parties")
@@ -39,6 +42,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	limited, unlimited := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(unlimited)
 	go limitMemory(limited)
+	Expect(b.Publish(ctx, "evil", "v1", map[string]string{"evil/evil.yaml": administrator})).To(Succeed())
 	startBlue(ctx)
 })
 
