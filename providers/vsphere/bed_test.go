@@ -72,7 +72,10 @@ func (b *bed) startVCenter(o vcenter.Options) *vcenter.Server {
 	}
 	vc, err := vcenter.Start(context.Background(), o)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.t.Cleanup(vc.Stop)
+	b.t.Cleanup(func() {
+		vc.Stop()
+		b.Expect(vc.Violations()).To(BeEmpty(), "requests that do not fit vCenter's API")
+	})
 	return vc
 }
 

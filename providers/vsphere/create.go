@@ -23,6 +23,10 @@ const (
 	hostGroupKey = "nova.hostGroup"
 )
 
+// sinceTPMPolicy is the first version of the API in which a clone request can
+// ask for a TPM without the secrets of the source.
+const sinceTPMPolicy = "8.0.0.1"
+
 // Create asks vCenter to clone the template: one task that also sets the
 // hardware, the disks, the network, the placement and the user data, and
 // powers on.
@@ -49,7 +53,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 		d.session.turns.Done(keyOf(m))
 		return err
 	}
-	stored(&p.req.Spec.Location, datastore)
+	stored(p, datastore)
 	if !d.session.inv.begin(id, keyOf(m), creating, "Cloning from "+p.source) {
 		return nil
 	}
@@ -65,6 +69,8 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 // plan is a clone that is ready to be asked for.
 type plan struct {
 	req *types.CloneVM_Task
+	// disks are the disks of the source that the clone keeps.
+	disks []int32
 	// source is what is cloned, for people.
 	source string
 	// static are its addresses that do not come from DHCP, each with the length
@@ -147,7 +153,11 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	if err != nil {
 		return nil, err
 	}
-	spec := &types.VirtualMachineConfigSpec{InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(p.template)}
+	spec := &types.VirtualMachineConfigSpec{
+		InstanceUuid: id.String(), Annotation: annotation(m, l.Zone), DeviceChange: removed(p.template),
+		// cloud-init prefers the properties of an OVA to guestinfo.
+		VAppConfigRemoved: ptr.To(true),
+	}
 	for i := range p.wires {
 		spec.DeviceChange = append(spec.DeviceChange, add(p.wires[i].card(i, p.backings[i])))
 		if p.wires[i].Type == infrav1.InterfaceSRIOV {
@@ -183,18 +193,18 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	if err != nil {
 		return nil, err
 	}
-	out := &plan{source: p.sourceName(), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
+	out := &plan{source: p.sourceName(), disks: kept(p.template), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
 	for i := range p.wires {
 		out.static = append(out.static, p.wires[i].static()...)
 	}
 	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
-		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.template, p.origin),
+		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.origin),
 		Config:   spec,
 		Snapshot: p.origin.snapshot,
 		// Hardware is upgraded while it is off.
 		PowerOn: outdated(m, p.template.version) == "",
 	}}
-	if p.template.tpm {
+	if p.template.tpm && d.session.serves(sinceTPMPolicy) {
 		// Secrets in a TPM belong to one machine.
 		out.req.Spec.TpmProvisionPolicy = string(types.VirtualMachineCloneSpecTpmProvisionPolicyReplace)
 	}
@@ -202,28 +212,26 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 }
 
 // location says where a clone goes, except for its datastore.
-func location(host *ref, to *site, t *template, from origin) types.VirtualMachineRelocateSpec {
+func location(host *ref, to *site, from origin) types.VirtualMachineRelocateSpec {
 	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: host, Profile: profile(to.storage.policy)}
 	if from.linked {
 		at.DiskMoveType = string(types.VirtualMachineRelocateDiskMoveOptionsCreateNewChildDiskBacking)
-	}
-	if to.storage.policy == "" {
-		return at
-	}
-	// A policy of the VM is for its settings only.
-	for _, key := range kept(t) {
-		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
-			DiskId: key, DiskMoveType: at.DiskMoveType, Profile: profile(to.storage.policy),
-		})
 	}
 	return at
 }
 
 // stored puts a clone and its disks on a datastore.
-func stored(at *types.VirtualMachineRelocateSpec, datastore ref) {
+func stored(p *plan, datastore ref) {
+	at := &p.req.Spec.Location
 	at.Datastore = &datastore
-	for i := range at.Disk {
-		at.Disk[i].Datastore = datastore
+	if p.on.policy == "" {
+		return
+	}
+	// A policy of the VM is for its settings only.
+	for _, key := range p.disks {
+		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
+			DiskId: key, Datastore: datastore, DiskMoveType: at.DiskMoveType, Profile: profile(p.on.policy),
+		})
 	}
 }
 
@@ -260,10 +268,9 @@ func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
 func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 	var out []types.BaseVirtualDeviceConfigSpec
 	for _, device := range t.devices {
-		if card, ok := device.(types.BaseVirtualEthernetCard); ok {
+		if _, isCard := device.(types.BaseVirtualEthernetCard); isCard {
 			out = append(out, &types.VirtualDeviceConfigSpec{
-				Operation: types.VirtualDeviceConfigSpecOperationRemove,
-				Device:    &types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{Key: card.GetVirtualEthernetCard().Key}},
+				Operation: types.VirtualDeviceConfigSpecOperationRemove, Device: device,
 			})
 		}
 	}

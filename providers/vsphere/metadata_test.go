@@ -39,7 +39,7 @@ func TestMetadata(t *testing.T) {
 	document, err := base64.StdEncoding.DecodeString(got["guestinfo.metadata"])
 	g.Expect(err).NotTo(HaveOccurred())
 	want := `{"instance-id":"6ba7b810-9dad-51d1-80b4-00c04fd430c8","local-hostname":"m",` +
-		`"network":{"ethernets":{"e*":{"dhcp4":true,"match":{"name":"e*"}}},"version":2}}`
+		`"network":{"ethernets":{"eth0":{"dhcp4":true,"dhcp6":false,"match":{"macaddress":"66:bb:fd:8f:40:01"},"set-name":"eth0"}},"version":2}}`
 	if diff := cmp.Diff(want, string(document)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
 	}

@@ -17,8 +17,7 @@ import (
 // wire is an interface of a VM as its card and its guest are told of it.
 type wire struct {
 	infrav1.NovaVSphereInterface
-	// name is what the guest calls it, and mac how it is found. Both are empty
-	// for a single interface that only asks DHCP for an IPv4 address.
+	// name is what the guest calls it, and mac how it is found.
 	name, mac string
 	// pooled are the addresses that pools gave.
 	pooled []hypervisor.Address
@@ -37,14 +36,12 @@ func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]h
 			e.Waiting = true
 			return nil, e
 		}
-		if len(interfaces) > 1 || !w.isPlain() {
-			w.name = n.DeviceName
-			if w.name == "" {
-				w.name = "eth" + strconv.Itoa(i)
-			}
-			if w.mac = strings.ToLower(n.MACAddress); w.mac == "" {
-				w.mac = macAddress(id, i)
-			}
+		w.name = n.DeviceName
+		if w.name == "" {
+			w.name = "eth" + strconv.Itoa(i)
+		}
+		if w.mac = strings.ToLower(n.MACAddress); w.mac == "" {
+			w.mac = macAddress(id, i)
 		}
 		out[i] = w
 	}
@@ -52,7 +49,7 @@ func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]h
 }
 
 // isPlain reports whether an interface asks DHCP for an IPv4 address and
-// nothing else. Such a one needs no address of its own to be found by.
+// nothing else, as guests do that have no network configuration.
 func (w *wire) isPlain() bool {
 	return w.UsesDHCP4() && !w.UsesDHCP6() && w.MACAddress == "" && w.MTU == 0 && w.DeviceName == "" &&
 		len(w.Addresses) == 0 && len(w.pooled) == 0 && len(w.Nameservers) == 0 && len(w.SearchDomains) == 0 && len(w.Routes) == 0 &&
@@ -77,10 +74,7 @@ func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types
 			Key: newCardKey - int32(index), Backing: backing,
 			Connectable: &types.VirtualDeviceConnectInfo{StartConnected: true, AllowGuestControl: true, Connected: true},
 		},
-		AddressType: string(types.VirtualEthernetCardMacTypeGenerated),
-	}
-	if w.mac != "" {
-		of.AddressType, of.MacAddress = string(types.VirtualEthernetCardMacTypeManual), w.mac
+		AddressType: string(types.VirtualEthernetCardMacTypeManual), MacAddress: w.mac,
 	}
 	switch w.Type {
 	case infrav1.InterfaceE1000e:
@@ -124,23 +118,14 @@ func (w *wire) gateway(v6 bool) string {
 
 // networkConfig is what cloud-init is told of the network, in its version 2.
 //
-// Where there are several interfaces, or one that is more than DHCP, each is
-// found by the address of its card and gets a name: the order in which a guest
-// finds its cards is not to be relied on. The entry's key is the name too,
-// because cloud-init's networkd renderer takes the key for the name.
-//
-// A single interface that only asks DHCP is matched by name: vmxnet3 cards are
-// ens192, ens224 and so on under predictable names and eth0, eth1 without. No
-// interface that a node makes for containers begins with an e.
+// Each interface is found by the address of its card and gets a name: the order
+// in which a guest finds its cards is not to be relied on, and renderers other
+// than networkd's cannot match names by a pattern. The entry's key is the name
+// too, because cloud-init's networkd renderer takes the key for the name.
 func networkConfig(all []wire) map[string]any {
 	ethernets := map[string]any{}
 	for i := range all {
-		w := &all[i]
-		if w.mac == "" {
-			ethernets["e*"] = map[string]any{"match": map[string]any{"name": "e*"}, "dhcp4": true}
-			continue
-		}
-		ethernets[w.name] = w.ethernet()
+		ethernets[all[i].name] = all[i].ethernet()
 	}
 	return map[string]any{"version": 2, "ethernets": ethernets}
 }
@@ -227,13 +212,12 @@ func overridden(o infrav1.NovaVSphereDHCPOverrides) map[string]any {
 // needs the network before it has read any file, and Afterburn hands them to
 // its initial RAM disk. Empty leaves it to DHCP.
 func kernelArguments(host string, all []wire) (string, error) {
+	if len(all) == 1 && all[0].isPlain() {
+		return "", nil
+	}
 	var out []string
 	for i := range all {
-		w := &all[i]
-		if w.mac == "" {
-			continue
-		}
-		args, err := w.kernelArguments(host)
+		args, err := all[i].kernelArguments(host)
 		if err != nil {
 			return "", err
 		}

@@ -373,6 +373,13 @@ func (s *session) lost(login int) {
 	}
 }
 
+// serves reports whether the vCenter of the session has a version of the API.
+func (s *session) serves(version string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client != nil && serves(s.client, version)
+}
+
 // heard notes that the stream has said something.
 func (s *session) heard() {
 	s.mu.Lock()

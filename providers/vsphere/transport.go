@@ -19,6 +19,7 @@ import (
 
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/soap"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
@@ -111,6 +112,8 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	}
 	sc := soap.NewClient(&url.URL{Scheme: "https", Host: e.server, Path: vim25.Path}, false)
 	sc.UserAgent = "cluster-api-provider-nova"
+	// govmomi sets these only for a client that nothing is wrapped around.
+	sc.Namespace, sc.Version = "urn:"+vim25.Namespace, vim25.Version
 	// The client's own dialler obeys no context, so a vCenter that accepts
 	// and then hangs would hold a goroutine for ever.
 	t := sc.DefaultTransport()
@@ -131,7 +134,19 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 		return nil, err
 	}
 	c.Client = sc
+	if serves(c, sc.Version) {
+		return c, nil
+	}
+	// vCenter is older than govmomi: from here on, each request names the version of the API that vCenter has.
+	sc.Version = c.ServiceContent.About.ApiVersion
 	return c, nil
+}
+
+// serves reports whether vCenter has a version of the API, such as 8.0.0.1, or
+// a newer one.
+func serves(c *vim25.Client, wanted string) bool {
+	has, err := version.ParseGeneric(c.ServiceContent.About.ApiVersion)
+	return err == nil && has.AtLeast(version.MustParseGeneric(wanted))
 }
 
 // refuseRedirect hands out the redirect itself instead of following it: vCenter

@@ -3,6 +3,7 @@ package vcenter
 import (
 	"crypto/rand"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/google/uuid"
@@ -241,6 +242,10 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 		_ = c.s.remove(ctx, vm)
 		return nil, refused
 	}
+	// The simulator's clones lose what an OVA says of its properties.
+	if config := c.req.Spec.Config; config == nil || config.VAppConfigRemoved == nil || !*config.VAppConfigRemoved {
+		vm.Config.VAppConfig = c.source.Config.VAppConfig
+	}
 	if c.linked() {
 		c.link(ctx, vm)
 	}
@@ -355,9 +360,9 @@ func hasNetwork(ctx *simulator.Context, card *types.VirtualEthernetCard) bool {
 	return false
 }
 
-// fitDevices completes changes of devices that are named by key alone, as
-// vCenter allows. Edited disks keep the file the VM has: a clone spec names
-// devices of its source, whose files it must not touch.
+// fitDevices refuses changes of devices that the VM does not have, or has as
+// devices of another type. Edited disks keep the file the VM has: a clone spec
+// names devices of its source, whose files it must not touch.
 func fitDevices(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceConfigSpec) *failure {
 	devices := object.VirtualDeviceList(vm.Config.Hardware.Device)
 	for i, change := range changes {
@@ -366,7 +371,7 @@ func fitDevices(vm *simulator.VirtualMachine, changes []types.BaseVirtualDeviceC
 			continue
 		}
 		current := devices.FindByKey(spec.Device.GetVirtualDevice().Key)
-		if current == nil {
+		if current == nil || reflect.TypeOf(current) != reflect.TypeOf(spec.Device) {
 			return fail(&types.InvalidDeviceSpec{
 				InvalidVmConfig: types.InvalidVmConfig{Property: fmt.Sprintf("virtualDeviceSpec[%d].device.key", i)},
 				DeviceIndex:     int32(i),

@@ -123,6 +123,9 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 		vm.Summary.Config.Uuid = vm.Config.Uuid
 		vm.Summary.Config.InstanceUuid = vm.Config.InstanceUuid
 		vm.Guest.Net = nil
+		if t.VApp {
+			vm.Config.VAppConfig = &types.VmConfigInfo{OvfEnvironmentTransport: []string{"com.vmware.guestInfo"}}
+		}
 		s.assignMACs(ctx, vm, true)
 		vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self})
 	})

@@ -69,6 +69,8 @@ type Template struct {
 	// CPUs is 2 and MemoryMiB 2048, if zero.
 	CPUs      int32 `json:"cpus,omitempty"`
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
+	// VApp says that it came from an OVA whose properties the guest reads.
+	VApp bool `json:"vApp,omitempty"`
 	// ExtraConfig is in the template and hence in each of its clones.
 	ExtraConfig map[string]string `json:"extraConfig,omitempty"`
 }

@@ -76,6 +76,7 @@ type Server struct {
 	requestID atomic.Int64
 	requests  sync.Map // of string to context.Context
 
+	violations   violations
 	disturbed    disturbed
 	interruption interruption
 	tally        tally
@@ -244,6 +245,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	method := soapMethod(body)
 	s.counts.add(method, sessionKey(r))
+	if err := s.checkRequest(r, body); err != nil {
+		s.reject(w, method, err)
+		return
+	}
 	s.disturb(w, r, method, func(w http.ResponseWriter) { s.serveSOAP(w, r, method) })
 }
 

@@ -48,10 +48,7 @@ func TestCloneAppliesItsSpec(t *testing.T) {
 	disk := devices.SelectByType((*types.VirtualDisk)(nil))[0].(*types.VirtualDisk)
 	disk.CapacityInKB = 40 << 20
 	disk.CapacityInBytes = 0
-	// A device to be removed may be named by its key alone.
-	card := &types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{
-		Key: devices.SelectByType((*types.VirtualEthernetCard)(nil))[0].GetVirtualDevice().Key,
-	}}
+	card := devices.SelectByType((*types.VirtualEthernetCard)(nil))[0]
 
 	spec := b.cloneSpec()
 	spec.PowerOn = true

@@ -1,0 +1,96 @@
+package vsphere
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// actions are the SOAP actions of requests to the main service of vCenter.
+type actions struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (a *actions) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(req *http.Request) (*http.Response, error) {
+		if req.URL.Path == "/sdk" {
+			a.mu.Lock()
+			a.sent = append(a.sent, req.Header.Get("SOAPAction"))
+			a.mu.Unlock()
+		}
+		return next.RoundTrip(req)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
+// vCenter takes the version of the API from the action of each request. Until
+// the version of a vCenter is known, it is govmomi's; later never one that the
+// vCenter does not have.
+func TestVersionOfRequests(t *testing.T) {
+	for server, action := range map[string]string{
+		"7.0.3": "urn:vim25/7.0.3.0", "8.0.3": "urn:vim25/8.0.3.0", "10.0.0": "urn:vim25/9.1.0.0",
+	} {
+		t.Run(server, func(t *testing.T) {
+			b := newBedWith(t, vcenter.Options{Version: server})
+			var seen actions
+			b.options.wrap = seen.wrap
+			b.connector = b.newConnector()
+			b.create("m")
+			seen.mu.Lock()
+			defer seen.mu.Unlock()
+			b.Expect(seen.sent[0]).To(Equal("urn:vim25/9.1.0.0"))
+			b.Expect(seen.sent[1:]).To(HaveEach(action))
+		})
+	}
+}
+
+// A clone of a VM that has a TPM gets secrets of its own where the API can say
+// so. An older vCenter would reject the request.
+func TestCloneOfTPM(t *testing.T) {
+	for _, version := range []string{"7.0.3", "8.0.3"} {
+		t.Run(version, func(t *testing.T) {
+			b := newBedWith(t, vcenter.Options{Version: version})
+			source := b.machine("source")
+			source.Spec.Hardware.TrustedPlatformModule = ptr.To(true)
+			b.launched(source)
+			b.wait(b.vm("source").PowerOff(b.ctx()))
+			b.Expect(b.vm("source").MarkAsTemplate(b.ctx())).To(Succeed())
+			m := b.machine("m")
+			m.Spec.Template = "source"
+			b.launched(m)
+		})
+	}
+}
+
+// cloud-init would take what an OVA says of its properties for its settings,
+// and never look at guestinfo.
+func TestCloneOfOVA(t *testing.T) {
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, VApp: true}}}})
+	b.Expect(b.properties(vcenter.DefaultTemplate).Config.VAppConfig).NotTo(BeNil())
+	b.create("m")
+	b.Expect(b.properties("m").Config.VAppConfig).To(BeNil())
+}
+
+// A recommendation is asked for before the datastore is known, and a policy
+// says of each disk which datastore it goes to.
+func TestPolicyOnDatastoreCluster(t *testing.T) {
+	b := newBed(t)
+	b.addPod("pod", "LocalDS_1")
+	m := b.machine("m")
+	m.Spec.Placement = infrav1.NovaVSpherePlacement{DatastoreCluster: "pod", StoragePolicy: aPolicy}
+	b.launched(m)
+	is := b.properties("m")
+	b.Expect(disksOf(&is)).To(HaveLen(1))
+	b.Expect(b.look(m)).To(HaveField("State", hypervisor.Running))
+}
