@@ -30,10 +30,6 @@ func (a *actions) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
-
 // vCenter takes the version of the API from the action of each request. Until
 // the version of a vCenter is known, it is govmomi's; later never one that the
 // vCenter does not have.

@@ -136,6 +136,7 @@ func (b *bed) newJourney(name string, f *fuse) *journey {
 	j.options.wrap = f.wrap
 	for _, m := range b.machines(name, 2) {
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = name
+		m.Spec.Spread = infrav1.SpreadPreferred
 		m.Spec.Marks = infrav1.NovaVSphereMarks{
 			Tags:       []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}},
 			Attributes: []infrav1.NovaVSphereAttribute{{Name: name, Value: "17"}},
@@ -268,7 +269,7 @@ func TestCrash(t *testing.T) {
 	// Several at a time, each in a vCenter of its own: most of a life is waiting.
 	beds := make([]*bed, 8)
 	for i := range beds {
-		beds[i] = newBed(t)
+		beds[i] = newWideBed(t)
 		beds[i].options.pace.firstRetry = 20 * time.Millisecond
 		beds[i].options.pace.settle = 2 * time.Second
 	}

@@ -50,13 +50,16 @@ type world struct {
 	// hosts and clusters are those that VMs of ours run in.
 	hosts    map[ref]*hostInfo
 	clusters map[ref]*clusterInfo
+	// usable is how many hosts of a compute cluster can run VMs: those that
+	// respond and are not in maintenance.
+	usable map[ref]int32
 }
 
 func newWorld() *world {
 	return &world{
 		ids: map[ref]uuid.UUID{}, byID: map[uuid.UUID]ref{}, unread: map[ref]string{}, names: map[ref]string{},
 		vms: map[ref]*vmInfo{}, tasks: map[ref]*taskInfo{}, copies: map[uuid.UUID][]ref{},
-		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{},
+		hosts: map[ref]*hostInfo{}, clusters: map[ref]*clusterInfo{}, usable: map[ref]int32{},
 	}
 }
 

@@ -45,11 +45,16 @@ type ruleInfo struct {
 func (w *world) applyCluster(u types.ObjectUpdate) {
 	if u.Kind == types.ObjectUpdateKindLeave {
 		delete(w.clusters, u.Obj)
+		delete(w.usable, u.Obj)
 		return
 	}
 	for _, c := range u.ChangeSet {
+		if c.Name == usableProperty {
+			w.usable[u.Obj], _ = c.Val.(int32)
+			continue
+		}
 		config, whole := c.Val.(types.ClusterConfigInfoEx)
-		if c.Name != "configurationEx" || !whole {
+		if c.Name != settingsProperty || !whole {
 			if known := w.clusters[u.Obj]; known != nil {
 				known.stale, known.partial = true, true
 			}
@@ -105,13 +110,23 @@ func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
 	switch {
 	case m.wants.spread == infrav1.SpreadNever:
 		return rule != nil && rule.vms[vm]
+	case i.crowded(m.wants.rule, at):
+		return rule != nil
 	case rule != nil:
 		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
 	case !cluster.drs && m.wants.spread != infrav1.SpreadRequired:
 		return false // a rule would change nothing, or not be allowed
 	default:
-		return i.hasTwo(m.wants.rule, at)
+		return i.hasMembers(m.wants.rule, at, 2)
 	}
+}
+
+// crowded reports whether a rule that is only preferred would leave no host of
+// a compute cluster without a VM of the group. vSphere HA does not restart a VM
+// against a rule, and DRS does not evacuate a host against one. The caller holds
+// the lock.
+func (i *inventory) crowded(rule string, at ref) bool {
+	return !i.groups[rule].mandatory() && i.hasMembers(rule, at, int(i.world.usable[at]))
 }
 
 // members are the VMs that belong in a group's rule in a compute cluster, as
@@ -126,19 +141,18 @@ func (i *inventory) members(rule string, at ref) map[ref]bool {
 	return out
 }
 
-// hasTwo reports whether a group has enough VMs in a compute cluster for a
-// rule. The caller holds the lock.
-func (i *inventory) hasTwo(rule string, at ref) bool {
-	n := 0
+// hasMembers reports whether a group has n VMs or more in a compute cluster.
+// The caller holds the lock.
+func (i *inventory) hasMembers(rule string, at ref, n int) bool {
 	for id := range i.peers(rule) {
-		if _, in := i.member(id, at); in {
-			n++
+		if n <= 0 {
+			break
 		}
-		if n > 1 {
-			return true
+		if _, in := i.member(id, at); in {
+			n--
 		}
 	}
-	return false
+	return n <= 0
 }
 
 // member returns a machine's VM and whether it belongs in the rule of its
@@ -174,7 +188,8 @@ type plannedRule struct {
 
 // plan says how a group's rule should be in a compute cluster. A VM in it
 // whose machine is not known yet stays: the manager may have just started.
-// The caller holds the lock.
+// A rule that is only preferred has no members while the cluster has too few
+// hosts for them. The caller holds the lock.
 func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
 	p := plannedRule{name: name, mandatory: mandatory, members: i.members(name, at)}
 	strangers := i.strangers(name, at)
@@ -184,6 +199,9 @@ func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
 				p.members[vm] = true
 			}
 		}
+	}
+	if !ptr.Deref(mandatory, false) && len(p.members) >= int(i.world.usable[at]) {
+		clear(p.members)
 	}
 	return p
 }
@@ -340,7 +358,7 @@ func (r *ruler) reread(ctx context.Context, at ref) error {
 // readCluster reads the settings of a compute cluster.
 func (i *inventory) readCluster(ctx context.Context, c *vim25.Client, at ref) error {
 	var cluster mo.ClusterComputeResource
-	if err := object.NewCommon(c, at).Properties(ctx, at, clusterProperties, &cluster); err != nil {
+	if err := object.NewCommon(c, at).Properties(ctx, at, []string{settingsProperty}, &cluster); err != nil {
 		return fmt.Errorf("reading the compute cluster's rules: %w", err)
 	}
 	config, ok := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)

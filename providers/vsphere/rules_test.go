@@ -88,6 +88,7 @@ func newCrowd(names ...string) *crowd {
 	c := &crowd{inventory: newInventory(func(hypervisor.Key) {}), ids: map[string]uuid.UUID{}}
 	host := ref{Type: "HostSystem", Value: "host-1"}
 	c.world.hosts[host] = &hostInfo{parent: clusterRef}
+	c.world.usable[clusterRef] = 10
 	c.world.clusters[clusterRef] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
 	for _, n := range names {
 		id := uuid.NewSHA1(uuid.Nil, []byte(n))
@@ -164,6 +165,40 @@ func TestRuleToLeave(t *testing.T) {
 	}
 }
 
+// A preferred rule exists only while each of its VMs has a host to go to.
+func TestRuleNeedsAFreeHost(t *testing.T) {
+	tests := []struct {
+		name   string
+		usable int32
+		spread infrav1.NovaVSphereSpread
+		ruled  []string
+		due    bool
+		want   map[ref]bool
+	}{
+		{"made", 4, infrav1.SpreadPreferred, nil, true, theVMs("a", "b", "c")},
+		{"kept", 4, infrav1.SpreadPreferred, []string{"a", "b", "c"}, false, theVMs("a", "b", "c")},
+		{"not made", 3, infrav1.SpreadPreferred, nil, false, theVMs()},
+		{"removed", 3, infrav1.SpreadPreferred, []string{"a", "b", "c"}, true, theVMs()},
+		{"unknown", 0, infrav1.SpreadPreferred, nil, false, theVMs()},
+		{"required", 3, infrav1.SpreadRequired, []string{"a", "b"}, true, theVMs("a", "b", "c")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCrowd("a", "b", "c")
+			c.world.usable[clusterRef] = tt.usable
+			if tt.ruled != nil {
+				c.ruled(tt.ruled...)
+			}
+			for _, n := range []string{"a", "b", "c"} {
+				c.asks(n, tt.spread, false)
+			}
+			g.Expect(c.ruleDue(vmNo("a"), c.machines[c.ids["a"]], c.world.vms[vmNo("a")])).To(Equal(tt.due))
+			g.Expect(c.plan("r", clusterRef, ptr.To(c.groups["r"].mandatory())).members).To(Equal(tt.want))
+		})
+	}
+}
+
 // Where DRS is off a preference asks for nothing; what is required is asked for.
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
@@ -214,6 +249,7 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	c := newCrowd("a", "b", "c", "d")
 	far, host := ref{Type: "ClusterComputeResource", Value: "domain-c2"}, ref{Type: "HostSystem", Value: "host-2"}
 	c.world.hosts[host] = &hostInfo{parent: far}
+	c.world.usable[far] = 10
 	c.world.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
 	c.world.vms[vmNo("c")].host, c.world.vms[vmNo("d")].host = host, host
 	for n := range c.ids {

@@ -17,10 +17,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// grouped is a machine of a MachineDeployment.
+// newWideBed is a bed with more hosts than any test has machines.
+func newWideBed(t *testing.T) *bed {
+	t.Helper()
+	return newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 24}})
+}
+
+// grouped is a machine of a MachineDeployment whose machines are kept apart.
 func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
 	m := b.machine(name)
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
+	m.Spec.Spread = infrav1.SpreadPreferred
 	return m
 }
 
@@ -103,7 +110,7 @@ func TestScrub(t *testing.T) {
 // User data is removed although the rule and the tags of the machine can never
 // be set.
 func TestScrubWithoutPermissionForRules(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
 	second.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}}
 	b.launched(first)
@@ -186,7 +193,7 @@ func TestDeleteWhileSettling(t *testing.T) {
 }
 
 func TestSpread(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	alone := b.grouped("a", "md")
 	b.launched(alone)
 	b.settled(alone)
@@ -220,7 +227,7 @@ func TestSpread(t *testing.T) {
 // However many machines come or go at once, the rule is changed a few times.
 func TestSpreadOfManyAtOnce(t *testing.T) {
 	const n = 20
-	b := newBed(t)
+	b := newWideBed(t)
 	b.options.pace = usually
 	b.connector = b.newConnector()
 	var machines []*infrav1.NovaVSphereMachine
@@ -260,7 +267,7 @@ func TestSpreadOfManyAtOnce(t *testing.T) {
 // A manager that starts anew knows of some machines before others. None is
 // thrown out of the rule for that.
 func TestSpreadOverARestart(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	first, second, third := b.grouped("a", "md"), b.grouped("b", "md"), b.grouped("c", "md")
 	b.launched(first, second)
 	b.settled(first, second)
@@ -272,7 +279,7 @@ func TestSpreadOverARestart(t *testing.T) {
 }
 
 func TestSpreadModes(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
 	first.Spec.Spread, second.Spec.Spread = infrav1.SpreadRequired, infrav1.SpreadRequired
 	b.launched(first, second)
@@ -293,7 +300,7 @@ func TestSpreadModes(t *testing.T) {
 // Somebody else changes the cluster meanwhile: vCenter says so, and the next
 // attempt starts from what is there.
 func TestSpreadConflict(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
 	b.launched(first, second)
 	b.vc.InjectFault("ReconfigureComputeResource_Task", 1, &types.ConcurrentAccess{}, "")
@@ -321,7 +328,7 @@ func TestSpreadConflict(t *testing.T) {
 // An account that may not change the cluster has machines all the same. They
 // say what is missing, and go.
 func TestSpreadRefused(t *testing.T) {
-	b := newBed(t)
+	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
 	b.launched(first, second)
 	b.settled(first, second)

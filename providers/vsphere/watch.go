@@ -25,8 +25,15 @@ var (
 		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
-	clusterProperties = []string{"configurationEx"}
+	clusterProperties = []string{settingsProperty, usableProperty}
 	taskProperties    = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
+)
+
+// Properties of a compute cluster: its settings, and how many of its hosts can
+// run VMs.
+const (
+	settingsProperty = "configurationEx"
+	usableProperty   = "summary.numEffectiveHosts"
 )
 
 // firstPoll is how long a poll may take while the world is learnt.

@@ -300,11 +300,12 @@ func (s *Server) pickHost(ctx *simulator.Context, pool *types.ManagedObjectRefer
 	}
 	for _, entity := range ctx.Map.All("ClusterComputeResource") {
 		cluster, ok := entity.(*simulator.ClusterComputeResource)
-		if !ok || len(cluster.Host) == 0 || !holdsPool(ctx, cluster.ResourcePool, *pool) {
+		if !ok || !holdsPool(ctx, cluster.ResourcePool, *pool) {
 			continue
 		}
-		host := cluster.Host[int(s.hosts.Add(1))%len(cluster.Host)]
-		return &host
+		if hosts := usableHosts(ctx, cluster); len(hosts) > 0 {
+			return &hosts[int(s.hosts.Add(1))%len(hosts)].Self
+		}
 	}
 	return nil
 }

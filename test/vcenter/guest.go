@@ -49,6 +49,8 @@ type VM struct {
 	PoweredOn    bool              `json:"poweredOn"`
 	Template     bool              `json:"template"`
 	IPAddress    string            `json:"ipAddress"`
+	// Host is the name of the host that it runs on.
+	Host string `json:"host"`
 }
 
 // NIC is a network card.
@@ -207,6 +209,11 @@ func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) VM {
 		PoweredOn:    vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOn,
 		Template:     vm.Config.Template,
 		IPAddress:    vm.Guest.IpAddress,
+	}
+	if vm.Runtime.Host != nil {
+		if host, ok := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem); ok {
+			out.Host = host.Name
+		}
 	}
 	for _, card := range ethernetCards(vm) {
 		out.NICs = append(out.NICs, NIC{MAC: card.MacAddress, Network: networkName(ctx, card)})

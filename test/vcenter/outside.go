@@ -20,18 +20,23 @@ func (s *Server) MigrateVM(id, host string) error {
 			if !ok || to.Name != host {
 				continue
 			}
-			from := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
-			ctx.Map.RemoveReference(ctx, from, &from.Vm, vm.Self)
-			ctx.Map.AddReference(ctx, to, &to.Vm, vm.Self)
-			ctx.Update(vm, []types.PropertyChange{
-				{Name: "runtime.host", Val: &to.Self},
-				{Name: "summary.runtime.host", Val: &to.Self},
-			})
+			moveTo(ctx, vm, to)
 			err = nil
 		}
 		s.watch.touchAll()
 	})
 	return errors.Join(found, err)
+}
+
+// moveTo moves a VM to a host.
+func moveTo(ctx *simulator.Context, vm *simulator.VirtualMachine, to *simulator.HostSystem) {
+	from := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem)
+	ctx.Map.RemoveReference(ctx, from, &from.Vm, vm.Self)
+	ctx.Map.AddReference(ctx, to, &to.Vm, vm.Self)
+	ctx.Update(vm, []types.PropertyChange{
+		{Name: "runtime.host", Val: &to.Self},
+		{Name: "summary.runtime.host", Val: &to.Self},
+	})
 }
 
 // SetConnectionState says how vCenter is connected to a VM: connected,
@@ -64,6 +69,7 @@ func (s *Server) SetHostConnected(host string, connected bool) error {
 				continue
 			}
 			ctx.Update(h, []types.PropertyChange{{Name: "runtime.connectionState", Val: state}})
+			s.countHosts(ctx, h)
 			for _, vm := range h.Vm {
 				if it, ok := ctx.Map.Get(vm).(*simulator.VirtualMachine); ok {
 					setConnection(ctx, it, vmState)

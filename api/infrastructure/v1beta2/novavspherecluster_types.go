@@ -32,7 +32,8 @@ type NovaVSphereClusterSpec struct {
 
 	// spread says whether the machines of one control plane or
 	// MachineDeployment are kept on different hosts: Never, Preferred or
-	// Required. Machines can say otherwise. Empty means Preferred.
+	// Required. Machines can say otherwise. If not set, machines of a control
+	// plane have Preferred, and all others Never.
 	// +optional
 	Spread NovaVSphereSpread `json:"spread,omitempty"`
 }

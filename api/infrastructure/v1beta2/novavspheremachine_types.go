@@ -74,16 +74,19 @@ func sourceName(template string, source NovaVSphereSource) string {
 	}
 }
 
-// SpreadMode is how the machine is kept apart from its like in cluster.
+// SpreadMode is how the machine is kept apart from its like in cluster. By
+// default, only machines of a control plane are.
 func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSphereSpread {
 	switch {
 	case m.Spec.Spread != "":
 		return m.Spec.Spread
 	case cluster != nil && cluster.Spread != "":
 		return cluster.Spread
-	default:
+	}
+	if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
 		return SpreadPreferred
 	}
+	return SpreadNever
 }
 
 // +kubebuilder:object:root=true

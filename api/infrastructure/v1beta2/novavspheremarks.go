@@ -9,7 +9,8 @@ type NovaVSphereSpread string
 const (
 	// SpreadNever leaves it to vCenter where machines run.
 	SpreadNever NovaVSphereSpread = "Never"
-	// SpreadPreferred keeps machines apart where there are hosts enough.
+	// SpreadPreferred keeps machines apart while more hosts can run VMs than
+	// there are machines, so that each VM has a host to restart on.
 	SpreadPreferred NovaVSphereSpread = "Preferred"
 	// SpreadRequired starts no machine on a host that has one already.
 	SpreadRequired NovaVSphereSpread = "Required"

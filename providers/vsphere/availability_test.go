@@ -1,0 +1,91 @@
+package vsphere
+
+import (
+	"fmt"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// controlPlane makes the VMs of a control plane in a compute cluster of so many
+// hosts, with the defaults of everything.
+func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine) {
+	t.Helper()
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: hosts}})
+	var machines []*infrav1.NovaVSphereMachine
+	for i := range 3 {
+		m := b.machine(fmt.Sprintf("cp-%d", i))
+		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
+		machines = append(machines, m)
+	}
+	b.launched(machines...)
+	b.settled(machines...)
+	return b, machines
+}
+
+// vSphere HA restarts the VM of a control plane when its host dies, whether the
+// cluster has a host more than the control plane has members or not.
+func TestHostDies(t *testing.T) {
+	for hosts, ruled := range map[int]int{3: 0, 4: 3} {
+		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
+			b, machines := controlPlane(t, hosts)
+			b.Expect(b.members(machines[0])).To(HaveLen(ruled))
+			lost := b.vmNamed("cp-0")[0].Host
+			b.Expect(b.vc.FailHost(lost)).To(Succeed())
+			for _, m := range machines {
+				b.reaches(m, hypervisor.Running)
+				b.Expect(b.vmNamed(m.Name)[0].Host).NotTo(Equal(lost))
+				b.Expect(b.vmNamed(m.Name)[0].PoweredOn).To(BeTrue())
+			}
+			b.settled(machines...)
+			b.Eventually(func() []string { b.settled(machines...); return b.members(machines[0]) }).
+				Should(BeEmpty(), "the next host that dies needs a host for its VM too")
+			b.Expect(b.vc.SetHostConnected(lost, true)).To(Succeed())
+			b.Eventually(func() []string { b.settled(machines...); return b.members(machines[0]) }).Should(HaveLen(ruled))
+		})
+	}
+}
+
+// A host can enter maintenance.
+func TestMaintenance(t *testing.T) {
+	for _, hosts := range []int{3, 4} {
+		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
+			b, machines := controlPlane(t, hosts)
+			b.Expect(b.vc.EnterMaintenance(b.vmNamed("cp-0")[0].Host)).To(Succeed())
+			b.settled(machines...)
+		})
+	}
+}
+
+// What machines ask for that say nothing: those of a control plane are kept
+// apart, and workers, of which there are more than hosts, are not.
+func TestSpreadMode(t *testing.T) {
+	labeled := func(labels map[string]string, spread infrav1.NovaVSphereSpread) *infrav1.NovaVSphereMachine {
+		m := &infrav1.NovaVSphereMachine{}
+		m.Labels, m.Spec.Spread = labels, spread
+		return m
+	}
+	controlPlane, worker := map[string]string{clusterv1.MachineControlPlaneLabel: ""}, map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}
+	tests := []struct {
+		name    string
+		machine *infrav1.NovaVSphereMachine
+		cluster infrav1.NovaVSphereSpread
+		want    infrav1.NovaVSphereSpread
+	}{
+		{"control plane", labeled(controlPlane, ""), "", infrav1.SpreadPreferred},
+		{"worker", labeled(worker, ""), "", infrav1.SpreadNever},
+		{"cluster", labeled(worker, ""), infrav1.SpreadRequired, infrav1.SpreadRequired},
+		{"machine", labeled(worker, infrav1.SpreadPreferred), infrav1.SpreadRequired, infrav1.SpreadPreferred},
+		{"control plane of a cluster", labeled(controlPlane, ""), infrav1.SpreadNever, infrav1.SpreadNever},
+	}
+	for _, tt := range tests {
+		if got := tt.machine.SpreadMode(&infrav1.NovaVSphereClusterSpec{Spread: tt.cluster}); got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
