@@ -1,10 +1,14 @@
 package vsphere
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/url"
 	"reflect"
 	"strings"
 
@@ -39,6 +43,17 @@ func classify(server string, err error) error {
 		return faulted(f, "")
 	}
 	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(server, err))
+}
+
+// isUnreachable reports that a request failed on the way to vCenter or back.
+func isUnreachable(err error) bool {
+	var (
+		request *url.Error
+		network net.Error
+		pinned  *thumbprintError
+	)
+	return errors.As(err, &request) || errors.As(err, &network) || errors.As(err, &pinned) || isTimeout(err) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
 // asError returns the Error that err is, or nil.

@@ -94,3 +94,34 @@ func TestUnresolved(t *testing.T) {
 		}
 	}
 }
+
+// aNetwork is a network of which something cannot be read.
+type aNetwork struct{ err error }
+
+func (aNetwork) Reference() ref { return ref{Type: "DistributedVirtualPortgroup", Value: "dvportgroup-1"} }
+
+func (aNetwork) GetInventoryPath() string { return "" }
+
+func (n aNetwork) EthernetCardBackingInfo(context.Context) (types.BaseVirtualDeviceBackingInfo, error) {
+	return nil, n.err
+}
+
+// An account that cannot read the switch of a port group is told so. Other
+// failures stay as they are.
+func TestBackingOf(t *testing.T) {
+	tests := []struct {
+		name   string
+		err    error
+		reason string
+	}{
+		{"govmomi's own", errors.New("System.Read privilege required for config.distributedVirtualSwitch"), infrav1.PermissionDeniedReason},
+		{"a fault", soapError(types.ManagedObjectNotFound{Obj: ref{Type: "DistributedVirtualPortgroup"}}, "Gone"), infrav1.PlacementNotFoundReason},
+		{"the network", &url.Error{Op: "Post", URL: "https://vc/sdk", Err: io.EOF}, infrav1.EndpointUnreachableReason},
+	}
+	for _, tt := range tests {
+		_, err := backingOf(t.Context(), aNetwork{tt.err})
+		if got := hypervisor.ReasonFor(classify("vc", err), ""); got != tt.reason {
+			t.Errorf("%s: got %s, want %s", tt.name, got, tt.reason)
+		}
+	}
+}

@@ -1,10 +1,13 @@
 package vsphere
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // pace is how patient a session is. Tests are less patient.
 type pace struct {
-	// request bounds every request but the long poll.
+	// request bounds every request but the long poll and slow ones.
 	request time.Duration
 	// poll is how long vCenter holds a long poll open without news. With
 	// request on top a poll counts as dead.
@@ -29,4 +32,16 @@ var usually = pace{
 	firstRetry: time.Second, lastRetry: 30 * time.Second,
 	firstLogin: time.Minute, lastLogin: 5 * time.Minute,
 	settle: 30 * time.Second, gather: 300 * time.Millisecond,
+}
+
+// slowness is how many times longer a slow request may take than others.
+const slowness = 6
+
+// timeout bounds a request. vCenter under load takes a minute and more to choose
+// datastores, to accept a clone, and to read storage policies.
+func (p pace) timeout(method string) time.Duration {
+	if method == "CloneVM_Task" || method == "RecommendDatastores" || strings.HasPrefix(method, "Pbm") {
+		return slowness * p.request
+	}
+	return p.request
 }

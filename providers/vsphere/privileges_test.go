@@ -25,7 +25,7 @@ var privileges = map[string][]string{
 	"Login": anybody, "Logout": anybody, "RetrieveServiceContent": anybody, "RetrievePropertiesEx": anybody,
 	"CreateContainerView": anybody, "CreateListView": anybody, "ModifyListView": anybody, "CreatePropertyCollector": anybody,
 	"CreateFilter": anybody, "WaitForUpdatesEx": anybody, "FindAllByUuid": anybody, "FindChild": anybody, "RecommendDatastores": anybody,
-	"/cis/session": anybody, "?list-attached-tags-on-objects": anybody, "?list-tags-for-category": anybody, "GET /tagging/category": anybody, "GET /tagging/category/{id}": anybody, "GET /tagging/tag": anybody,
+	"/cis/session": anybody, "CurrentTime": anybody, "?list-attached-tags-on-objects": anybody, "?list-tags-for-category": anybody, "GET /tagging/category": anybody, "GET /tagging/category/{id}": anybody, "GET /tagging/tag": anybody,
 
 	"CloneVM_Task": {
 		"VirtualMachine.Provisioning.DeployTemplate", "VirtualMachine.Provisioning.Clone", "VirtualMachine.Inventory.CreateFromExisting",

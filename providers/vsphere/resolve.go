@@ -11,6 +11,7 @@ import (
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 	"golang.org/x/sync/singleflight"
 
@@ -77,8 +78,7 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 		return found, nil
 	}
 	done := r.flights.DoChan(k, func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.session.line.pace.request)
-		defer cancel()
+		ctx := context.WithoutCancel(ctx) // each request has its own time
 		var found T
 		err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 			found, err = ask(ctx, c)
@@ -190,7 +190,7 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 	if at := networkReference.FindStringSubmatch(name); at != nil {
 		return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (network, error) {
 			found, _ := object.NewReference(c, ref{Type: at[1], Value: at[2]}).(object.NetworkReference)
-			backing, err := found.EthernetCardBackingInfo(ctx)
+			backing, err := backingOf(ctx, found)
 			if isGone(err) {
 				return network{}, failure(infrav1.PlacementNotFoundReason, "network %q does not exist in vCenter, or the account cannot see it", name)
 			}
@@ -203,7 +203,18 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 			if err != nil {
 				return network{}, err
 			}
-			backing, err := found.EthernetCardBackingInfo(ctx)
+			backing, err := backingOf(ctx, found)
 			return network{found.Reference(), backing}, err
 		})
+}
+
+// backingOf is what a network card on a network is connected to. Apart from
+// faults and connection failures, govmomi's only error is that the account
+// cannot read the switch of a port group.
+func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtualDeviceBackingInfo, error) {
+	backing, err := n.EthernetCardBackingInfo(ctx)
+	if err == nil || faultOf(innermost(err)) != nil || soap.IsSoapFault(innermost(err)) || asError(err) != nil || isUnreachable(err) {
+		return backing, err
+	}
+	return nil, failure(infrav1.PermissionDeniedReason, "the account cannot read the distributed switch of a network: %w", err)
 }

@@ -69,7 +69,7 @@ func (s *session) callREST(ctx context.Context, request func(context.Context, *r
 		case restStatus(err) == http.StatusUnauthorized && again:
 			s.dropREST(api)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began):
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began) && hangs(ctx, c):
 			s.lost(login)
 		}
 		return err

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 	vimsession "github.com/vmware/govmomi/session"
 	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
 	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -411,10 +413,17 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 		case isNotAuthenticated(err) && again:
 			s.lost(login)
 			continue
-		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began):
+		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began) && hangs(ctx, c):
 			// A vCenter that hangs must not hold one caller after the other.
 			s.lost(login)
 		}
 		return err
 	}
+}
+
+// hangs reports whether vCenter does not even say what time it is. One that was
+// slow with a single request does.
+func hangs(ctx context.Context, c *vim25.Client) bool {
+	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
+	return isAmbiguous(err)
 }

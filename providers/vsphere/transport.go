@@ -188,7 +188,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 
 // pass sends a request: in its turn, within its time, and counted.
 func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
-	timeout := l.pace.request
+	timeout := l.pace.timeout(method)
 	patience, slow := ctx.Value(patientContext{}).(time.Duration)
 	switch {
 	case method == pollMethod:

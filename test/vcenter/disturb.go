@@ -73,6 +73,11 @@ func (s *Server) disturb(w http.ResponseWriter, r *http.Request, method string, 
 	}
 }
 
+// SetLatency has each request of a method wait so long before it is carried out.
+func (s *Server) SetLatency(method string, latency time.Duration) {
+	s.latencies.Store(method, latency)
+}
+
 // SetPassword changes the password of the one account. Sessions go on, those of
 // the REST API too.
 func (s *Server) SetPassword(password string) {

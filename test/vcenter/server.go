@@ -76,7 +76,9 @@ type Server struct {
 	requestID atomic.Int64
 	requests  sync.Map // of string to context.Context
 
-	violations   violations
+	violations violations
+	// latencies are those of single methods.
+	latencies    sync.Map
 	disturbed    disturbed
 	interruption interruption
 	tally        tally
@@ -245,6 +247,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	method := soapMethod(body)
 	s.counts.add(method, sessionKey(r))
+	if latency, ok := s.latencies.Load(method); ok && !s.sleep(latency.(time.Duration)) {
+		return
+	}
 	if err := s.checkRequest(r, body); err != nil {
 		s.reject(w, method, err)
 		return
