@@ -389,5 +389,5 @@ func inWords(err error) error {
 	if !ok {
 		return err
 	}
-	return &hypervisor.Error{Reason: infrav1.HypervisorErrorReason, Err: fmt.Errorf("%w", f)}
+	return &hypervisor.Error{Reason: restReason(f), Err: fmt.Errorf("%w", f)}
 }

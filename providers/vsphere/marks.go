@@ -269,7 +269,7 @@ func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 func (k *marker) refused(doing string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.known = nil, nil // a name may stand for another tag now
-		return failure(infrav1.HypervisorErrorReason, "%s: %w", doing, innermost(err))
+		return failure(restReason(err), "%s: %w", doing, innermost(err))
 	}
 	return asError(classify(k.session.endpoint.server, err))
 }

@@ -244,6 +244,15 @@ func newRESTError(status int, body []byte) *restError {
 	return f
 }
 
+// restReason returns the condition reason for a request that the REST API
+// refused.
+func restReason(err error) string {
+	if restStatus(err) == http.StatusForbidden {
+		return infrav1.PermissionDeniedReason
+	}
+	return infrav1.HypervisorErrorReason
+}
+
 // restStatus returns the HTTP status of a request that the REST API refused,
 // or 0.
 func restStatus(err error) int {

@@ -58,7 +58,9 @@ func (s *Server) buildInventory() error {
 	s.svc.RegisterSDK(registry, registry.Path+"/vimService")
 	s.svc.ServeMux.HandleFunc(registry.Path+"/vimServiceVersions.xml", s.svc.ServiceVersions)
 	s.registerREST(registry)
-	s.svc.RegisterSDK(pbmsimulator.New())
+	policies := pbmsimulator.New()
+	policies.Handler = s.refuse
+	s.svc.RegisterSDK(policies)
 	registry.SessionManager().ServiceHostName = s.Address
 	if err := s.fill(); err != nil {
 		model.Remove()

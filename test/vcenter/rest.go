@@ -44,7 +44,7 @@ func isREST(path string) bool {
 // its calls make SOAP calls to this server, so the inventory stays free.
 func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	s.counts.add(restMethod(r), r.Header.Get(restSession))
-	if s.serveLibrary(w, r) {
+	if s.refuseREST(w, restMethod(r)) || s.serveLibrary(w, r) {
 		return
 	}
 	s.svc.ServeMux.ServeHTTP(w, r)

@@ -60,6 +60,9 @@ func (s *Server) route(ctx *simulator.Context, method *simulator.Method) (mo.Ref
 	if s.isHidden(ctx, method.This) {
 		return nil, &types.NoPermission{Object: &method.This, PrivilegeId: "System.View"}
 	}
+	if _, refused := s.refuse(ctx, method); refused != nil {
+		return nil, refused
+	}
 	if routed[method.This.Type][method.Name] {
 		method.This = s.ops.Self
 		return s.ops, nil

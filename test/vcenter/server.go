@@ -72,6 +72,8 @@ type Server struct {
 
 	// account is the one user, by name and password.
 	account atomic.Pointer[url.Userinfo]
+	// role has the privileges of the account; all, if it is nil.
+	role atomic.Pointer[map[string]bool]
 
 	requestID atomic.Int64
 	requests  sync.Map // of string to context.Context

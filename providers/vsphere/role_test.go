@@ -1,0 +1,159 @@
+package vsphere
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// role is a bed whose account has a role.
+type role struct {
+	*bed
+	privileges []string
+}
+
+// asAdministrator does something that the account's role does not allow.
+func (r *role) asAdministrator(do func()) {
+	r.vc.SetPrivileges()
+	defer r.vc.SetPrivileges(r.privileges...)
+	do()
+}
+
+// demanding is a machine that needs every privilege which a machine of its
+// source can need. Some need what only one kind of source has.
+func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
+	m := r.grouped(name, "md")
+	m.Spec.Template, m.Spec.Source = source.Template, source.Source
+	m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: aPolicy, Datastore: "LocalDS_0"}
+	m.Spec.Hardware.CPUAllocation = infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](100)}
+	m.Spec.Hardware.Version = "vmx-22"
+	m.Spec.Disks = infrav1.NovaVSphereDisks{BootGiB: 30, Data: []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
+	m.Spec.Marks = infrav1.NovaVSphereMarks{
+		Tags:       []infrav1.NovaVSphereTag{{Category: name, Name: "red"}},
+		Attributes: []infrav1.NovaVSphereAttribute{{Name: name, Value: "17"}},
+		Missing:    infrav1.MissingCreate,
+	}
+	return m
+}
+
+// lives takes a machine through its life, with a volume of a storage driver in
+// a snapshot of it, and returns the first failure.
+func (r *role) lives(m *infrav1.NovaVSphereMachine) error {
+	if err := r.goes(m); err != nil {
+		return err
+	}
+	r.asAdministrator(func() {
+		r.Expect(r.vc.AttachDisk(r.idOf(m.Name), vcenter.Disk{File: "[LocalDS_1] fcd/" + m.Name + ".vmdk", FirstClass: m.Name})).To(Succeed())
+		r.wait(r.vm(m.Name).CreateSnapshot(r.ctx(), "backup", "", false, false))
+	})
+	return r.goes(going(m))
+}
+
+// goes does what the controller does until a machine is up, or gone if it is
+// being deleted. It returns the first failure.
+func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
+	r.t.Helper()
+	deleting := !m.DeletionTimestamp.IsZero()
+	var failed error
+	r.Eventually(func() bool {
+		d, err := r.connector.Connect(r.ctx(), m)
+		if err == nil {
+			var vm hypervisor.VM
+			vm, err = d.Observe(r.ctx(), m)
+			switch {
+			case err != nil, vm.State == hypervisor.Busy:
+			case deleting && vm.State == hypervisor.Absent:
+				return true
+			case deleting:
+				err = d.Delete(r.ctx(), m)
+			case vm.State == hypervisor.Absent:
+				err = d.Create(r.ctx(), m, launch)
+			case vm.State == hypervisor.Stopped && vm.Unsettled == "":
+				err = d.Start(r.ctx(), m)
+			case vm.Unsettled != "" || vm.UserData:
+				err = d.Settle(r.ctx(), m, vm.State == hypervisor.Running)
+			default:
+				return !d.(*driver).session.inv.unlooked(r.id(m))
+			}
+		}
+		if err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsPassing(err) {
+			failed = err
+		}
+		return failed != nil
+	}).Should(BeTrue())
+	return failed
+}
+
+// A role with the privileges that the guide lists is enough, and a machine says
+// which one of them is missing.
+func TestRole(t *testing.T) {
+	b := newWideBed(t)
+	b.addLibrary()
+	guide := guidePrivileges(b.WithT)
+	r := &role{bed: b, privileges: guide}
+	r.launched(r.grouped("peer", "md"))
+
+	template := infrav1.NovaVSphereMachineSpec{Template: vcenter.DefaultTemplate}
+	library := infrav1.NovaVSphereMachineSpec{Source: infrav1.NovaVSphereSource{
+		ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "images", Item: "debian"},
+	}}
+	vm := infrav1.NovaVSphereMachineSpec{Template: "/DC0/vm/plain"}
+	r.addPlainVM("plain")
+	// Sources of machines that need a privilege which a template's do not.
+	special := map[string]infrav1.NovaVSphereMachineSpec{
+		"VirtualMachine.Provisioning.Clone": vm,
+		"VApp.Import":                       library, "ContentLibrary.ReadStorage": library,
+		"VirtualMachine.Provisioning.MarkAsTemplate": library, "VirtualMachine.State.CreateSnapshot": library,
+	}
+	b.vc.SetPrivileges(guide...)
+	for i, lacking := range guide {
+		t.Run("without "+lacking, func(t *testing.T) {
+			g := NewWithT(t)
+			source, ok := special[lacking]
+			if !ok {
+				source = template
+			}
+			m := r.demanding(fmt.Sprintf("without-%d", i), source)
+			if lacking == "VirtualMachine.State.CreateSnapshot" {
+				m.Spec.Placement.Datastore = "LocalDS_1" // the image on the other datastore has its snapshot already
+			}
+			r.connect(m).(*driver).session.paths.forget()
+			r.privileges = slices.DeleteFunc(slices.Clone(guide), func(p string) bool { return p == lacking })
+			b.vc.SetPrivileges(r.privileges...)
+			err := r.lives(m)
+			g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason), "%v", err)
+			g.Expect(err).To(MatchError(ContainSubstring("privilege " + lacking)))
+			r.privileges = guide
+			b.vc.SetPrivileges(guide...)
+			r.goes(going(m))
+		})
+	}
+	for name, source := range map[string]infrav1.NovaVSphereMachineSpec{"from-template": template, "from-library": library, "from-vm": vm} {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(r.lives(r.demanding(name, source))).To(Succeed())
+		})
+	}
+	b.vc.SetPrivileges()
+}
+
+// addPlainVM makes a VM of somebody else that is no template.
+func (b *bed) addPlainVM(name string) {
+	b.t.Helper()
+	finder := b.finder()
+	template, err := finder.VirtualMachine(b.ctx(), vcenter.DefaultTemplate)
+	b.Expect(err).NotTo(HaveOccurred())
+	folder, err := finder.Folder(b.ctx(), "/DC0/vm")
+	b.Expect(err).NotTo(HaveOccurred())
+	pool, err := finder.ResourcePool(b.ctx(), "DC0_C0_RP1")
+	b.Expect(err).NotTo(HaveOccurred())
+	to := pool.Reference()
+	b.wait(template.Clone(b.ctx(), folder, name, types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: &to}}))
+}
