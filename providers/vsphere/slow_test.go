@@ -8,6 +8,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
 // newSlowBed is a bed whose sessions wait a second for most answers.
@@ -35,8 +36,8 @@ func TestSlowRequests(t *testing.T) {
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }
 
-// One request that is not answered in time is no reason to open the session
-// anew, which would read all VMs again.
+// After one request without an answer in time, the session stays: a new one would
+// read all VMs again.
 func TestSlowRequestKeepsTheSession(t *testing.T) {
 	b := newSlowBed(t)
 	m := b.create("m")
@@ -46,4 +47,30 @@ func TestSlowRequestKeepsTheSession(t *testing.T) {
 	b.vc.SetLatency("PowerOffVM_Task", 0)
 	b.destroyed(going(m))
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
+}
+
+// Machines come and go while vCenter tells of changes seconds late, and of the
+// guests later still. Each is made and destroyed once.
+func TestLateUpdates(t *testing.T) {
+	const n = 6
+	b := newBedWith(t, vcenter.Options{UpdateDelay: 1500 * time.Millisecond, GuestDelay: 3 * time.Second})
+	p := b.fly(b.connector)
+	machines := b.machines("m", n)
+	var crafts []*craft
+	for _, m := range machines {
+		m.Spec.Marks = infrav1.NovaVSphereMarks{Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}}, Missing: infrav1.MissingCreate}
+		crafts = append(crafts, p.take(m))
+	}
+	p.arrived(time.Minute, crafts...)
+	b.once(machines)
+	b.Expect(b.vc.SetGuestInfo(b.idOf("m-0"), "guestinfo.nova.report", "late")).To(Succeed())
+	crafts = nil
+	for _, m := range machines {
+		crafts = append(crafts, p.take(going(m), func(c *craft) { c.provisioned = true }))
+	}
+	p.arrived(time.Minute, crafts...)
+	for _, method := range []string{"CloneVM_Task", "PowerOffVM_Task", "Destroy_Task"} {
+		b.Expect(b.vc.Tasks(method)).To(Equal(n), method)
+	}
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
 }

@@ -34,8 +34,8 @@ func (v *violations) add(text string) {
 	v.list = append(v.list, text)
 }
 
-// Violations lists the requests that were rejected because they do not fit the
-// API, whoever sent them.
+// Violations lists the requests of all clients that were rejected because they do
+// not fit the API.
 func (s *Server) Violations() []string {
 	s.violations.mu.Lock()
 	defer s.violations.mu.Unlock()
@@ -94,8 +94,8 @@ var priorVersions = []string{"6.5", "6.7", "6.7.1", "6.7.2", "6.7.3"}
 func (s *Server) apiVersion() string { return s.opts.Version + ".0" }
 
 // reject answers a request that does not fit the API.
-func (s *Server) reject(w http.ResponseWriter, method string, err error) {
-	s.violations.add(method + ": " + err.Error())
+func (s *Server) reject(w http.ResponseWriter, err error) {
+	s.violations.add(err.Error())
 	w.Header().Set("Content-Type", `text/xml; charset="utf-8"`)
 	w.WriteHeader(http.StatusInternalServerError)
 	_, _ = fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?>
@@ -242,8 +242,8 @@ func (c *checker) reference(e *element, path string) {
 	}
 }
 
-// dynamic returns the type that an element says it has, or nil if that does not
-// fit its place.
+// dynamic returns the type in an element's xsi:type, or nil if the place of the
+// element does not allow it.
 func (c *checker) dynamic(e *element, place reflect.Type, path string) reflect.Type {
 	name := e.kind
 	if name == "" && place.NumMethod() == 0 {
@@ -271,8 +271,11 @@ func (c *checker) dynamic(e *element, place reflect.Type, path string) reflect.T
 
 // derives reports whether a type extends another.
 func derives(kind, base reflect.Type) bool {
+	if kind.Kind() != reflect.Struct {
+		return false
+	}
 	for i := range kind.NumField() {
-		if f := kind.Field(i); f.Anonymous && (f.Type == base || f.Type.Kind() == reflect.Struct && derives(f.Type, base)) {
+		if f := kind.Field(i); f.Anonymous && (f.Type == base || derives(f.Type, base)) {
 			return true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// The form of requests; %s stands for what differs.
+// The form of requests.
 const (
 	cloneForm = `<CloneVM_Task xmlns="urn:vim25"><_this type="VirtualMachine">vm-1</_this><folder type="Folder">group-v3</folder><name>m</name>` +
 		`<spec><location>LOCATION</location><template>false</template>CONFIG<powerOn>false</powerOn>LATER</spec></CloneVM_Task>`
@@ -45,7 +45,7 @@ func TestRequestsFitTheAPI(t *testing.T) {
 		{"an unknown method", current, strings.ReplaceAll(clone(), "CloneVM_Task", "CopyVM_Task"), "unknown method CopyVM_Task"},
 		{"an unknown property", current, clone("LATER", "<linked>true</linked>"), `VirtualMachineCloneSpec has no property "linked"`},
 		{"a property out of order", current, clone("LATER", "<template>false</template>"), `property "template" is out of order`},
-		{"a missing property", current, strings.Replace(clone(), "<name>m</name>", "", 1), `required property "name" of CloneVMRequestType is missing`},
+		{"a missing property", current, strings.Replace(clone(), "<name>m</name>", "", 1), `required property "name" of CloneVM_Task is missing`},
 		{"a missing structure", current, strings.Replace(clone(), "<location></location>", "", 1), `required property "location"`},
 		{"a reference without a type", current, clone("LOCATION", "<datastore>datastore-1</datastore>"), `spec.location.datastore: a reference to an object of type ""`},
 		{"a reference of an unknown type", current, clone("LOCATION", `<datastore type="Store">datastore-1</datastore>`), `of type "Store"`},

@@ -242,7 +242,7 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 		_ = c.s.remove(ctx, vm)
 		return nil, refused
 	}
-	// The simulator's clones lose what an OVA says of its properties.
+	// The simulator does not clone the properties of an OVA.
 	if config := c.req.Spec.Config; config == nil || config.VAppConfigRemoved == nil || !*config.VAppConfigRemoved {
 		vm.Config.VAppConfig = c.source.Config.VAppConfig
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 )
 
 // maxObjectUpdates is vCenter's limit of one answer.
@@ -32,6 +33,8 @@ type watch struct {
 	collectors map[string]*collector // by session and reference
 
 	inbox
+	// delay is how late updates are.
+	delay time.Duration
 }
 
 // inbox is what the inventory told and nobody has passed on to the filters
@@ -107,18 +110,27 @@ func (w *watch) RemoveObject(_ *simulator.Context, obj ref) {
 
 // touch has an object looked at again.
 func (w *watch) touch(obj ref) {
-	w.inbox.mu.Lock()
-	defer w.inbox.mu.Unlock()
-	w.objects[obj] = true
-	w.wake()
+	w.late(func() { w.objects[obj] = true })
 }
 
 // touchAll has everything looked at again.
 func (w *watch) touchAll() {
-	w.inbox.mu.Lock()
-	defer w.inbox.mu.Unlock()
-	w.everything = true
-	w.wake()
+	w.late(func() { w.everything = true })
+}
+
+// late notes a change once it is as late as updates are.
+func (w *watch) late(note func()) {
+	tell := func() {
+		w.inbox.mu.Lock()
+		defer w.inbox.mu.Unlock()
+		note()
+		w.wake()
+	}
+	if w.delay == 0 {
+		tell()
+		return
+	}
+	time.AfterFunc(w.delay, tell)
 }
 
 // wake has every collector look. The caller holds the inbox's lock.
@@ -409,7 +421,8 @@ func (w *watch) begin(
 		}
 	case strconv.Itoa(c.version):
 	case strconv.Itoa(c.version - 1):
-		if c.previous != nil {
+		// An answer that was truncated is not repeated.
+		if c.previous != nil && !ptr.Deref(c.previous.Truncated, false) {
 			return c, c.polls, c.previous, nil
 		}
 		return nil, 0, nil, &types.InvalidCollectorVersion{}

@@ -88,7 +88,7 @@ func DMISerial(biosUUID string) string {
 // by reference, BIOS UUID or instance UUID. Cards the VM does not have, such
 // as a container bridge, are reported too, as VMware's tools do.
 func (s *Server) SetGuestAddresses(id string, nics []GuestNIC) error {
-	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+	return s.hearGuest(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
 		info := make([]types.GuestNicInfo, 0, len(nics))
 		first := ""
 		for _, nic := range nics {
@@ -108,7 +108,7 @@ func (s *Server) SetGuestAddresses(id string, nics []GuestNIC) error {
 
 // SetGuestHostName reports a running guest's own name.
 func (s *Server) SetGuestHostName(id, name string) error {
-	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+	return s.hearGuest(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
 		ctx.Update(vm, append(toolsState(true),
 			types.PropertyChange{Name: "guest.hostName", Val: name},
 			types.PropertyChange{Name: "summary.guest.hostName", Val: name},
@@ -118,7 +118,7 @@ func (s *Server) SetGuestHostName(id, name string) error {
 
 // SetGuestInfo stores what a guest wrote, as it does with "info-set".
 func (s *Server) SetGuestInfo(id, key, value string) error {
-	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+	return s.hearGuest(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
 		config := vm.Config.ExtraConfig[:0:0]
 		for _, option := range vm.Config.ExtraConfig {
 			if option.GetOptionValue().Key != key {
@@ -150,6 +150,29 @@ func (s *Server) VMs() []VM {
 		}
 	})
 	return all
+}
+
+// hearGuest takes over something that a guest reports, as late as GuestDelay says.
+// A late report of a guest that is off by then is lost.
+func (s *Server) hearGuest(id string, change func(*simulator.Context, *simulator.VirtualMachine)) error {
+	if s.opts.GuestDelay == 0 {
+		return s.changeVM(id, change)
+	}
+	err := s.changeVM(id, func(*simulator.Context, *simulator.VirtualMachine) {})
+	if err != nil {
+		return err
+	}
+	s.wg.Go(func() {
+		if !s.sleep(s.opts.GuestDelay) {
+			return
+		}
+		_ = s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+			if vm.Runtime.PowerState == poweredOn {
+				change(ctx, vm)
+			}
+		})
+	})
+	return nil
 }
 
 func (s *Server) changeVM(id string, change func(*simulator.Context, *simulator.VirtualMachine)) error {

@@ -20,7 +20,10 @@ type Config struct {
 	InstanceUUID  string            `json:"instanceUUID,omitempty"`
 	ControlSocket string            `json:"controlSocket"`
 	Delays        map[string]string `json:"delays,omitempty"`
-	Inventory     Inventory         `json:"inventory,omitzero"`
+	// UpdateDelay and GuestDelay are durations, such as 3s.
+	UpdateDelay string    `json:"updateDelay,omitempty"`
+	GuestDelay  string    `json:"guestDelay,omitempty"`
+	Inventory   Inventory `json:"inventory,omitzero"`
 }
 
 // ReadConfig reads a Config. A field it does not know is an error.
@@ -51,6 +54,15 @@ func (c Config) Options() (Options, error) {
 		ControlSocket: c.ControlSocket,
 		Inventory:     c.Inventory,
 		Delays:        map[string]time.Duration{},
+	}
+	for delay, text := range map[*time.Duration]string{&opts.UpdateDelay: c.UpdateDelay, &opts.GuestDelay: c.GuestDelay} {
+		if text == "" {
+			continue
+		}
+		var err error
+		if *delay, err = time.ParseDuration(text); err != nil {
+			return opts, fmt.Errorf("reading a delay: %w", err)
+		}
 	}
 	for method, text := range c.Delays {
 		delay, err := time.ParseDuration(text)

@@ -29,6 +29,12 @@ type Options struct {
 	// Latency is what each request takes beside its work, as the way to a
 	// server and its queues do.
 	Latency time.Duration
+	// UpdateDelay is how late the property collector tells of changes. A real one
+	// is 1 to 5 seconds late.
+	UpdateDelay time.Duration
+	// GuestDelay is how late everything is known that guests report or write into
+	// their settings. Real VMware Tools are up to 30 seconds late and more.
+	GuestDelay time.Duration
 	// Guests boot when VMs are powered on. Without them a VM is only a state.
 	Guests Guests
 	// ControlSocket is the path of a unix socket to steer the server by.
@@ -69,7 +75,7 @@ type Template struct {
 	// CPUs is 2 and MemoryMiB 2048, if zero.
 	CPUs      int32 `json:"cpus,omitempty"`
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
-	// VApp says that it came from an OVA whose properties the guest reads.
+	// VApp gives it the properties of an OVA.
 	VApp bool `json:"vApp,omitempty"`
 	// ExtraConfig is in the template and hence in each of its clones.
 	ExtraConfig map[string]string `json:"extraConfig,omitempty"`

@@ -39,7 +39,7 @@ func (s *Server) lacking(privileges []string) string {
 	return ""
 }
 
-// methodPrivileges are what calls need whose arguments do not matter.
+// methodPrivileges are the privileges of calls whose arguments do not matter.
 var methodPrivileges = map[string][]string{
 	methodPowerOn:            {"VirtualMachine.Interact.PowerOn"},
 	methodPowerOff:           {"VirtualMachine.Interact.PowerOff"},
@@ -152,7 +152,8 @@ func deviceNeeds(changes []types.BaseVirtualDeviceConfigSpec) (list []string) {
 	return list
 }
 
-// restPrivileges are what calls of the REST API need, by the end of their names.
+// restPrivileges are the privileges of calls of the REST API, by the end of their
+// names.
 var restPrivileges = map[string][]string{
 	"attach-tag-to-multiple-objects": {"InventoryService.Tagging.AttachTag", "InventoryService.Tagging.ObjectAttachable"},
 	"attach-multiple-tags-to-object": {"InventoryService.Tagging.AttachTag", "InventoryService.Tagging.ObjectAttachable"},

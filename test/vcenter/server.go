@@ -117,6 +117,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.account.Store(url.UserPassword(opts.Username, opts.Password))
 	s.watch = newWatch(s)
+	s.watch.delay = opts.UpdateDelay
 	if err := s.start(); err != nil {
 		s.cancel()
 		return nil, errors.Join(err, listener.Close())
@@ -253,7 +254,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := s.checkRequest(r, body); err != nil {
-		s.reject(w, method, err)
+		s.reject(w, err)
 		return
 	}
 	s.disturb(w, r, method, func(w http.ResponseWriter) { s.serveSOAP(w, r, method) })

@@ -193,7 +193,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	b.Expect(b.server.Requests()).To(BeEmpty())
 
 	b.server.ExpireSessions()
-	_, err := methods.CloneVM_Task(b.ctx, b.client, &types.CloneVM_Task{This: vm.Reference()})
+	_, err := methods.CloneVM_Task(b.ctx, b.client, &types.CloneVM_Task{This: vm.Reference(), Folder: types.ManagedObjectReference{Type: "Folder", Value: "group-v3"}})
 	b.Expect(soap.ToSoapFault(err).VimFault()).To(BeAssignableToTypeOf(types.NotAuthenticated{}))
 	b.Expect(b.server.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
 	b.Expect(b.server.Tasks("CloneVM_Task")).To(Equal(1), "what is refused makes no task")
