@@ -117,7 +117,8 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	if task.failure == nil {
 		other, listed := w.ids[task.result]
 		if a.verb == creating && listed && other != uuid.Nil && other != id {
-			return failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM an instance UUID other than the one asked for, so it is not ours")
+			return failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because another VM has that,"+
+				" so this machine does not own the VM: delete it in vCenter", task.result.Value)
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -69,8 +70,8 @@ func TestCloneOfTPM(t *testing.T) {
 	}
 }
 
-// cloud-init would take what an OVA says of its properties for its settings,
-// and never look at guestinfo.
+// cloud-init prefers the properties of an OVA to guestinfo, so clones do not have
+// them.
 func TestCloneOfOVA(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, VApp: true}}}})
 	b.Expect(b.properties(vcenter.DefaultTemplate).Config.VAppConfig).NotTo(BeNil())
@@ -78,8 +79,8 @@ func TestCloneOfOVA(t *testing.T) {
 	b.Expect(b.properties("m").Config.VAppConfig).To(BeNil())
 }
 
-// A recommendation is asked for before the datastore is known, and a policy
-// says of each disk which datastore it goes to.
+// With a storage policy, the clone request names the datastore of each disk. The
+// request for a recommendation cannot.
 func TestPolicyOnDatastoreCluster(t *testing.T) {
 	b := newBed(t)
 	b.addPod("pod", "LocalDS_1")
@@ -89,4 +90,28 @@ func TestPolicyOnDatastoreCluster(t *testing.T) {
 	is := b.properties("m")
 	b.Expect(disksOf(&is)).To(HaveLen(1))
 	b.Expect(b.look(m)).To(HaveField("State", hypervisor.Running))
+}
+
+// A linked clone shares disks with its template, so it cannot have another key.
+func TestLinkedCloneWithKey(t *testing.T) {
+	b := newBed(t)
+	b.addSnapshot(vcenter.DefaultTemplate, "base")
+	m := b.machine("m")
+	m.Spec.Clone.Mode = infrav1.CloneLinked
+	m.Spec.Hardware.Encryption.KeyID = "key"
+	err := b.connect(m).Create(b.ctx(), m, launch)
+	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue(), "%v", err)
+	b.Expect(err).To(MatchError(ContainSubstring("hardware.encryption.keyID")))
+}
+
+// The property collector starts over within the same session.
+func TestStaleVersion(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	b.vc.ResetRequests()
+	b.vc.InjectCallFault("WaitForUpdatesEx", 1, &types.InvalidCollectorVersion{}, "")
+	b.wait(b.vm("m").PowerOff(b.ctx()))
+	b.reaches(m, hypervisor.Stopped)
+	b.create("n")
+	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1), "the administrator's")
 }

@@ -62,8 +62,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// What machines ask for that say nothing: those of a control plane are kept
-// apart, and workers, of which there are more than hosts, are not.
+// By default, machines of a control plane are kept apart, and workers, of which
+// there are more than hosts, are not.
 func TestSpreadMode(t *testing.T) {
 	labeled := func(labels map[string]string, spread infrav1.NovaVSphereSpread) *infrav1.NovaVSphereMachine {
 		m := &infrav1.NovaVSphereMachine{}

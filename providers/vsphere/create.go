@@ -145,6 +145,9 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 
 // config is what the clone has that its source has not.
 func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*types.VirtualMachineConfigSpec, error) {
+	if p.origin.linked && m.Spec.Hardware.Encryption.KeyID != "" {
+		return nil, impossible("hardware.encryption.keyID cannot be set for a linked clone, which has the key of its template")
+	}
 	told, err := guestinfo(m.Name, id, p.wires, l)
 	if err != nil {
 		return nil, err

@@ -35,6 +35,9 @@ type vmInfo struct {
 	userData, ignition bool
 	// report is what its guest says of its first boot.
 	report string
+	// question is the pending question of the VM. Its task does not end before the
+	// question has an answer.
+	question string
 	// attributes are its custom attributes, by the number of their field.
 	attributes map[int32]string
 }
@@ -81,6 +84,9 @@ func (v *vmInfo) apply(name string, value any) {
 		v.cards = cards.GuestNicInfo
 	case "config.version":
 		v.version, _ = value.(string)
+	case "runtime.question":
+		question, _ := value.(types.VirtualMachineQuestionInfo)
+		v.question = question.Text
 	case "guest.hostName":
 		v.hostName, _ = value.(string)
 	case "guest.toolsRunningStatus":

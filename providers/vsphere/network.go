@@ -17,7 +17,7 @@ import (
 // wire is an interface of a VM as its card and its guest are told of it.
 type wire struct {
 	infrav1.NovaVSphereInterface
-	// name is what the guest calls it, and mac how it is found.
+	// name is its name in the guest, which finds it by mac.
 	name, mac string
 	// pooled are the addresses that pools gave.
 	pooled []hypervisor.Address

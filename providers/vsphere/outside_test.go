@@ -344,3 +344,17 @@ func TestGoneIsGone(t *testing.T) {
 	b.Expect(b.total()).To(BeZero())
 	b.reaches(going(m), hypervisor.Absent)
 }
+
+// The message of a machine has the pending question of its VM.
+func TestQuestion(t *testing.T) {
+	b := newBed(t)
+	m := b.create("m")
+	b.wait(b.vm("m").PowerOff(b.ctx()))
+	b.reaches(m, hypervisor.Stopped)
+	b.vc.SetTaskDelay("PowerOnVM_Task", time.Second)
+	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
+	b.Expect(b.vc.SetQuestion(b.idOf("m"), "Did you move it, or copy it?")).To(Succeed())
+	b.Eventually(func() string { return b.reaches(m, hypervisor.Busy).Message }).Should(HaveSuffix("Did you move it, or copy it?"))
+	b.Expect(b.vc.SetQuestion(b.idOf("m"), "")).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+}

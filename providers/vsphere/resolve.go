@@ -208,9 +208,9 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 		})
 }
 
-// backingOf is what a network card on a network is connected to. Apart from
-// faults and connection failures, govmomi's only error is that the account
-// cannot read the switch of a port group.
+// backingOf returns the backing of a network card on a network. Apart from faults
+// and connection failures, govmomi's only error is that the account cannot read
+// the switch of a port group.
 func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtualDeviceBackingInfo, error) {
 	backing, err := n.EthernetCardBackingInfo(ctx)
 	if err == nil || faultOf(innermost(err)) != nil || soap.IsSoapFault(innermost(err)) || asError(err) != nil || isUnreachable(err) {

@@ -242,7 +242,8 @@ func (s *session) round(
 	s.turn(up, nil, c)
 	err = st.follow(ctx, following, s.inv)
 	s.turn(connecting, nil, nil)
-	return true, following.Err() != nil && ctx.Err() == nil, err
+	// vCenter does not repeat an answer that was truncated.
+	return true, ctx.Err() == nil && (following.Err() != nil || isStaleVersion(err)), err
 }
 
 // logout ends a login. vCenter allows a bounded number of them, and keeps one
@@ -421,8 +422,8 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 	}
 }
 
-// hangs reports whether vCenter does not even say what time it is. One that was
-// slow with a single request does.
+// hangs reports whether vCenter does not answer a request for its time either. A
+// vCenter that was slow with a single request does.
 func hangs(ctx context.Context, c *vim25.Client) bool {
 	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
 	return isAmbiguous(err)

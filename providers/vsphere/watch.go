@@ -21,7 +21,7 @@ import (
 var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
-		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "customValue",
+		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
 		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
@@ -35,6 +35,10 @@ const (
 	settingsProperty = "configurationEx"
 	usableProperty   = "summary.numEffectiveHosts"
 )
+
+// maxIdle is how many answers without a VM end the first reading. On a busy
+// vCenter there are tasks in each answer, and a VM may never be reported.
+const maxIdle = 5
 
 // firstPoll is how long a poll may take while the world is learnt.
 const firstPoll = 5 * time.Second
@@ -160,23 +164,30 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 func (s *stream) learn(ctx context.Context) (*world, error) {
 	w := newWorld()
 	s.version = ""
-	for {
+	for idle := 0; ; {
 		updates, more, err := s.poll(ctx, min(firstPoll, s.pollTime))
 		if err != nil {
 			return nil, err
 		}
-		s.apply(w, updates)
+		if s.apply(w, updates); slices.ContainsFunc(updates, isOfVM) {
+			idle = 0
+		} else {
+			idle++
+		}
 		if err := w.bounded(); err != nil {
 			return nil, err
 		}
 		if err := s.enlist(ctx); err != nil {
 			return nil, err
 		}
-		if !more && (len(updates) == 0 || len(w.vms) >= s.enlisted()) {
+		if !more && (len(updates) == 0 || len(w.vms) >= s.enlisted() || idle >= maxIdle) {
 			return w, nil
 		}
 	}
 }
+
+// isOfVM reports whether an update is about a VM.
+func isOfVM(u types.ObjectUpdate) bool { return u.Obj.Type == "VirtualMachine" }
 
 // enlisted is how many VMs are in the second filter.
 func (s *stream) enlisted() int {

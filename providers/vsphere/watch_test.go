@@ -1,9 +1,14 @@
 package vsphere
 
 import (
+	"context"
+	"errors"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -27,4 +32,45 @@ func TestStreamNamesVMs(t *testing.T) {
 		}
 	}
 	b.Expect(names).To(ContainElement("m"))
+}
+
+// busyVCenter has a VM of ours whose settings it never reports, and a task of
+// somebody else in each answer.
+type busyVCenter struct{ polls int }
+
+func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
+	switch res := res.(type) {
+	case *methods.ModifyListViewBody:
+		res.Res = &types.ModifyListViewResponse{}
+	case *methods.WaitForUpdatesExBody:
+		if b.polls++; b.polls > 100 {
+			return errors.New("it polls without end")
+		}
+		objects := []types.ObjectUpdate{{Kind: types.ObjectUpdateKindEnter, Obj: ref{Type: "Task", Value: "task"}}}
+		if b.polls == 1 {
+			objects = append(objects, types.ObjectUpdate{
+				Kind: types.ObjectUpdateKindEnter, Obj: vmNo("vm-1"),
+				ChangeSet: []types.PropertyChange{{Name: "config.instanceUuid", Val: vmID.String()}},
+			})
+		}
+		res.Res = &types.WaitForUpdatesExResponse{Returnval: &types.UpdateSet{
+			Version: "1", FilterSet: []types.PropertyFilterUpdate{{ObjectSet: objects}},
+		}}
+	}
+	return nil
+}
+
+// The first reading of the inventory ends on a vCenter that never has nothing to
+// report.
+func TestLearnOnABusyVCenter(t *testing.T) {
+	g := NewWithT(t)
+	vc := &busyVCenter{}
+	s := &stream{
+		client: &vim25.Client{RoundTripper: vc}, pollTime: firstPoll, heard: func() {},
+		listed: map[ref]bool{}, unlisted: map[ref]bool{},
+	}
+	w, err := s.learn(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(w.byID).To(HaveKey(vmID))
+	g.Expect(vc.polls).To(BeNumerically("<=", 2*maxIdle))
 }

@@ -81,6 +81,17 @@ func (s *Server) SetHostConnected(host string, connected bool) error {
 	return err
 }
 
+// SetQuestion has vCenter ask a question about a VM, or none if it is empty.
+func (s *Server) SetQuestion(id, text string) error {
+	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
+		var question types.AnyType
+		if text != "" {
+			question = &types.VirtualMachineQuestionInfo{Id: "1", Text: text}
+		}
+		ctx.Update(vm, []types.PropertyChange{{Name: "runtime.question", Val: question}})
+	})
+}
+
 // SetToolsRunning says whether VMware Tools run in a VM's guest.
 func (s *Server) SetToolsRunning(id string, running bool) error {
 	return s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
