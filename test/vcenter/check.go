@@ -65,9 +65,9 @@ func (s *Server) checkRequest(r *http.Request, body []byte) error {
 
 // checkAction returns the version of the API that a request is made in.
 //
-// Every client of govmomi sends the version that it was generated from, which
-// vCenter takes for its own newest one, and no version at all to the service
-// for storage policies.
+// Clients of govmomi send the version that govmomi was generated from, which may
+// be newer than the server, and no version to the service for storage policies.
+// vCenter accepts both.
 func (s *Server) checkAction(r *http.Request) (string, error) {
 	action := strings.Trim(r.Header.Get("SOAPAction"), `"`)
 	uri, version, _ := strings.Cut(action, "/")
@@ -77,19 +77,20 @@ func (s *Server) checkAction(r *http.Request) (string, error) {
 		}
 		return s.apiVersion(), nil
 	}
-	switch {
-	case uri != "urn:"+vim25.Namespace:
-	case version == vim25.Version:
-		return s.apiVersion(), nil
-	case version == s.apiVersion(), slices.Contains(priorVersions, version):
-		return version, nil
+	if uri != "urn:"+vim25.Namespace || version != s.apiVersion() && !slices.Contains(releases, version) {
+		return "", fmt.Errorf("unsupported version URI %q", action)
 	}
-	return "", fmt.Errorf("unsupported version URI %q", action)
+	if newer(version, s.apiVersion()) {
+		return s.apiVersion(), nil
+	}
+	return version, nil
 }
 
-// priorVersions are older versions of the API that every supported vCenter
-// serves.
-var priorVersions = []string{"6.5", "6.7", "6.7.1", "6.7.2", "6.7.3"}
+// releases are the versions of the API that were released.
+var releases = []string{
+	"6.5", "6.7", "6.7.1", "6.7.2", "6.7.3", "7.0", "7.0.0.0", "7.0.0.2", "7.0.1.0", "7.0.1.1", "7.0.2.0", "7.0.2.1", "7.0.3.0", "7.0.3.1", "7.0.3.2",
+	"8.0.0.0", "8.0.0.1", "8.0.0.2", "8.0.1.0", "8.0.2.0", "8.0.3.0", "9.0.0.0", "9.1.0.0",
+}
 
 func (s *Server) apiVersion() string { return s.opts.Version + ".0" }
 
@@ -391,9 +392,8 @@ func (c *checker) scalar(e *element, kind reflect.Type, path string) {
 		_, err = strconv.ParseInt(text, 10, kind.Bits())
 	case reflect.Float32, reflect.Float64:
 		_, err = strconv.ParseFloat(text, kind.Bits())
-	case reflect.String:
-		values := reflect.Zero(kind).MethodByName("Values")
-		if values.IsValid() && !hasValue(values.Call(nil)[0], text) {
+	default:
+		if values := reflect.Zero(kind).MethodByName("Values"); values.IsValid() && !hasValue(values.Call(nil)[0], text) {
 			err = fmt.Errorf("%s has no value %q", kind.Name(), text)
 		}
 	}
