@@ -3,6 +3,14 @@
 //
 // What differs from the bare simulator:
 //
+//   - A request that does not fit the API is rejected before anything is done:
+//     an unknown version or property, a reference without a type, an abstract
+//     device, a property that is missing or newer than the server. The check
+//     is generic; Violations lists the rejected requests.
+//   - A role limits the account to its privileges, as the reference of the API
+//     documents them.
+//   - Hosts die and enter maintenance. HA and DRS obey anti-affinity rules.
+//   - Updates, and the data of guests, are late by option.
 //   - CloneVM_Task applies the clone spec's config and powerOn, gives every
 //     clone its own UUIDs and MAC addresses, and checks space and references.
 //   - Tasks are visible while they run, take as long as Delays says, end with
