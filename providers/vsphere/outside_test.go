@@ -8,6 +8,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -357,4 +358,16 @@ func TestQuestion(t *testing.T) {
 	b.Eventually(func() string { return b.reaches(m, hypervisor.Busy).Message }).Should(HaveSuffix("Did you move it, or copy it?"))
 	b.Expect(b.vc.SetQuestion(b.idOf("m"), "")).To(Succeed())
 	b.reaches(m, hypervisor.Running)
+}
+
+// vCenter gives a clone another instance UUID if a VM that the account cannot
+// see has the requested one. The failure names the clone.
+func TestTakenInstanceUUID(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("m")
+	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
+	b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	err := b.fails(m, infrav1.HypervisorErrorReason)
+	b.Expect(err).To(MatchError(And(ContainSubstring(b.idOf("m")), ContainSubstring("delete it in vCenter"))))
 }

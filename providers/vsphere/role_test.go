@@ -155,8 +155,12 @@ func (r *role) startAnew(m *infrav1.NovaVSphereMachine) {
 }
 
 // addPlainVM makes a VM that is neither a template nor a machine's.
-func (b *bed) addPlainVM(name string) {
+func (b *bed) addPlainVM(name string, config ...types.VirtualMachineConfigSpec) {
 	b.t.Helper()
+	spec := types.VirtualMachineCloneSpec{}
+	for i := range config {
+		spec.Config = &config[i]
+	}
 	finder := b.finder()
 	template, err := finder.VirtualMachine(b.ctx(), vcenter.DefaultTemplate)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -164,6 +168,6 @@ func (b *bed) addPlainVM(name string) {
 	b.Expect(err).NotTo(HaveOccurred())
 	pool, err := finder.ResourcePool(b.ctx(), "DC0_C0_RP1")
 	b.Expect(err).NotTo(HaveOccurred())
-	to := pool.Reference()
-	b.wait(template.Clone(b.ctx(), folder, name, types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: &to}}))
+	spec.Location.Pool = types.NewReference(pool.Reference())
+	b.wait(template.Clone(b.ctx(), folder, name, spec))
 }
