@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
-	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -24,7 +23,7 @@ func (a *actions) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(req *http.Request) (*http.Response, error) {
 		if req.URL.Path == "/sdk" {
 			a.mu.Lock()
-			a.sent = append(a.sent, req.Header.Get("SOAPAction"))
+			a.sent = append(a.sent, req.Header.Get("SoapAction"))
 			a.mu.Unlock()
 		}
 		return next.RoundTrip(req)
@@ -102,16 +101,4 @@ func TestLinkedCloneWithKey(t *testing.T) {
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue(), "%v", err)
 	b.Expect(err).To(MatchError(ContainSubstring("hardware.encryption.keyID")))
-}
-
-// The property collector starts over within the same session.
-func TestStaleVersion(t *testing.T) {
-	b := newBed(t)
-	m := b.create("m")
-	b.vc.ResetRequests()
-	b.vc.InjectCallFault("WaitForUpdatesEx", 1, &types.InvalidCollectorVersion{}, "")
-	b.wait(b.vm("m").PowerOff(b.ctx()))
-	b.reaches(m, hypervisor.Stopped)
-	b.create("n")
-	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1), "the administrator's")
 }

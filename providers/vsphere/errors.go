@@ -222,11 +222,6 @@ func unresolved(reason, field, name string, err error) error {
 	}
 }
 
-// isStaleVersion reports that the property collector has to start over.
-func isStaleVersion(err error) bool {
-	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
-}
-
 func isNotAuthenticated(err error) bool {
 	return err != nil && fault.Is(err, &types.NotAuthenticated{})
 }

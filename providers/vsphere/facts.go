@@ -45,6 +45,15 @@ type vmInfo struct {
 // holdsUserData reports whether the VM's settings have the first-boot document.
 func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition }
 
+// pending is for people the question that the VM's task waits with, if there is
+// one.
+func (v *vmInfo) pending() string {
+	if v == nil || v.question == "" {
+		return ""
+	}
+	return ". vCenter waits for an answer to this question about the VM: " + v.question
+}
+
 // running reports whether the VM is there and powered on.
 func (v *vmInfo) running() bool {
 	return v != nil && v.power == types.VirtualMachinePowerStatePoweredOn

@@ -135,7 +135,7 @@ func TestRole(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring("privilege " + lacking)))
 			r.privileges = guide
 			b.vc.SetPrivileges(guide...)
-			r.goes(going(m))
+			g.Expect(r.goes(going(m))).To(Succeed())
 		})
 	}
 	for name, source := range map[string]infrav1.NovaVSphereMachineSpec{"from-template": template, "from-vm": vm} {

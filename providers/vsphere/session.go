@@ -242,8 +242,7 @@ func (s *session) round(
 	s.turn(up, nil, c)
 	err = st.follow(ctx, following, s.inv)
 	s.turn(connecting, nil, nil)
-	// vCenter does not repeat an answer that was truncated.
-	return true, ctx.Err() == nil && (following.Err() != nil || isStaleVersion(err)), err
+	return true, following.Err() != nil && ctx.Err() == nil, err
 }
 
 // logout ends a login. vCenter allows a bounded number of them, and keeps one

@@ -37,9 +37,7 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 	busy := m.act != nil && m.act.busy(i.world, id)
 	if busy && (m.act.verb != settling || m.going || !info.running()) {
 		s.vm.State, s.vm.Message = hypervisor.Busy, m.act.message
-		if info != nil && info.question != "" {
-			s.vm.Message += ". vCenter waits for an answer to this question about the VM: " + info.question
-		}
+		s.vm.Message += info.pending()
 		return s
 	}
 	if !known && i.world.unreadable(m.key.Name) {

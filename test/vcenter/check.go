@@ -69,7 +69,7 @@ func (s *Server) checkRequest(r *http.Request, body []byte) error {
 // be newer than the server, and no version to the service for storage policies.
 // vCenter accepts both.
 func (s *Server) checkAction(r *http.Request) (string, error) {
-	action := strings.Trim(r.Header.Get("SOAPAction"), `"`)
+	action := strings.Trim(r.Header.Get("SoapAction"), `"`)
 	uri, version, _ := strings.Cut(action, "/")
 	if r.URL.Path == pbm.Path {
 		if uri != "urn:"+pbm.Namespace {
@@ -197,7 +197,7 @@ type checker struct {
 	found   []error
 }
 
-func (c *checker) note(path, format string, args ...any) {
+func (c *checker) notef(path, format string, args ...any) {
 	c.found = append(c.found, fmt.Errorf("%s: "+format, append([]any{path}, args...)...))
 }
 
@@ -221,7 +221,7 @@ func (c *checker) value(e *element, kind reflect.Type, path string) {
 		c.reference(e, path)
 	case kind == timeType:
 		if at, err := time.Parse(time.RFC3339, e.content()); err != nil || at.IsZero() {
-			c.note(path, "%q is no time", e.content())
+			c.notef(path, "%q is no time", e.content())
 		}
 	case kind.Kind() == reflect.Struct:
 		c.object(e, kind, path)
@@ -236,10 +236,10 @@ func (e *element) content() string { return strings.TrimSpace(e.text.String()) }
 func (c *checker) reference(e *element, path string) {
 	at := types.ManagedObjectReference{Type: e.refType, Value: e.content()}
 	if !mo.IsManagedObjectType(at.Type) && !strings.HasPrefix(at.Type, "Pbm") {
-		c.note(path, "a reference to an object of type %q", e.refType)
+		c.notef(path, "a reference to an object of type %q", e.refType)
 	}
 	if at.Value == "" {
-		c.note(path, "a reference without a value")
+		c.notef(path, "a reference without a value")
 	}
 }
 
@@ -248,7 +248,7 @@ func (c *checker) reference(e *element, path string) {
 func (c *checker) dynamic(e *element, place reflect.Type, path string) reflect.Type {
 	name := e.kind
 	if name == "" && place.NumMethod() == 0 {
-		c.note(path, "has no xsi:type")
+		c.notef(path, "has no xsi:type")
 		return nil
 	}
 	if name == "" {
@@ -257,14 +257,14 @@ func (c *checker) dynamic(e *element, place reflect.Type, path string) reflect.T
 	kind, ok := typeNamed(name)
 	switch {
 	case !ok:
-		c.note(path, "unknown type %q", name)
+		c.notef(path, "unknown type %q", name)
 		return nil
 	case place.Kind() == reflect.Interface && !reflect.PointerTo(kind).Implements(place) && !kind.Implements(place),
 		place.Kind() == reflect.Struct && kind != place && !derives(kind, place):
-		c.note(path, "%s is no %s", name, place.Name())
+		c.notef(path, "%s is no %s", name, place.Name())
 		return nil
 	case isAbstract(kind):
-		c.note(path, "%s is abstract", name)
+		c.notef(path, "%s is abstract", name)
 		return nil
 	}
 	return kind
@@ -275,8 +275,8 @@ func derives(kind, base reflect.Type) bool {
 	if kind.Kind() != reflect.Struct {
 		return false
 	}
-	for i := range kind.NumField() {
-		if f := kind.Field(i); f.Anonymous && (f.Type == base || derives(f.Type, base)) {
+	for f := range kind.Fields() {
+		if f.Anonymous && (f.Type == base || derives(f.Type, base)) {
 			return true
 		}
 	}
@@ -320,8 +320,7 @@ func propertiesOf(kind reflect.Type) []property {
 		return known.([]property)
 	}
 	var out []property
-	for i := range kind.NumField() {
-		f := kind.Field(i)
+	for f := range kind.Fields() {
 		if f.Anonymous {
 			out = append(out, propertiesOf(f.Type)...)
 			continue
@@ -346,11 +345,11 @@ func (c *checker) object(e *element, kind reflect.Type, path string) {
 	for _, child := range e.children {
 		here := slices.IndexFunc(properties, func(p property) bool { return p.name == child.name })
 		if here < 0 {
-			c.note(path, "%s has no property %q", kind.Name(), child.name)
+			c.notef(path, "%s has no property %q", kind.Name(), child.name)
 			continue
 		}
 		if here < at {
-			c.note(path, "property %q is out of order", child.name)
+			c.notef(path, "property %q is out of order", child.name)
 		}
 		at = here
 		c.property(child, properties[here], counts[here], path)
@@ -358,7 +357,7 @@ func (c *checker) object(e *element, kind reflect.Type, path string) {
 	}
 	for i := range properties {
 		if properties[i].required && counts[i] == 0 {
-			c.note(path, "required property %q of %s is missing", properties[i].name, kind.Name())
+			c.notef(path, "required property %q of %s is missing", properties[i].name, kind.Name())
 		}
 	}
 }
@@ -374,10 +373,10 @@ func (c *checker) property(e *element, p property, n int, path string) {
 		path += "[" + strconv.Itoa(n) + "]"
 	}
 	if n > 0 && !isList {
-		c.note(path, "is no list")
+		c.notef(path, "is no list")
 	}
 	if p.since != "" && newer(p.since, c.version) {
-		c.note(path, "exists since version %s of the API, the request is in %s", p.since, c.version)
+		c.notef(path, "exists since version %s of the API, the request is in %s", p.since, c.version)
 	}
 	c.value(e, kind, path)
 }
@@ -398,10 +397,10 @@ func (c *checker) scalar(e *element, kind reflect.Type, path string) {
 		}
 	}
 	if err != nil {
-		c.note(path, "%w", err)
+		c.notef(path, "%w", err)
 	}
 	if len(e.children) > 0 {
-		c.note(path, "has no properties")
+		c.notef(path, "has no properties")
 	}
 }
 

@@ -69,7 +69,7 @@ func TestRequestsFitTheAPI(t *testing.T) {
 			req, err := http.NewRequestWithContext(b.ctx, http.MethodPost, b.server.URL().String(), strings.NewReader(
 				`<Envelope xmlns="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"><Body>`+tt.body+`</Body></Envelope>`))
 			g.Expect(err).NotTo(HaveOccurred())
-			req.Header.Set("SOAPAction", tt.action)
+			req.Header.Set("SoapAction", tt.action)
 			res, err := b.client.Client.Client.Do(req)
 			g.Expect(err).NotTo(HaveOccurred())
 			defer func() { _ = res.Body.Close() }()
