@@ -165,32 +165,28 @@ func TestMACAddress(t *testing.T) {
 
 func TestCards(t *testing.T) {
 	backing := &types.VirtualEthernetCardNetworkBackingInfo{}
+	const mac = "02:00:00:00:00:01"
 	tests := []struct {
 		kind infrav1.NovaVSphereInterfaceType
-		mac  string
 		want types.BaseVirtualDevice
 	}{
-		{"", "", &types.VirtualVmxnet3{}},
-		{infrav1.InterfaceVmxnet3, "02:00:00:00:00:01", &types.VirtualVmxnet3{}},
-		{infrav1.InterfaceE1000e, "", &types.VirtualE1000e{}},
-		{infrav1.InterfaceE1000, "", &types.VirtualE1000{}},
-		{infrav1.InterfaceSRIOV, "", &types.VirtualSriovEthernetCard{}},
+		{"", &types.VirtualVmxnet3{}},
+		{infrav1.InterfaceVmxnet3, &types.VirtualVmxnet3{}},
+		{infrav1.InterfaceE1000e, &types.VirtualE1000e{}},
+		{infrav1.InterfaceE1000, &types.VirtualE1000{}},
+		{infrav1.InterfaceSRIOV, &types.VirtualSriovEthernetCard{}},
 	}
 	for _, tt := range tests {
 		t.Run(string(tt.kind), func(t *testing.T) {
 			g := NewWithT(t)
-			w := wire{mac: tt.mac, NovaVSphereInterface: infrav1.NovaVSphereInterface{Type: tt.kind}}
+			w := wire{mac: mac, NovaVSphereInterface: infrav1.NovaVSphereInterface{Type: tt.kind}}
 			device := w.card(1, backing)
 			g.Expect(device).To(BeAssignableToTypeOf(tt.want))
 			card := device.(types.BaseVirtualEthernetCard).GetVirtualEthernetCard()
 			g.Expect(card.Key).To(BeEquivalentTo(newCardKey - 1))
 			g.Expect(card.Backing).To(BeIdenticalTo(backing))
-			g.Expect(card.MacAddress).To(Equal(tt.mac))
-			if tt.mac == "" {
-				g.Expect(card.AddressType).To(Equal("generated"))
-			} else {
-				g.Expect(card.AddressType).To(Equal("manual"))
-			}
+			g.Expect(card.MacAddress).To(Equal(mac))
+			g.Expect(card.AddressType).To(Equal("manual"))
 		})
 	}
 }
