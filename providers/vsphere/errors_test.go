@@ -98,7 +98,9 @@ func TestUnresolved(t *testing.T) {
 // aNetwork is a network of which something cannot be read.
 type aNetwork struct{ err error }
 
-func (aNetwork) Reference() ref { return ref{Type: "DistributedVirtualPortgroup", Value: "dvportgroup-1"} }
+func (aNetwork) Reference() ref {
+	return ref{Type: "DistributedVirtualPortgroup", Value: "dvportgroup-1"}
+}
 
 func (aNetwork) GetInventoryPath() string { return "" }
 
