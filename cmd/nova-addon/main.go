@@ -26,6 +26,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/modules"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/connections"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
 const name = "nova-addon"
@@ -62,7 +63,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	tenants, err := modules.SetupTenants(ctx, mgr, clustercache.Options{
 		SecretClient: secrets,
 		Client:       clustercache.ClientOptions{UserAgent: remote.DefaultClusterAPIUserAgent(name)},
-	}, clusterCache)
+	}, clusterCache, modules.NewUser(pki.NewManaged(mgr.GetClient())))
 	if err != nil {
 		return err
 	}

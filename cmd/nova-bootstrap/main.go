@@ -44,13 +44,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
-	tenants, err := bootstrap.SetupTenants(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter, clusterCache)
+	authority := pki.NewManaged(mgr.GetClient())
+	tenants, err := bootstrap.SetupTenants(ctx, mgr, remote.DefaultClusterAPIUserAgent(name), secrets, bootstrap.NewUser(authority), o.WatchFilter, clusterCache)
 	if err != nil {
 		return err
 	}
 	configs := &bootstrap.Reconciler{
 		Tenants:          tenants,
-		Authority:        pki.NewManaged(mgr.GetClient()),
+		Authority:        authority,
 		Namespace:        o.Namespace,
 		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -28,7 +29,9 @@ const name = "nova-control-plane"
 
 var (
 	clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
-	snapshotWorkers     = flag.Int("snapshot-concurrency", 10,
+	probePeriod         = flag.Duration("probe-period", 5*time.Second,
+		"Longest time between two questions whether the API server of a workload cluster answers. While something changes it is 2s.")
+	snapshotWorkers = flag.Int("snapshot-concurrency", 10,
 		"Number of snapshots of etcd taken at once, one of a namespace at most. Restores have workers of their own.")
 )
 
@@ -51,13 +54,13 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
 	tenants, err := controlplane.SetupTenants(ctx, mgr,
-		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority)
+		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, *probePeriod)
 	if err != nil {
 		return err
 	}
 	snapshots := o.Controller()
 	snapshots.MaxConcurrentReconciles = *snapshotWorkers
-	reach := etcdbackup.NewTenants(secrets, authority)
+	reach := etcdbackup.NewTenants(secrets, authority, controlplane.NewUser(authority))
 	if err := (&etcdbackup.SnapshotReconciler{
 		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, snapshots); err != nil {

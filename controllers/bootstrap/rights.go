@@ -13,6 +13,22 @@ import (
 // joinRights names what lets machines join.
 const joinRights = "nova:join"
 
+// joinRules are the permissions of a machine that has not joined yet.
+func joinRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+	}
+}
+
+// joinSystemRules are the same for namespace kube-system.
+func joinSystemRules() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
+		ResourceNames: []string{"kubeadm-config", "kubelet-config", "kube-proxy"},
+	}}
+}
+
 // grant lets machines join a tenant: before it has joined, a machine may ask
 // for a certificate and read what kubeadm reads. kubeadm gives the same to a
 // group of its own, whose requests are approved whichever node they are for;
@@ -28,20 +44,14 @@ func grant(ctx context.Context, tenant client.Client) error {
 		fill   func()
 	}{
 		{clusterRole, func() {
-			clusterRole.Rules = []rbacv1.PolicyRule{
-				{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create", "get", "list", "watch"}},
-				{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
-			}
+			clusterRole.Rules = joinRules()
 		}},
 		{clusterBinding, func() {
 			clusterBinding.Subjects = subjects
 			clusterBinding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: joinRights}
 		}},
 		{role, func() {
-			role.Rules = []rbacv1.PolicyRule{{
-				APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
-				ResourceNames: []string{"kubeadm-config", "kubelet-config", "kube-proxy"},
-			}}
+			role.Rules = joinSystemRules()
 		}},
 		{binding, func() {
 			binding.Subjects = subjects

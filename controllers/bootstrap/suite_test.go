@@ -83,7 +83,7 @@ func (b *bed) run(ttl time.Duration) {
 	Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	options := controller.Options{SkipNameValidation: ptr.To(true), MaxConcurrentReconciles: 5}
-	tenants, err := bootstrap.SetupTenants(ctx, mgr, "test", mgr.GetClient(), "", options)
+	tenants, err := bootstrap.SetupTenants(ctx, mgr, "test", mgr.GetClient(), bootstrap.NewUser(pki.NewManaged(mgr.GetClient())), "", options)
 	Expect(err).NotTo(HaveOccurred())
 	configs := &bootstrap.Reconciler{Authority: pki.NewManaged(mgr.GetClient()), Namespace: b.namespace, CredentialTTL: ttl, Tenants: tenants, Fence: b.fence}
 	Expect(configs.SetupWithManager(ctx, mgr, options)).To(Succeed())

@@ -33,10 +33,10 @@ import (
 const connectRetry = 3 * time.Second
 
 // SetupTenants adds a cluster cache to mgr, which keeps nothing of a tenant in
-// memory but its certificate requests.
-func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
+// memory but its certificate requests, and connects as user.
+func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, user *workload.User, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
 	return connections.Setup(ctx, mgr, clustercache.Options{
-		SecretClient:     workload.NewSecrets(secrets, mgr.GetEventRecorder("novaconfig")),
+		SecretClient:     workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novaconfig")),
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
 		// Not by object: a cache that names a kind cannot be made where the API
@@ -130,11 +130,13 @@ func joinerOf(ctx context.Context, live client.Client, asked request) (uid types
 	}
 	token := &corev1.Secret{}
 	err = live.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: tokenNamePrefix + id}, token)
-	if client.IgnoreNotFound(err) != nil {
+	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return "", false, fmt.Errorf("reading bootstrap token: %w", err)
 	}
-	if apierrors.IsNotFound(err) {
-		return "", true, nil // taken back a moment ago
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
+		// The token was deleted a moment ago, or is not one of this manager's, which
+		// issues tokens only where it has the kubeconfig's permissions.
+		return "", true, nil
 	}
 	return types.UID(token.Annotations[tokenMachineAnnotation]), true, nil
 }

@@ -86,11 +86,13 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 }
 
 // SetupTenants adds a cluster cache to mgr and returns Tenants over it.
+// probePeriod is the longest time between two questions whether a tenant answers.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
-	controllerOptions controller.Options, authority pki.Authority,
+	controllerOptions controller.Options, authority pki.Authority, probePeriod time.Duration,
 ) (Tenants, error) {
 	secrets := options.SecretClient
-	options.SecretClient = workload.NewSecrets(secrets, mgr.GetEventRecorder("novacontrolplane"))
+	user := NewUser(authority)
+	options.SecretClient = workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novacontrolplane"))
 	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {
 		return nil, err
@@ -98,7 +100,7 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	t := &tenants{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
 	t.pulses = &pulses{
-		start: t.start, clusters: mgr.GetClient(), secrets: secrets, changed: t.changed(ctx), ended: t.drop,
+		start: t.start, clusters: mgr.GetClient(), secrets: secrets, user: user, longest: probePeriod, changed: t.changed(ctx), ended: t.drop,
 		answered: cache.Answered,
 	}
 	return t, nil
@@ -209,7 +211,9 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	now := p.last()
 	facts, pods, err := t.readCached(ctx, cluster)
 	facts.Endpoint, facts.Alive = now.facts(), now.answers
-	p.tell(apiServers(machines, facts.Nodes))
+	p.tell(apiServers(machines, facts.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
+		return !m.DeletionTimestamp.IsZero() || nodeOf(m, facts.Nodes) == nil
+	}))
 	switch {
 	case !now.known:
 		facts.Answers, facts.Early, facts.Again = false, true, connectRetry

@@ -12,11 +12,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -108,6 +110,20 @@ var _ = Describe("The health of a tenant", func() {
 			}).Should(Equal(expires.UTC().Format(time.RFC3339)))
 		}
 
+		By("this manager being a user of its own there, which may do no more than the manager does")
+		binding := &rbacv1.ClusterRoleBinding{}
+		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: managerUser}, binding)).To(Succeed())
+		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: adminsGroup}, binding)).To(Succeed())
+		Expect(binding.RoleRef.Name).To(Equal("cluster-admin"))
+		asManager, err := tenant.server.AddUser(envtest.User{Name: managerUser}, tenant.config)
+		Expect(err).NotTo(HaveOccurred())
+		manager, err := client.New(asManager, client.Options{})
+		Expect(err).NotTo(HaveOccurred())
+		Expect(manager.List(ctx, &corev1.NodeList{})).To(Succeed())
+		Expect(manager.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		more := clusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, managerUser)
+		Expect(manager.Create(ctx, &more)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+
 		By("kubeadm's stored configuration having what the spec says")
 		stored := func() (string, error) {
 			config := &corev1.ConfigMap{}
@@ -184,7 +200,7 @@ var _ = Describe("The health of a tenant", func() {
 		By("another version being made ready")
 		Expect(realTenants.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
 		Expect(stored()).To(And(ContainSubstring("kubernetesVersion: v1.36.4"), ContainSubstring("dataDir: /var/lib/etcd")))
-		binding := &rbacv1.ClusterRoleBinding{}
+		binding = &rbacv1.ClusterRoleBinding{}
 		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())
 		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", "kube-apiserver-kubelet-client")))
 		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))

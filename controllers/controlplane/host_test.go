@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
@@ -83,6 +84,7 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 	t.server = &envtest.APIServer{Path: paths["kube-apiserver"], EtcdURL: first, StartTimeout: 2 * time.Minute, Err: GinkgoWriter}
 	t.server.Configure().Set("etcd-servers", strings.Join(clients, ",")).Set("etcd-cafile", t.file("ca.crt")).
 		Set("etcd-certfile", t.file(t.hosts[0].name+".crt")).Set("etcd-keyfile", t.file(t.hosts[0].name+".key"))
+	t.server.SecureServing.Authn = &clusterCA{authority: pki.NewManaged(testEnv.Client), cluster: r.key(clusterName)}
 	Expect(t.server.Start()).To(Succeed())
 	DeferCleanup(func() {
 		for _, h := range t.hosts {
@@ -98,6 +100,37 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 	Expect(err).NotTo(HaveOccurred())
 	return t
 }
+
+// clusterCA is the authentication of an API server that trusts the cluster's CA,
+// as one of kubeadm does.
+type clusterCA struct {
+	authority pki.Authority
+	cluster   client.ObjectKey
+	file      string
+}
+
+func (c *clusterCA) Configure(dir string, args *envtest.Arguments) error {
+	c.file = filepath.Join(dir, "clients.crt")
+	args.Set("client-ca-file", c.file)
+	return nil
+}
+
+func (c *clusterCA) Start() error {
+	ca, err := c.authority.ClusterCA(context.Background(), c.cluster)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.file, ca, 0o600)
+}
+
+func (c *clusterCA) AddUser(user envtest.User, base *rest.Config) (*rest.Config, error) {
+	pair, err := c.authority.Client(context.Background(), c.cluster, pki.ClientRequest{CommonName: user.Name, Organizations: user.Groups, TTL: time.Hour})
+	config := rest.CopyConfig(base)
+	config.CertData, config.KeyData = pair.Certificate, pair.Key
+	return config, err
+}
+
+func (*clusterCA) Stop() error { return nil }
 
 func (t *realTenant) startMember(h *tenantHost, initial string) {
 	GinkgoHelper()

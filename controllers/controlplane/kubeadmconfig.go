@@ -269,11 +269,10 @@ func (d storedDocument) put(config *corev1.ConfigMap, key string) {
 }
 
 // ensurePermissions makes the bindings that newer versions of kubeadm count on
-// and that only their init or upgrade would make.
+// and that only their init or upgrade would make. The role of this manager's user
+// lets it bind these roles and no others.
 func ensurePermissions(ctx context.Context, c client.Client) error {
 	for _, binding := range []rbacv1.ClusterRoleBinding{
-		// Since 1.29 admin.conf is of this group.
-		clusterRoleBinding("kubeadm:cluster-admins", "cluster-admin", rbacv1.GroupKind, "kubeadm:cluster-admins"),
 		// Late patches of 1.36 no longer put the API server's certificate for
 		// kubelets into a group: without this it could not reach them.
 		clusterRoleBinding("kubeadm:apiserver-kubelet-client", "system:kubelet-api-admin", rbacv1.UserKind, "kube-apiserver-kubelet-client"),

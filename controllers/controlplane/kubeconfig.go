@@ -30,7 +30,6 @@ const (
 	// kubeconfigRenewAt is what must be left of it, else it is renewed.
 	kubeconfigRenewAt = kubeconfigTTL * 6 / 10
 	kubeconfigUser    = "kubernetes-admin"
-	adminsGroup       = "system:masters"
 )
 
 // keepKubeconfig keeps the kubeconfig. If that fails in a running cluster, the

@@ -246,7 +246,7 @@ func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []
 		}
 	}
 	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
-		CommonName: "nova-control-plane", Organizations: []string{adminsGroup}, TTL: etcdTTL,
+		CommonName: managerUser, Organizations: []string{adminsGroup}, TTL: etcdTTL,
 	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("issuing etcd certificate: %w", err)

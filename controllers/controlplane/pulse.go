@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -34,6 +35,9 @@ const (
 	// little more than 6 s. Cluster API's cluster cache needs 50 s.
 	pulsePeriod  = 2 * time.Second
 	pulseTimeout = 2 * time.Second
+	// calmShare is by how much the time since the last change is divided for the
+	// period while nothing changes.
+	calmShare = 10
 	// pulseFailures is how many tries fail before a tenant counts as silent.
 	pulseFailures = 2
 	// pulseRetry is the pause after a try that failed.
@@ -89,14 +93,23 @@ type pulse struct {
 	cluster, secret client.ObjectKey
 	// clusters reads the Cluster, and secrets reads the kubeconfig.
 	clusters, secrets client.Reader
+	// user is the manager's own in the tenant. Without it the kubeconfig's is used.
+	user *workload.User
 	// changed is told when beat has changed.
 	changed func()
-	// period and timeout are pulsePeriod and pulseTimeout but in tests.
-	period, timeout time.Duration
+	// period and timeout are pulsePeriod and pulseTimeout but in tests, and
+	// longest is the period while nothing changes.
+	period, timeout, longest time.Duration
+	// wake ends the pause before the next try.
+	wake chan struct{}
 
 	mu       sync.Mutex
 	beat     beat
 	failures int
+	// busy is true while machines of the control plane come or go, and changedAt is
+	// the time of the last change of it or of beat.
+	changedAt time.Time
+	busy      bool
 	// holding is what was seen of the holder.
 	holding holding
 	// members are the addresses of the API servers themselves.
@@ -159,15 +172,36 @@ func (p *pulse) moved(to string, renewed, now time.Time) {
 		p.holding = p.holding.next(to, renewed, now)
 	}
 	p.beat.holder, p.beat.before, p.beat.settled, p.beat.unheard = to, p.holding.before, false, false
+	p.changedAt = now
 	p.mu.Unlock()
+	p.hurry()
 	p.changed()
+}
+
+// hurry ends the pause before the next try.
+func (p *pulse) hurry() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pause returns the time before the next try. It grows with the time since the
+// last change, calm, while nothing has to be noticed soon.
+func pause(last beat, busy bool, calm, shortest, longest time.Duration) time.Duration {
+	shortest = min(shortest, longest)
+	if !last.known || !last.answers || busy || last.holder != "" && !last.settled {
+		return shortest
+	}
+	return max(shortest, min(calm/calmShare, longest))
 }
 
 func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *pulse {
 	return &pulse{
 		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
-		secrets: secrets, changed: changed, period: pulsePeriod, timeout: pulseTimeout,
+		secrets: secrets, changed: changed, period: pulsePeriod, timeout: pulseTimeout, longest: pulsePeriod,
+		wake: make(chan struct{}, 1),
 	}
 }
 
@@ -189,21 +223,35 @@ func (p *pulse) restConfig() *rest.Config {
 	return rest.CopyConfig(p.config)
 }
 
-// tell says where the API servers themselves are, by machine.
-func (p *pulse) tell(members map[string]string) {
+// tell sets the addresses of the API servers themselves, by machine, and whether
+// machines of the control plane come or go.
+func (p *pulse) tell(members map[string]string, busy bool) {
+	p.mu.Lock()
+	began := busy && !p.busy
+	if busy != p.busy {
+		p.changedAt = time.Now()
+	}
+	p.members, p.busy = members, busy
+	p.mu.Unlock()
+	if began {
+		p.hurry()
+	}
+}
+
+// wait returns the time before the next try, after one that went well.
+func (p *pulse) wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.members = members
+	return pause(p.beat, p.busy, time.Since(p.changedAt), p.period, p.longest)
 }
 
 // run asks until ctx is done or there is no kubeconfig any more, or no Cluster:
 // a kubeconfig that a user made outlives it.
 func (p *pulse) run(ctx context.Context) {
 	var connection *connection
-	var raw string
 	defer func() { connection.close() }()
 	for {
-		next, read, err := p.connect(ctx, raw)
+		next, err := p.connect(ctx, connection)
 		switch {
 		case apierrors.IsNotFound(err):
 			return
@@ -211,23 +259,26 @@ func (p *pulse) run(ctx context.Context) {
 			// A kubeconfig that was replaced by one that is refused is not used
 			// any more either.
 			connection.close()
-			connection, raw = nil, ""
+			connection = nil
 			p.note(beat{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
 		case err != nil:
 			// The management cluster is away: what was last read goes on.
 		case next != nil:
 			connection.close()
-			connection, raw = next, read
+			connection = next
 		}
 		wait := p.period
 		if connection != nil {
-			if !p.note(p.try(ctx, connection)) {
+			if p.note(p.try(ctx, connection)) {
+				wait = p.wait()
+			} else {
 				wait = min(pulseRetry, p.period)
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-p.wake:
 		case <-time.After(wait):
 		}
 	}
@@ -236,22 +287,26 @@ func (p *pulse) run(ctx context.Context) {
 // errUnusable says that what is in the Secret is no kubeconfig to connect with.
 var errUnusable = errors.New("the kubeconfig cannot be used")
 
-// connect returns a new connection if the kubeconfig is another than the last.
-func (p *pulse) connect(ctx context.Context, last string) (*connection, string, error) {
+// connect returns a new connection if the kubeconfig is another than that of the
+// last one, or if that needs a new certificate.
+func (p *pulse) connect(ctx context.Context, last *connection) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if err := p.clusters.Get(ctx, p.cluster, &clusterv1.Cluster{}); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	s := &corev1.Secret{}
 	if err := p.secrets.Get(ctx, p.secret, s); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	raw := string(s.Data[secret.KubeconfigDataName])
-	if raw == last {
-		return nil, raw, nil
+	if last != nil && raw == last.kubeconfig && (last.renew.IsZero() || time.Now().Before(last.renew)) {
+		return nil, nil //nolint:nilnil // the last one stays
 	}
-	config, err := workload.RESTConfig([]byte(raw))
+	config, renew, err := p.user.RESTConfig(ctx, p.cluster, []byte(raw))
+	if _, refused := errors.AsType[*workload.RefusedError](err); err != nil && !refused {
+		return nil, err // the CA cannot be read for now
+	}
 	var c *connection
 	if err == nil {
 		c, err = newConnection(config)
@@ -260,10 +315,11 @@ func (p *pulse) connect(ctx context.Context, last string) (*connection, string, 
 	defer p.mu.Unlock()
 	if err != nil {
 		p.config = nil
-		return nil, "", errors.Join(errUnusable, err)
+		return nil, errors.Join(errUnusable, err)
 	}
+	c.kubeconfig, c.renew = raw, renew
 	p.config = config
-	return c, raw, nil
+	return c, nil
 }
 
 // unusable returns the reason for not using a kubeconfig.
@@ -295,6 +351,9 @@ func (p *pulse) note(now beat) bool {
 		now.holder, now.settled, now.unheard, now.before = was.holder, was.settled, was.unheard, was.before
 	}
 	p.beat = now
+	if now != was {
+		p.changedAt = time.Now()
+	}
 	p.mu.Unlock()
 	if now != was {
 		p.changed()
@@ -388,10 +447,14 @@ func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members 
 // question that runs out of time then closes its connection, and the next one
 // goes to whoever holds the address now.
 type connection struct {
-	host      string
-	tls       *tls.Config
-	client    *rest.RESTClient
-	transport *http.Transport
+	host string
+	// kubeconfig is the source of the connection. From renew on the connection
+	// needs a new certificate, never if that is zero.
+	kubeconfig string
+	renew      time.Time
+	tls        *tls.Config
+	client     *rest.RESTClient
+	transport  *http.Transport
 	// leaseless is set once the API server turned out to have no leases, and
 	// without counts the times that it had none.
 	leaseless bool
@@ -491,7 +554,10 @@ type pulses struct {
 	start func(run func(ctx context.Context))
 	// clusters reads Clusters from a cache, and secrets reads kubeconfigs.
 	clusters, secrets client.Reader
-	changed           func(client.ObjectKey)
+	user              *workload.User
+	// longest is the period while nothing changes.
+	longest time.Duration
+	changed func(client.ObjectKey)
 	// ended is told when there is no Cluster or no kubeconfig any more.
 	ended func(client.ObjectKey)
 	// answered, if set, is called when the state of a cluster that answers has
@@ -510,6 +576,7 @@ func (s *pulses) of(cluster client.ObjectKey) *pulse {
 		return p
 	}
 	p := newPulse(cluster, s.clusters, s.secrets, nil)
+	p.user, p.longest = s.user, cmp.Or(s.longest, pulsePeriod)
 	p.changed = func() {
 		if s.answered != nil && p.last().answers {
 			s.answered(cluster)

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -190,7 +191,7 @@ var _ = Describe("The pulse of a tenant", func() {
 
 	It("names the API servers that answer at their own addresses", func() {
 		other := newFront()
-		p.tell(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"})
+		p.tell(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"}, false)
 		f.hangs.Store("/")
 		Eventually(last).Should(HaveField("Answers", false))
 		Expect(last()).To(And(HaveField("Endpoint", false), HaveField("Holder", "n1"), HaveField("Problem", And(
@@ -336,6 +337,63 @@ func TestSettle(t *testing.T) {
 				t.Error("another holder begins anew")
 			}
 		})
+	}
+}
+
+func TestPause(t *testing.T) {
+	const shortest, longest = 2 * time.Second, 5 * time.Second
+	calm := beat{known: true, answers: true}
+	for name, tc := range map[string]struct {
+		last    beat
+		busy    bool
+		calm    time.Duration
+		longest time.Duration
+		want    time.Duration
+	}{
+		"Unknown":       {last: beat{}, calm: time.Hour, want: shortest},
+		"Silent":        {last: beat{known: true}, calm: time.Hour, want: shortest},
+		"Busy":          {last: calm, busy: true, calm: time.Hour, want: shortest},
+		"JustChanged":   {last: calm, want: shortest},
+		"CalmForAWhile": {last: calm, calm: 30 * time.Second, want: 3 * time.Second},
+		"Calm":          {last: calm, calm: time.Hour, want: longest},
+		"AddressMoves":  {last: beat{known: true, answers: true, holder: "n1"}, calm: time.Hour, want: shortest},
+		"AddressIsHeld": {last: beat{known: true, answers: true, holder: "n1", settled: true}, calm: time.Hour, want: longest},
+		"ShorterFlag":   {last: beat{}, calm: time.Hour, longest: time.Second, want: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := pause(tc.last, tc.busy, tc.calm, shortest, cmp.Or(tc.longest, longest)); got != tc.want {
+				t.Errorf("want %s, got %s", tc.want, got)
+			}
+		})
+	}
+}
+
+// A change ends a long pause at once.
+func TestPauseEnds(t *testing.T) {
+	p := newPulse(client.ObjectKey{}, nil, nil, func() {})
+	woken := func() bool {
+		select {
+		case <-p.wake:
+			return true
+		default:
+			return false
+		}
+	}
+	p.tell(nil, false)
+	if woken() {
+		t.Error("nothing changed")
+	}
+	p.tell(nil, true)
+	if !woken() {
+		t.Error("a machine comes")
+	}
+	p.tell(nil, true)
+	if woken() {
+		t.Error("the machine was known to come")
+	}
+	p.moved("n2", time.Now(), time.Now())
+	if !woken() {
+		t.Error("the address moves")
 	}
 }
 

@@ -77,7 +77,7 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	authority := pki.NewManaged(mgr.GetClient())
 	options := controller.Options{MaxConcurrentReconciles: 4}
-	realTenants, err = SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority)
+	realTenants, err = SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority, pulsePeriod)
 	Expect(err).NotTo(HaveOccurred())
 	Expect((&Reconciler{
 		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: realTenants,

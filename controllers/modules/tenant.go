@@ -50,9 +50,9 @@ const (
 )
 
 // SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants over
-// it. Nothing of a tenant is kept in memory.
-func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options) (Tenants, error) {
-	secrets := workload.NewSecrets(options.SecretClient, mgr.GetEventRecorder("novamoduleset"))
+// it, which connect as user. Nothing of a tenant is kept in memory.
+func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options, user *workload.User) (Tenants, error) {
+	secrets := workload.NewSecrets(options.SecretClient, user, mgr.GetEventRecorder("novamoduleset"))
 	options.SecretClient = secrets
 	cache, err := connections.Setup(ctx, mgr, options, controllerOptions, connectRetry)
 	if err != nil {

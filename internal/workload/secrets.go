@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -32,6 +33,9 @@ const (
 	// unused is the time after which a route without requests is dropped. The
 	// cluster cache probes each cluster every 10 seconds.
 	unused = time.Hour
+
+	// renewAgain is the time between two attempts to renew a certificate.
+	renewAgain = time.Minute
 
 	tlsTimeout    = 10 * time.Second
 	headerTimeout = time.Minute
@@ -50,6 +54,7 @@ var errUnknown = errors.New("the kubeconfig of the cluster has not been read")
 // kubeconfig it returns one that leads through this package, or a RefusedError.
 type Secrets struct {
 	client.Reader
+	user     *User
 	recorder events.EventRecorder
 	number   string
 
@@ -64,6 +69,10 @@ type route struct {
 	transport  *http.Transport
 	next       http.RoundTripper
 	used       time.Time
+	// renew is when the route needs a new certificate. Zero means never.
+	renew time.Time
+	// renewing is when that was last tried.
+	renewing time.Time
 	// refused is set if the kubeconfig is refused, and reported is the message of
 	// the last event.
 	refused  error
@@ -82,12 +91,13 @@ var (
 	})
 )
 
-// NewSecrets returns Secrets over reader. A refused kubeconfig is an event of
-// its Cluster; recorder may be nil.
-func NewSecrets(reader client.Reader, recorder events.EventRecorder) *Secrets {
+// NewSecrets returns Secrets over reader. Connections are those of user, or of
+// the kubeconfigs if it is nil. A refused kubeconfig is an event of its Cluster;
+// recorder may be nil.
+func NewSecrets(reader client.Reader, user *User, recorder events.EventRecorder) *Secrets {
 	register()
 	s := &Secrets{
-		Reader: reader, recorder: recorder, number: strconv.FormatInt(numbers.Add(1), 10), routes: map[client.ObjectKey]*route{},
+		Reader: reader, user: user, recorder: recorder, number: strconv.FormatInt(numbers.Add(1), 10), routes: map[client.ObjectKey]*route{},
 	}
 	all.Store(s.number, s)
 	return s
@@ -122,8 +132,10 @@ func (s *Secrets) Get(ctx context.Context, key client.ObjectKey, o client.Object
 	if !ok {
 		return fmt.Errorf("reading a kubeconfig into %T", o)
 	}
-	if err := s.connect(of, read.Data[secret.KubeconfigDataName]); err != nil {
-		s.recordRefusal(ctx, of, err)
+	if err := s.connect(ctx, of, read.Data[secret.KubeconfigDataName]); err != nil {
+		if _, refused := errors.AsType[*RefusedError](err); refused {
+			s.recordRefusal(ctx, of, err)
+		}
 		return err
 	}
 	routed, err := s.kubeconfig(of)
@@ -145,19 +157,22 @@ func (s *Secrets) kubeconfig(of client.ObjectKey) ([]byte, error) {
 }
 
 // connect creates the route to a cluster, unless the existing route has the same
-// kubeconfig.
-func (s *Secrets) connect(of client.ObjectKey, kubeconfig []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sweep()
-	was := s.routes[of]
-	if was != nil && bytes.Equal(was.kubeconfig, kubeconfig) && was.refused == nil {
-		was.used = time.Now()
+// kubeconfig and needs no new certificate.
+func (s *Secrets) connect(ctx context.Context, of client.ObjectKey, kubeconfig []byte) error {
+	if s.keep(of, kubeconfig) {
 		return nil
 	}
-	next, err := newRoute(kubeconfig)
-	if err != nil {
-		next = &route{used: time.Now(), refused: err}
+	next, err := s.newRoute(ctx, of, kubeconfig)
+	refusal, refused := errors.AsType[*RefusedError](err)
+	if err != nil && !refused {
+		// Neither the kubeconfig nor the route that exists is to blame.
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.routes[of]
+	if refused {
+		next = &route{used: time.Now(), refused: refusal}
 		if was != nil {
 			next.reported = was.reported
 		}
@@ -165,6 +180,19 @@ func (s *Secrets) connect(of client.ObjectKey, kubeconfig []byte) error {
 	was.close()
 	s.routes[of] = next
 	return err
+}
+
+// keep reports whether the route to a cluster stays as it is.
+func (s *Secrets) keep(of client.ObjectKey, kubeconfig []byte) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweep()
+	was := s.routes[of]
+	if was == nil || !bytes.Equal(was.kubeconfig, kubeconfig) || was.refused != nil || was.due(time.Now()) {
+		return false
+	}
+	was.used = time.Now()
+	return true
 }
 
 // recordRefusal records an event on the Cluster, once for each reason.
@@ -203,22 +231,45 @@ func (s *Secrets) drop(of client.ObjectKey) {
 }
 
 // route returns the route to a cluster.
-func (s *Secrets) route(of client.ObjectKey) (*route, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := s.routes[of]
+func (s *Secrets) route(ctx context.Context, of client.ObjectKey) (*route, error) {
+	r, due := s.routeNow(of)
+	if due {
+		// Requests under way stay on the connection that they began on.
+		if err := s.Get(ctx, client.ObjectKey{Namespace: of.Namespace, Name: secret.Name(of.Name, secret.Kubeconfig)}, &corev1.Secret{}); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Renewing the manager's certificate for a workload cluster", "Cluster", of.String())
+		}
+		r, _ = s.routeNow(of)
+	}
 	switch {
 	case r == nil:
 		return nil, errUnknown
 	case r.refused != nil:
 		return nil, r.refused
 	}
-	r.used = time.Now()
 	return r, nil
 }
 
-func newRoute(kubeconfig []byte) (*route, error) {
-	config, err := RESTConfig(kubeconfig)
+// routeNow returns the route to a cluster, and whether the caller is to renew
+// it: one request does that while others go on with the route as it is.
+func (s *Secrets) routeNow(of client.ObjectKey) (r *route, due bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r = s.routes[of]; r == nil {
+		return nil, false
+	}
+	now := time.Now()
+	r.used = now
+	if due = r.due(now) && now.Sub(r.renewing) > renewAgain; due {
+		r.renewing = now
+	}
+	return r, due
+}
+
+// due reports whether the route needs a new certificate.
+func (r *route) due(now time.Time) bool { return !r.renew.IsZero() && now.After(r.renew) }
+
+func (s *Secrets) newRoute(ctx context.Context, of client.ObjectKey, kubeconfig []byte) (*route, error) {
+	config, renew, err := s.user.RESTConfig(ctx, of, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -226,11 +277,21 @@ func newRoute(kubeconfig []byte) (*route, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading server: %w", err)
 	}
+	transport, next, err := newTransport(config)
+	if err != nil {
+		return nil, err
+	}
+	return &route{kubeconfig: bytes.Clone(kubeconfig), server: server, transport: transport, next: next, used: time.Now(), renew: renew}, nil
+}
+
+// newTransport returns a transport of its own for config, not one of client-go's,
+// which other connections may share, and what sends requests with the
+// credentials and the bounds of config.
+func newTransport(config *rest.Config) (*http.Transport, http.RoundTripper, error) {
 	settings, err := rest.TLSConfigFor(config)
 	if err != nil {
-		return nil, &RefusedError{Field: "certificate data", Why: "cannot be loaded"}
+		return nil, nil, &RefusedError{Field: "certificate data", Why: "cannot be loaded"}
 	}
-	// Not a transport of client-go's own, which other connections may share.
 	transport := utilnet.SetTransportDefaults(&http.Transport{
 		Proxy: http.ProxyFromEnvironment, DialContext: config.Dial, TLSClientConfig: settings,
 		TLSHandshakeTimeout: tlsTimeout, ResponseHeaderTimeout: headerTimeout,
@@ -238,9 +299,9 @@ func newRoute(kubeconfig []byte) (*route, error) {
 	})
 	next, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
-		return nil, fmt.Errorf("reading credentials: %w", err)
+		return nil, nil, fmt.Errorf("reading credentials: %w", err)
 	}
-	return &route{kubeconfig: bytes.Clone(kubeconfig), server: server, transport: transport, next: next, used: time.Now()}, nil
+	return transport, next, nil
 }
 
 func (r *route) close() {
@@ -272,7 +333,7 @@ func send(r *http.Request) (*http.Response, error) {
 	if !ok || len(parts) < 2 {
 		return nil, errUnknown
 	}
-	to, err := secrets.route(client.ObjectKey{Namespace: parts[0], Name: parts[1]})
+	to, err := secrets.route(r.Context(), client.ObjectKey{Namespace: parts[0], Name: parts[1]})
 	if err != nil {
 		return nil, err
 	}

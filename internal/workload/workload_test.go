@@ -182,7 +182,7 @@ func TestAttacks(t *testing.T) {
 			}
 
 			recorder := events.NewFakeRecorder(10)
-			secrets := NewSecrets(newReader(t, attack.kubeconfig), recorder)
+			secrets := NewSecrets(newReader(t, attack.kubeconfig), nil, recorder)
 			for range 2 {
 				clients, err := likeClusterCache(t.Context(), secrets, "team", "blue")
 				if err == nil {
@@ -231,7 +231,7 @@ func TestSecretsConnect(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"n1"}}]}`)
 	})
 	reader := newReader(t, kubeconfig(server.URL+"/prefix", server.ca(), "", ""))
-	secrets := NewSecrets(reader, nil)
+	secrets := NewSecrets(reader, nil, nil)
 	clients, err := likeClusterCache(t.Context(), secrets, "team", "blue")
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +297,7 @@ func TestRedirectIsRefused(t *testing.T) {
 	other := newAPIServer(t, nil)
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		server := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL+"/api/v1/nodes", code) })
-		clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil), "team", "blue")
+		clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil, nil), "team", "blue")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,7 +360,7 @@ func TestResponsesHaveBounds(t *testing.T) {
 		_, _ = io.WriteString(w, `{"kind":"`)
 		endless(w, chunk)
 	})
-	clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil), "team", "blue")
+	clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil, nil), "team", "blue")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +409,7 @@ func TestWatchesHaveBounds(t *testing.T) {
 			_, _ = io.WriteString(w, chunk)
 		}
 	})
-	clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil), "team", "blue")
+	clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil, nil), "team", "blue")
 	if err != nil {
 		t.Fatal(err)
 	}

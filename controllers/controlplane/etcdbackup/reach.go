@@ -40,6 +40,8 @@ const (
 type Tenants struct {
 	secrets   client.Reader
 	authority pki.Authority
+	// user is the manager's own in tenants. Without it the kubeconfig's is used.
+	user *workload.User
 	// forward reaches members through the API server and dial an address; tests
 	// without hosts replace them.
 	forward func(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error)
@@ -48,9 +50,10 @@ type Tenants struct {
 	history func(ctx context.Context, cluster client.ObjectKey) (string, error)
 }
 
-// NewTenants returns Tenants that read kubeconfigs through secrets.
-func NewTenants(secrets client.Reader, authority pki.Authority) *Tenants {
-	t := &Tenants{secrets: secrets, authority: authority, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
+// NewTenants returns Tenants that read kubeconfigs through secrets and connect
+// as user.
+func NewTenants(secrets client.Reader, authority pki.Authority, user *workload.User) *Tenants {
+	t := &Tenants{secrets: secrets, authority: authority, user: user, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
 	t.forward, t.history = t.portForward, t.uid
 	return t
 }
@@ -138,9 +141,9 @@ func (t *Tenants) config(ctx context.Context, cluster client.ObjectKey) (*rest.C
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
-	config, err := workload.RESTConfig(data)
+	config, _, err := t.user.RESTConfig(ctx, cluster, data)
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, fmt.Errorf("using kubeconfig: %w", err)
 	}
 	config.UserAgent, config.Timeout = userAgent, dialTimeout
 	return config, nil

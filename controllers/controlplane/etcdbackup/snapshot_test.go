@@ -277,7 +277,7 @@ var _ = Describe("Snapshots", func() {
 		r.useEnvAsTenant(ctx)
 		namespace := &corev1.Namespace{}
 		Eventually(testEnv.Client.Get).WithArguments(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace).Should(Succeed())
-		Expect(NewTenants(testEnv.Client, nil).history(ctx, r.key(clusterName))).To(BeEquivalentTo(namespace.UID))
+		Expect(NewTenants(testEnv.Client, nil, nil).history(ctx, r.key(clusterName))).To(BeEquivalentTo(namespace.UID))
 	})
 
 	It("are refused once where nobody said where they lie", func(ctx context.Context) {

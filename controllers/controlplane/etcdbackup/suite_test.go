@@ -118,7 +118,7 @@ func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), 
 	authority := pki.NewManaged(testEnv.Client)
 	Expect(authority.Ensure(ctx, client.ObjectKeyFromObject(cluster), *metav1.NewControllerRef(cp, controlplanev1.GroupVersion.WithKind("NovaControlPlane")))).To(Succeed())
 	r.startEtcd(ctx, authority, client.ObjectKeyFromObject(cluster))
-	r.tenants = NewTenants(testEnv.Client, authority)
+	r.tenants = NewTenants(testEnv.Client, authority, nil)
 	reach := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)
 	}
@@ -251,7 +251,7 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 // awaitLeader waits until the member has a leader, or has none any more.
 func (r *rig) awaitLeader(ctx context.Context, authority pki.Authority, cluster client.ObjectKey, want bool) {
 	GinkgoHelper()
-	credentials, err := NewTenants(testEnv.Client, authority).credentials(ctx, cluster)
+	credentials, err := NewTenants(testEnv.Client, authority, nil).credentials(ctx, cluster)
 	Expect(err).NotTo(HaveOccurred())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)

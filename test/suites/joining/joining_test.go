@@ -269,6 +269,17 @@ var _ = Describe("Machines of a NovaControlPlane", Ordered, func() {
 			To(Equal(`Denied: "kubernetes.default.svc" is no name of Machine ` + machine.Name))
 	})
 
+	It("are managed by users that are bound to roles", func(ctx context.Context) {
+		for _, name := range []string{"nova-control-plane", "nova-bootstrap", "nova:cluster-admins"} {
+			Expect(tenant.Get(ctx, client.ObjectKey{Name: name}, &rbacv1.ClusterRoleBinding{})).To(Succeed(), name)
+		}
+		config, err := b.TenantConfig(ctx, blue.Key())
+		Expect(err).NotTo(HaveOccurred())
+		certificates, err := cert.ParseCertsPEM(config.CertData)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(certificates[0].Subject.Organization).To(Equal([]string{"nova:cluster-admins"}))
+	})
+
 	It("show the API server a certificate of the cluster, or it reads no logs", func(ctx context.Context) {
 		config, err := b.TenantConfig(ctx, blue.Key())
 		Expect(err).NotTo(HaveOccurred())

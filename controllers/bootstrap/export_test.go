@@ -1,0 +1,16 @@
+package bootstrap
+
+import (
+	"context"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Prepare does what a pass does before it judges requests.
+func (r *RequestReconciler) Prepare(ctx context.Context, cluster *clusterv1.Cluster, tenant client.Client) error {
+	if err := grant(ctx, tenant); err != nil {
+		return err
+	}
+	return r.bindRenewals(ctx, &clusterFacts{cluster: cluster, tenant: tenant})
+}

@@ -1,0 +1,53 @@
+package bootstrap_test
+
+import (
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
+)
+
+var _ = Describe("The user of nova-bootstrap in a tenant", func() {
+	It("may do what the manager does, and no more", func(ctx SpecContext) {
+		user := bootstrap.NewUser(nil)
+		Expect(user.Permissions.Write(ctx, user.Name, api.Client)).To(BeTrue())
+		config := rest.CopyConfig(api.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user.Name}
+		tenant, err := client.New(config, client.Options{Scheme: api.Scheme})
+		Expect(err).NotTo(HaveOccurred())
+
+		b := newBed(ctx)
+		cluster := b.bareCluster(ctx, "blue")
+		kubeadm := &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm:node-autoapprove-certificate-rotation"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		}
+		Expect(client.IgnoreAlreadyExists(api.Client.Create(ctx, kubeadm))).To(Succeed())
+		r := &bootstrap.RequestReconciler{Client: api.Client}
+		Eventually(func() error { return r.Prepare(ctx, cluster, tenant) }).Should(Succeed())
+		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+
+		By("judging requests")
+		csr := ask(ctx, as("system:node:x", "system:nodes"), certificatesv1.KubeletServingSignerName, "x", certificatesv1.UsageServerAuth, "x")
+		Expect(tenant.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
+		judged := csr.DeepCopy()
+		judged.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
+			{Type: certificatesv1.CertificateDenied, Status: corev1.ConditionTrue, Reason: "Test"},
+		}
+		Expect(tenant.SubResource("approval").Patch(ctx, judged, client.MergeFrom(csr))).To(Succeed())
+		Expect(tenant.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Expect(tenant.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+		Expect(tenant.Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "more"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+			Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user.Name}},
+		})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
+	})
+})

@@ -1,0 +1,50 @@
+package controlplane
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
+)
+
+const (
+	// managerUser is the user that this manager is in tenants.
+	managerUser = "nova-control-plane"
+	// adminsGroup is the group of the user in kubeconfigs. It is bound to
+	// cluster-admin as kubeadm binds its own group, by which kube-vip and other
+	// components of nodes connect: this one can be revoked without them.
+	adminsGroup = "nova:cluster-admins"
+	// restoresName is the ConfigMap that lists the restores of etcd.
+	restoresName = "nova-etcd-restores"
+)
+
+// NewUser returns the user that this manager is in tenants, with permissions for
+// all that the manager requests there, and no more.
+func NewUser(authority pki.Authority) *workload.User {
+	return &workload.User{Name: managerUser, Authority: authority, Permissions: workload.Permissions{
+		Cluster: []rbacv1.PolicyRule{
+			{Verbs: []string{"get"}, NonResourceURLs: []string{"/", "/livez/ping"}},
+			{Verbs: []string{"get", "list", "watch", "delete"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{"kube-system"}},
+			{Verbs: []string{"get", "create"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings"}},
+			{
+				Verbs: []string{"bind"}, APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles"},
+				ResourceNames: []string{"system:kubelet-api-admin"},
+			},
+		},
+		System: []rbacv1.PolicyRule{
+			{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: []string{"pods"}},
+			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"pods/eviction"}},
+			{Verbs: []string{"get", "create"}, APIGroups: []string{""}, Resources: []string{"pods/portforward"}},
+			{
+				Verbs: []string{"get", "list", "watch", "update"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
+				ResourceNames: []string{kubeadmConfigName, kubeProxyName, coreDNSName, restoresName},
+			},
+			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
+			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{kubeProxyName}},
+			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{coreDNSName}},
+			{Verbs: []string{"get", "update"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{kubeVIPLease}},
+		},
+		Bindings: []rbacv1.ClusterRoleBinding{clusterRoleBinding(adminsGroup, "cluster-admin", rbacv1.GroupKind, adminsGroup)},
+	}}
+}

@@ -1,0 +1,112 @@
+package workload
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+const (
+	// grantTimeout bounds the writing of permissions. grantAgain is the shortest
+	// time between two attempts, and grantFresh the longest.
+	grantTimeout = 10 * time.Second
+	grantAgain   = 30 * time.Second
+	grantFresh   = time.Hour
+	// effectTimeout bounds how long a request waits until the API server has
+	// noticed the permissions, and effectAgain is the pause between two attempts.
+	effectTimeout = time.Second
+	effectAgain   = 50 * time.Millisecond
+)
+
+// granter is when the permissions of a manager's user in one cluster were
+// written. They are written when the API server forbids a request, and every
+// grantFresh: a change in the cluster may concern another connection.
+type granter struct {
+	mu   sync.Mutex
+	last time.Time
+}
+
+// due reports whether the permissions are to be written now, and counts the
+// attempt.
+func (g *granter) due(forbidden bool, now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	since := now.Sub(g.last)
+	if since < grantAgain || !forbidden && since < grantFresh {
+		return false
+	}
+	g.last = now
+	return true
+}
+
+func (g *granter) unused(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.last.IsZero() && now.Sub(g.last) > 2*grantFresh
+}
+
+// granting sends the requests of one connection.
+type granting struct {
+	granter *granter
+	next    http.RoundTripper
+	grant   func(ctx context.Context) (changed bool, err error)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *granting) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := g.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	forbidden := response.StatusCode == http.StatusForbidden
+	if response.StatusCode == http.StatusUnauthorized || !g.granter.due(forbidden, time.Now()) {
+		return response, nil
+	}
+	if !forbidden {
+		go g.run(context.WithoutCancel(r.Context()))
+		return response, nil
+	}
+	if !g.run(r.Context()) {
+		return response, nil
+	}
+	return g.again(r, response)
+}
+
+// run writes the permissions, and reports whether that changed anything.
+func (g *granting) run(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
+	defer cancel()
+	changed, err := g.grant(ctx)
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Writing the manager's permissions in the workload cluster")
+	}
+	return changed
+}
+
+// again repeats a forbidden request until the API server has noticed the
+// permissions. It returns the last response.
+func (g *granting) again(r *http.Request, response *http.Response) (*http.Response, error) {
+	var failed error
+	_ = wait.PollUntilContextTimeout(r.Context(), effectAgain, effectTimeout, true, func(ctx context.Context) (bool, error) {
+		repeated := r.Clone(r.Context())
+		if r.Body != nil && r.Body != http.NoBody {
+			if r.GetBody == nil {
+				return true, nil
+			}
+			body, err := r.GetBody()
+			if err != nil {
+				return true, nil
+			}
+			repeated.Body = body
+		}
+		next, err := g.next.RoundTrip(repeated)
+		_ = response.Body.Close()
+		response, failed = next, err
+		return err != nil || next.StatusCode != http.StatusForbidden, nil
+	})
+	return response, failed
+}
