@@ -35,7 +35,7 @@ var _ = Describe("The user of nova-bootstrap in a tenant", func() {
 		Expect(api.Client.Get(ctx, client.ObjectKeyFromObject(kubeadm), kubeadm)).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
 
 		By("judging requests")
-		csr := ask(ctx, as("system:node:x", "system:nodes"), certificatesv1.KubeletServingSignerName, "x", certificatesv1.UsageServerAuth, "x")
+		csr := ask(ctx, as("nova:machine:x", "system:bootstrappers:nova"), certificatesv1.KubeAPIServerClientKubeletSignerName, "x", certificatesv1.UsageClientAuth)
 		Expect(tenant.List(ctx, &certificatesv1.CertificateSigningRequestList{})).To(Succeed())
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = []certificatesv1.CertificateSigningRequestCondition{
