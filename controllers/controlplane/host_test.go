@@ -84,7 +84,7 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 	t.server = &envtest.APIServer{Path: paths["kube-apiserver"], EtcdURL: first, StartTimeout: 2 * time.Minute, Err: GinkgoWriter}
 	t.server.Configure().Set("etcd-servers", strings.Join(clients, ",")).Set("etcd-cafile", t.file("ca.crt")).
 		Set("etcd-certfile", t.file(t.hosts[0].name+".crt")).Set("etcd-keyfile", t.file(t.hosts[0].name+".key"))
-	t.server.SecureServing.Authn = &clusterCA{authority: pki.NewManaged(testEnv.Client), cluster: r.key(clusterName)}
+	t.server.Authn = &clusterCA{authority: pki.NewManaged(testEnv.Client), cluster: r.key(clusterName)}
 	Expect(t.server.Start()).To(Succeed())
 	DeferCleanup(func() {
 		for _, h := range t.hosts {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -90,23 +89,45 @@ func (g *granting) run(ctx context.Context) bool {
 // again repeats a forbidden request until the API server has noticed the
 // permissions. It returns the last response.
 func (g *granting) again(r *http.Request, response *http.Response) (*http.Response, error) {
-	var failed error
-	_ = wait.PollUntilContextTimeout(r.Context(), effectAgain, effectTimeout, true, func(ctx context.Context) (bool, error) {
-		repeated := r.Clone(r.Context())
-		if r.Body != nil && r.Body != http.NoBody {
-			if r.GetBody == nil {
-				return true, nil
-			}
-			body, err := r.GetBody()
-			if err != nil {
-				return true, nil
-			}
-			repeated.Body = body
+	ctx, cancel := context.WithTimeout(r.Context(), effectTimeout)
+	defer cancel()
+	for response.StatusCode == http.StatusForbidden && ctx.Err() == nil {
+		repeated, ok := repeat(r)
+		if !ok {
+			break
 		}
-		next, err := g.next.RoundTrip(repeated)
-		_ = response.Body.Close()
-		response, failed = next, err
-		return err != nil || next.StatusCode != http.StatusForbidden, nil
-	})
-	return response, failed
+		if err := response.Body.Close(); err != nil {
+			return nil, err
+		}
+		var err error
+		if response, err = g.next.RoundTrip(repeated); err != nil {
+			return nil, err
+		}
+		if response.StatusCode == http.StatusForbidden {
+			pause(ctx, effectAgain)
+		}
+	}
+	return response, nil
+}
+
+// repeat returns a request to be sent again, unless its body cannot be read twice.
+func repeat(r *http.Request) (*http.Request, bool) {
+	repeated := r.Clone(r.Context())
+	if r.Body == nil || r.Body == http.NoBody {
+		return repeated, true
+	}
+	if r.GetBody == nil {
+		return nil, false
+	}
+	body, err := r.GetBody()
+	repeated.Body = body
+	return repeated, err == nil
+}
+
+// pause waits for d, or until ctx is done.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }

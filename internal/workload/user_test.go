@@ -1,10 +1,12 @@
 package workload
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -55,6 +57,7 @@ func withCertificate(server, ca string, pair pki.KeyPair) string {
 // once their permissions are complete, and administrators write permissions.
 type rbacServer struct {
 	*httptest.Server
+	tb testing.TB
 
 	mu      sync.Mutex
 	objects client.WithWatch
@@ -70,7 +73,7 @@ func newRBACServer(tb testing.TB) *rbacServer {
 	if err := rbacv1.AddToScheme(kinds); err != nil {
 		tb.Fatal(err)
 	}
-	s := &rbacServer{objects: fake.NewClientBuilder().WithScheme(kinds).Build()}
+	s := &rbacServer{tb: tb, objects: fake.NewClientBuilder().WithScheme(kinds).Build()}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(s.serve))
 	s.EnableHTTP2 = true
 	return s
@@ -138,12 +141,14 @@ func (s *rbacServer) rbac(w http.ResponseWriter, r *http.Request) {
 			err = s.objects.Update(r.Context(), o)
 		}
 	}
-	if status, is := err.(apierrors.APIStatus); is { //nolint:errorlint // the fake client returns it as it is
+	var answer any = o
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		w.WriteHeader(int(status.Status().Code))
-		_ = json.NewEncoder(w).Encode(status.Status())
-		return
+		answer = status.Status()
 	}
-	_ = json.NewEncoder(w).Encode(o)
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		s.tb.Error(err)
+	}
 }
 
 // users returns who made the requests, without those for permissions.
@@ -280,7 +285,7 @@ func TestKubeconfigOfOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if same := string(config.CertData) == string(given.CertData); same == tc.own || renew.IsZero() == tc.own {
+			if same := bytes.Equal(config.CertData, given.CertData); same == tc.own || renew.IsZero() == tc.own {
 				t.Errorf("as in the kubeconfig: %t, to be renewed %s", same, renew)
 			}
 		})

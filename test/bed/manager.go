@@ -129,8 +129,6 @@ func (m manager) process(l layout, program string, extra ...string) supervisor.P
 			"KUBERNETES_SERVICE_HOST=127.0.0.1",
 			"KUBERNETES_SERVICE_PORT=6443",
 			"POD_NAMESPACE=" + m.namespace,
-			"POD_NAME=" + m.name,
-			"POD_UID=" + m.name,
 			"POD_IP=" + host.Gateway,
 		}, m.env...),
 		After: []string{filepath.Join(account, "token")},
