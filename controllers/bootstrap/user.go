@@ -18,6 +18,9 @@ func NewUser(authority workload.Authority) *workload.User {
 	return &workload.User{Name: "nova-bootstrap", Authority: authority, Permissions: workload.Permissions{
 		Cluster: append(joinRules(),
 			rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/"}},
+			// The addresses of others are not certified for a node.
+			rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
+			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kubernetes"}},
 			rbacv1.PolicyRule{Verbs: []string{"update", "patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/approval"}},
 			rbacv1.PolicyRule{Verbs: []string{"approve"}, APIGroups: certificates, Resources: []string{"signers"}, ResourceNames: judgedSigners},
 			rbacv1.PolicyRule{Verbs: []string{"create"}, APIGroups: rbac, Resources: []string{"clusterroles", "clusterrolebindings"}},

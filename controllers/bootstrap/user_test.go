@@ -43,6 +43,8 @@ var _ = Describe("The user of nova-bootstrap in a tenant", func() {
 		}
 		Expect(tenant.SubResource("approval").Patch(ctx, judged, client.MergeFrom(csr))).To(Succeed())
 		Expect(tenant.Get(ctx, client.ObjectKey{Name: "none"}, &corev1.Node{})).To(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		Expect(tenant.List(ctx, &corev1.NodeList{}, client.Limit(1))).To(Succeed())
+		Expect(tenant.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, &corev1.Service{})).To(Succeed())
 		Expect(tenant.List(ctx, &corev1.SecretList{})).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 		Expect(tenant.Create(ctx, &rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "more"},
