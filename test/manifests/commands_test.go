@@ -106,7 +106,7 @@ var elsewhere = map[string]map[string]string{
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
 	"docs/day2.md":         {"for manager in": "people: it is for a management cluster that has no managers yet"},
-	"docs/etcd.md":         {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd"},
+	"docs/etcd.md":         {"sed 's/^    - etcd$": "test/suites/etcd, on a node", "etcdutl": "test/suites/etcd", "kubectl -n tenants patch novaetcdrestore": "test/suites/etcd"},
 	"docs/gitops.md": {
 		"cp -R out/gitops": gitops, "git add": gitops, "kubectl annotate gitrepository": gitops, "age-keygen": gitops, "sops encrypt": gitops,
 		"cp -R tenants": gitops, "kubectl get kustomization": gitops, "for name in flux": gitops, "git rm": gitops,
@@ -117,7 +117,7 @@ var elsewhere = map[string]map[string]string{
 		"kubectl create namespace": "makesFirstCluster",
 	},
 	"docs/quickstart-zvirt.md": {"make release": "test/suites/clusterctl", "kubectl create namespace": "makesFirstCluster"},
-	"docs/security.md":         {"cd out": "people, over a release"},
+	"docs/security.md":         {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
 	"docs/zvirt.md": {
 		"ovirt-aaa-jdbc-tool": "people, on an engine", "api()": "people, on an engine", "cloud-init clean": "people",
 	},
