@@ -72,7 +72,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 // that of the revision it is at. Nil when it may not be touched.
 func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
-	if wrong := current.Validate(); wrong != nil {
+	if wrong := validate(&current, d.set, r.ManagementFrom); wrong != nil {
 		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
 		return nil, "", nil
 	}
@@ -101,6 +101,10 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 	content := &modules.Content{}
 	if err := json.Unmarshal(earlier.Data.Raw, content); err != nil {
 		return nil, "", fmt.Errorf("reading earlier revision %s: %w", earlier.Name, err)
+	}
+	if wrong := fetchable(content, d.set, r.ManagementFrom); wrong != nil {
+		d.reason, d.message = addonsv1.InvalidReason, loop.Sentence(wrong)
+		return nil, "", nil
 	}
 	if wrong := permitted(content, d.set, r.ManagementFrom); wrong != nil {
 		d.reason, d.message = addonsv1.ManagementForbiddenReason, loop.Sentence(wrong)

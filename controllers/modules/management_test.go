@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
+	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
 // storage has a module in the management cluster and one in the workload
@@ -257,4 +259,43 @@ func TestOutage(t *testing.T) {
 	g.Expect(r.resume(t.Context(), d)).To(Succeed())
 	g.Expect(suspended("in")).To(BeFalse())
 	g.Expect(r.outages.note(d.site.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
+}
+
+// TestFetchable: a tenant's set names no address that only the management
+// cluster reaches, and the administrator's may.
+func TestFetchable(t *testing.T) {
+	policy, err := endpoints.New(nil, nil, "10.96.0.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	endpoints.Set(policy)
+	t.Cleanup(func() { endpoints.Set(endpoints.Policy{}) })
+	git := func(url string) addonsv1.Source { return addonsv1.Source{Name: "x", Git: addonsv1.GitSource{URL: url}} }
+	for name, tc := range map[string]struct {
+		source    addonsv1.Source
+		namespace string
+		want      string
+	}{
+		"A registry":                             {addonsv1.Source{Name: "x", OCI: addonsv1.OCISource{URL: "oci://hub.example/x"}}, "team", ""},
+		"A reference":                            {addonsv1.Source{Name: "x", Ref: addonsv1.SourceReference{Kind: addonsv1.GitRepository, Name: "x"}}, "team", ""},
+		"Git over SSH":                           {git("ssh://git@code.example:2222/x.git"), "team", ""},
+		"Metadata of a cloud":                    {git("http://169.254.169.254/latest"), "team", `source "x": the manager's flags deny connections to this address`},
+		"Loopback as IPv6":                       {git("https://[::ffff:127.0.0.1]:8080/x"), "team", `source "x": the manager's flags deny connections to this address`},
+		"Loopback by name":                       {git("ssh://git@LOCALHOST./x"), "team", `source "x": the manager's flags deny connections to this address`},
+		"The management API":                     {addonsv1.Source{Name: "x", Helm: addonsv1.HelmSource{URL: "https://10.96.0.1"}}, "team", `source "x": the manager's flags deny connections to this address`},
+		"A registry on loopback":                 {addonsv1.Source{Name: "x", OCI: addonsv1.OCISource{URL: "oci://127.0.0.1:5000/x"}}, "team", `source "x": the manager's flags deny connections to this address`},
+		"Malformed":                              {git("https://us:er:pass word@code.example"), "team", `source "x": the url is malformed`},
+		"Loopback in a set of the administrator": {git("http://127.0.0.1/x"), platformNamespace, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			set := &addonsv1.NovaModuleSet{ObjectMeta: metav1.ObjectMeta{Namespace: tc.namespace, Name: "set"}}
+			got := ""
+			if err := fetchable(&modules.Content{Sources: []addonsv1.Source{tc.source}}, set, []string{platformNamespace}); err != nil {
+				got = err.Error()
+			}
+			if got != tc.want {
+				t.Errorf("error %q, want %q", got, tc.want)
+			}
+		})
+	}
 }

@@ -117,7 +117,7 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	if err := r.gather(ctx, f); err != nil {
 		return err
 	}
-	f.invalid = f.content.Validate()
+	f.invalid = validate(&f.content, f.set, r.ManagementFrom)
 	if f.invalid == nil {
 		f.invalid = permitted(&f.content, f.set, r.ManagementFrom)
 	}
