@@ -242,6 +242,34 @@ func (e *Empty) node() *corev1.Node {
 	}
 }
 
+// Install installs Cluster API's core and managers of this project from the
+// components of the work tree, over cert-manager's definitions. It does not wait
+// for their pods.
+func (e *Empty) Install(ctx context.Context, names ...string) error {
+	programs, err := tools.Paths(ctx, e.log, "kubectl")
+	if err != nil {
+		return err
+	}
+	for _, name := range append([]string{CoreManager}, names...) {
+		dir, err := e.componentsDir(ctx, name)
+		if err != nil {
+			return err
+		}
+		rendered, err := render(ctx, programs["kubectl"], dir)
+		if err != nil {
+			return err
+		}
+		objects, err := parse(resolve(rendered, nil))
+		if err != nil {
+			return err
+		}
+		if err := Apply(ctx, e.Client, objects...); err != nil {
+			return fmt.Errorf("installing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // Stop ends the cluster's pods, and leaves the rest to the bed's end. It fails
 // if the value of a Secret was in a manager's log, in an event or in a status.
 func (e *Empty) Stop() error {

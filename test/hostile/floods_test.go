@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -42,8 +41,8 @@ func joins(ctx context.Context) {
 	_, workers, err := b.Machines(ctx, blue)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(workers).NotTo(BeEmpty())
-	m := slices.MaxFunc(workers, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	csr := ask(ctx, joiner(&m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
+	m := newest(workers)
+	csr := ask(ctx, joiner(m), asked{signer: joinSigner, name: "system:node:" + m.Name, organizations: []string{nodes}})
 	Eventually(verdict).WithContext(ctx).WithArguments(csr).WithTimeout(progressTimeout).
 		Should(Equal("Approved"), "another tenant's machine does not join")
 }
@@ -104,32 +103,44 @@ var _ = Describe("An API server of a tenant", func() {
 
 var _ = Describe("A hypervisor of a tenant", func() {
 	// answers 256 MiB to each request.
-	huge := func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(w, `<?xml version="1.0"?><soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"><soapenv:Body><x>`)
+	huge := func(out io.Writer) {
+		_, _ = io.WriteString(out, `<?xml version="1.0"?><soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"><soapenv:Body><x>`)
 		for range 256 << 4 {
-			if _, err := w.Write(bytes.Repeat([]byte("x"), 64<<10)); err != nil {
+			if _, err := out.Write(bytes.Repeat([]byte("x"), 64<<10)); err != nil {
 				return
 			}
 		}
 	}
+	plain := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/xml")
+		huge(w)
+	}
+	zipped := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/xml")
+		w.Header().Set("Content-Encoding", "gzip")
+		out := gzip.NewWriter(w)
+		huge(out)
+		_ = out.Close()
+	}
 	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
-		It("answers 256 MiB to "+kind+" [F25]", func(ctx context.Context) {
-			namespace := "red-" + strings.ToLower(kind)
-			user := tenantUser(ctx, namespace)
-			withdraw(namespace)
-			server := listen(ctx, huge)
-			Expect(user.Create(ctx, &corev1.Secret{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, StringData: map[string]string{"username": "own@internal", "password": "own"},
-			})).To(Succeed())
-			var infra *unstructured.Unstructured
-			for i := range 8 {
-				infra = ownServer(ctx, user, kind, namespace, fmt.Sprintf("huge-%d", i), server)
-			}
-			Eventually(func() int { return len(server.Requests()) }).Should(BeNumerically(">=", 1))
-			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
-			progresses(ctx)
-		})
+		for what, answer := range map[string]http.HandlerFunc{"": plain, ", compressed": zipped} {
+			It("answers 256 MiB to "+kind+what+" [F25]", func(ctx context.Context) {
+				namespace := "red-" + strings.ToLower(kind) + strings.Replace(what, ", ", "-", 1)
+				user := tenantUser(ctx, namespace)
+				withdraw(namespace)
+				server := listen(ctx, answer)
+				Expect(user.Create(ctx, &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, StringData: map[string]string{"username": "own@internal", "password": "own"},
+				})).To(Succeed())
+				var infra *unstructured.Unstructured
+				for i := range 8 {
+					infra = ownServer(ctx, user, kind, namespace, fmt.Sprintf("huge-%d", i), server)
+				}
+				Eventually(func() int { return len(server.Requests()) }).Should(BeNumerically(">=", 1))
+				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+				progresses(ctx)
+			})
+		}
 	}
 })
 

@@ -3,6 +3,7 @@ package hostile
 import (
 	"context"
 	"maps"
+	"os/exec"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -296,6 +297,32 @@ var _ = Describe("Wrong passwords of a tenant", Ordered, ContinueOnFailure, func
 	}
 })
 
+// trusted is a ConfigMap with the certificates of a tenant's buckets.
+const trusted = "trusted"
+
+func trust(ctx context.Context, as client.Client, namespace string, servers ...*evil) {
+	GinkgoHelper()
+	var all []byte
+	for _, server := range servers {
+		all = append(all, server.CA...)
+	}
+	Expect(as.Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: trusted}, Data: map[string]string{"ca.crt": string(all)},
+	})).To(Succeed())
+}
+
+// bucketRestore is a restore of a control plane from a bucket of the tenant.
+func bucketRestore(namespace, name string, server *evil) *unstructured.Unstructured {
+	return object(planeV, "NovaEtcdRestore", namespace, name, map[string]any{
+		"controlPlaneRef": map[string]any{"name": name},
+		"source":          map[string]any{"snapshot": map[string]any{"name": "Latest"}},
+		"s3": map[string]any{
+			"endpoint": server.URL, "bucket": "bucket", "credentials": map[string]any{"name": "own"},
+			"trustedCA": map[string]any{"configMap": map[string]any{"name": trusted, "key": "ca.crt"}},
+		},
+	})
+}
+
 // sharedAccount is the user name that the clusters of a kind log in with, and
 // the server.
 func sharedAccount(ctx context.Context, kind string) (username, server, thumbprint string) {
@@ -316,21 +343,30 @@ func sharedAccount(ctx context.Context, kind string) (username, server, thumbpri
 
 var _ = Describe("An address that only the management cluster reaches", Ordered, ContinueOnFailure, func() {
 	const namespace = "red-internal"
+	// metadata is where clouds serve credentials.
+	const metadata = "169.254.169.254"
 	var (
-		user     client.Client
-		internal *evil
+		user            client.Client
+		internal, cloud *evil
 	)
 
 	BeforeAll(func(ctx context.Context) {
-		user, internal = tenantUser(ctx, namespace), &evil{}
-		pair := selfSigned(internal, "127.0.0.1")
-		internal.serve(ctx, "127.0.0.1:0", pair, nil)
+		user = tenantUser(ctx, namespace)
+		serve := func(address string) *evil {
+			e := &evil{}
+			e.serve(ctx, address+":0", selfSigned(e, address), nil)
+			return e
+		}
+		internal = serve("127.0.0.1")
+		Expect(b.Inside(exec.CommandContext(ctx, "ip", "address", "replace", metadata+"/32", "dev", "lo").Run)).To(Succeed())
+		cloud = serve(metadata)
 		withdraw(namespace)
 		Expect(user.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, StringData: map[string]string{
 				"username": "own@internal", "password": "own", "accessKeyID": "own", "secretAccessKey": "own",
 			},
 		})).To(Succeed())
+		trust(ctx, user, namespace, internal, cloud)
 	})
 
 	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
@@ -346,6 +382,47 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 				Expect(internal.Connections()).To(BeEmpty())
 			})
 		}
+	}
+
+	// at returns the server of an address.
+	at := func(address string) *evil {
+		if address == metadata {
+			return cloud
+		}
+		return internal
+	}
+	for i, address := range []string{"127.0.0.1", metadata} {
+		It("is not reached as the bucket "+address+" of a tenant [F8]", func(ctx context.Context) {
+			name := "bucket-" + string(rune('a'+i))
+			bareCluster(ctx, user, namespace, name, "192.0.2.1:6443")
+			restore := bucketRestore(namespace, name, at(address))
+			Expect(user.Create(ctx, restore)).To(Succeed())
+			Eventually(said(restore)).WithContext(ctx).Should(ContainSubstring("ucket"))
+			Expect(at(address).Connections()).To(BeEmpty())
+		})
+
+		for kind, source := range map[string]map[string]any{"git": nil, "oci": nil, "helm": nil} {
+			It("is not reached as the "+kind+" repository "+address+" of a tenant's modules [F8]", func(ctx context.Context) {
+				source = map[string]any{"url": map[string]string{"git": "https://", "oci": "oci://", "helm": "https://"}[kind] + at(address).Address + "/x"}
+				set := moduleSet(namespace, "repository-"+kind+"-"+string(rune('a'+i)), nil)
+				Expect(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"name": "release", kind: source}}, "spec", "sources")).To(Succeed())
+				if kind == "helm" {
+					unstructured.RemoveNestedField(set.Object, "spec", "release")
+					Expect(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"name": "evil", "chart": map[string]any{"name": "x", "version": "1.0.0"}}}, "spec", "modules")).To(Succeed())
+				}
+				Expect(user.Create(ctx, set)).To(Succeed())
+				Eventually(said(set)).WithContext(ctx).Should(ContainSubstring("deny connections to this address"))
+				Expect(at(address).Connections()).To(BeEmpty())
+			})
+		}
+	}
+
+	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		It("is not reached as the server "+metadata+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
+			infra := ownServer(ctx, user, kind, namespace, strings.ToLower(kind)+"-metadata", cloud)
+			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+			Expect(cloud.Connections()).To(BeEmpty())
+		})
 	}
 
 	It("is not reached as the endpoint of a Cluster [F8]", func(ctx context.Context) {

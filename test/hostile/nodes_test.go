@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"net"
 	"net/netip"
@@ -16,7 +17,9 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,6 +41,8 @@ type asked struct {
 	organizations []string
 	dns           []string
 	addresses     []string
+	// mapped are IPv4 addresses that are requested as IPv4-mapped IPv6.
+	mapped []string
 	// key is a new one if there is none.
 	key *ecdsa.PrivateKey
 }
@@ -52,6 +57,9 @@ func ask(ctx context.Context, as client.Client, a asked) *certificatesv1.Certifi
 	template := &x509.CertificateRequest{Subject: pkix.Name{CommonName: a.name, Organization: a.organizations}, DNSNames: a.dns}
 	for _, address := range a.addresses {
 		template.IPAddresses = append(template.IPAddresses, net.ParseIP(address))
+	}
+	if len(a.mapped) > 0 {
+		template.ExtraExtensions = append(template.ExtraExtensions, mappedNames(a.mapped))
 	}
 	der, err := x509.CreateCertificateRequest(rand.Reader, template, key)
 	Expect(err).NotTo(HaveOccurred())
@@ -72,6 +80,20 @@ func ask(ctx context.Context, as client.Client, a asked) *certificatesv1.Certifi
 	return csr
 }
 
+// mappedNames is an extension with IPv4 addresses in 16 bytes. The library
+// would write 4.
+func mappedNames(addresses []string) pkix.Extension {
+	GinkgoHelper()
+	const ipAddress = 7
+	var names []asn1.RawValue
+	for _, address := range addresses {
+		names = append(names, asn1.RawValue{Class: asn1.ClassContextSpecific, Tag: ipAddress, Bytes: net.ParseIP(address).To16()})
+	}
+	der, err := asn1.Marshal(names)
+	Expect(err).NotTo(HaveOccurred())
+	return pkix.Extension{Id: asn1.ObjectIdentifier{2, 5, 29, 17}, Value: der}
+}
+
 func newKey() *ecdsa.PrivateKey {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -82,11 +104,8 @@ func newKey() *ecdsa.PrivateKey {
 // verdict returns Approved, Denied, or Held once an event says that the request
 // stays pending.
 func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) (string, error) {
-	if err := blueAPI.Client.Get(ctx, client.ObjectKeyFromObject(csr), csr); err != nil {
-		return "", err
-	}
-	for _, c := range csr.Status.Conditions {
-		return string(c.Type), nil
+	if settled, err := decision(ctx, blueAPI, csr); settled != "" || err != nil {
+		return settled, err
 	}
 	list := &eventsv1.EventList{}
 	err := b.Client.List(ctx, list, client.InNamespace(blue.Namespace))
@@ -94,6 +113,15 @@ func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest)
 		if e := &list.Items[i]; e.Reason == "CertificateHeld" && strings.Contains(e.Note, csr.Name) {
 			return "Held", err
 		}
+	}
+	return "", err
+}
+
+// decision returns Approved or Denied, or nothing while a request is pending.
+func decision(ctx context.Context, api *bed.API, csr *certificatesv1.CertificateSigningRequest) (string, error) {
+	err := api.Client.Get(ctx, client.ObjectKeyFromObject(csr), csr)
+	for _, c := range csr.Status.Conditions {
+		return string(c.Type), err
 	}
 	return "", err
 }
@@ -123,10 +151,21 @@ func machine(ctx context.Context, c bed.Cluster, controlPlane bool) *clusterv1.M
 	return &oldest
 }
 
+// newest returns the machine that was created last.
+func newest(machines []clusterv1.Machine) *clusterv1.Machine {
+	m := slices.MaxFunc(machines, func(a, b clusterv1.Machine) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+	return &m
+}
+
 // joiner is a client with the credential that a machine boots with.
 func joiner(m *clusterv1.Machine) client.Client {
 	GinkgoHelper()
-	c, err := blueAPI.As("nova:machine:"+string(m.UID), "system:bootstrappers:nova")
+	return joinerAt(blueAPI, m)
+}
+
+func joinerAt(api *bed.API, m *clusterv1.Machine) client.Client {
+	GinkgoHelper()
+	c, err := api.As("nova:machine:"+string(m.UID), "system:bootstrappers:nova")
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
@@ -139,8 +178,8 @@ func kubelet(node string) client.Client {
 	return c
 }
 
-// report has the guest of a machine report addresses, and waits until the first
-// one is known of the Machine.
+// report has the guest of a machine report addresses, and waits until those
+// that may be the machine's own are known of the Machine.
 func report(ctx context.Context, m *clusterv1.Machine, addresses ...string) {
 	GinkgoHelper()
 	vms, err := running(ctx, blue)
@@ -152,10 +191,13 @@ func report(ctx context.Context, m *clusterv1.Machine, addresses ...string) {
 		nic.Addresses = append(nic.Addresses, netip.MustParsePrefix(address))
 	}
 	Expect(b.Control().SetGuestAddresses(ctx, vm.BIOSUUID, []vcenter.GuestNIC{nic})).To(Succeed())
-	first := nic.Addresses[0].Addr().String()
 	Eventually(func(g Gomega) {
 		g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(m), m)).To(Succeed())
-		g.Expect(m.Status.Addresses).To(ContainElement(HaveField("Address", first)))
+		for _, address := range nic.Addresses {
+			if address.Addr().String() != blue.Endpoint {
+				g.Expect(m.Status.Addresses).To(ContainElement(HaveField("Address", address.Addr().String())))
+			}
+		}
 	}).Should(Succeed())
 }
 
@@ -217,4 +259,51 @@ var _ = Describe("A node", Ordered, ContinueOnFailure, func() {
 		refused(ctx, serving(ctx, nil, []string{own, other}))
 	})
 
+	It("gets no serving certificate for an address of another machine that it reports as its own [F15]", func(ctx context.Context) {
+		report(ctx, worker, own+"/24", other+"/24")
+		refused(ctx, serving(ctx, nil, []string{own, other}))
+	})
+
+	It("gets no serving certificate for the address of the API's Service that it reports as its own [F15]", func(ctx context.Context) {
+		service := &corev1.Service{}
+		Expect(blueAPI.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "kubernetes"}, service)).To(Succeed())
+		report(ctx, worker, own+"/24", service.Spec.ClusterIP+"/24")
+		refused(ctx, serving(ctx, nil, []string{own, service.Spec.ClusterIP}))
+	})
+
+	// Spellings of the endpoint, or of the API server's names.
+	for spelling, request := range map[string]asked{
+		"as it is":              {addresses: []string{blue.Endpoint}},
+		"as IPv4-mapped IPv6":   {mapped: []string{blue.Endpoint}},
+		"as a DNS name":         {dns: []string{blue.Endpoint}},
+		"with a trailing dot":   {dns: []string{blue.Endpoint + "."}},
+		"padded with zeros":     {dns: []string{"010.077.000.050"}},
+		"in upper case letters": {dns: []string{"KUBERNETES.DEFAULT.SVC."}},
+	} {
+		It("gets no serving certificate for the endpoint, spelled "+spelling+" [F15]", func(ctx context.Context) {
+			report(ctx, worker, own+"/24", blue.Endpoint+"/24")
+			request.signer, request.name, request.organizations = servingSigner, "system:node:"+worker.Name, []string{nodes}
+			refused(ctx, ask(ctx, kubelet(worker.Name), request))
+		})
+	}
+
+	It("renews no certificate once its Machine is deleted [F16]", func(ctx context.Context) {
+		_, before, err := b.Machines(ctx, blue)
+		Expect(err).NotTo(HaveOccurred())
+		scale(ctx, blue, 1)
+		var gone *clusterv1.Machine
+		Eventually(func(g Gomega) {
+			_, workers, err := b.Machines(ctx, blue)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(workers).To(HaveLen(len(before) + 1))
+			gone = newest(workers)
+			g.Expect(gone.Spec.Bootstrap.DataSecretName).NotTo(BeNil())
+		}).Should(Succeed())
+		first := ask(ctx, joiner(gone), asked{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key})
+		Eventually(verdict).WithContext(ctx).WithArguments(first).Should(Equal("Approved"))
+		scale(ctx, blue, -1)
+		Expect(client.IgnoreNotFound(b.Client.Delete(ctx, gone))).To(Succeed())
+		Eventually(func() error { return b.Client.Get(ctx, client.ObjectKeyFromObject(gone), gone) }).Should(MatchError(apierrors.IsNotFound, "IsNotFound"))
+		refused(ctx, ask(ctx, kubelet(gone.Name), asked{signer: joinSigner, name: "system:node:" + gone.Name, organizations: []string{nodes}, key: key}))
+	})
 })

@@ -6,45 +6,23 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, func() {
-	const (
-		namespace = "red-references"
-		// secret names a Secret and a ConfigMap of another tenant.
-		secret = "not-for-red"
-		value  = "a-value-that-only-blue-may-see"
+	const namespace = "red-references"
+	var (
+		user client.Client
+		kept keepsake
 	)
-	var user client.Client
 
 	BeforeAll(func(ctx context.Context) {
 		user = tenantUser(ctx, namespace)
 		withdraw(namespace)
-		Expect(b.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: secret}, StringData: map[string]string{"key": value, "username": value, "password": value},
-		})).To(Succeed())
-		Expect(b.Client.Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: secret}, Data: map[string]string{"key": value},
-		})).To(Succeed())
+		kept = keep(ctx, "not-for-red")
 		bareCluster(ctx, user, namespace, "red", "192.0.2.1:6443")
 	})
-
-	// missed expects a condition that an object does not exist, and that no
-	// Secret of the namespace holds the value of the other tenant.
-	missed := func(ctx context.Context, o *unstructured.Unstructured) {
-		GinkgoHelper()
-		Eventually(said(o)).WithContext(ctx).Should(ContainSubstring("does not exist"))
-		secrets := &corev1.SecretList{}
-		Expect(b.Client.List(ctx, secrets, client.InNamespace(namespace))).To(Succeed())
-		for i := range secrets.Items {
-			for _, data := range secrets.Items[i].Data {
-				Expect(string(data)).NotTo(ContainSubstring(value))
-			}
-		}
-	}
 
 	It("uses no template of another namespace", func(ctx context.Context) {
 		plane := object(planeV, "NovaControlPlane", namespace, "red", nil)
@@ -63,10 +41,10 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 		Expect(err).NotTo(HaveOccurred())
 		infra := infraCluster("NovaVSphere", namespace, "secret", map[string]any{
 			"server": center.Server, "tls": map[string]any{"thumbprint": center.Thumbprint},
-			"identityRef": map[string]any{"kind": "Secret", "name": secret, "namespace": blue.Namespace},
+			"identityRef": map[string]any{"kind": "Secret", "name": kept.name, "namespace": blue.Namespace},
 		})
 		clusterOf(ctx, user, infra)
-		missed(ctx, infra)
+		kept.missed(ctx, infra)
 	})
 
 	It("opens no bucket with a Secret of another namespace", func(ctx context.Context) {
@@ -74,10 +52,10 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 		restore := object(planeV, "NovaEtcdRestore", namespace, "bucket", map[string]any{
 			"controlPlaneRef": map[string]any{"name": "red"},
 			"source":          map[string]any{"snapshot": map[string]any{"name": "Latest"}},
-			"s3":              map[string]any{"endpoint": server.URL, "bucket": "bucket", "credentials": map[string]any{"name": secret, "namespace": blue.Namespace}},
+			"s3":              map[string]any{"endpoint": server.URL, "bucket": "bucket", "credentials": map[string]any{"name": kept.name, "namespace": blue.Namespace}},
 		})
 		Expect(user.Create(ctx, restore)).To(Succeed())
-		missed(ctx, restore)
+		kept.missed(ctx, restore)
 		Expect(server.Connections()).To(BeEmpty())
 	})
 
@@ -94,7 +72,7 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 		})
 		clusterOf(ctx, user, infra)
 		machine := object(coreV, "Machine", namespace, "data", map[string]any{
-			"clusterName": "data", "bootstrap": map[string]any{"dataSecretName": secret},
+			"clusterName": "data", "bootstrap": map[string]any{"dataSecretName": kept.name},
 			"infrastructureRef": reference(infraV, "NovaVSphereMachine", "data"),
 		})
 		o := object(infraV, "NovaVSphereMachine", namespace, "data", honestMachine(nil))
@@ -102,6 +80,6 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 			made.SetLabels(map[string]string{"cluster.x-k8s.io/cluster-name": "data"})
 			Expect(user.Create(ctx, made)).To(Succeed())
 		}
-		missed(ctx, o)
+		kept.missed(ctx, o)
 	})
 })

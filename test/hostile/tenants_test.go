@@ -144,8 +144,13 @@ func reference(apiVersion, kind, name string) map[string]any {
 
 // said returns the conditions of an object as lines "Type=Status Reason: message".
 func said(o *unstructured.Unstructured) func(context.Context) (string, error) {
+	return saidIn(b.Client, o)
+}
+
+// saidIn is said for an object in any management cluster.
+func saidIn(in client.Client, o *unstructured.Unstructured) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
-		if err := b.Client.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
+		if err := in.Get(ctx, client.ObjectKeyFromObject(o), o); err != nil {
 			return "", err
 		}
 		conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
