@@ -2,6 +2,7 @@ package endpoints
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -15,25 +16,49 @@ import (
 // finer reason would let the tenant scan the network of the management cluster.
 var ErrUnreachable = errors.New("there is no connection to it, or no response in time; the manager's log has the cause")
 
-// Coarse returns err for a condition: ErrUnreachable if the connection to server
-// was refused or closed, took too long, or if its name is unknown. It writes the
-// cause to the log. Any other error is returned as it is.
+// ErrUntrusted stands for every certificate that is not trusted. Names,
+// thumbprint, issuer and dates of the certificate would tell a tenant which server
+// answers at an address.
+var ErrUntrusted = errors.New("its certificate is not trusted: check the server's name, and the CA bundle or thumbprint; the manager's log has the cause")
+
+// Coarse returns err for a condition: ErrDenied, ErrUntrusted, context.Canceled,
+// or ErrUnreachable for any other way in which a request to server ends before
+// there is a response. It writes the cause of ErrUntrusted and ErrUnreachable to
+// the log. An error that is not one of a connection is returned as it is.
 func Coarse(server string, err error) error {
-	if request, is := errors.AsType[*url.Error](err); is {
-		err = request.Err
-	}
-	_, isOp := errors.AsType[*net.OpError](err)
-	_, isName := errors.AsType[*net.DNSError](err)
-	switch timeout, is := errors.AsType[interface {
-		error
-		Timeout() bool
-	}](err); {
+	var coarse error
+	switch {
 	case errors.Is(err, ErrDenied):
 		return ErrDenied
-	case isOp, isName, is && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		ctrl.Log.WithName("endpoints").Info("Connection failed", "server", server, "cause", err.Error())
-		return ErrUnreachable
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case isUntrusted(err):
+		coarse = ErrUntrusted
+	case isUnreachable(err):
+		coarse = ErrUnreachable
+	default:
+		return err
 	}
-	return err
+	ctrl.Log.WithName("endpoints").Info("Connection failed", "server", server, "cause", err.Error())
+	return coarse
+}
+
+func isUntrusted(err error) bool {
+	_, isChain := errors.AsType[*tls.CertificateVerificationError](err)
+	_, isPin := errors.AsType[*pinError](err)
+	return isChain || isPin
+}
+
+func isUnreachable(err error) bool {
+	// A client of net/http returns this for each request without a response, also if
+	// the server speaks another protocol than TLS or HTTP.
+	_, isRequest := errors.AsType[*url.Error](err)
+	_, isOp := errors.AsType[*net.OpError](err)
+	_, isName := errors.AsType[*net.DNSError](err)
+	timeout, is := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return isRequest || isOp || isName || is && timeout.Timeout() || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }

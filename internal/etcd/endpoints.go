@@ -3,21 +3,26 @@ package etcd
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // EndpointProblems asks each endpoint of an etcd that somebody else runs, and
 // says, for people, what keeps it from being healthy.
-func EndpointProblems(ctx context.Context, config *tls.Config, endpoints []string) []string {
-	answers := make([][]string, len(endpoints))
+func EndpointProblems(ctx context.Context, config *tls.Config, of []string) []string {
+	answers := make([][]string, len(of))
 	var group sync.WaitGroup
-	for i, endpoint := range endpoints {
+	for i, endpoint := range of {
 		group.Go(func() { answers[i] = askEndpoint(ctx, config, endpoint) })
 	}
 	group.Wait()
@@ -29,13 +34,29 @@ func EndpointProblems(ctx context.Context, config *tls.Config, endpoints []strin
 func askEndpoint(ctx context.Context, config *tls.Config, endpoint string) []string {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	client, err := clientv3.New(clientv3.Config{Context: ctx, Endpoints: []string{endpoint}, TLS: config.Clone(), Logger: zap.NewNop()})
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	dialer := &net.Dialer{Control: endpoints.Control}
+	client, err := clientv3.New(clientv3.Config{
+		Context: ctx, Endpoints: []string{endpoint}, TLS: config.Clone(), Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, "tcp", address)
+			if errors.Is(err, endpoints.ErrDenied) {
+				// gRPC would try again until the time is up.
+				fail(endpoints.ErrDenied)
+			}
+			return conn, err
+		})},
+	})
 	if err != nil {
 		return []string{fmt.Sprintf("Endpoint %s cannot be used", endpoint)}
 	}
 	// It says that the time is up, which is known.
 	defer func() { _ = client.Close() }()
 	status, err := client.Status(ctx, endpoint)
+	if errors.Is(context.Cause(ctx), endpoints.ErrDenied) {
+		return []string{fmt.Sprintf("Endpoint %s cannot be used: %v", endpoint, endpoints.ErrDenied)}
+	}
 	if err != nil {
 		return []string{fmt.Sprintf("Endpoint %s does not answer", endpoint)}
 	}

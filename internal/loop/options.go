@@ -3,7 +3,6 @@ package loop
 import (
 	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -32,7 +31,7 @@ const (
 // reconcilers. What the caller has set stays.
 func Options(options controller.Options) controller.Options {
 	if options.RateLimiter == nil {
-		options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](MinDelay, MaxDelay)
+		options.RateLimiter = NewRateLimiter[reconcile.Request](MinDelay, MaxDelay)
 	}
 	if options.ReconciliationTimeout == 0 {
 		options.ReconciliationTimeout = timeout

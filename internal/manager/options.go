@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/logs"
 	logsv1 "k8s.io/component-base/logs/api/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
 // A failing object is tried again after firstRetry, then twice as long each
@@ -89,7 +89,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.WatchFilter, "watch-filter", "",
 		fmt.Sprintf("Value of the label %s that objects must have. If empty, all objects are reconciled.", clusterv1.WatchLabel))
 	fs.IntVar(&o.Concurrency, "concurrency", 10, "Number of objects of a kind reconciled at once.")
-	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "How often every object is reconciled without a change.")
+	fs.DurationVar(&o.SyncPeriod, "sync-period", 10*time.Minute, "How often every object is reconciled without a change. At most 30m.")
 	fs.StringVar(&o.HealthAddr, "health-addr", ":9440", "Address of /healthz and /readyz.")
 
 	fs.StringVar(&o.ManagerNamespace, "manager-namespace", os.Getenv(podNamespace),
@@ -133,7 +133,7 @@ func (o *Options) endpoints() (endpoints.Policy, error) {
 func (o *Options) Controller() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: o.Concurrency,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		RateLimiter:             loop.NewRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	}
 }
 
@@ -144,8 +144,16 @@ func (o *Options) Controller() controller.Options {
 // takes its events.
 const grace = 8 * time.Second
 
+// maxSyncPeriod is half the time after which a session with a hypervisor is closed
+// that no reconcile uses.
+const maxSyncPeriod = 30 * time.Minute
+
 // manager returns the options of the manager called name.
 func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, error) {
+	if o.SyncPeriod <= 0 || o.SyncPeriod > maxSyncPeriod {
+		return ctrl.Options{}, fmt.Errorf("reading flags: --sync-period is %s and must be above zero and at most %s: "+
+			"sessions with hypervisors are closed when they are not used for longer", o.SyncPeriod, maxSyncPeriod)
+	}
 	_, metrics, err := flags.GetManagerOptions(o.Diagnostics)
 	if err != nil {
 		return ctrl.Options{}, fmt.Errorf("reading diagnostics flags: %w", err)

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 )
 
 func parse(t *testing.T, args ...string) *Options {
@@ -54,9 +56,16 @@ func TestFlags(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	o := parse(t, "--tls-min-version=VersionTLS00")
-	_, err := o.manager("nova-test", runtime.NewScheme())
-	NewWithT(t).Expect(err).To(HaveOccurred())
+	for _, flag := range []string{"--tls-min-version=VersionTLS00", "--sync-period=1h", "--sync-period=0s"} {
+		_, err := parse(t, flag).manager("nova-test", runtime.NewScheme())
+		NewWithT(t).Expect(err).To(HaveOccurred(), flag)
+	}
+}
+
+// A period as long as sessions may be idle would have them closed and opened for
+// nothing.
+func TestSyncPeriodKeepsSessions(t *testing.T) {
+	NewWithT(t).Expect(2 * maxSyncPeriod).To(BeNumerically("<=", sessions.Idle))
 }
 
 // Of all Secrets only kubeconfigs stay in memory, with or without labels, and

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,8 +26,11 @@ const (
 	tokenPath  = "/ovirt-engine/sso/oauth/token"
 	logoutPath = "/ovirt-engine/services/sso-logout"
 
-	// timeout bounds every request.
+	// timeout bounds every request but lists. Lists are bounded by longest, and by
+	// timeout between two parts of the response: an engine needs minutes to list
+	// thousands of VMs.
 	timeout = 30 * time.Second
+	longest = 5 * time.Minute
 	// maxAnswer bounds an answer in bytes, and maxList that to a list of VMs: an
 	// engine sends some 7 KiB for each.
 	maxAnswer = 8 << 20
@@ -41,7 +45,10 @@ type Endpoint struct {
 	// Server is a host name or address, with a port if it is not 443.
 	Server             string
 	Username, Password string
-	Trust              Trust
+	Trust              endpoints.Trust
+	// Filter asks for the objects that the user has permissions for, which users
+	// without an administrative role have to.
+	Filter bool
 	// Guard, if it is set, calls a login, or returns an error instead.
 	Guard func(ctx context.Context, login func() error) error
 }
@@ -75,28 +82,29 @@ type Client struct {
 	http     *http.Client
 	slots    chan struct{}
 	meter    Meter
+	// timeout and longest are those of requests, for tests.
+	timeout, longest time.Duration
 	// login holds the token. Whoever takes it out may log in; others wait.
 	login chan string
 }
 
 // NewClient returns a client that is not logged in.
 func NewClient(e Endpoint, meter Meter) (*Client, error) {
-	config, err := e.Trust.config()
+	config, err := e.Trust.Config()
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, login: make(chan string, 1)}
+	c := &Client{endpoint: e, slots: make(chan struct{}, parallel), meter: meter, timeout: timeout, longest: longest, login: make(chan string, 1)}
 	c.login <- ""
 	c.http = &http.Client{
 		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           c.dial,
-			TLSClientConfig:       config,
-			TLSHandshakeTimeout:   10 * time.Second,
-			ResponseHeaderTimeout: timeout,
-			MaxConnsPerHost:       parallel,
-			MaxIdleConnsPerHost:   parallel,
-			IdleConnTimeout:       2 * time.Minute,
+			Proxy:               http.ProxyFromEnvironment,
+			DialContext:         c.dial,
+			TLSClientConfig:     config,
+			TLSHandshakeTimeout: 10 * time.Second,
+			MaxConnsPerHost:     parallel,
+			MaxIdleConnsPerHost: parallel,
+			IdleConnTimeout:     2 * time.Minute,
 		},
 		// The API never redirects; a page in front of it does, to a login form.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -154,6 +162,15 @@ func (c *Client) Do(ctx context.Context, r Request) error {
 		}
 		stale = token
 	}
+}
+
+// Uses reports whether a request names an object by its ID.
+func (r *Request) Uses(id string) bool {
+	if slices.Contains(r.Path, id) {
+		return true
+	}
+	body, err := xml.Marshal(r.Body)
+	return err == nil && bytes.Contains(body, []byte(`"`+id+`"`))
 }
 
 // errToken is the cause of an Error about a token that the engine has forgotten.
@@ -248,6 +265,9 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 		"Authorization": {"Bearer " + token}, "Version": {"4"},
 		"Accept": {"application/xml"}, "Content-Type": {"application/xml"},
 	}
+	if c.endpoint.Filter {
+		header.Set("Filter", "true")
+	}
 	limit := maxAnswer
 	if r.Method == http.MethodGet && len(r.Path) == 1 {
 		limit = maxList
@@ -276,23 +296,38 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 func (c *Client) exchange(
 	ctx context.Context, method, path, pattern string, header http.Header, body []byte, limit int,
 ) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	total := c.timeout
+	if limit == maxList {
+		total = c.longest
+	}
+	ctx, cancel := context.WithTimeout(ctx, total)
 	defer cancel()
+	ctx, stall := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(c.timeout, func() { stall(errStalled) })
+	defer timer.Stop()
 	req, err := http.NewRequestWithContext(ctx, method, "https://"+c.endpoint.Server+path, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, fmt.Errorf("making request: %w", err)
 	}
 	req.Header = header
 	req.Header.Set("User-Agent", "cluster-api-provider-nova")
+	// Causes are found by the words of messages, which engines translate: those
+	// of zVirt answer in Russian otherwise.
+	req.Header.Set("Accept-Language", "en-US")
 	start := time.Now()
 	res, err := c.http.Do(req)
 	var answer []byte
 	if err == nil {
-		answer, err = io.ReadAll(io.LimitReader(res.Body, int64(limit)+1))
+		answer, err = io.ReadAll(io.LimitReader(&watched{Reader: res.Body, timer: timer, timeout: c.timeout}, int64(limit)+1))
 		_ = res.Body.Close()
 		if len(answer) > limit {
 			err = fmt.Errorf("the engine's answer has more than %d MiB", limit>>20)
 		}
+	}
+	// The end of a response that the engine gave up may arrive while the connection
+	// is being closed.
+	if errors.Is(context.Cause(ctx), errStalled) {
+		err = errStalled
 	}
 	code := "error"
 	if err == nil {
@@ -300,9 +335,28 @@ func (c *Client) exchange(
 	}
 	c.meter.Request(method, pattern, code, time.Since(start))
 	if err != nil {
-		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: plain(c.endpoint.Server, err)}
+		return 0, nil, &UnreachableError{Server: c.endpoint.Server, Err: endpoints.Coarse(c.endpoint.Server, err)}
 	}
 	return res.StatusCode, answer, nil
+}
+
+// errStalled is the cause of a request whose response did not go on in time.
+var errStalled = fmt.Errorf("no response in time: %w", context.DeadlineExceeded)
+
+// watched resets a timer with every read that returns data.
+type watched struct {
+	io.Reader
+
+	timer   *time.Timer
+	timeout time.Duration
+}
+
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.Reader.Read(p)
+	if n > 0 {
+		w.timer.Reset(w.timeout)
+	}
+	return n, err
 }
 
 // masked is a part of a path with {} for an ID.

@@ -7,12 +7,14 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
@@ -25,7 +27,12 @@ func open(t *testing.T) (*ovirtsim.Server, *Client, *atomic.Int64) {
 // openMetered tells of each request that was answered.
 func openMetered(t *testing.T, request func(_, _, _ string, _ time.Duration)) (*ovirtsim.Server, *Client, *atomic.Int64) {
 	t.Helper()
-	engine, err := ovirtsim.Start(t.Context(), ovirtsim.Options{})
+	return openWith(t, ovirtsim.Options{}, request)
+}
+
+func openWith(t *testing.T, o ovirtsim.Options, request func(_, _, _ string, _ time.Duration)) (*ovirtsim.Server, *Client, *atomic.Int64) {
+	t.Helper()
+	engine, err := ovirtsim.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +40,7 @@ func openMetered(t *testing.T, request func(_, _, _ string, _ time.Duration)) (*
 	connections := &atomic.Int64{}
 	c, err := NewClient(Endpoint{
 		Server:   strings.TrimSuffix(strings.TrimPrefix(engine.URL, "https://"), apiPath),
-		Username: ovirtsim.DefaultUsername, Password: ovirtsim.DefaultPassword, Trust: Trust{CABundle: engine.CABundle},
+		Username: ovirtsim.DefaultUsername, Password: ovirtsim.DefaultPassword, Trust: endpoints.Trust{CABundle: engine.CABundle},
 	}, Meter{
 		Request:     request,
 		Connections: func(change int) { connections.Add(int64(change)) },
@@ -176,21 +183,104 @@ func TestAnswerIsBounded(t *testing.T) {
 		}
 	}))
 	t.Cleanup(engine.Close)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: engine.Certificate().Raw})
-	c, err := NewClient(Endpoint{Server: engine.Listener.Addr().String(), Trust: Trust{CABundle: string(ca)}}, Meter{
-		Request: func(string, string, string, time.Duration) {}, Connections: func(int) {},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := clientOf(t, engine)
 	for path, limit := range map[string]int64{"vms": maxList, "vms/1": maxAnswer} {
 		sent.Store(0)
-		err = get(t.Context(), c, strings.Split(path, "/")...)
+		err := get(t.Context(), c, strings.Split(path, "/")...)
 		if !IsDown(err) || !strings.Contains(err.Error(), "the engine's answer has more than") {
 			t.Errorf("%s: got %v", path, err)
 		}
 		if sent.Load() > 2*limit {
 			t.Errorf("%s: %d bytes were read", path, sent.Load())
 		}
+	}
+}
+
+// A redirect would send the password or the token to another server.
+func TestRedirectIsRefused(t *testing.T) {
+	for _, from := range []string{tokenPath, apiPath} {
+		var requests atomic.Int32
+		other := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+		t.Cleanup(other.Close)
+		engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasPrefix(r.URL.Path, from) {
+				http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+				return
+			}
+			_, _ = io.WriteString(w, `{"access_token":"t"}`)
+		}))
+		t.Cleanup(engine.Close)
+		// Both servers have the same certificate.
+		c := clientOf(t, engine)
+		if err := get(t.Context(), c, "vms"); err == nil {
+			t.Errorf("%s: a redirect was taken for an answer", from)
+		}
+		if n := requests.Load(); n != 0 {
+			t.Errorf("%s: %d requests followed the redirect", from, n)
+		}
+	}
+}
+
+// clientOf returns a client of an engine that a test serves.
+func clientOf(t *testing.T, engine *httptest.Server) *Client {
+	t.Helper()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: engine.Certificate().Raw})
+	c, err := NewClient(Endpoint{Server: engine.Listener.Addr().String(), Trust: endpoints.Trust{CABundle: string(ca)}}, Meter{
+		Request: func(string, string, string, time.Duration) {}, Connections: func(int) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// A list may take longer than the timeout while it makes progress; other requests
+// may not.
+func TestSlowResponses(t *testing.T) {
+	const part = 100 * time.Millisecond
+	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == tokenPath {
+			_, _ = io.WriteString(w, `{"access_token": "t"}`)
+			return
+		}
+		_, _ = io.WriteString(w, "<vms>")
+		for range 10 {
+			http.NewResponseController(w).Flush() //nolint:errcheck // the client may have gone
+			timer := time.NewTimer(part)
+			select {
+			case <-timer.C:
+			case <-r.Context().Done():
+				return
+			}
+			_, _ = io.WriteString(w, "<vm/>")
+			if r.URL.Query().Get("search") == "stalls" {
+				<-r.Context().Done()
+			}
+		}
+		_, _ = io.WriteString(w, "</vms>")
+	}))
+	t.Cleanup(engine.Close)
+	c := clientOf(t, engine)
+	c.timeout = 5 * part
+	list := func(search string) error {
+		var vms VMs
+		err := c.Do(t.Context(), Request{Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {search}}, Into: &vms})
+		if err == nil && len(vms.VMs) != 10 {
+			t.Errorf("%d VMs were read", len(vms.VMs))
+		}
+		return err
+	}
+	if err := list("all"); err != nil {
+		t.Errorf("a list that makes progress: %v", err)
+	}
+	if err := list("stalls"); !IsDown(err) || !strings.Contains(err.Error(), "no response in time") {
+		t.Errorf("a list that stalls: %v", err)
+	}
+	if err := get(t.Context(), c, "vms", "1"); !IsDown(err) {
+		t.Errorf("another request that makes progress: %v", err)
+	}
+	c.longest = 5 * part
+	if err := list("all"); !IsDown(err) {
+		t.Errorf("a list that takes longer than the longest: %v", err)
 	}
 }

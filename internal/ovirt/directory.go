@@ -26,11 +26,13 @@ const (
 	Hosts          = "hosts"
 	AffinityLabels = "affinitylabels"
 	Tags           = "tags"
+	CPUProfiles    = "cpuprofiles"
+	DiskProfiles   = "diskprofiles"
 )
 
 const (
-	// fresh is the age up to which a list that lacks a name is believed, and
-	// versions the age up to which the latest version of a template is.
+	// fresh is the age up to which a list is believed that lacks a name, or whose
+	// object a request was refused for, and versions the age up to which the latest version of a template is.
 	fresh    = 5 * time.Second
 	versions = time.Minute
 )
@@ -80,13 +82,25 @@ func NewDirectory(c *Client) *Directory {
 	return &Directory{client: c, lists: map[string]listing{}, templates: map[string]found{}}
 }
 
-// Forget has everything asked for anew.
-func (d *Directory) Forget() {
+// Forget has the lists read again that have an object of which used returns true
+// for its ID, unless they were read just now.
+func (d *Directory) Forget(used func(id string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	clear(d.lists)
-	clear(d.templates)
+	for kind, known := range d.lists {
+		if time.Since(known.at) > fresh && slices.ContainsFunc(known.items, func(o Object) bool { return used(o.ID) }) {
+			delete(d.lists, kind)
+		}
+	}
+	for key, known := range d.templates {
+		if time.Since(known.at) > fresh && used(known.template.ID) {
+			delete(d.templates, key)
+		}
+	}
 }
+
+// Quotas is the kind of the quotas of a data center.
+func Quotas(dataCenter string) string { return DataCenters + "/" + dataCenter + "/quotas" }
 
 // Find returns the object of a kind that has a name or ID and fits. An empty
 // name finds the only one that fits.
@@ -112,6 +126,15 @@ func (d *Directory) Find(ctx context.Context, kind, name string, fits func(Objec
 	}
 }
 
+// All returns the objects of a kind, as they were within the last minute.
+func (d *Directory) All(ctx context.Context, kind string) ([]Object, error) {
+	all, at, err := d.list(ctx, kind, false)
+	if err == nil && time.Since(at) > versions {
+		all, _, err = d.list(ctx, kind, true)
+	}
+	return all, err
+}
+
 // Any fits always.
 func Any(Object) bool { return true }
 
@@ -125,7 +148,7 @@ func (d *Directory) list(ctx context.Context, kind string, again bool) ([]Object
 	}
 	result, err, _ := d.flight.Do(kind, func() (any, error) {
 		var list List
-		err := d.client.Do(context.WithoutCancel(ctx), Request{Method: http.MethodGet, Path: []string{kind}, Into: &list})
+		err := d.client.Do(context.WithoutCancel(ctx), Request{Method: http.MethodGet, Path: strings.Split(kind, "/"), Into: &list})
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", kind, err)
 		}

@@ -1,18 +1,11 @@
 package ovirt
 
 import (
-	"context"
-	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/hex"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
-
-	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // Error is an answer of the engine that is no success.
@@ -107,74 +100,4 @@ func failedAction(answer []byte) bool {
 	}
 	var f fault
 	return xml.Unmarshal(answer, &f) == nil && f.XMLName.Local == "action" && (f.Status == "failed" || f.Inner != nil)
-}
-
-// plain says what went wrong on the way in words that are the same on every
-// try, and that do not tell one unreachable server from another.
-func plain(server string, err error) error {
-	var (
-		pinned  *thumbprintError
-		unknown x509.UnknownAuthorityError
-		cert    *tls.CertificateVerificationError
-	)
-	switch {
-	case errors.As(err, &pinned):
-		return pinned
-	case errors.As(err, &unknown):
-		return errors.New("its certificate is signed by an unknown authority: set spec.tls.caBundle or spec.tls.thumbprint")
-	case errors.As(err, &cert):
-		return cert.Err
-	case errors.Is(err, context.Canceled):
-		return context.Canceled
-	default:
-		return endpoints.Coarse(server, err)
-	}
-}
-
-// Trust says how the engine's certificate is verified: against the system's
-// authorities, unless one of the fields is set.
-type Trust struct {
-	// CABundle is a bundle of authorities in PEM.
-	CABundle string
-	// Thumbprint is the SHA-256 of the only certificate to trust.
-	Thumbprint string
-}
-
-// config returns the TLS settings that t stands for.
-func (t Trust) config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch {
-	case t.Thumbprint != "":
-		want := strings.ToUpper(t.Thumbprint)
-		// The chain does not matter: exactly one certificate is trusted.
-		c.InsecureSkipVerify = true
-		c.VerifyConnection = func(cs tls.ConnectionState) error {
-			if got := thumbprint(cs.PeerCertificates[0]); got != want {
-				return &thumbprintError{got: got}
-			}
-			return nil
-		}
-	case t.CABundle != "":
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM([]byte(t.CABundle)) {
-			return nil, errors.New("spec.tls.caBundle holds no certificate")
-		}
-	}
-	return c, nil
-}
-
-func thumbprint(cert *x509.Certificate) string {
-	sum := sha256.Sum256(cert.Raw)
-	parts := make([]string, 0, len(sum))
-	for _, b := range sum {
-		parts = append(parts, strings.ToUpper(hex.EncodeToString([]byte{b})))
-	}
-	return strings.Join(parts, ":")
-}
-
-// thumbprintError is a certificate other than the pinned one.
-type thumbprintError struct{ got string }
-
-func (e *thumbprintError) Error() string {
-	return fmt.Sprintf("the certificate's SHA-256 thumbprint is %s, not the one in spec.tls.thumbprint", e.got)
 }

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,15 +17,19 @@ import (
 
 // Pace is how often a Mirror asks.
 type Pace struct {
-	// Rest is between two lists of all VMs, and Busy between two looks at
-	// those that are worked on.
+	// Rest is between two lists of the VMs in the clusters of known machines, and
+	// Busy between two looks at those that are worked on.
 	Rest, Busy time.Duration
+	// All is between two lists of the VMs in all clusters.
+	All time.Duration
 	// Groups is between two lists of affinity groups, and Detail the age at
 	// which what a list does not show is read again.
 	Groups, Detail time.Duration
 	// Tire is after how long without a change a VM is not looked at more
 	// often than the rest.
 	Tire time.Duration
+	// Slow is between two looks at VMs of which nothing changed for Soon.
+	Slow, Soon time.Duration
 	// Late is how long after a request whose answer nobody heard a VM may yet
 	// show up.
 	Late time.Duration
@@ -32,13 +37,21 @@ type Pace struct {
 
 // Usually is the pace outside of tests. At rest it leaves a second for a VM that
 // goes down and for the list itself, so that a change is seen within ten.
-var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute, Late: 2 * timeout}
+var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, All: time.Minute, Slow: 5 * time.Second, Soon: time.Minute, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute, Late: 2 * timeout}
 
 const (
 	// details are the links of a VM that are followed when it is looked at.
 	details = "disk_attachments.disk,nics,reported_devices,tags,affinity_labels,graphics_consoles"
+	// reports are the links with the addresses of a VM. The engine queries its
+	// database for each VM and link.
+	reports = "nics,reported_devices"
 	// batch is how many VMs are looked at with one request.
 	batch = 40
+	// page is how many VMs are listed with one request, and maxPages bounds a list.
+	page     = 500
+	maxPages = 200
+	// maxClusters is how many clusters are searched by their names.
+	maxClusters = 16
 )
 
 // Mirror is what an engine last said of the VMs that have a subject in their
@@ -56,6 +69,10 @@ type Mirror struct {
 	subjectOf func(comment string) string
 	changed   func(subject string)
 	began     time.Time
+	// page is how many VMs are listed with one request.
+	page int
+	// names has the names of clusters, which VMs are searched by.
+	names *Directory
 
 	mu       sync.Mutex
 	lists    uint64 // how many lists were begun
@@ -63,6 +80,7 @@ type Mirror struct {
 	subjects map[string]*subject
 	groups   map[string]map[string]*AffinityGroup // by cluster and ID
 	listed   time.Time
+	whole    time.Time // when the VMs of all clusters were listed
 	grouped  time.Time
 	regroups uint64 // how often members of groups were written
 	wake     chan struct{}
@@ -88,6 +106,8 @@ type subject struct {
 	// restless subjects are looked at often.
 	restless bool
 	since    time.Time
+	// looked is when a restless one was last looked at.
+	looked time.Time
 	// unheard is when a VM may last have been asked for without anybody having
 	// heard of it: by who was here before this mirror, or with an answer that
 	// was lost. Zero once a VM was there. A subject that is awaited is told of
@@ -100,7 +120,7 @@ type subject struct {
 // changed.
 func NewMirror(c *Client, p Pace, prefix string, subjectOf func(string) string, changed func(string)) *Mirror {
 	return &Mirror{
-		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed, began: time.Now(),
+		client: c, pace: p, prefix: prefix, subjectOf: subjectOf, changed: changed, began: time.Now(), page: page, names: NewDirectory(c),
 		vms: map[string]*shown{}, subjects: map[string]*subject{}, groups: map[string]map[string]*AffinityGroup{},
 		wake: make(chan struct{}, 1),
 	}
@@ -412,26 +432,23 @@ func (m *Mirror) tellMembers(groups ...*AffinityGroup) {
 	}
 }
 
-// Empty returns the groups without members whose name begins with a prefix, if
-// nothing is being worked on. It is by cluster and ID.
-func (m *Mirror) Empty(prefix string) map[string][]string {
+// Empty returns the groups without members that fit, by cluster and ID.
+func (m *Mirror) Empty(fits func(*AffinityGroup) bool) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	out := map[string][]string{}
-	for _, s := range m.subjects {
-		if s.busy != "" || s.doubt {
-			return nil
-		}
-	}
 	for cluster, groups := range m.groups {
 		for id, g := range groups {
-			if strings.HasPrefix(g.Name, prefix) && (g.VMs == nil || len(g.VMs.VMs) == 0) {
+			if g.IsEmpty() && fits(g) {
 				out[cluster] = append(out[cluster], id)
 			}
 		}
 	}
 	return out
 }
+
+// IsEmpty reports whether a group has no members.
+func (g *AffinityGroup) IsEmpty() bool { return g.VMs == nil || len(g.VMs.VMs) == 0 }
 
 // Dissolve shows that a group is gone.
 func (m *Mirror) Dissolve(cluster, id string) {
@@ -459,7 +476,7 @@ func (m *Mirror) tell(of string) {
 // Learn lists all VMs, whatever is known.
 func (m *Mirror) Learn(ctx context.Context) error {
 	m.mu.Lock()
-	m.listed, m.grouped = time.Time{}, time.Time{}
+	m.listed, m.whole, m.grouped = time.Time{}, time.Time{}, time.Time{}
 	m.mu.Unlock()
 	return m.Poll(ctx)
 }
@@ -507,13 +524,16 @@ func (m *Mirror) Poll(ctx context.Context) error {
 	all, groups := now.Sub(m.listed) >= m.pace.Rest, now.Sub(m.grouped) >= m.pace.Groups
 	m.mu.Unlock()
 	if all {
-		if err := m.listAll(ctx, now); err != nil {
+		if err := m.listDue(ctx, now); err != nil {
 			return err
 		}
 	}
-	for names := range slices.Chunk(m.due(now), batch) {
-		if err := m.listSome(ctx, names); err != nil {
-			return err
+	due := m.due(now)
+	for _, follow := range []string{details, reports} {
+		for names := range slices.Chunk(due[follow], batch) {
+			if err := m.listSome(ctx, names, follow); err != nil {
+				return err
+			}
 		}
 	}
 	if !groups {
@@ -539,16 +559,68 @@ func (m *Mirror) begin() uint64 {
 	return m.lists
 }
 
-func (m *Mirror) list(ctx context.Context, search, follow string) ([]VM, error) {
+func (m *Mirror) list(ctx context.Context, search, follow string, most int) ([]VM, error) {
 	query := url.Values{"search": {search}}
 	if follow != "" {
 		query.Set("follow", follow)
+	}
+	if most > 0 && !m.client.endpoint.Filter {
+		query.Set("max", strconv.Itoa(most))
 	}
 	var found VMs
 	if err := m.client.Do(ctx, Request{Method: http.MethodGet, Path: []string{"vms"}, Query: query, Into: &found}); err != nil {
 		return nil, fmt.Errorf("listing VMs: %w", err)
 	}
 	return found.VMs, nil
+}
+
+// listPages lists the VMs of a search, a page a request, and reports whether there
+// were several pages. An engine that filters by permissions ignores search and page,
+// and returns all that the user sees at once.
+func (m *Mirror) listPages(ctx context.Context, search string) (all []VM, several bool, err error) {
+	for number := range maxPages {
+		found, err := m.list(ctx, fmt.Sprintf("%s sortby name page %d", search, number+1), "", m.page)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, found...)
+		if m.client.endpoint.Filter || len(found) < m.page {
+			return all, number > 0, nil
+		}
+	}
+	return nil, false, fmt.Errorf("listing VMs: the engine has more than %d whose comment begins with %s", maxPages*m.page, m.prefix)
+}
+
+// listAbsent lists the known VMs that are not in a list of several pages. A VM that
+// was removed meanwhile moves those behind it, so that one is on no page.
+func (m *Mirror) listAbsent(ctx context.Context, found []VM) ([]VM, error) {
+	m.mu.Lock()
+	names := map[string]string{}
+	for id, known := range m.vms {
+		names[id] = known.vm.Name
+	}
+	m.mu.Unlock()
+	for _, vm := range found {
+		delete(names, vm.ID)
+	}
+	var more []VM
+	for some := range slices.Chunk(slices.Sorted(maps.Values(names)), batch) {
+		listed, err := m.list(ctx, named(some), "", 0)
+		if err != nil {
+			return nil, err
+		}
+		more = append(more, listed...)
+	}
+	return more, nil
+}
+
+// named is the search for VMs of some names.
+func named(names []string) string {
+	terms := make([]string, 0, len(names))
+	for _, name := range names {
+		terms = append(terms, fmt.Sprintf("name=%q", name))
+	}
+	return strings.Join(terms, " or ")
 }
 
 // counts reports whether a list may say something about a subject. The caller
@@ -558,23 +630,108 @@ func (m *Mirror) counts(list uint64, of string) bool {
 	return !ok || s.busy == "" && list > s.touched
 }
 
-// listAll takes over a list of all VMs.
-func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
+// listDue lists VMs: those in the clusters that have VMs of known machines, or those
+// in all clusters when that is due, or when the first list lacks a VM.
+func (m *Mirror) listDue(ctx context.Context, now time.Time) error {
+	if clusters := m.clusters(now); len(clusters) > 0 {
+		complete, err := m.listIn(ctx, now, clusters)
+		if err != nil || complete {
+			return err
+		}
+	}
+	return m.listAll(ctx, now)
+}
+
+// clusters returns the IDs of the clusters that have VMs of known machines. It
+// returns none when the VMs of all clusters are to be listed: a VM that may yet
+// come can do so in any cluster.
+func (m *Mirror) clusters(now time.Time) []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.client.endpoint.Filter || now.Sub(m.whole) >= m.pace.All {
+		return nil
+	}
+	for _, s := range m.subjects {
+		if s.awaited {
+			return nil
+		}
+	}
+	ids := map[string]bool{}
+	for _, other := range m.vms {
+		if _, known := m.subjects[other.subject]; known && other.vm.Cluster != nil {
+			ids[other.vm.Cluster.ID] = true
+		}
+	}
+	if len(ids) > maxClusters {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(ids))
+}
+
+// listIn takes over a list of the VMs in some clusters. It reports false if the list
+// lacks a VM that was in one of them: that VM may have been moved to another cluster
+// or removed, or the cluster was renamed.
+func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (bool, error) {
+	var terms []string
+	for _, id := range clusters {
+		cluster, err := m.names.Find(ctx, Clusters, id, Any)
+		if _, missing := errors.AsType[*MissingError](err); missing {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		terms = append(terms, fmt.Sprintf("comment=%q and cluster=%q", m.prefix+"*", cluster.Name))
+	}
 	list := m.begin()
-	found, err := m.list(ctx, fmt.Sprintf("comment=%q", m.prefix+"*"), "")
+	found, _, err := m.listPages(ctx, strings.Join(terms, " or "))
 	if err != nil {
-		return err
+		return false, err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.listed = now
+	seen := m.takeAll(list, found)
+	for id, other := range m.vms {
+		if !seen[id] && other.vm.Cluster != nil && slices.Contains(clusters, other.vm.Cluster.ID) && m.counts(list, other.subject) {
+			m.names.Forget(func(id string) bool { return slices.Contains(clusters, id) })
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// takeAll takes over the VMs of a list, and returns the IDs of those that have a
+// subject. The caller holds the lock.
+func (m *Mirror) takeAll(list uint64, found []VM) map[string]bool {
 	seen := map[string]bool{}
 	for _, vm := range found {
 		if of := m.subjectOf(vm.Comment); of != "" {
 			seen[vm.ID] = true
-			m.take(list, of, vm, false)
+			m.take(list, of, vm, "")
 		}
 	}
+	return seen
+}
+
+// listAll takes over a list of the VMs in all clusters.
+func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
+	list := m.begin()
+	found, several, err := m.listPages(ctx, fmt.Sprintf("comment=%q", m.prefix+"*"))
+	if err != nil {
+		return err
+	}
+	if several {
+		more, err := m.listAbsent(ctx, found)
+		if err != nil {
+			return err
+		}
+		found = append(found, more...)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.listed, m.whole = now, now
+	seen := m.takeAll(list, found)
 	for id, other := range m.vms {
 		if !seen[id] && m.counts(list, other.subject) {
 			delete(m.vms, id)
@@ -591,14 +748,11 @@ func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// listSome takes over the details of some VMs. It is asked for names, since
-// only those are known of a VM that is about to be there.
-func (m *Mirror) listSome(ctx context.Context, names []string) error {
-	list, terms := m.begin(), make([]string, 0, len(names))
-	for _, name := range names {
-		terms = append(terms, fmt.Sprintf("name=%q", name))
-	}
-	found, err := m.list(ctx, strings.Join(terms, " or "), details)
+// listSome reads all details of some VMs, or only the reports of their guests. It
+// searches by names, because a VM that is being created has no known ID yet.
+func (m *Mirror) listSome(ctx context.Context, names []string, follow string) error {
+	list := m.begin()
+	found, err := m.list(ctx, named(names), follow, 0)
 	if err != nil {
 		return err
 	}
@@ -608,12 +762,12 @@ func (m *Mirror) listSome(ctx context.Context, names []string) error {
 	for _, vm := range found {
 		if of := m.subjectOf(vm.Comment); of != "" {
 			seen[vm.ID] = true
-			m.take(list, of, vm, true)
+			m.take(list, of, vm, follow)
 		}
 	}
 	for id, other := range m.vms {
 		if !seen[id] && slices.Contains(names, other.vm.Name) && m.counts(list, other.subject) {
-			m.listed = time.Time{} // it is gone, or was renamed
+			m.listed, m.whole = time.Time{}, time.Time{} // it is gone, or was renamed
 		}
 	}
 	m.settle(list, func(name string) bool { return slices.Contains(names, name) })
@@ -630,20 +784,25 @@ func (m *Mirror) settle(list uint64, shown func(name string) bool) {
 	}
 }
 
-// take takes over a VM from a list. The caller holds the lock.
-func (m *Mirror) take(list uint64, of string, vm VM, detailed bool) {
+// take takes over a VM from a list that followed some links. The caller holds the
+// lock.
+func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
 	if !m.counts(list, of) {
 		return
 	}
 	before := m.vms[vm.ID]
 	now := &shown{vm: &vm, subject: of}
+	if follow != details && before != nil {
+		vm.DiskAttachments, vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.DiskAttachments, before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
+	}
 	switch {
-	case detailed:
+	case follow == details:
 		now.detailed = time.Now()
+	case before != nil && follow == reports:
+		now.detailed = before.detailed
 	case before != nil:
 		changed := before.vm.Status != vm.Status || before.vm.Comment != vm.Comment || before.vm.FQDN != vm.FQDN || !reflect.DeepEqual(before.vm.Host, vm.Host)
-		vm.NICs, vm.DiskAttachments, vm.ReportedDevices = before.vm.NICs, before.vm.DiskAttachments, before.vm.ReportedDevices
-		vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
+		vm.NICs, vm.ReportedDevices = before.vm.NICs, before.vm.ReportedDevices
 		if !changed {
 			now.detailed = before.detailed
 		}
@@ -654,21 +813,42 @@ func (m *Mirror) take(list uint64, of string, vm VM, detailed bool) {
 	}
 }
 
-// due names the VMs whose details are to be read.
-func (m *Mirror) due(now time.Time) []string {
+// due names the VMs that are to be looked at, by the links to follow. Of a VM that
+// runs and whose details are known only the report of its guest can be missing.
+func (m *Mirror) due(now time.Time) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	names := map[string]bool{}
-	for _, s := range m.subjects {
-		if s.name != "" && s.isRestless(now, m.pace.Tire) {
-			names[s.name] = true
+	names := map[string]string{}
+	for of, s := range m.subjects {
+		if s.name == "" || !s.isRestless(now, m.pace.Tire) || !s.isDue(now, m.pace) {
+			continue
 		}
+		names[s.name] = details
+		if found, _ := m.choose(of, s.name, ""); found != nil && !s.doubt && found.waits() {
+			names[s.name] = reports
+		}
+		s.looked = now
 	}
 	for _, other := range m.vms {
 		s, asked := m.subjects[other.subject]
 		if asked && (other.detailed.IsZero() && now.Sub(s.since) < m.pace.Tire || !other.detailed.IsZero() && now.Sub(other.detailed) > m.pace.Detail) {
-			names[other.vm.Name] = true
+			names[other.vm.Name] = details
 		}
 	}
-	return slices.Sorted(maps.Keys(names))
+	out := map[string][]string{}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		out[names[name]] = append(out[names[name]], name)
+	}
+	return out
+}
+
+// waits reports whether only the report of the guest can be missing of a VM.
+func (o *shown) waits() bool {
+	return !o.detailed.IsZero() && slices.Contains([]string{"wait_for_launch", "powering_up", "up"}, o.vm.Status)
+}
+
+// isDue reports whether it is time to look at a subject: less often when nothing
+// has changed for long.
+func (s *subject) isDue(now time.Time, p Pace) bool {
+	return s.doubt || now.Sub(s.since) < p.Soon || now.Sub(s.looked) >= p.Slow
 }

@@ -30,7 +30,7 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 		t.Fatal("one write at a time")
 	}
 	during := m.begin()
-	m.take(during, "a", vm, true)
+	m.take(during, "a", vm, details)
 	if got := m.Look("a", "a", ""); got.VM != nil || got.Busy != "Powering on" {
 		t.Fatalf("a list told of a VM that is being written: %+v", got)
 	}
@@ -38,12 +38,12 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 	started.Status = "up"
 	m.End("a", nil, func() { m.Put("a", started, true) })
 	for _, list := range []uint64{older, during} {
-		m.take(list, "a", vm, true)
+		m.take(list, "a", vm, details)
 	}
 	if got := m.Look("a", "a", ""); got.VM == nil || got.VM.Status != "up" || got.Busy != "" {
 		t.Fatalf("a list that is older than the write counted: %+v", got)
 	}
-	m.take(m.begin(), "a", vm, true)
+	m.take(m.begin(), "a", vm, details)
 	if got := m.Look("a", "a", ""); got.VM.Status != "down" {
 		t.Fatalf("a later list did not count: %+v", got)
 	}
@@ -137,7 +137,7 @@ func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
 	if ask(&UnreachableError{Err: errors.New("gone")}); !m.Await("b", young) {
 		t.Error("what nobody answered may come")
 	}
-	m.take(m.begin(), "b", VM{ID: "1", Name: "b"}, true)
+	m.take(m.begin(), "b", VM{ID: "1", Name: "b"}, details)
 	m.Look("b", "b", "")
 	if ask(&UnreachableError{Err: errors.New("gone")}); m.Await("b", young) {
 		t.Error("with the VM there, it was not asked for")
@@ -300,5 +300,200 @@ func TestDirectory(t *testing.T) {
 	}
 	if _, err := d.Template(t.Context(), "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", "", 0, ""); err == nil {
 		t.Error("a template that is not there was found")
+	}
+}
+
+// Lists that have an object of a refused request are read again, and no others.
+func TestOnlyUsedListsAreForgotten(t *testing.T) {
+	engine, c, _ := open(t)
+	d := NewDirectory(c)
+	ids := map[string]string{}
+	for kind, name := range map[string]string{Hosts: "host1", Clusters: "Default", StorageDomains: "data1"} {
+		found, err := d.Find(t.Context(), kind, name, Any)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[kind] = found.ID
+	}
+	refused := Request{Path: []string{"vms"}, Body: &VM{Cluster: Ref(ids[Clusters])}}
+	for _, tt := range []struct {
+		age      time.Duration
+		clusters int
+	}{{0, 0}, {2 * fresh, 1}} {
+		for kind, known := range d.lists {
+			known.at = time.Now().Add(-tt.age)
+			d.lists[kind] = known
+		}
+		engine.ResetRequests()
+		d.Forget(refused.Uses)
+		for kind, id := range ids {
+			if _, err := d.Find(t.Context(), kind, id, Any); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := engine.Requests(); got["GET /clusters"] != tt.clusters || got["GET /hosts"]+got["GET /storagedomains"] != 0 {
+			t.Errorf("lists of %s: %v", tt.age, got)
+		}
+	}
+	for _, path := range [][]string{{"clusters", ids[Clusters], "affinitygroups"}, {"vms"}} {
+		if r := (Request{Path: path}); r.Uses(ids[Clusters]) != (len(path) > 1) || r.Uses(ids[Hosts]) {
+			t.Errorf("%v: the wrong objects are used", path)
+		}
+	}
+}
+
+// marked creates VMs with a subject each.
+func marked(t *testing.T, engine *ovirtsim.Server, count int) []string {
+	t.Helper()
+	var ids []string
+	for i := range count {
+		status, answer := engine.Do(http.MethodPost, "/vms", fmt.Sprintf(
+			`<vm><name>vm-%d</name><comment>ours/%d</comment><cluster><name>Default</name></cluster><template><name>Blank</name></template></vm>`, i, i))
+		if status >= http.StatusMultipleChoices {
+			t.Fatal(answer)
+		}
+		_, rest, _ := strings.Cut(answer, ` id="`)
+		id, _, _ := strings.Cut(rest, `"`)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// A list of several pages has all VMs, also when one is removed between two pages.
+func TestPages(t *testing.T) {
+	answered := func() {}
+	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
+	m, told := newMirror(c)
+	m.page = 2
+	ids := marked(t, engine, 7)
+	for i := range ids {
+		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), "")
+	}
+	engine.ResetRequests()
+	if err := m.listAll(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(m.All()); got != len(ids) || engine.Requests()["GET /vms"] != 4 {
+		t.Fatalf("%d VMs after %v", got, engine.Requests())
+	}
+	clear(told)
+	answered = func() {
+		answered = func() {}
+		if status, answer := engine.Do(http.MethodDelete, "/vms/"+ids[0], ""); status >= http.StatusMultipleChoices {
+			t.Error(answer)
+		}
+	}
+	if err := m.listAll(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	// The first VM was on the first page, so only the next list lacks it.
+	if got := len(m.All()); got != len(ids) || len(told) != 0 {
+		t.Errorf("%d VMs, and %v were told", got, told)
+	}
+	if err := m.listAll(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(m.All()); got != len(ids)-1 || told["0"] != 1 || len(told) != 1 {
+		t.Errorf("%d VMs, and %v were told", got, told)
+	}
+}
+
+// Between two lists of all VMs, only the clusters with VMs of known machines are
+// searched. A VM that was moved or removed is noticed all the same.
+func TestClustersAreSearched(t *testing.T) {
+	engine, c, _ := openWith(t, ovirtsim.Options{
+		Inventory: ovirtsim.Inventory{Clusters: []ovirtsim.ClusterSpec{{Name: "Edge"}}},
+	}, func(string, string, string, time.Duration) {})
+	m, told := newMirror(c)
+	m.pace.All, m.pace.Groups = time.Hour, time.Hour
+	ids := marked(t, engine, 3)
+	change := func(method, id, body string) {
+		t.Helper()
+		if status, answer := engine.Do(method, "/vms/"+id, body); status >= http.StatusMultipleChoices {
+			t.Fatal(answer)
+		}
+	}
+	move := func(id, cluster string) {
+		change(http.MethodPut, id, "<vm><cluster><name>"+cluster+"</name></cluster></vm>")
+	}
+	poll := func() {
+		t.Helper()
+		clear(told)
+		if err := m.Poll(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	move(ids[2], "Edge") // nothing asks about this one
+	if err := m.Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		m.Look(strconv.Itoa(i), fmt.Sprintf("vm-%d", i), ids[i])
+	}
+	_ = engine.SetVMStatus(ids[0], "up")
+	_ = engine.SetVMStatus(ids[2], "up")
+	poll()
+	for i, want := range []string{"up", "down", "down"} {
+		if got := m.vms[ids[i]].vm.Status; got != want {
+			t.Errorf("VM %d is %s, want %s", i, got, want)
+		}
+	}
+	_ = engine.SetVMStatus(ids[0], "down")
+	move(ids[0], "Edge")
+	poll()
+	if len(m.vms) != 3 || m.vms[ids[0]].vm.Cluster.ID != m.vms[ids[2]].vm.Cluster.ID {
+		t.Errorf("%d VMs after one was moved", len(m.vms))
+	}
+	if n := len(m.clusters(time.Now())); n != 2 {
+		t.Errorf("%d clusters are searched, want both", n)
+	}
+	change(http.MethodDelete, ids[1], "")
+	poll()
+	if m.vms[ids[1]] != nil || told["1"] != 1 {
+		t.Errorf("a VM that was removed is known, and %v were told", told)
+	}
+	// A VM that may yet come can do so in any cluster.
+	if m.pace.Late = time.Hour; !m.Await("late", time.Time{}) || m.clusters(time.Now()) != nil {
+		t.Error("not all clusters are searched for a VM that may yet come")
+	}
+}
+
+// While a VM waits for its address, only the links with addresses are followed.
+func TestOnlyReportsAreFollowed(t *testing.T) {
+	engine, c, _ := open(t)
+	m, _ := newMirror(c)
+	m.pace.Soon = time.Minute
+	id := marked(t, engine, 1)[0]
+	m.Look("0", "vm-0", "")
+	look := func(status string) (followed int) {
+		t.Helper()
+		if err := engine.SetVMStatus(id, status); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Poll(t.Context()); err != nil { // the change of the state is seen
+			t.Fatal(err)
+		}
+		engine.ResetRequests()
+		for range 3 {
+			if err := m.Poll(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return engine.Followed()
+	}
+	if err := m.Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.pace.Rest, m.pace.Groups = time.Hour, time.Hour
+	m.Rest("0", false)
+	if got := look("down"); got < 3*5 {
+		t.Errorf("%d objects were followed before the first boot, so details are missing", got)
+	}
+	if got := look("up"); got != 3*2 {
+		t.Errorf("%d objects were followed for a VM that waits for its address, want 6", got)
+	}
+	m.pace.Soon, m.pace.Slow = 0, time.Hour
+	if got := look("up"); got > 2 {
+		t.Errorf("%d objects were followed for a VM that has waited for long", got)
 	}
 }

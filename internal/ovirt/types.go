@@ -13,9 +13,11 @@ type Object struct {
 	DataCenter  *Object `xml:"data_center"`
 	DataCenters *List   `xml:"data_centers"`
 	Network     *Object `xml:"network"`
-	CPU         *CPU    `xml:"cpu"`
-	Memory      int64   `xml:"memory,omitempty"`
-	ProductInfo *struct {
+	// StorageDomain is that of a disk profile.
+	StorageDomain *Object `xml:"storage_domain"`
+	CPU           *CPU    `xml:"cpu"`
+	Memory        int64   `xml:"memory,omitempty"`
+	ProductInfo   *struct {
 		InstanceID string `xml:"instance_id"`
 		Version    struct {
 			Full string `xml:"full_version"`
@@ -58,6 +60,9 @@ type VM struct {
 
 	Type             string            `xml:"type,omitempty"`
 	CPU              *CPU              `xml:"cpu"`
+	CPUProfile       *Object           `xml:"cpu_profile"`
+	Quota            *Object           `xml:"quota"`
+	TPMEnabled       *bool             `xml:"tpm_enabled"`
 	CustomCPUModel   string            `xml:"custom_cpu_model,omitempty"`
 	CPUPinningPolicy string            `xml:"cpu_pinning_policy,omitempty"`
 	Memory           int64             `xml:"memory,omitempty"`
@@ -218,6 +223,8 @@ type Disk struct {
 	Sparse          *bool       `xml:"sparse"`
 	Status          string      `xml:"status,omitempty"`
 	StorageDomains  *DomainList `xml:"storage_domains"`
+	DiskProfile     *Object     `xml:"disk_profile"`
+	Quota           *Object     `xml:"quota"`
 }
 
 // DomainList is storage domains by ID.
@@ -235,6 +242,7 @@ type NIC struct {
 	XMLName     xml.Name `xml:"nic"`
 	ID          string   `xml:"id,attr,omitempty"`
 	Name        string   `xml:"name"`
+	Interface   string   `xml:"interface,omitempty"`
 	MAC         *MAC     `xml:"mac"`
 	VNICProfile *Object  `xml:"vnic_profile"`
 }
@@ -321,6 +329,15 @@ type Events struct {
 		Description string `xml:"description"`
 		Severity    string `xml:"severity"`
 	} `xml:"event"`
+}
+
+// Snapshots is a list of snapshots. The engine lists the present state of the VM,
+// which has the type active, with them.
+type Snapshots struct {
+	Snapshots []struct {
+		Description string `xml:"description"`
+		Type        string `xml:"snapshot_type"`
+	} `xml:"snapshot"`
 }
 
 // DiskList is a list of disks.

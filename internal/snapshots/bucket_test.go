@@ -17,6 +17,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
@@ -160,7 +161,7 @@ func TestFailuresReadWellAndStayTheSame(t *testing.T) {
 		"WrongKey":   {func(p *snapshots.Place) { p.SecretAccessKey = "hunter2hunter2" }, "SignatureDoesNotMatch"},
 		"UnknownKey": {func(p *snapshots.Place) { p.AccessKeyID = "somebody" }, "access key ID"},
 		"NoBucket":   {func(p *snapshots.Place) { p.Bucket = "elsewhere" }, "NoSuchBucket"},
-		"WrongCA":    {func(p *snapshots.Place) { p.CA = nil }, "certificate signed by unknown authority"},
+		"WrongCA":    {func(p *snapshots.Place) { p.CA = nil }, endpoints.ErrUntrusted.Error()},
 		"Nobody":     {func(p *snapshots.Place) { p.Endpoint = "https://127.0.0.1:1" }, "no connection to it"},
 	} {
 		t.Run(name, func(t *testing.T) {

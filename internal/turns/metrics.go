@@ -22,6 +22,9 @@ func init() {
 
 // measure brings the metric up to date. The caller holds the lock.
 func (t *Turns[K]) measure() {
+	if t.endpoint == "" {
+		return
+	}
 	creations.WithLabelValues(t.endpoint, inFlight).Set(float64(len(t.taken)))
 	creations.WithLabelValues(t.endpoint, queued).Set(float64(len(t.waiting) + len(t.called)))
 }

@@ -80,7 +80,7 @@ func (l *limiter) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send sends one request. It refuses redirects, because http.Client would
 // follow them with the credentials and without the checks of the server, and
-// drops warnings, which client-go would write to the log.
+// drops warnings, which client-go would write to the log, and times to wait.
 func (l *limiter) send(r *http.Request) (*http.Response, error) {
 	response, err := l.next.RoundTrip(r)
 	if err != nil {
@@ -91,6 +91,9 @@ func (l *limiter) send(r *http.Request) (*http.Response, error) {
 		return nil, errors.Join(ErrRedirect, response.Body.Close())
 	}
 	response.Header.Del("Warning")
+	// client-go would wait as long as the server says, ten times. A reconciler that
+	// fails comes back by itself.
+	response.Header.Del("Retry-After")
 	return response, nil
 }
 

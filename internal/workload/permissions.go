@@ -15,7 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Permissions are what a manager's user may do in a workload cluster. An
+// Permissions are what a manager's user, or a group that a manager serves, may do
+// in a workload cluster. An
 // administrator of the cluster keeps one of the objects as it is, for instance
 // without subjects, by the annotation that the API server has for its own roles:
 // rbac.authorization.kubernetes.io/autoupdate=false.
@@ -36,20 +37,20 @@ type permission struct {
 }
 
 // objects returns the roles before their bindings.
-func (p Permissions) objects(user string) []permission {
-	everywhere, system := metav1.ObjectMeta{Name: user}, metav1.ObjectMeta{Name: user, Namespace: metav1.NamespaceSystem}
+func (p Permissions) objects(name string, subject rbacv1.Subject) []permission {
+	everywhere, system := metav1.ObjectMeta{Name: name}, metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem}
 	clusterRole, role := &rbacv1.ClusterRole{ObjectMeta: everywhere}, &rbacv1.Role{ObjectMeta: system}
 	binding := &rbacv1.RoleBinding{ObjectMeta: system}
-	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	subjects := []rbacv1.Subject{subject}
 	objects := []permission{
 		{clusterRole, func() { clusterRole.Rules = p.Cluster }},
 		{role, func() { role.Rules = p.System }},
 		{binding, func() {
-			binding.Subjects, binding.RoleRef = subjects, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: user}
+			binding.Subjects, binding.RoleRef = subjects, rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}
 		}},
 	}
 	own := rbacv1.ClusterRoleBinding{
-		ObjectMeta: everywhere, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		ObjectMeta: everywhere, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 	}
 	for _, want := range append([]rbacv1.ClusterRoleBinding{own}, p.Bindings...) {
 		is := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: want.Name}}
@@ -58,10 +59,15 @@ func (p Permissions) objects(user string) []permission {
 	return objects
 }
 
-// Write creates and updates the objects through c, and reports whether it changed
-// any.
+// Write gives a user the permissions through c, and reports whether it changed
+// any object.
 func (p Permissions) Write(ctx context.Context, user string, c client.Client) (changed bool, err error) {
-	for _, one := range p.objects(user) {
+	return p.WriteFor(ctx, user, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}, c)
+}
+
+// WriteFor is Write for any subject, with the name of the objects.
+func (p Permissions) WriteFor(ctx context.Context, name string, subject rbacv1.Subject, c client.Client) (changed bool, err error) {
+	for _, one := range p.objects(name, subject) {
 		result, err := controllerutil.CreateOrUpdate(ctx, c, one.object, func() error {
 			if one.object.GetAnnotations()[rbacv1.AutoUpdateAnnotationKey] != "false" {
 				one.fill()

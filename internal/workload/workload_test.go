@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -307,6 +308,28 @@ func TestRedirectIsRefused(t *testing.T) {
 	}
 	if n := other.requests.Load(); n != 0 {
 		t.Errorf("%d requests followed a redirect", n)
+	}
+}
+
+// client-go would wait this long, ten times and without a context that ends, and
+// keep one of the workers that connect to all clusters.
+func TestRetryAfterIsNotWaitedFor(t *testing.T) {
+	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {
+		t.Run(http.StatusText(code), func(t *testing.T) {
+			server := newAPIServer(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", "3600")
+				w.WriteHeader(code)
+			})
+			clients, err := likeClusterCache(t.Context(), NewSecrets(newReader(t, kubeconfig(server.URL, server.ca(), "", "")), nil, nil), "team", "blue")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil || ctx.Err() != nil {
+				t.Errorf("%v, %v", err, ctx.Err())
+			}
+		})
 	}
 }
 
