@@ -15,6 +15,10 @@ const (
 	// of the NovaControlPlane that the machine was created from, most of them
 	// hashed. A machine is replaced when these fields change.
 	SettingsAnnotation = "controlplane.cluster.x-k8s.io/nova-settings"
+	// CreatedAnnotation is set on a control plane Machine and holds the time of its
+	// creation, in the format of RFC 3339. clusterctl move creates Machines again,
+	// and their creation timestamp is that of the move.
+	CreatedAnnotation = "controlplane.cluster.x-k8s.io/nova-created"
 	// CoreDNSSpreadAnnotation stands on a NovaControlPlane once the tenant's
 	// CoreDNS pods have been spread, which happens only once.
 	CoreDNSSpreadAnnotation = "controlplane.cluster.x-k8s.io/nova-coredns-spread"

@@ -122,6 +122,11 @@ const (
 	DeleteProtectedReason = "DeleteProtected"
 	// InvalidSpecReason: the hypervisor cannot do what the spec asks, however often it is asked.
 	InvalidSpecReason = "InvalidSpec"
+	// DisksInSnapshotReason: disks that are not the machine's own are in a
+	// snapshot, so that they cannot be kept when the VM is deleted.
+	DisksInSnapshotReason = "DisksInSnapshot"
+	// PermissionDeniedReason: the account lacks a permission at the hypervisor.
+	PermissionDeniedReason = "PermissionDenied"
 	// HypervisorErrorReason: the hypervisor failed for a cause the driver does not know.
 	HypervisorErrorReason = "HypervisorError"
 )
@@ -243,6 +248,47 @@ type MachineStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Addresses []clusterv1.MachineAddress `json:"addresses,omitempty"`
+
+	// networkInterfaces are the VM's network interfaces, in the order of
+	// spec.network.interfaces. If not set, the guest has not reported them.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	NetworkInterfaces []NetworkInterfaceStatus `json:"networkInterfaces,omitempty"`
+}
+
+// Bounds of NetworkInterfaceStatus.
+const (
+	// MaxNetworkInterfaces is the most network interfaces in a status.
+	MaxNetworkInterfaces = 10
+	// MaxReportedAddresses is the most addresses of a network interface in a
+	// status.
+	MaxReportedAddresses = 16
+)
+
+// NetworkInterfaceStatus is a network interface of a VM.
+type NetworkInterfaceStatus struct {
+	// network is the name of the network in the hypervisor. If not set, it is not
+	// known.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Network string `json:"network,omitempty"`
+
+	// macAddress is the hardware address.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	MACAddress string `json:"macAddress,omitempty"`
+
+	// addresses are the IP addresses that the guest reports, among them such that
+	// move between machines. If not set, it reports none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=45
+	Addresses []string `json:"addresses,omitempty"`
 }
 
 // MachineInitializationStatus is part of the Cluster API contract.

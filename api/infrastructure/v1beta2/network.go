@@ -1,6 +1,10 @@
 package v1beta2
 
-import ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+import (
+	"slices"
+
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
+)
 
 // InterfaceAddressing is how a network interface gets its addresses, the same
 // on every hypervisor. An interface that names no address, no pool and no DHCP
@@ -89,6 +93,50 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Routes []Route `json:"routes,omitempty"`
+
+	// failureDomains are the pools of this interface in failure domains that have
+	// a network of their own. If not set, machines have the same pools in all
+	// failure domains.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	FailureDomains []InterfaceFailureDomain `json:"failureDomains,omitempty"`
+}
+
+// InterfaceFailureDomain is how a network interface gets its addresses in one
+// failure domain. It replaces the pools and the gateways of the interface.
+type InterfaceFailureDomain struct {
+	// name is the name of the failure domain.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Name string `json:"name,omitempty"`
+
+	// addressesFromPools are Cluster API IPAM pools that each give the interface
+	// one address in this failure domain.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
+
+	// gateway4 is the IPv4 default gateway in this failure domain. If not set, the
+	// pool's is used.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:Format=ipv4
+	Gateway4 string `json:"gateway4,omitempty"`
+
+	// gateway6 is the IPv6 default gateway in this failure domain. If not set, the
+	// pool's is used.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:Format=ipv6
+	Gateway6 string `json:"gateway6,omitempty"`
 }
 
 // Route is a route over an interface.
@@ -112,6 +160,28 @@ type Route struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Metric int32 `json:"metric,omitempty"`
+}
+
+// In returns how the interface gets its addresses in a failure domain: a itself, or
+// a copy with the pools and gateways of that domain.
+func (a *InterfaceAddressing) In(domain string) *InterfaceAddressing {
+	i := slices.IndexFunc(a.FailureDomains, func(d InterfaceFailureDomain) bool { return d.Name == domain })
+	if i < 0 {
+		return a
+	}
+	out := *a
+	out.AddressesFromPools, out.Gateway4, out.Gateway6 = a.FailureDomains[i].AddressesFromPools, a.FailureDomains[i].Gateway4, a.FailureDomains[i].Gateway6
+	return &out
+}
+
+// MostPools returns the largest number of pools of the interface in any failure
+// domain.
+func (a *InterfaceAddressing) MostPools() int {
+	most := len(a.AddressesFromPools)
+	for i := range a.FailureDomains {
+		most = max(most, len(a.FailureDomains[i].AddressesFromPools))
+	}
+	return most
 }
 
 // UsesDHCP4 reports whether the interface asks DHCP for an IPv4 address.

@@ -8,11 +8,6 @@ const (
 	// VMNotVisibleReason: the account does not see the VM, or the folder it was
 	// made in, any more. Whether the VM is gone cannot be told.
 	VMNotVisibleReason = "VMNotVisible"
-	// DisksInSnapshotReason: disks that are not the machine's own are in a
-	// snapshot only, so that they cannot be kept when the VM goes.
-	DisksInSnapshotReason = "DisksInSnapshot"
-	// PermissionDeniedReason: the vCenter account lacks a privilege.
-	PermissionDeniedReason = "PermissionDenied"
 	// LicenseMissingReason: vCenter has no licence for what is asked.
 	LicenseMissingReason = "LicenseMissing"
 	// LockedReason: another task or host holds the VM or one of its files. It

@@ -186,7 +186,7 @@ const (
 
 // NovaVSphereEncryption is how a VM is encrypted.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="has(self.keyID) == has(self.keyProvider)",message="keyID and keyProvider belong together"
+// +kubebuilder:validation:XValidation:rule="!has(self.keyID) || has(self.keyProvider)",message="keyID needs keyProvider: set the ID of the key provider that has the key"
 type NovaVSphereEncryption struct {
 	// migration is whether the VM is encrypted on its way to another host.
 	// Empty takes the template's.
@@ -198,15 +198,16 @@ type NovaVSphereEncryption struct {
 	// +optional
 	FaultTolerance NovaVSphereEncryptionMode `json:"faultTolerance,omitempty"`
 
-	// keyID is the key that the VM's settings are encrypted with. Disks follow
-	// their storage policy. Empty encrypts none.
+	// keyID is an existing key that the VM's settings are encrypted with. Disks
+	// follow their storage policy. If not set, keyProvider generates a key.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	KeyID string `json:"keyID,omitempty"`
 
-	// keyProvider is the ID of the key provider that has the key. It is set
-	// together with keyID.
+	// keyProvider is the ID of the key provider that has the key. If keyID is not
+	// set, the key provider generates a key for each VM, as the Native Key Provider
+	// does.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

@@ -8,6 +8,7 @@ import (
 // NovaVSphereMachineSpec is the VM behind a machine.
 // +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.source)",message="spec.template or spec.source must say what the VM is cloned from, and only one of them"
 // +kubebuilder:validation:XValidation:rule="!has(self.clone) || !has(self.clone.mode) || self.clone.mode != 'Linked' || !has(self.disks) || (!has(self.disks.bootGiB) && !has(self.disks.templateGiB))",message="a linked clone shares the template's disks and cannot grow them: leave disks.bootGiB and disks.templateGiB out, or set clone.mode to LinkedOrFull"
+// +kubebuilder:validation:XValidation:rule="!has(self.clone) || !has(self.clone.mode) || self.clone.mode != 'Linked' || !has(self.hardware) || !has(self.hardware.encryption) || !has(self.hardware.encryption.keyProvider)",message="a linked clone has the key of its template: leave hardware.encryption.keyID and keyProvider out, or set clone.mode to Full"
 type NovaVSphereMachineSpec struct {
 	MachineSpec `json:",inline"`
 

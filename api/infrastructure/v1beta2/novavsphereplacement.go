@@ -7,6 +7,7 @@ import "slices"
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.datastore) || !has(self.datastoreCluster)",message="only one of datastore and datastoreCluster can be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.createFolder) || has(self.folder)",message="createFolder needs folder"
+// +kubebuilder:validation:XValidation:rule="!has(self.vmGroup) || has(self.hostGroup)",message="vmGroup needs hostGroup"
 type NovaVSpherePlacement struct {
 	// datacenter is the datacenter. Empty takes the only one.
 	// +optional
@@ -34,6 +35,15 @@ type NovaVSpherePlacement struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	HostGroup string `json:"hostGroup,omitempty"`
+
+	// vmGroup is the name of a DRS group of VMs of the compute cluster, which
+	// VMs are added to. A rule of the compute cluster must bind it to hostGroup,
+	// so that DRS and vSphere HA keep VMs on these hosts. If not set, hostGroup
+	// is used only when a VM is created.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	VMGroup string `json:"vmGroup,omitempty"`
 
 	// folder is the VM folder. Empty takes the datacenter's own.
 	// +optional
@@ -69,12 +79,16 @@ type NovaVSpherePlacement struct {
 }
 
 // Over returns p with what it leaves open taken from below. A datastore and a
-// datastore cluster replace each other. A resource pool or a host group from
-// below is looked for in p's compute cluster, if p names one.
+// datastore cluster replace each other, and a host group brings its VM group. A
+// resource pool or a host group from below is looked for in p's compute cluster,
+// if p names one.
 func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlacement {
 	out := *p
 	if p.Datastore == "" && p.DatastoreCluster == "" {
 		out.Datastore, out.DatastoreCluster = below.Datastore, below.DatastoreCluster
+	}
+	if p.HostGroup == "" {
+		out.HostGroup, out.VMGroup = below.HostGroup, below.VMGroup
 	}
 	if p.Folder == "" {
 		out.Folder, out.CreateFolder = below.Folder, below.CreateFolder
@@ -83,7 +97,6 @@ func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlace
 		{&out.Datacenter, &below.Datacenter},
 		{&out.ComputeCluster, &below.ComputeCluster},
 		{&out.ResourcePool, &below.ResourcePool},
-		{&out.HostGroup, &below.HostGroup},
 		{&out.StoragePolicy, &below.StoragePolicy},
 	} {
 		if *field.own == "" {

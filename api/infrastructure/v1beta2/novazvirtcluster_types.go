@@ -102,6 +102,14 @@ type NovaZVirtPlacement struct {
 	// +kubebuilder:validation:MaxLength=256
 	StorageDomain string `json:"storageDomain,omitempty"`
 
+	// quota is the quota of the data center that VMs and their disks count
+	// towards. A data center that enforces quotas needs it. If not set, the
+	// engine takes its default quota.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Quota string `json:"quota,omitempty"`
+
 	// hosts are those a VM is to run on. The engine prefers them for a VM that
 	// is migratable and takes no other for one that is not
 	// (placementPolicy.affinity); affinity labels bind both. Empty means any

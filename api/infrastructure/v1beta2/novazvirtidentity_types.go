@@ -11,6 +11,14 @@ type NovaZVirtIdentitySpec struct {
 	// they may use all that the engine's user may use.
 	// +optional
 	Bounds NovaZVirtBounds `json:"bounds,omitempty,omitzero"`
+
+	// filter is true for a user without an administrative role: each request
+	// then has the header Filter, with which the engine returns the objects that
+	// the user has permissions for. The engine ignores placement.hosts and
+	// placementPolicy then, and does not tell the host of a VM. If not set, the
+	// user needs an administrative role.
+	// +optional
+	Filter *bool `json:"filter,omitempty"`
 }
 
 // NovaZVirtBounds are the objects of an engine that clusters may use. Entries

@@ -101,6 +101,7 @@ type NovaZVirtPlacementPolicy struct {
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.instanceType) || !(has(self.memoryMiB) || has(self.guaranteedMemoryMiB) || has(self.maxMemoryMiB) || (has(self.cpu) && (has(self.cpu.sockets) || has(self.cpu.cores) || has(self.cpu.threads))))",message="an instanceType says processors and memory itself: set either it or cpu topology and memory"
 // +kubebuilder:validation:XValidation:rule="!has(self.guaranteedMemoryMiB) || (has(self.memoryMiB) && self.guaranteedMemoryMiB <= self.memoryMiB)",message="guaranteedMemoryMiB needs memoryMiB and cannot be more than it"
+// +kubebuilder:validation:XValidation:rule="!has(self.trustedPlatformModule) || !self.trustedPlatformModule || !has(self.biosType) || self.biosType in ['cluster_default', 'q35_ovmf', 'q35_secure_boot']",message="a trustedPlatformModule needs UEFI: set biosType to q35_ovmf or q35_secure_boot"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxMemoryMiB) || (has(self.memoryMiB) && self.maxMemoryMiB >= self.memoryMiB)",message="maxMemoryMiB needs memoryMiB and cannot be less than it"
 type NovaZVirtHardware struct {
 	// instanceType is the name or ID of an instance type that says processors
@@ -164,6 +165,11 @@ type NovaZVirtHardware struct {
 	// +kubebuilder:validation:Enum=cluster_default;i440fx_sea_bios;q35_sea_bios;q35_ovmf;q35_secure_boot
 	BIOSType string `json:"biosType,omitempty"`
 
+	// trustedPlatformModule gives the VM a virtual TPM 2.0. It needs a biosType
+	// of UEFI: q35_ovmf or q35_secure_boot. If not set, the template's is used.
+	// +optional
+	TrustedPlatformModule *bool `json:"trustedPlatformModule,omitempty"`
+
 	// headless takes the graphical consoles away. Empty means false.
 	// +optional
 	Headless *bool `json:"headless,omitempty"`
@@ -224,6 +230,14 @@ type NovaZVirtCPU struct {
 	// +optional
 	// +kubebuilder:validation:Enum=none;resize_and_pin_numa;dedicated;isolate_threads
 	PinningPolicy string `json:"pinningPolicy,omitempty"`
+
+	// profile is the name or ID of a CPU profile of the engine's cluster, which
+	// limits how much processor time the VM gets. If not set, the engine takes the
+	// cluster's first profile that the user may use.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Profile string `json:"profile,omitempty"`
 }
 
 // NovaZVirtCustomProperty is a custom property of a VM.
@@ -319,6 +333,14 @@ type NovaZVirtTemplateDisk struct {
 	// sparse allocates space as it is written. Empty takes the template's.
 	// +optional
 	Sparse *bool `json:"sparse,omitempty"`
+
+	// profile is the name or ID of a disk profile of the storage domain, which
+	// limits throughput and IOPS. If not set, the engine takes the storage
+	// domain's first profile that the user may use.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Profile string `json:"profile,omitempty"`
 }
 
 // NovaZVirtNamedDisk is what becomes of a template's disk of a name.
@@ -365,6 +387,14 @@ type NovaZVirtDataDisk struct {
 	// +optional
 	Sparse *bool `json:"sparse,omitempty"`
 
+	// profile is the name or ID of a disk profile of the storage domain, which
+	// limits throughput and IOPS. If not set, the engine takes the storage
+	// domain's first profile that the user may use.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	Profile string `json:"profile,omitempty"`
+
 	// interface is how the VM sees the disk. Empty means virtio_scsi.
 	// +optional
 	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
@@ -409,6 +439,12 @@ type NovaZVirtInterface struct {
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.-]*$`
 	GuestName string `json:"guestName,omitempty"`
+
+	// type is the kind of the network card. pci_passthrough needs a vNIC profile
+	// with passthrough. If not set, virtio is used.
+	// +optional
+	// +kubebuilder:validation:Enum=virtio;e1000;e1000e;rtl8139;pci_passthrough
+	Type string `json:"type,omitempty"`
 
 	InterfaceAddressing `json:",inline"`
 }
