@@ -297,6 +297,16 @@ init() {
   done
 }
 
+# lower_kube_vip takes from kube-vip the rights that it needs only until kubeadm
+# init has given admin.conf its own. The kubelet takes any file in the folder of
+# manifests for one, so it is written beside it.
+lower_kube_vip() {
+  [ -e $kubernetes/manifests/kube-vip.yaml ] || return 0
+  sed 's|/super-admin\.conf|/admin.conf|' $kubernetes/manifests/kube-vip.yaml >$kubernetes/kube-vip.yaml
+  chmod 0600 $kubernetes/kube-vip.yaml
+  mv $kubernetes/kube-vip.yaml $kubernetes/manifests/kube-vip.yaml
+}
+
 join() {
   attempt=1
   skip=$SKIP_PHASES
@@ -361,10 +371,14 @@ if [ -e "$dir/kube-vip.template" ]; then
   fill "$dir/kube-vip.template" $kubernetes/manifests/kube-vip.yaml
 fi
 
+# From here on, a reset ends the attempt to make this machine a node.
+clear_guestinfo
+
 if [ "$MODE" = Init ]; then
   say "Running kubeadm init"
   report running "kubeadm init"
   init
+  lower_kube_vip
 else
   wait_for_cluster
   say "Running kubeadm join"

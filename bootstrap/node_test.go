@@ -37,6 +37,7 @@ esac`,
 	"kubeadm": `[ "$1" = token ] && { echo 111111.2222222222222222; exit 0; }
 echo "kubeadm $*" >>"$T/calls"
 cp "$T/run/nova/kubeadm.yaml" "$T/kubeadm.yaml"
+cp "$T/etc/kubernetes/manifests/kube-vip.yaml" "$T/kube-vip.meanwhile" 2>/dev/null || true
 left=$(cat "$T/fail-join" 2>/dev/null || echo 0)
 [ "$left" -eq 0 ] && exit 0
 echo $((left - 1)) >"$T/fail-join"
@@ -260,8 +261,12 @@ func TestNodeInitialises(t *testing.T) {
 			t.Errorf("kubeadm is not given %q:\n%s", want, config)
 		}
 	}
-	if pod := n.read("etc/kubernetes/manifests/kube-vip.yaml"); !strings.Contains(pod, "value: eth1") {
-		t.Errorf("kube-vip:\n%s", pod)
+	if pod := n.read("kube-vip.meanwhile"); !strings.Contains(pod, "value: eth1") || !strings.Contains(pod, "/super-admin.conf") {
+		t.Errorf("kube-vip while kubeadm runs:\n%s", pod)
+	}
+	pod := n.read("etc/kubernetes/manifests/kube-vip.yaml")
+	if want := strings.ReplaceAll(n.read("kube-vip.meanwhile"), "/super-admin.conf", "/admin.conf"); pod != want {
+		t.Errorf("kube-vip after kubeadm:\n%s", pod)
 	}
 	if calls := n.read("calls"); strings.Contains(calls, "kubectl") || strings.Contains(calls, "join") {
 		t.Errorf("the first machine waits or joins:\n%s", calls)

@@ -61,14 +61,36 @@ report() (
   return 0
 )
 
-# tell_vmware sets a setting of the VM.
-tell_vmware() {
-  if command -v vmware-rpctool; then
-    vmware-rpctool "info-set guestinfo.nova.report $1"
+# rpc sends a command to the VMware host.
+rpc() {
+  if command -v vmware-rpctool >/dev/null; then
+    vmware-rpctool "$1"
   else
-    vmtoolsd --cmd "info-set guestinfo.nova.report $1"
+    vmtoolsd --cmd "$1"
   fi
 }
+
+# tell_vmware sets a setting of the VM.
+tell_vmware() {
+  rpc "info-set guestinfo.nova.report $1"
+}
+
+# clear_guestinfo clears the bootstrap data in the settings of a VMware VM. The
+# manager removes it later, and vCenter writes the old value of a removed setting
+# into its events. A change by the guest is no event. A failure stops nothing.
+clear_guestinfo() (
+  set +e
+  case $(dmi sys_vendor) in
+  VMware*) ;;
+  *) return 0 ;;
+  esac
+  for key in guestinfo.userdata guestinfo.ignition.config.data; do
+    [ -n "$(rpc "info-get $key" 2>/dev/null)" ] || continue
+    rpc "info-set $key ---"
+    rpc "info-set $key.encoding "
+  done >/dev/null 2>&1
+  return 0
+)
 
 # tell_ovirt writes to where the guest's agent reads what variant of its system
 # this is, the only text of ours that it passes on and an engine shows.

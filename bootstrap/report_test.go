@@ -65,6 +65,25 @@ func TestReportIsTakenBackByANode(t *testing.T) {
 	}
 }
 
+// The guest clears its bootstrap data before kubeadm runs: a change by the guest
+// is no event in vCenter.
+func TestBootstrapDataIsCleared(t *testing.T) {
+	n := newNode(t, facts(JoinWorker, func(*Input) {}))
+	n.write("sys/class/dmi/id/sys_vendor", "VMware, Inc.\n")
+	n.command("vmware-rpctool", `case $1 in
+"info-get guestinfo.userdata") echo c2VjcmV0 ;;
+info-get*) echo "No value found" >&2; exit 1 ;;
+*guestinfo.userdata*) printf '%s.\n' "$*" >>"$T/told" ;;
+esac`)
+	n.command("kubeadm", `echo kubeadm >>"$T/told"`+"\n"+commands["kubeadm"])
+	if err := n.boot(); err != nil {
+		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
+	}
+	if got, want := n.read("told"), "info-set guestinfo.userdata ---.\ninfo-set guestinfo.userdata.encoding .\nkubeadm\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
+
 func TestReportToOVirt(t *testing.T) {
 	n, _ := told(t, "oVirt", "echo 'the \"door\" is `locked` for $1'; i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done; printf '%s\\n' 'cd \\etc'; exit 3")
 	release := n.read("etc/os-release")

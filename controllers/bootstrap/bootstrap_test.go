@@ -153,7 +153,7 @@ var _ = Describe("Bootstrap data", func() {
 			g.Expect(client.IgnoreNotFound(b.Delete(ctx, again.DeepCopy()))).To(Succeed())
 			g.Consistently(b.absent(ctx, "cp-1")).Should(BeTrue())
 		}).WithTimeout(20 * time.Second).Should(Succeed())
-		Expect(b.config(ctx, "cp-1")()).To(beAvailable())
+		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
 	})
 
 	It("says what is malformed and goes on when it is mended", func(ctx SpecContext) {

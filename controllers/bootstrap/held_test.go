@@ -1,9 +1,12 @@
 package bootstrap
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"testing"
+	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -34,6 +37,19 @@ func heldRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRe
 	}
 }
 
+// blueWithMachine returns a cluster, its key, and a machine of it that has a
+// NovaConfig.
+func blueWithMachine() (client.ObjectKey, *clusterv1.Cluster, *clusterv1.Machine) {
+	blue := client.ObjectKey{Namespace: "ns", Name: "blue"}
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}}
+	machine := aMachine("w-1")
+	machine.Namespace, machine.Labels = blue.Namespace, map[string]string{clusterv1.ClusterNameLabel: blue.Name}
+	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: "w-1",
+	}
+	return blue, cluster, machine
+}
+
 // A kubelet makes a request that nobody approves anew, again and again, and
 // Kubernetes takes the old ones away.
 func TestForgetsHeldRequests(t *testing.T) {
@@ -45,13 +61,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	blue := client.ObjectKey{Namespace: "ns", Name: "blue"}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}}
-	machine := aMachine("w-1")
-	machine.Namespace, machine.Labels = blue.Namespace, map[string]string{clusterv1.ClusterNameLabel: blue.Name}
-	machine.Spec.Bootstrap.ConfigRef = clusterv1.ContractVersionedObjectReference{
-		APIGroup: bootstrapv1.GroupVersion.Group, Kind: "NovaConfig", Name: "w-1",
-	}
+	blue, cluster, machine := blueWithMachine()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"), meta.RESTScopeRoot)
 	tenant := clientfake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).Build()
@@ -100,4 +110,45 @@ func TestForgetsHeldRequests(t *testing.T) {
 	if got := len(r.open.known); got != 0 {
 		t.Errorf("%d tenants are remembered, want none", got)
 	}
+}
+
+// A cluster that is left alone is looked at again when that time is over, at
+// whatever moment of it a reconcile comes.
+func TestRestEnds(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	blue, cluster, machine := blueWithMachine()
+	judged := errors.New("a pass was made")
+	r := &RequestReconciler{
+		Client:  clientfake.NewClientBuilder().WithScheme(scheme).WithObjects(cluster, machine).Build(),
+		Tenants: &unreachable{err: judged},
+	}
+	for range 3000 {
+		// The end of the rest comes about when it is looked at.
+		began := time.Now()
+		r.rests.set(blue, began.Add(time.Second))
+		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
+			t.Fatal(err)
+		}
+		took := time.Since(began)
+		r.rests.set(blue, time.Now().Add(took))
+		result, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue})
+		if !errors.Is(err, judged) && result.RequeueAfter <= 0 {
+			t.Fatalf("nobody looks at the cluster again: %v, %v", result, err)
+		}
+	}
+}
+
+// unreachable is a cache of tenants that reaches none of them.
+type unreachable struct {
+	clustercache.ClusterCache
+	err error
+}
+
+func (u *unreachable) GetUncachedClient(context.Context, client.ObjectKey) (client.Client, error) {
+	return nil, u.err
 }

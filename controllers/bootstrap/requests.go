@@ -113,8 +113,11 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		}
 		return ctrl.Result{}, err
 	}
-	if until, _ := r.rests.get(req.NamespacedName); time.Now().Before(until) {
-		return ctrl.Result{RequeueAfter: time.Until(until)}, nil
+	until, _ := r.rests.get(req.NamespacedName)
+	// Read once: with a second look at the clock it could be zero, and the request
+	// would wait for the next event.
+	if left := time.Until(until); left > 0 {
+		return ctrl.Result{RequeueAfter: left}, nil
 	}
 	began := time.Now()
 	result, err := r.judgeAll(ctx, facts)

@@ -33,7 +33,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// connect publishes a kubeconfig: the suite's API server is the tenant's too.
+// connect publishes a kubeconfig: the suite's API server is the tenant's too. The
+// manager has its own user there, with no other permissions than in a cluster.
 func (b *bed) connect(ctx context.Context, cluster string) {
 	GinkgoHelper()
 	b.connectTo(ctx, cluster, api.Config.Host, api.Config.CAData)
@@ -42,10 +43,16 @@ func (b *bed) connect(ctx context.Context, cluster string) {
 // connectTo publishes a kubeconfig for the suite's API server at an address.
 func (b *bed) connectTo(ctx context.Context, cluster, server string, ca []byte) {
 	GinkgoHelper()
+	b.connectAs(ctx, cluster, managerUser, server, ca)
+}
+
+// connectAs publishes a kubeconfig of a user.
+func (b *bed) connectAs(ctx context.Context, cluster string, user *rest.Config, server string, ca []byte) {
+	GinkgoHelper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["tenant"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: api.Config.CertData, ClientKeyData: api.Config.KeyData}
-	config.Contexts["tenant"] = &clientcmdapi.Context{Cluster: "tenant", AuthInfo: "admin"}
+	config.AuthInfos["user"] = &clientcmdapi.AuthInfo{ClientCertificateData: user.CertData, ClientKeyData: user.KeyData}
+	config.Contexts["tenant"] = &clientcmdapi.Context{Cluster: "tenant", AuthInfo: "user"}
 	config.CurrentContext = "tenant"
 	data, err := clientcmd.Write(*config)
 	Expect(err).NotTo(HaveOccurred())

@@ -14,6 +14,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -29,16 +30,23 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/bootstrap"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-var api *env.Env
+var (
+	api *env.Env
+	// managerUser is how the manager's user reaches a workload cluster.
+	managerUser *rest.Config
+)
 
 func TestBootstrap(t *testing.T) {
 	RegisterFailHandler(Fail)
 	ctrl.SetLogger(GinkgoLogr)
-	// Less than the safety net of 30 s, so that only a push can be in time.
-	SetDefaultEventuallyTimeout(15 * time.Second)
+	// Less than the safety net of 30 s, so that only a push can be in time. On a
+	// busy machine a request waits for 25 s: a pass over those of its cluster, three
+	// times that of rest, and the next pass, of 5 s each.
+	SetDefaultEventuallyTimeout(28 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(50 * time.Millisecond)
@@ -50,6 +58,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	api, err = env.Start(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() error { return api.Stop() })
+	user := bootstrap.NewUser(nil)
+	Expect(user.Permissions.Write(ctx, user.Name, api.Client)).To(BeTrue())
+	managerUser, err = api.User(user.Name, workload.ManagersGroup)
+	Expect(err).NotTo(HaveOccurred())
 })
 
 // bed is a namespace of its own with a manager for it alone.

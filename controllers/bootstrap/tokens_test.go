@@ -82,7 +82,8 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 			reason = bootstrapv1.WaitingForAPIServerReason
 		}
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, reason, Not(BeEmpty())))
-		b.connect(ctx, "blue")
+		// The manager has no user of its own without the CA's key.
+		b.connectAs(ctx, "blue", api.Config, api.Config.Host, api.Config.CAData)
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 		Eventually(b.config(ctx, "w-2")).Should(beAvailable())
 

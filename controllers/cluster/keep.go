@@ -49,7 +49,7 @@ func (k *keeper[C]) setUp(mgr ctrl.Manager, name string, infra C, options contro
 		Watches(infra, handler.EnqueueRequestsFromMapFunc(k.ofCluster),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(k.ofSecret),
-			builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(k)
 }
 

@@ -68,9 +68,12 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 			Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(users.inNamespace),
 				builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	// Of Secrets only the metadata is read: what is in them is the driver's.
+	// The events must come from the cache that manager.SecretClient compares
+	// versions with, which holds no more than metadata either. A cache of
+	// metadata is another one: its event may come first, and the driver would
+	// read the credentials as they were before.
 	err = b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
-		builder.OnlyMetadata, builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
 	if err != nil {
 		return err

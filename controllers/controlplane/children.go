@@ -3,6 +3,7 @@ package controlplane
 import (
 	"maps"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -42,6 +43,15 @@ func annotationsFor(s *scope) map[string]string {
 	return annotations
 }
 
+// createdAt returns when a machine was created, also after a move.
+func createdAt(machine *clusterv1.Machine) time.Time {
+	recorded, err := time.Parse(time.RFC3339, machine.Annotations[controlplanev1.CreatedAnnotation])
+	if err != nil || recorded.After(machine.CreationTimestamp.Time) {
+		return machine.CreationTimestamp.Time
+	}
+	return recorded
+}
+
 // desiredMachine is the machine as it should be. What was settled when it was
 // made stays.
 func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
@@ -52,6 +62,7 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 			annotations[settled] = value
 		}
 	}
+	annotations[controlplanev1.CreatedAnnotation] = createdAt(machine).UTC().Format(time.RFC3339)
 	// Its deletion waits for us before its host goes.
 	annotations[controlplanev1.MachineHookAnnotation] = ""
 	return &clusterv1.Machine{

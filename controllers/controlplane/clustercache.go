@@ -270,7 +270,7 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 		return facts
 	}
 	addresses := apiServers(machines, facts.Nodes)
-	facts.Serving = servingAPIServers(ctx, t.pulses.of(cluster).restConfig(), addresses)
+	facts.Serving, facts.Failing = probeAPIServers(ctx, t.pulses.of(cluster).restConfig(), addresses)
 	if found := facts.Serving.Len(); found > 0 && found < len(addresses) {
 		// No event follows when the others answer again.
 		facts.Again = lookAgain

@@ -44,7 +44,7 @@ func (e *vacatingError) Error() string { return e.waits }
 // last by which anybody reaches the cluster.
 func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	node := nodeOf(machine, s.tenant.Nodes)
-	if node == nil || !node.Ready || s.tenant.Endpoint.Holder == "" || !s.tenant.Answers {
+	if node == nil || !lives(s, machine, node) || s.tenant.Endpoint.Holder == "" || !s.tenant.Answers {
 		return nil
 	}
 	is := vacancyOf(s, node.Name, r.handovers.tried(machine.UID))
@@ -110,26 +110,37 @@ func takes(node string) string {
 	return fmt.Sprintf("Waiting for node %s to take the endpoint's address", node)
 }
 
-// heir is a node that the address may be given to: one that is ready and on
-// which all runs, of a machine that stays. If there is none, without are those on
-// which kube-vip does not run or did not take it, unless there is one that may
-// take it by itself.
+// lives reports whether something on a machine's host answers: its kubelet, or its
+// API server while the kubelet is dead.
+func lives(s *scope, machine *clusterv1.Machine, node *Node) bool {
+	return node.Ready || s.tenant.Serving.Has(machine.Name)
+}
+
+// heir is a node that the address may be given to, of a machine that stays: one that
+// is ready and on which all runs, or else one whose API server answers though its
+// kubelet does not. If there is none, without are those on which kube-vip does not
+// run or did not take it, unless there is one that may take it by itself.
 func heir(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
 	byItself := false
 	for _, machine := range s.sorted() {
 		node := nodeOf(machine, s.tenant.Nodes)
-		if !machine.DeletionTimestamp.IsZero() || node == nil || node.Name == but || !node.Ready {
+		if !machine.DeletionTimestamp.IsZero() || node == nil || node.Name == but || !lives(s, machine, node) {
 			continue
 		}
 		kubeVIP, known := kubeVIPOf(s, machine, node)
 		switch {
-		case tried.Has(node.Name), known && kubeVIP.State != Running:
+		case tried.Has(node.Name), node.Ready && known && kubeVIP.State != Running:
 			without = append(without, node.Name)
 		case serves(s, machine, node):
 			return node.Name, nil
+		case !node.Ready:
+			to = node.Name
 		default:
 			byItself = true
 		}
+	}
+	if to != "" {
+		return to, nil
 	}
 	if byItself {
 		return "", nil

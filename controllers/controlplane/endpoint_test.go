@@ -40,6 +40,12 @@ func TestVacancy(t *testing.T) {
 			s.tenant.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
 		}
 	}
+	notReady := func(s *scope, nodes ...int) {
+		for _, i := range nodes {
+			s.tenant.Nodes[i].Ready, s.tenant.Nodes[i].Unreachable = false, true
+			s.tenant.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "The node does not report"}
+		}
+	}
 	held := func(holder, before string, settled, unheard bool) func(*scope) {
 		return func(s *scope) {
 			s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: holder, Before: before, Settled: settled, Unheard: unheard}
@@ -98,6 +104,17 @@ func TestVacancy(t *testing.T) {
 				held("m0", "m2", true, false)(s)
 				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
 			},
+		},
+		"KubeletsSilent": {
+			reason: "who has a dead kubelet and an API server that answers can take it", to: "m2", waits: "Waiting for node m2 to take",
+			change: func(s *scope) { notReady(s, 1, 2); s.tenant.Serving = sets.New("m0", "m2") },
+		},
+		"KubeletSilent": {
+			reason: "but who is ready takes it rather", to: "m2", waits: "Waiting for node m2 to take",
+			change: func(s *scope) { notReady(s, 1); s.tenant.Serving = sets.New("m0", "m1", "m2") },
+		},
+		"HostsGone": {
+			reason: "nobody answers there", change: func(s *scope) { notReady(s, 1, 2) },
 		},
 		"Alone": {reason: "nobody can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
 		"AllGo": {

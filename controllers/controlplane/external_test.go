@@ -52,6 +52,8 @@ var _ = Describe("External etcd", func() {
 		now := time.Now()
 		reconciler.Now = func() time.Time { return now }
 		r.settle(ctx, reconciler)
+		By("an endpoint that does not answer, before the first machine is up")
+		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
 		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
 		r.settle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)

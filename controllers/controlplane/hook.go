@@ -77,12 +77,13 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 
 // reportHold says on a machine that is being deleted what keeps it.
 func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
-	why := plan.Needed(in, seen)
 	c := metav1.Condition{Type: controlplanev1.MachineReleasedCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineHeldReason}
-	switch {
-	case !seen.Deleting:
+	if !seen.Deleting {
 		conditions.Delete(machine, c.Type)
 		return
+	}
+	why := plan.Needed(in, seen)
+	switch {
 	case seen.Released:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineReleasedReason
 	case !seen.AtHook:

@@ -48,7 +48,7 @@ func input(s *scope, now time.Time) plan.Input {
 		LockHolder:          s.lock.Holder,
 		LockSince:           s.lock.Since,
 		KubeadmVersion:      s.tenant.KubeadmVersion,
-		NoJoin:              cmp.Or(s.noJoin, foreignRefusal(s)),
+		NoJoin:              cmp.Or(s.noJoin, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
 		OldestKubelet:       s.tenant.OldestKubelet,
 		LastRemediation:     lastRemediation(s.controlPlane),
 	}
@@ -57,6 +57,21 @@ func input(s *scope, now time.Time) plan.Input {
 	}
 	in.Etcd, in.Silence = inputEtcd(s, now)
 	return in
+}
+
+// topologyRefusal returns why no machine of the present version is created: the
+// topology of the Cluster is about to change the version, and the machine would be
+// replaced at once. An upgrade over several minor versions has steps, which the
+// topology controller names in an annotation. It is empty otherwise.
+func topologyRefusal(cluster *clusterv1.Cluster, version string) string {
+	if cluster == nil {
+		return ""
+	}
+	next := cmp.Or(cluster.Annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation], cluster.Spec.Topology.Version)
+	if !cluster.Spec.Topology.IsDefined() || next == version || cluster.Spec.Topology.Version == version {
+		return ""
+	}
+	return fmt.Sprintf("the topology of the Cluster is about to change the version from %s to %s", version, next)
 }
 
 func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
@@ -79,7 +94,7 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 	booted := machine.Spec.Bootstrap.DataSecretName != nil
 	return plan.Machine{
 		Name:               machine.Name,
-		Created:            machine.CreationTimestamp.Time,
+		Created:            createdAt(machine),
 		Started:            startedAt(s, machine),
 		JoinBy:             joinBy(s, machine),
 		Version:            machine.Spec.Version,
@@ -131,7 +146,7 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 	return by
 }
 
-// apiServer is the state of the API server on a machine. Its answer at its own
+// apiServer is the state of the API server on a machine. What was found at its own
 // address counts more than its pod, whose status may be a minute old: a kubelet
 // may report through that same API server. Where no API server answers there,
 // managers have no route to the nodes' network.
@@ -139,6 +154,8 @@ func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer 
 	switch {
 	case s.tenant.Serving.Has(machine.Name):
 		return plan.APIServerServes
+	case s.tenant.Serving.Len() > 0 && s.tenant.Failing.Has(machine.Name):
+		return plan.APIServerFails
 	case node == nil || !s.tenant.Answers:
 		return plan.APIServerUnknown
 	case node.Unreachable && s.tenant.Serving.Len() > 0:

@@ -203,3 +203,53 @@ func TestTimesOfAMachine(t *testing.T) {
 		})
 	}
 }
+
+func TestTopologyRefusal(t *testing.T) {
+	for name, tc := range map[string]struct {
+		topology, step, version string
+		want                    string
+	}{
+		"NoTopology":      {version: "v1.36.3"},
+		"Same":            {topology: "v1.36.3", version: "v1.36.3"},
+		"AboutToChange":   {topology: "v1.37.0", version: "v1.36.3", want: "the topology of the Cluster is about to change the version from v1.36.3 to v1.37.0"},
+		"BeforeItsStep":   {topology: "v1.37.0", step: "v1.36.3", version: "v1.35.4", want: "the topology of the Cluster is about to change the version from v1.35.4 to v1.36.3"},
+		"InTheStep":       {topology: "v1.37.0", step: "v1.36.3", version: "v1.36.3"},
+		"AfterTheUpgrade": {topology: "v1.37.0", step: "v1.36.3", version: "v1.37.0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := &clusterv1.Cluster{}
+			if tc.topology != "" {
+				cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "nova"}, Version: tc.topology}
+			}
+			if tc.step != "" {
+				cluster.Annotations = map[string]string{clusterv1.ClusterTopologyUpgradeStepAnnotation: tc.step}
+			}
+			if got := topologyRefusal(cluster, tc.version); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestCreatedAt(t *testing.T) {
+	moved := metav1.Date(2026, 5, 2, 10, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		recorded string
+		want     time.Time
+	}{
+		"NotRecorded": {want: moved.Time},
+		"Moved":       {recorded: "2026-05-01T10:00:00Z", want: moved.Add(-24 * time.Hour)},
+		"InTheFuture": {recorded: "2026-05-03T10:00:00Z", want: moved.Time},
+		"NoTime":      {recorded: "yesterday", want: moved.Time},
+	} {
+		t.Run(name, func(t *testing.T) {
+			machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: moved}}
+			if tc.recorded != "" {
+				machine.Annotations = map[string]string{controlplanev1.CreatedAnnotation: tc.recorded}
+			}
+			if got := createdAt(machine); !got.Equal(tc.want) {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}

@@ -69,6 +69,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces stri
 	machine := desiredMachine(s, &clusterv1.Machine{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.controlPlane.Namespace, Name: name, Annotations: annotations,
+			CreationTimestamp: metav1.NewTime(r.now()),
 		},
 		Spec: clusterv1.MachineSpec{
 			ClusterName:       s.clusterName,

@@ -2,9 +2,12 @@ package controlplane
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -16,16 +19,18 @@ import (
 // servingBound bounds the requests to all API servers of one workload cluster.
 const servingBound = 2 * time.Second
 
-// servingAPIServers requests /readyz of API servers at their own addresses, and
-// returns the machines whose API server is ready.
-func servingAPIServers(ctx context.Context, config *rest.Config, addresses map[string]string) sets.Set[string] {
-	found := sets.New[string]()
+// probeAPIServers requests /readyz of API servers at their own addresses. It
+// returns the machines whose API server is ready, and those where none is: it says
+// so, or the host refuses the connection. A machine from which no response came in
+// time is in neither set.
+func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[string]string) (serving, failing sets.Set[string]) {
+	serving, failing = sets.New[string](), sets.New[string]()
 	if config == nil {
-		return found
+		return serving, failing
 	}
 	c, err := newConnection(config)
 	if err != nil {
-		return found
+		return serving, failing
 	}
 	ctx, cancel := context.WithTimeout(ctx, servingBound)
 	defer cancel()
@@ -37,28 +42,32 @@ func servingAPIServers(ctx context.Context, config *rest.Config, addresses map[s
 	var group sync.WaitGroup
 	for machine, address := range addresses {
 		group.Go(func() {
-			if !answersReady(ctx, transport, address) {
-				return
-			}
+			status, err := readyz(ctx, transport, address)
 			mu.Lock()
 			defer mu.Unlock()
-			found.Insert(machine)
+			switch {
+			case status == http.StatusOK:
+				serving.Insert(machine)
+			case status >= http.StatusInternalServerError, errors.Is(err, syscall.ECONNREFUSED):
+				failing.Insert(machine)
+			}
 		})
 	}
 	group.Wait()
-	return found
+	return serving, failing
 }
 
-// answersReady reports whether the API server at an address says that it is ready.
-func answersReady(ctx context.Context, transport http.RoundTripper, address string) bool {
+// readyz returns the status with which the API server at an address says whether it
+// is ready.
+func readyz(ctx context.Context, transport http.RoundTripper, address string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", http.NoBody)
 	if err != nil {
-		return false
+		return 0, fmt.Errorf("making request: %w", err)
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {
-		return false
+		return 0, fmt.Errorf("requesting /readyz: %w", err)
 	}
 	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return response.StatusCode, nil
 }

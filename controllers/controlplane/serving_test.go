@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -36,6 +37,14 @@ func TestAPIServer(t *testing.T) {
 		"OnlyOthers": {
 			reason: "a pod's status may be old", change: func(s *scope) { s.tenant.Serving = sets.New("m1") },
 		},
+		"Refused": {
+			reason: "a host that refuses connections has no API server, whatever the pod's status was", want: plan.APIServerFails,
+			change: func(s *scope) { s.tenant.Serving, s.tenant.Failing = sets.New("m1"), sets.New("m0") },
+		},
+		"AllRefused": {
+			reason: "unless all do: it is the network then", want: plan.APIServerServes,
+			change: func(s *scope) { s.tenant.Failing = sets.New("m0", "m1") },
+		},
 		"SilentOnlyOthers": {
 			reason: "neither kubelet nor API server answers, and others do", want: plan.APIServerFails,
 			change: func(s *scope) { s.tenant.Nodes[0].Unreachable, s.tenant.Serving = true, sets.New("m1") },
@@ -65,14 +74,23 @@ func TestServingAPIServers(t *testing.T) {
 		t.Cleanup(server.Close)
 		return strings.TrimPrefix(server.URL, "https://")
 	}
-	found := servingAPIServers(t.Context(), &rest.Config{Host: "https://192.0.2.1:6443", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, map[string]string{
-		"serves": serve(http.StatusOK), "fails": serve(http.StatusInternalServerError), "off": "127.0.0.1:1",
-	})
-	if diff := cmp.Diff([]string{"serves"}, sets.List(found)); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
+	hangs, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if found := servingAPIServers(t.Context(), nil, map[string]string{"m": "127.0.0.1:1"}); found.Len() > 0 {
-		t.Errorf("without a kubeconfig: %v", found)
+	t.Cleanup(func() { _ = hangs.Close() })
+	serving, failing := probeAPIServers(t.Context(), &rest.Config{Host: "https://192.0.2.1:6443", TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, map[string]string{
+		"serves": serve(http.StatusOK), "fails": serve(http.StatusInternalServerError), "off": "127.0.0.1:1",
+		"refuses": serve(http.StatusUnauthorized), "hangs": hangs.Addr().String(),
+	})
+	if diff := cmp.Diff([]string{"serves"}, sets.List(serving)); diff != "" {
+		t.Errorf("serving (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"fails", "off"}, sets.List(failing)); diff != "" {
+		t.Errorf("failing (-want +got)\n%s", diff)
+	}
+	if serving, failing := probeAPIServers(t.Context(), nil, map[string]string{"m": "127.0.0.1:1"}); serving.Len()+failing.Len() > 0 {
+		t.Errorf("without a kubeconfig: %v and %v", serving, failing)
 	}
 }
 

@@ -243,13 +243,15 @@ func (s *scope) etcdCondition() metav1.Condition {
 		Type: controlplanev1.EtcdClusterHealthyCondition, Status: metav1.ConditionUnknown, Reason: controlplanev1.EtcdUnknownReason,
 	}
 	switch {
-	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
+	// Problems of external etcd come first: the first machine may fail because of
+	// them.
+	case len(s.externalProblems) == 0 && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
 		c.Message = "Waiting for the first machine to initialise the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 	case s.early(c.Type):
 		return metav1.Condition{}
-	case externalEtcd(s) && len(s.externalProblems) > 0:
+	case len(s.externalProblems) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
 		c.Message = strings.Join(s.externalProblems, ", ")
 	case externalEtcd(s) && s.tenant.Answers:

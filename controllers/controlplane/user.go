@@ -3,6 +3,7 @@ package controlplane
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
@@ -14,8 +15,6 @@ const (
 	// cluster-admin as kubeadm binds its own group, by which kube-vip and other
 	// components of nodes connect: this one can be revoked without them.
 	adminsGroup = "nova:cluster-admins"
-	// restoresName is the ConfigMap that lists the restores of etcd.
-	restoresName = "nova-etcd-restores"
 )
 
 // NewUser returns the user that this manager is in tenants, with permissions for
@@ -38,7 +37,7 @@ func NewUser(authority pki.Authority) *workload.User {
 			{Verbs: []string{"get", "create"}, APIGroups: []string{""}, Resources: []string{"pods/portforward"}},
 			{
 				Verbs: []string{"get", "list", "watch", "update"}, APIGroups: []string{""}, Resources: []string{"configmaps"},
-				ResourceNames: []string{kubeadmConfigName, kubeProxyName, coreDNSName, restoresName},
+				ResourceNames: []string{kubeadmConfigName, kubeProxyName, coreDNSName, controlplanev1.EtcdRestoresConfigMap},
 			},
 			{Verbs: []string{"create"}, APIGroups: []string{""}, Resources: []string{"configmaps"}},
 			{Verbs: []string{"get", "patch"}, APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, ResourceNames: []string{kubeProxyName}},

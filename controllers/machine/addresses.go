@@ -26,6 +26,19 @@ import (
 // addressManager owns what claims are made with.
 const addressManager = "nova-addresses"
 
+// addressing returns how the interfaces get their addresses in the failure domain
+// of the machine.
+func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
+	all := s.infra.Addressing()
+	if s.machine == nil {
+		return all
+	}
+	for i := range all {
+		all[i] = all[i].In(s.machine.Spec.FailureDomain)
+	}
+	return all
+}
+
 // claimName is the name of the claim of a machine's interface on one of its
 // pools. It follows from the machine alone, so a crash makes no second claim.
 func claimName(machine string, nic, pool int) string {
@@ -37,7 +50,7 @@ func claimName(machine string, nic, pool int) string {
 func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervisor.Address, error) {
 	var claimed, missing []string
 	var given [][]hypervisor.Address
-	for nic, addressing := range s.infra.Addressing() {
+	for nic, addressing := range s.addressing() {
 		for i, pool := range addressing.AddressesFromPools {
 			name := claimName(s.infra.GetName(), nic, i)
 			claim, made, err := r.claim(ctx, s, name, pool)
@@ -203,7 +216,8 @@ func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 // crash.
 func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
 	for nic, addressing := range s.infra.Addressing() {
-		for i := range addressing.AddressesFromPools {
+		// The failure domain of a Machine that is deleted is not known any more.
+		for i := range addressing.MostPools() {
 			claim := &ipamv1.IPAddressClaim{}
 			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}
 			if err := r.APIReader.Get(ctx, key, claim); err != nil {

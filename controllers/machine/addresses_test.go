@@ -75,6 +75,40 @@ func claimsOf(ctx context.Context, rig *infratest.Rig) func() ([]ipamv1.IPAddres
 }
 
 var _ = Describe("An address from a pool", func() {
+	It("is claimed from the pools of the machine's failure domain, and given back", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		v4, v6 := poolsOf(rig)
+		open(v4, v6)
+		Expect(rig.Run(infratest.Options{})).To(Succeed())
+		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
+		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
+		m, machine := rig.InfraMachine(), rig.Machine()
+		machine.Spec.FailureDomain = "zone-a"
+		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
+		// The VM reports an IPv4 address that no pool has given to it.
+		m.Spec.Network.Interfaces[0].DHCP4 = ptr.To(true)
+		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
+			{Name: "zone-b", AddressesFromPools: []ipamv1.IPPoolReference{v4.Ref()}},
+			{Name: "zone-a", AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}},
+		}
+		Expect(rig.CreateMachine(ctx, machine, m)).To(Succeed())
+		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
+		Expect(claimsOf(ctx, rig)()).To(ConsistOf(HaveField("Spec.PoolRef", v6.Ref())))
+		Expect(rig.Hypervisor.Launched(rig.Key()).Interfaces).To(HaveLen(1))
+		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
+		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
+	})
+
+	It("of an interface has to be an address in its failure domains, too", func(ctx SpecContext) {
+		rig := newRig(ctx)
+		m := rig.InfraMachine()
+		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
+		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{
+			Name: "site-a", AddressesFromPools: []ipamv1.IPPoolReference{{APIGroup: "ipam.example.test", Kind: "Pool", Name: "p"}}, Gateway4: "no address",
+		}}
+		Expect(rig.Client.Create(ctx, m)).To(MatchError(ContainSubstring("gateway4")))
+	})
+
 	It("is claimed before the VM is, and given back once that is gone", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		v4, v6 := poolsOf(rig)

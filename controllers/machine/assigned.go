@@ -17,27 +17,35 @@ import (
 // guest has added to its interfaces: certificates are issued for the addresses of
 // a Machine.
 func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], reported []clusterv1.MachineAddress) []clusterv1.MachineAddress {
-	if len(reported) == 0 || usesDHCP4(s.infra.Addressing()) {
+	interfaces := s.addressing()
+	if len(reported) == 0 || usesDHCP(interfaces, true) && usesDHCP(interfaces, false) {
 		return reported
 	}
-	return onlyAssigned(reported, append(staticAddresses(s.infra.Addressing()), r.pooledAddresses(ctx, s)...))
+	return onlyAssigned(reported, interfaces, r.pooledAddresses(ctx, s))
 }
 
-// usesDHCP4 reports whether an interface asks DHCP for an IPv4 address, so that
-// not all of them are known here.
-func usesDHCP4(interfaces []*infrav1.InterfaceAddressing) bool {
-	return slices.ContainsFunc(interfaces, (*infrav1.InterfaceAddressing).UsesDHCP4)
+// usesDHCP reports whether an interface asks DHCP for an IPv4 or an IPv6 address,
+// so that not all addresses of the family are known here. Routers announce
+// addresses to an interface with dhcp6 too.
+func usesDHCP(interfaces []*infrav1.InterfaceAddressing, ipv4 bool) bool {
+	if ipv4 {
+		return slices.ContainsFunc(interfaces, (*infrav1.InterfaceAddressing).UsesDHCP4)
+	}
+	return slices.ContainsFunc(interfaces, (*infrav1.InterfaceAddressing).UsesDHCP6)
 }
 
-// onlyAssigned drops the IPv4 addresses that are not assigned. IPv6 addresses
-// stay, because routers announce some.
-func onlyAssigned(reported []clusterv1.MachineAddress, assigned []netip.Addr) []clusterv1.MachineAddress {
-	if !slices.ContainsFunc(assigned, netip.Addr.Is4) {
+// onlyAssigned drops the addresses that are neither static nor pooled, except
+// those of a family that an interface asks DHCP for. It drops none if no address
+// is assigned.
+func onlyAssigned(reported []clusterv1.MachineAddress, interfaces []*infrav1.InterfaceAddressing, pooled []netip.Addr) []clusterv1.MachineAddress {
+	assigned := append(staticAddresses(interfaces), pooled...)
+	if len(assigned) == 0 {
 		return reported
 	}
 	return slices.DeleteFunc(slices.Clone(reported), func(a clusterv1.MachineAddress) bool {
 		address, err := netip.ParseAddr(a.Address)
-		return err == nil && address.Unmap().Is4() && !slices.Contains(assigned, address.Unmap())
+		address = address.Unmap()
+		return err == nil && !slices.Contains(assigned, address) && !usesDHCP(interfaces, address.Is4())
 	})
 }
 
@@ -46,7 +54,7 @@ func staticAddresses(interfaces []*infrav1.InterfaceAddressing) []netip.Addr {
 	for _, addressing := range interfaces {
 		for _, text := range addressing.Addresses {
 			if prefix, err := netip.ParsePrefix(text); err == nil {
-				all = append(all, prefix.Addr())
+				all = append(all, prefix.Addr().Unmap())
 			}
 		}
 	}
@@ -67,7 +75,7 @@ func (r *Reconciler[M]) pooledAddresses(ctx context.Context, s *scope[M]) []neti
 		return all
 	}
 	var texts []string
-	for nic, addressing := range s.infra.Addressing() {
+	for nic, addressing := range s.addressing() {
 		for i := range addressing.AddressesFromPools {
 			claim := &ipamv1.IPAddressClaim{}
 			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}

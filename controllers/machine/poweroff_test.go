@@ -103,9 +103,11 @@ var _ = Describe("A guest that may power itself off", func() {
 		Expect(err).NotTo(HaveOccurred())
 		end := m.DeletionTimestamp.Add(10 * time.Second)
 		for range 2 { // the second is another process, which asks again and does not start the time anew
+			// The time of the reconcile itself, on a busy machine, is no error.
+			latest := time.Until(end)
 			result, err := reconcilerOf(rig, nil).Reconcile(ctx, request(rig))
 			Expect(err).NotTo(HaveOccurred())
-			Expect(time.Now().Add(result.RequeueAfter)).To(BeTemporally("~", end, time.Second))
+			Expect(result.RequeueAfter).To(And(BeNumerically(">=", time.Until(end)), BeNumerically("<=", latest)))
 			Expect(result.Priority).To(HaveValue(Equal(loop.Urgent)))
 		}
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(2))

@@ -23,6 +23,26 @@ func (s *scope[M]) publish() error {
 	spec.ProviderID = s.vm.ProviderID
 	status.Initialization.Provisioned = ptr.To(true)
 	status.FailureDomain, status.Addresses = s.vm.Zone, s.vm.Addresses
+	if nics := networkInterfaces(s.vm.NICs); len(nics) > 0 {
+		status.NetworkInterfaces = nics
+	}
 	status.Host = cmp.Or(s.vm.Host, status.Host) // one that is not known at the moment is no other host
 	return nil
+}
+
+// networkInterfaces returns what the status says of a VM's network interfaces. All
+// of it is reported by the guest or the hypervisor, so each part has a bound.
+func networkInterfaces(nics []hypervisor.NIC) []infrav1.NetworkInterfaceStatus {
+	const maxMAC, maxNetwork = 64, 1024
+	var out []infrav1.NetworkInterfaceStatus
+	for _, nic := range nics[:min(len(nics), infrav1.MaxNetworkInterfaces)] {
+		status := infrav1.NetworkInterfaceStatus{
+			Network: nic.Network[:min(len(nic.Network), maxNetwork)], MACAddress: nic.MAC[:min(len(nic.MAC), maxMAC)],
+		}
+		for _, a := range nic.Addresses[:min(len(nic.Addresses), infrav1.MaxReportedAddresses)] {
+			status.Addresses = append(status.Addresses, a.WithZone("").String())
+		}
+		out = append(out, status)
+	}
+	return out
 }

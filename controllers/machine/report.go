@@ -61,6 +61,9 @@ func (s *scope[M]) condition() metav1.Condition {
 		c.Reason, c.Message = s.disturbed()
 	case s.do == publish || s.aside():
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.ProvisionedReason
+		if s.vm.State == hypervisor.Running {
+			c.Message = s.vm.Message
+		}
 	default:
 		c.Reason, c.Message = s.arising()
 	}
@@ -87,7 +90,7 @@ func (s *scope[M]) arising() (reason, message string) {
 	case s.do == start, s.still(infrav1.PoweringOnReason):
 		return infrav1.PoweringOnReason, "The VM is being powered on"
 	case s.vm.State == hypervisor.Running:
-		return infrav1.WaitingForAddressesReason, noAddress
+		return infrav1.WaitingForAddressesReason, cmp.Or(s.vm.Message, noAddress)
 	default:
 		return infrav1.CreatingReason, cmp.Or(s.vm.Message, "The VM is being created")
 	}
@@ -99,7 +102,7 @@ func (s *scope[M]) disturbed() (reason, message string) {
 	case s.do == start, s.still(infrav1.PoweredOffReason):
 		return infrav1.PoweredOffReason, "The VM was powered off and is being powered on again"
 	case s.vm.State == hypervisor.Running:
-		return infrav1.WaitingForAddressesReason, noAddress
+		return infrav1.WaitingForAddressesReason, cmp.Or(s.vm.Message, noAddress)
 	default:
 		return infrav1.BusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
 	}

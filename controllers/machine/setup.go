@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -97,7 +98,8 @@ func reportChanged(e event.UpdateEvent) bool {
 	}
 	_, before := was.Common()
 	_, after := is.Common()
-	return before.Host != after.Host || before.FailureDomain != after.FailureDomain || !slices.Equal(before.Addresses, after.Addresses)
+	return before.Host != after.Host || before.FailureDomain != after.FailureDomain || !slices.Equal(before.Addresses, after.Addresses) ||
+		!reflect.DeepEqual(before.NetworkInterfaces, after.NetworkInterfaces)
 }
 
 // machineSettled lets through what a VM waits for: the Machine itself, where

@@ -116,6 +116,10 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		Entry("two disks of a name", func(m *spec) {
 			m.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 1}}
 		}, "Duplicate value"),
+		Entry("a TPM without UEFI", func(m *spec) {
+			m.Hardware = infrav1.NovaZVirtHardware{BIOSType: "q35_sea_bios", TrustedPlatformModule: ptr.To(true)}
+		}, "needs UEFI"),
+		Entry("an unknown kind of network card", func(m *spec) { m.Network.Interfaces[0].Type = "vmxnet3" }, "interfaces[0].type"),
 		Entry("an MTU", func(m *spec) { m.Network.Interfaces[0].MTU = 9000 }, "change it there"),
 		Entry("routes", func(m *spec) {
 			m.Network.Interfaces[0].Routes = []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}

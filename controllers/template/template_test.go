@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,6 +106,12 @@ var _ = Describe("A machine template", func() {
 		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
 		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(small), have(metav1.ConditionFalse, infrav1.EndpointUnreachableReason,
 			Equal("Finding out the size of machines: connection refused"))))
+		// Only a cluster that was seen to be out of reach can be seen to recover.
+		cluster := rig.InfraCluster()
+		Eventually(func() (string, error) {
+			err := rig.Client.Get(ctx, client.ObjectKeyFromObject(cluster), cluster)
+			return conditions.GetReason(cluster, infrav1.HypervisorAvailableCondition), err
+		}).Should(Equal(infrav1.EndpointUnreachableReason))
 
 		By("having the hypervisor back")
 		rig.Hypervisor.Mend(fake.Size)

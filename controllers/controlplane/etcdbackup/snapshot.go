@@ -3,18 +3,21 @@ package etcdbackup
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -80,7 +83,7 @@ type settlement struct {
 
 // SetupWithManager adds the controller to mgr.
 func (r *SnapshotReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
-	options.RateLimiter = workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](retryFirst, retryLast)
+	options.RateLimiter = loop.NewRateLimiter[reconcile.Request](retryFirst, retryLast)
 	options.ReconciliationTimeout = snapshotTimeout
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novacontrolplane-etcd-snapshots").
@@ -110,6 +113,8 @@ type snapshotScope struct {
 	unsigned bool
 	// foreign is true if etcd does not hold what goes on from the newest.
 	foreign bool
+	// served is true once a snapshot was taken that serves the request.
+	served bool
 	// stage is the reason of a failure.
 	stage string
 	// still is true if nothing was looked at, so nothing is said anew.
@@ -121,7 +126,7 @@ func (s *snapshotScope) key() client.ObjectKey { return client.ObjectKeyFromObje
 // asked reports whether somebody wants a snapshot now.
 func (s *snapshotScope) asked() bool {
 	_, asked := s.controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation]
-	return asked
+	return asked && !s.served
 }
 
 // Reconcile takes a snapshot of one control plane's etcd if it is due.
@@ -369,7 +374,29 @@ func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket 
 		fmt.Sprintf("Snapshot %s of etcd member %s lies in the bucket: %d bytes, revision %d", taken.Name, taken.Member, taken.Size, taken.Revision))
 	s.newest, s.unsigned = taken, false
 	s.all = append(s.all, taken)
-	delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
+	return r.serve(ctx, s)
+}
+
+// serve removes the request that the new snapshot serves. A request that was
+// made while it was taken stays: what happened before that one may be missing in
+// the snapshot.
+func (r *SnapshotReconciler) serve(ctx context.Context, s *snapshotScope) error {
+	if !s.asked() {
+		return nil
+	}
+	s.served = true
+	path := "/metadata/annotations/" + strings.ReplaceAll(controlplanev1.EtcdSnapshotAnnotation, "/", "~1")
+	patch, err := json.Marshal([]map[string]any{
+		{"op": "test", "path": path, "value": s.controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation]},
+		{"op": "remove", "path": path},
+	})
+	if err != nil {
+		return fmt.Errorf("writing patch: %w", err)
+	}
+	err = r.Client.Patch(ctx, s.controlPlane.DeepCopy(), client.RawPatch(types.JSONPatchType, patch))
+	if err != nil && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("removing annotation %s: %w", controlplanev1.EtcdSnapshotAnnotation, err)
+	}
 	return nil
 }
 

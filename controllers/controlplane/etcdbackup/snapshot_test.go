@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -57,6 +58,17 @@ func (r *rig) objects() []string {
 	return mine
 }
 
+// listing is a client that also does something when it lists objects.
+type listing struct {
+	client.Client
+	also func()
+}
+
+func (l listing) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	l.also()
+	return l.Client.List(ctx, list, options...)
+}
+
 var _ = Describe("Snapshots", func() {
 	It("are taken when they are due, and old ones removed", func(ctx context.Context) {
 		r := newRig(ctx, nil)
@@ -97,6 +109,30 @@ var _ = Describe("Snapshots", func() {
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
 		Expect(r.objects()).To(HaveLen(4))
 		Expect(r.objects()).NotTo(ContainElement(ContainSubstring(first.Name)))
+	})
+
+	It("keep a request that was made while another was served", func(ctx context.Context) {
+		r := newRig(ctx, nil)
+		cp, _ := r.taken(ctx)
+		request := func(value string) {
+			GinkgoHelper()
+			patch := `{"metadata":{"annotations":{"` + controlplanev1.EtcdSnapshotAnnotation + `":"` + value + `"}}}`
+			Expect(testEnv.Client.Patch(ctx, cp, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+		}
+		request("first")
+		r.now = r.now.Add(time.Minute)
+		// Machines are listed while a snapshot is taken.
+		meanwhile := listing{Client: testEnv.Client, also: func() { request("second") }}
+		reconciler := &SnapshotReconciler{Client: meanwhile, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
+		Expect(err).NotTo(HaveOccurred())
+		cp = r.controlPlane(ctx)
+		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
+		Expect(cp.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "second"))
+		r.now = r.now.Add(time.Minute)
+		cp, _ = r.taken(ctx)
+		Expect(cp.Annotations).NotTo(HaveKey(controlplanev1.EtcdSnapshotAnnotation))
+		Expect(cp.Status.Etcd.LastSnapshot.Time.Time).To(BeTemporally("~", r.now, time.Second))
 	})
 
 	It("stand still while they are suspended, except by hand", func(ctx context.Context) {

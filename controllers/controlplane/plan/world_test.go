@@ -13,6 +13,8 @@ const (
 	// that is no node yet, or whose node is not ready.
 	startup  = 20 * tick
 	patience = 4 * tick
+	// stale is how old the status of an API server's pod may be.
+	stale = 2 * tick
 )
 
 // host is a machine, what runs on it and what is true of it, seen or not.
@@ -24,8 +26,10 @@ type host struct {
 	running, lost bool
 	// kubelet is true while the kubelet answers.
 	kubelet bool
-	// api is true while the process of its API server runs.
-	api bool
+	// api is true while the process of its API server runs, and apiEnded is when it
+	// ended last.
+	api      bool
+	apiEnded time.Time
 	// exists is true from the clone until the host is destroyed.
 	exists bool
 	bootAt time.Time
@@ -205,11 +209,18 @@ func (w *world) heard(h *host) bool { return h.running && h.kubelet && (h.api ||
 // asked reports whether the member on a host can be asked.
 func (w *world) asked(h *host) bool { return h.running && (w.heard(h) || w.direct) }
 
+// refuses reports whether a manager finds that a host which runs has no API server.
+func (w *world) refuses(h *host) bool { return w.direct && h.running && !h.api && w.answers() }
+
 // seenServing is the observed state of the API server on a host.
 func (w *world) seenServing(h *host) APIServer {
 	switch {
 	case w.direct && w.serves(h):
 		return APIServerServes
+	case w.refuses(h):
+		return APIServerFails
+	case w.direct && h.Node && !h.api && w.now.Sub(h.apiEnded) < stale:
+		return APIServerUnknown
 	case h.Node && !w.heard(h) && w.direct && w.answers():
 		return APIServerFails
 	case !h.Node || !w.heard(h):
@@ -249,7 +260,7 @@ func (w *world) fate() {
 		case 1:
 			h.running = false
 		case 2, 3:
-			h.api = false
+			w.endAPI(h)
 		default:
 			h.kubelet = false
 		}
@@ -276,12 +287,22 @@ func (w *world) fate() {
 	}
 }
 
+// endAPI ends the process of an API server for good.
+func (w *world) endAPI(h *host) {
+	if h.api {
+		h.api, h.apiEnded = false, w.now
+	}
+}
+
 // strike breaks the same on all hosts at once, as a wrong policy does.
 func (w *world) strike() {
 	kubelets := w.chance(700)
 	for _, h := range w.hosts {
 		if h.exists {
-			h.kubelet, h.api = h.kubelet && !kubelets, h.api && (kubelets || w.chance(300))
+			h.kubelet = h.kubelet && !kubelets
+			if !kubelets && !w.chance(300) {
+				w.endAPI(h)
+			}
 		}
 	}
 	w.failures++
@@ -669,7 +690,7 @@ func (w *world) latest() look {
 
 // checkRedundancy fails if a machine is released that others cannot stand in for.
 // It counts the true state, and of API servers also those whose kubelet does not
-// report. A decision on an old look is not checked.
+// report, unless their hosts refuse connections. A decision on an old look is not checked.
 func (w *world) checkRedundancy(h *host) {
 	if h == nil || !w.initialized || h.Released || h.SkipRedundancy || w.observed != w.changes {
 		return
@@ -684,7 +705,7 @@ func (w *world) checkRedundancy(h *host) {
 		switch {
 		case w.serves(o):
 			serving++
-		case o.Node && o.APIServer == APIServerUnknown:
+		case o.Node && o.APIServer == APIServerUnknown && !w.refuses(o):
 			silent++
 		}
 		if w.votes(o) && w.asked(o) {
