@@ -14,6 +14,7 @@ import (
 
 	kustomizev1 "github.com/fluxcd/kustomize-controller/api/v1"
 	"github.com/fluxcd/pkg/envsubst"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -177,4 +178,41 @@ func TestCoreDNSKeepsItsSettings(t *testing.T) {
 	if c.Namespace != "kube-system" || c.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" {
 		t.Errorf("ConfigMap %s/%s has the annotations %v", c.Namespace, c.Name, c.Annotations)
 	}
+}
+
+// The driver on nodes formats a disk unless lsblk names a file system on it, and
+// in a container lsblk reads this from udev's database of the host.
+func TestCSINodeOfOVirtReadsFileSystems(t *testing.T) {
+	for _, m := range render(t, Base, sites()["zvirt-external-3"]).Modules {
+		if m.Name != "ovirt-csi-node" {
+			continue
+		}
+		for _, o := range delivered(t, m) {
+			if o.GetKind() != "DaemonSet" {
+				continue
+			}
+			set := &appsv1.DaemonSet{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, set); err != nil {
+				t.Fatal(err)
+			}
+			pod := set.Spec.Template.Spec
+			volumes := map[string]string{}
+			for _, v := range pod.Volumes {
+				if v.HostPath != nil {
+					volumes[v.Name] = v.HostPath.Path
+				}
+			}
+			mounted := map[string]string{}
+			for _, mount := range pod.Containers[0].VolumeMounts {
+				mounted[mount.MountPath] = volumes[mount.Name]
+			}
+			for _, path := range []string{"/dev", "/run/udev", "/var/lib/kubelet"} {
+				if mounted[path] != path {
+					t.Errorf("the driver has %q at %s, not the host's", mounted[path], path)
+				}
+			}
+			return
+		}
+	}
+	t.Fatal("the site has no DaemonSet of the driver")
 }

@@ -138,6 +138,9 @@ type VM struct {
 	// an ExternalIP only where the driver was told that its network is reached
 	// from outside.
 	Addresses []clusterv1.MachineAddress
+	// NICs are the VM's network interfaces, in their order, for people; none until
+	// the guest has reported them.
+	NICs []NIC
 	// Unsettled says, for people, what around the VM is not yet as its
 	// machine asks. Empty when all is.
 	Unsettled string
@@ -147,8 +150,20 @@ type VM struct {
 	// Report is what the guest says of its first boot; empty when it says
 	// nothing.
 	Report Report
-	// Message says what a Busy VM is busy with, for people.
+	// Message is the current operation of a Busy VM, or the fault of a Running
+	// one, for people.
 	Message string
+}
+
+// NIC is a network interface of a VM.
+type NIC struct {
+	// Network is what the hypervisor calls the network. Empty if it is not known.
+	Network string
+	// MAC is the hardware address.
+	MAC string
+	// Addresses are those that the guest reports, without those that are
+	// link-local.
+	Addresses []netip.Addr
 }
 
 // Launch is what Cluster API has settled about a VM before it exists.

@@ -64,8 +64,12 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 // lags reports whether the inventory is about to show what a task has done.
 func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	_, known := w.byID[id]
+	since := a.at
+	if task.endedAt.After(since) {
+		since = task.endedAt
+	}
 	if a.verb == destroying && task.failure == nil {
-		return known && time.Since(a.at) < a.lag // it is about to leave
+		return known && time.Since(since) < a.lag // it is about to leave
 	}
 	if a.verb != creating {
 		return false
@@ -78,7 +82,7 @@ func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	}
 	// The VM is made; the inventory is about to show it.
 	_, other := w.ids[task.result]
-	return !known && !other && time.Since(a.at) < a.lag
+	return !known && !other && time.Since(since) < a.lag
 }
 
 // halfMade reports whether the VM at vm may yet turn out to be ours.
@@ -228,13 +232,30 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, ok := i.machines[id]
-	if !ok || m.act == nil || m.act.task == (ref{}) || m.act.unseen || i.world.tasks[m.act.task] != nil ||
-		time.Since(m.act.at) < i.lag {
+	switch {
+	case !ok || m.act == nil || m.act.task == (ref{}) || m.act.unseen:
+		return ref{}, false
+	case i.outcomeUnread(id, m):
+	case i.world.tasks[m.act.task] != nil || time.Since(m.act.at) < i.lag:
 		return ref{}, false
 	}
 	m.act.at = time.Now()
 	i.remind(id, m.act)
 	return m.act.task, true
+}
+
+// outcomeUnread reports whether the task of a machine has ended, and its result or its
+// error has to be read to know what became of the VM. The caller holds the lock.
+func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
+	if m.act == nil || m.act.unseen {
+		return false
+	}
+	task := i.world.tasks[m.act.task]
+	if task == nil || !task.ended() || task.read {
+		return false
+	}
+	_, known := i.world.byID[id]
+	return task.failed() || m.act.verb == creating && !known
 }
 
 // doubt has vCenter asked at once about a task that it does not list any more.
@@ -313,6 +334,9 @@ func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
 	} else {
 		m.act.task, m.act.taken, m.act.at = task, taken, time.Now()
 		i.remind(id, m.act)
+		if i.outcomeUnread(id, m) {
+			i.changed(m.key)
+		}
 	}
 	i.tell([]uuid.UUID{id})
 }

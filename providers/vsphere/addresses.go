@@ -7,6 +7,8 @@ import (
 
 	"github.com/vmware/govmomi/vim25/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // addresses returns a VM's addresses: what its own network cards report, in
@@ -40,6 +42,14 @@ func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.Ma
 	})
 	if strings.HasPrefix(hostName, name+".") {
 		out = append(out, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: hostName})
+	}
+	return out
+}
+
+// nics returns the VM's own network interfaces with what the guest reports of them.
+func nics(cards []types.GuestNicInfo) (out []hypervisor.NIC) {
+	for _, card := range inOrder(cards) {
+		out = append(out, hypervisor.NIC{Network: card.Network, MAC: card.MacAddress, Addresses: ownAddresses(card)})
 	}
 	return out
 }

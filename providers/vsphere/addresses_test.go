@@ -1,11 +1,15 @@
 package vsphere
 
 import (
+	"net/netip"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vmware/govmomi/vim25/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 func TestAddresses(t *testing.T) {
@@ -50,6 +54,21 @@ func TestAddresses(t *testing.T) {
 				t.Errorf("%s: -want +got\n%s", tt.reason, diff)
 			}
 		})
+	}
+}
+
+func TestNICs(t *testing.T) {
+	cards := []types.GuestNicInfo{
+		{DeviceConfigId: 4001, Network: "storage", MacAddress: "00:50:56:00:00:02"},
+		{DeviceConfigId: -1, MacAddress: "0a:58:00:00:00:01", IpAddress: []string{"10.244.0.1"}},
+		{DeviceConfigId: 4000, Network: "blue", MacAddress: "00:50:56:00:00:01", IpAddress: []string{"fe80::1", "10.0.0.2"}},
+	}
+	want := []hypervisor.NIC{
+		{Network: "blue", MAC: "00:50:56:00:00:01", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.2")}},
+		{Network: "storage", MAC: "00:50:56:00:00:02"},
+	}
+	if got := nics(cards); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/mo"
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -97,8 +98,26 @@ func TestLinkedCloneWithKey(t *testing.T) {
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
 	m := b.machine("m")
 	m.Spec.Clone.Mode = infrav1.CloneLinked
-	m.Spec.Hardware.Encryption.KeyID = "key"
+	m.Spec.Hardware.Encryption.KeyProvider = "provider"
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue(), "%v", err)
 	b.Expect(err).To(MatchError(ContainSubstring("hardware.encryption.keyID")))
+}
+
+// Without the ID of a key, the key provider generates one for each VM.
+func TestGeneratedKey(t *testing.T) {
+	b := newBed(t)
+	keys := map[string]bool{}
+	for _, name := range []string{"a", "b"} {
+		m := b.machine(name)
+		m.Spec.Hardware.Encryption.KeyProvider = "provider"
+		b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		b.reaches(m, hypervisor.Running)
+		var is mo.VirtualMachine
+		b.Expect(b.vm(name).Properties(b.ctx(), b.vm(name).Reference(), []string{"config.keyId"}, &is)).To(Succeed())
+		b.Expect(is.Config.KeyId.ProviderId.Id).To(Equal("provider"))
+		b.Expect(is.Config.KeyId.KeyId).NotTo(BeEmpty())
+		keys[is.Config.KeyId.KeyId] = true
+	}
+	b.Expect(keys).To(HaveLen(2))
 }

@@ -9,6 +9,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -135,10 +136,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	}
 	e := endpoint{
 		server: login.Server, username: login.Username, password: login.Password, identity: login.Identity != nil,
-		tls: trust{
-			caBundle:   login.TLS.CABundle,
-			thumbprint: login.TLS.Thumbprint,
-		},
+		tls: endpoints.Trust(login.TLS),
 	}
 	id := e.id()
 	s, err := c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*session, error) {

@@ -145,8 +145,8 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 
 // config is what the clone has that its source has not.
 func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*types.VirtualMachineConfigSpec, error) {
-	if p.origin.linked && m.Spec.Hardware.Encryption.KeyID != "" {
-		return nil, impossible("hardware.encryption.keyID cannot be set for a linked clone, which has the key of its template")
+	if p.origin.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
+		return nil, impossible("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
 	}
 	told, err := guestinfo(m.Name, id, p.wires, l)
 	if err != nil {
@@ -171,7 +171,7 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	equip(spec, &m.Spec.Hardware, p.template)
 	spec.ExtraConfig = append(spec.ExtraConfig, told...)
 	// The guest finds its disks by the UUIDs that storage drivers know.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}} {
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
 		// An empty one takes away what the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}

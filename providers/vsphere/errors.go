@@ -2,8 +2,6 @@ package vsphere
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +40,7 @@ func classify(server string, err error) error {
 	if f := faultOf(cause); f != nil {
 		return faulted(f, "")
 	}
-	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, plain(server, err))
+	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
 }
 
 // isUnreachable reports that a request failed on the way to vCenter or back.
@@ -50,9 +48,8 @@ func isUnreachable(err error) bool {
 	var (
 		request *url.Error
 		network net.Error
-		pinned  *thumbprintError
 	)
-	return errors.As(err, &request) || errors.As(err, &network) || errors.As(err, &pinned) || isTimeout(err) ||
+	return errors.As(err, &request) || errors.As(err, &network) || isTimeout(err) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
@@ -78,26 +75,6 @@ func faultOf(err error) types.BaseMethodFault {
 		return f.Fault()
 	}
 	return nil
-}
-
-// plain says what went wrong on the way in words that are the same on every
-// try, and that do not tell one unreachable server from another.
-func plain(server string, err error) error {
-	var (
-		pinned  *thumbprintError
-		unknown x509.UnknownAuthorityError
-		cert    *tls.CertificateVerificationError
-	)
-	switch {
-	case errors.As(err, &pinned):
-		return pinned
-	case errors.As(err, &unknown):
-		return errors.New("its certificate is signed by an unknown authority: set spec.tls.caBundle or spec.tls.thumbprint")
-	case errors.As(err, &cert):
-		return cert.Err
-	default:
-		return endpoints.Coarse(server, err)
-	}
 }
 
 func isTimeout(err error) bool {
@@ -220,6 +197,31 @@ func unresolved(reason, field, name string, err error) error {
 	default:
 		return err
 	}
+}
+
+// refusedLogin adds to a refused login the causes that vCenter does not tell apart,
+// or the step that ends it.
+func refusedLogin(err error) error {
+	f := faultOf(innermost(err))
+	var hint string
+	switch f.(type) {
+	case *types.PasswordExpired:
+		hint = "the password has expired: set a new one in vCenter first, and then in the Secret"
+	case *types.InvalidLogin:
+		hint = "vCenter answers the same for a locked or disabled account, and for a user of a federated identity provider, who cannot log in with a password"
+	case *types.NoPermission:
+		hint = "the account has no role in vCenter"
+	default:
+		return err
+	}
+	e := classify("", err)
+	return failure(asError(e).Reason, "%w: %s", asError(e).Err, hint)
+}
+
+// isStaleVersion reports that the property collector cannot go on from the version
+// that it was asked for: the answer before was truncated, and was lost.
+func isStaleVersion(err error) bool {
+	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
 }
 
 func isNotAuthenticated(err error) bool {

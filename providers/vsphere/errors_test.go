@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -37,7 +38,7 @@ func TestClassify(t *testing.T) {
 		{"refused", post(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
 		{"deadline", post(context.DeadlineExceeded), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
 		{"closed", post(io.EOF), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: there is no connection to it, or no response in time"},
-		{"authority", post(x509.UnknownAuthorityError{}), infrav1.EndpointUnreachableReason, "set spec.tls.caBundle or spec.tls.thumbprint"},
+		{"authority", post(&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), infrav1.EndpointUnreachableReason, "vCenter vc cannot be reached: its certificate is not trusted"},
 		{"login", soapError(types.InvalidLogin{}, "Cannot complete login."), infrav1.CredentialsInvalidReason, "Cannot complete login (InvalidLogin)"},
 		{"disk", soapError(types.NoDiskSpace{}, "No space."), infrav1.InsufficientResourcesReason, "No space (NoDiskSpace)"},
 		{"storage", soapError(&types.InsufficientStorageSpace{}, ""), infrav1.InsufficientResourcesReason, "InsufficientStorageSpace"},

@@ -12,10 +12,11 @@ import (
 // Settings of a VM that are looked at one by one: the whole list has the user
 // data in it, which would then travel with every change.
 const (
-	zoneProperty     = `config.extraConfig["nova.failureDomain"]`
-	userDataProperty = `config.extraConfig["guestinfo.userdata.encoding"]`
-	ignitionProperty = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
-	reportProperty   = `config.extraConfig["guestinfo.nova.report"]`
+	zoneProperty       = `config.extraConfig["nova.failureDomain"]`
+	userDataProperty   = `config.extraConfig["guestinfo.userdata.encoding"]`
+	ignitionProperty   = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
+	unscrubbedProperty = `config.extraConfig["nova.bootstrapData"]`
+	reportProperty     = `config.extraConfig["guestinfo.nova.report"]`
 )
 
 // vmInfo is what the stream told about a VM of ours.
@@ -33,6 +34,9 @@ type vmInfo struct {
 	tools bool
 	// userData and ignition are set while the first-boot document is there.
 	userData, ignition bool
+	// unscrubbed is set until the managers have removed it. A guest that clears it
+	// clears the copy in the memory of the VM, and that in its file may stay.
+	unscrubbed bool
 	// report is what its guest says of its first boot.
 	report string
 	// question is the pending question of the VM. Its task does not end before the
@@ -43,7 +47,7 @@ type vmInfo struct {
 }
 
 // holdsUserData reports whether the VM's settings have the first-boot document.
-func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition }
+func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition || v.unscrubbed }
 
 // pending is for people the question that the VM's task waits with, if there is
 // one.
@@ -122,6 +126,8 @@ func (v *vmInfo) applySetting(name, value string) {
 		v.userData = value != ""
 	case ignitionProperty:
 		v.ignition = value != ""
+	case unscrubbedProperty:
+		v.unscrubbed = value != ""
 	case reportProperty:
 		v.report = value
 	}

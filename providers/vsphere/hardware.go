@@ -117,7 +117,8 @@ var faultToleranceModes = map[infrav1.NovaVSphereEncryptionMode]string{
 func encrypt(spec *types.VirtualMachineConfigSpec, e infrav1.NovaVSphereEncryption) {
 	spec.MigrateEncryption = encryptionModes[e.Migration]
 	spec.FtEncryptionMode = faultToleranceModes[e.FaultTolerance]
-	if e.KeyID != "" {
+	if e.KeyProvider != "" {
+		// Without the ID of a key, vCenter has the provider generate one.
 		spec.Crypto = &types.CryptoSpecEncrypt{CryptoKeyId: types.CryptoKeyId{
 			KeyId: e.KeyID, ProviderId: &types.KeyProviderId{Id: e.KeyProvider},
 		}}

@@ -29,7 +29,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	}
 	site := hypervisor.Site{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
-		Server: s.endpoint.server, CABundle: s.endpoint.tls.caBundle,
+		Server: s.endpoint.server, CABundle: s.endpoint.tls.CABundle,
 		VMs: s.inv.marked(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}

@@ -18,18 +18,30 @@ type ref = types.ManagedObjectReference
 // cloneTask is how vCenter describes the task of CloneVM_Task.
 const cloneTask = "VirtualMachine.clone"
 
-// taskInfo is what the stream told about a task of anybody's.
+// taskInfo is what the stream reported about a task of any user.
 type taskInfo struct {
 	state       types.TaskInfoState
 	entity      ref
 	description string
-	result      ref
-	failure     *types.LocalizedMethodFault
+	// endedAt is when the stream reported the end of the task.
+	endedAt time.Time
+	// read is set once result and failure were read, which the stream does not
+	// report.
+	read    bool
+	result  ref
+	failure *types.LocalizedMethodFault
 }
 
-func (t *taskInfo) done() bool {
-	return t.state == types.TaskInfoStateSuccess || t.state == types.TaskInfoStateError
-}
+// ended reports whether the task has ended.
+func (t *taskInfo) ended() bool { return t.state == types.TaskInfoStateSuccess || t.failed() }
+
+// failed reports whether the task has ended with an error. The error may still
+// have to be read.
+func (t *taskInfo) failed() bool { return t.state == types.TaskInfoStateError }
+
+// done reports whether the task has ended, with success or with an error that is
+// known.
+func (t *taskInfo) done() bool { return t.ended() && (t.read || !t.failed()) }
 
 // world is vCenter as one stream has told it.
 type world struct {
@@ -238,7 +250,7 @@ func (i *inventory) replace(w *world) {
 	before := len(i.inherited)
 	clear(i.inherited)
 	for task, info := range w.tasks {
-		if info.description == cloneTask && !info.done() && !bound[task] {
+		if info.description == cloneTask && !info.ended() && !bound[task] {
 			i.inherited[task] = false
 		}
 	}
@@ -279,9 +291,12 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 		if m.act != nil || m.seen.vm.State == hypervisor.Busy {
 			touched = append(touched, id)
 		}
+		if i.outcomeUnread(id, m) {
+			i.changed(m.key) // its next Observe reads the task
+		}
 	}
 	for task, ended := range i.awaited {
-		if t := i.world.tasks[task]; t != nil && t.done() {
+		if t := i.world.tasks[task]; t != nil && t.ended() {
 			delete(i.awaited, task)
 			close(ended)
 		}
@@ -289,9 +304,9 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 	for task, ended := range i.inherited {
 		t := i.world.tasks[task]
 		switch {
-		case t == nil || t.failure != nil || i.world.ids[t.result] != uuid.Nil:
+		case t == nil || t.failed() || i.world.ids[t.result] != uuid.Nil:
 			i.disinherit(task)
-		case t.done() && !ended:
+		case t.ended() && !ended:
 			i.inherited[task] = true
 			time.AfterFunc(i.lag, func() {
 				i.mu.Lock()

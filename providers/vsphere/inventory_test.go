@@ -41,6 +41,27 @@ func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
 		u.ChangeSet = append(u.ChangeSet, types.PropertyChange{Name: values[i].(string), Op: types.PropertyChangeOpAssign, Val: values[i+1]})
 	}
 	t.inv.update(func(w *world) []uuid.UUID { return t.s.apply(w, []types.ObjectUpdate{u}) })
+	if obj.Type == "Task" {
+		t.read(u)
+	}
+}
+
+// read learns the result or the error of a task, which the stream does not report.
+func (t *tale) read(u types.ObjectUpdate) {
+	for _, c := range u.ChangeSet {
+		info := *t.inv.world.tasks[u.Obj]
+		switch c.Name {
+		case "info.result":
+			info.result, _ = c.Val.(ref)
+		case "info.error":
+			f, _ := c.Val.(types.LocalizedMethodFault)
+			info.failure = &f
+		default:
+			continue
+		}
+		info.read = true
+		t.inv.learn(u.Obj, &info)
+	}
 }
 
 func (t *tale) look() (hypervisor.State, error) {
@@ -161,6 +182,44 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
 	_, err = ta.look()
 	g.Expect(err).NotTo(HaveOccurred(), "it is told once")
+}
+
+// The stream reports that a task failed, and not why.
+func TestErrorOfATaskIsRead(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		g, ta := NewWithT(t), newTale()
+		ta.inv.begin(ourID, ourKey, creating, "Cloning")
+		if early {
+			ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError)
+			ta.told = 0
+			ta.inv.end(ourID, taskRef, nil)
+		} else {
+			ta.inv.end(ourID, taskRef, nil)
+			ta.told = 0
+			ta.tell(enter, taskRef, "info.state", types.TaskInfoStateError)
+		}
+		g.Expect(ta.told).To(Equal(1), "the machine has to read the error")
+		g.Expect(ta.look()).To(Equal(hypervisor.Busy))
+		task, unread := ta.inv.overdue(ourID)
+		g.Expect(unread).To(BeTrue())
+		g.Expect(task).To(Equal(taskRef))
+		ta.tell(modify, taskRef, "info.error", types.LocalizedMethodFault{Fault: &types.NoDiskSpace{}, LocalizedMessage: "Full."})
+		_, unread = ta.inv.overdue(ourID)
+		g.Expect(unread).To(BeFalse())
+		_, err := ta.look()
+		g.Expect(err).To(MatchError("Full (NoDiskSpace)"))
+	}
+}
+
+// The clone takes longer than the stream lags behind, and the stream reports the
+// task before the VM.
+func TestLongCloneWaitsForTheVM(t *testing.T) {
+	g, ta := NewWithT(t), newTale()
+	ta.inv.begin(ourID, ourKey, creating, "Cloning")
+	ta.inv.end(ourID, taskRef, nil)
+	ta.inv.machines[ourID].act.at = time.Now().Add(-time.Hour)
+	ta.tell(enter, taskRef, "info.state", types.TaskInfoStateSuccess, "info.result", vmRef)
+	g.Expect(ta.look()).To(Equal(hypervisor.Busy), "a second clone would be made")
 }
 
 func TestDeletionForgetsFailedCreation(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -61,7 +62,7 @@ func TestTrustRotation(t *testing.T) {
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	setCA(string(other.CABundle))
-	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(ContainSubstring("unknown authority")))
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	b.Eventually(b.vc.Requests).Should(HaveKeyWithValue("Logout", 1))
 	b.Expect(b.connector.pool.Len()).To(Equal(1))
 

@@ -54,6 +54,11 @@ func TestTurnIsGivenBack(t *testing.T) {
 	changes := b.connector.Changes()
 	b.Expect(b.connect(failing).Create(b.ctx(), failing, launch)).To(Succeed())
 	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, launch))).To(BeTrue())
+	// The failure is read when the machine looks.
+	b.Eventually(func() string {
+		_, err := b.look(failing)
+		return hypervisor.ReasonFor(err, "")
+	}).Should(Equal(infrav1.InsufficientResourcesReason))
 	b.told(changes, "next", soon)
 
 	b.vc.SetDisturbance(func(method string) vcenter.Disturbance {

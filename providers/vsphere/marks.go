@@ -97,7 +97,7 @@ func (i *inventory) freshen(id uuid.UUID, m *machine) {
 	vm := i.world.byID[id]
 	if m.act != nil && m.act.verb == creating && m.act.task != (ref{}) {
 		task := i.world.tasks[m.act.task]
-		if task != nil && task.done() && task.failure == nil && task.result == vm {
+		if task != nil && task.ended() && !task.failed() && (!task.read || task.result == vm) {
 			m.fresh = vm
 		}
 	}

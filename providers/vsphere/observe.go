@@ -3,6 +3,7 @@ package vsphere
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
@@ -58,7 +59,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 // certain that it would be seen if it were there.
 func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, going bool) (sight, error) {
 	inv := d.session.inv
-	inv.want(id, keyOf(m), d.wantsOf(m))
+	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
 	s := inv.take(id, keyOf(m), going)
 	if s.vanished != (ref{}) {
 		if err := d.mourn(ctx, id, s.vanished); err != nil {
@@ -124,9 +125,10 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	if !ok {
 		return nil
 	}
-	var t mo.Task
-	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
-		return object.NewCommon(c, task).Properties(ctx, task, []string{"info"}, &t)
+	var info *taskInfo
+	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
+		info, err = readTask(ctx, c, task)
+		return err
 	})
 	switch {
 	case isGone(err):
@@ -135,13 +137,58 @@ func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	case err != nil:
 		return classify(d.session.endpoint.server, err)
 	}
+	if info.ended() {
+		d.session.inv.learn(task, info)
+	}
+	return nil
+}
+
+// readTask reads a task with its result and its error.
+func readTask(ctx context.Context, c *vim25.Client, task ref) (*taskInfo, error) {
+	var t mo.Task
+	if err := object.NewCommon(c, task).Properties(ctx, task, []string{"info"}, &t); err != nil {
+		return nil, err
+	}
 	info := &taskInfo{state: t.Info.State, description: t.Info.DescriptionId, failure: t.Info.Error}
 	if t.Info.Entity != nil {
 		info.entity = *t.Info.Entity
 	}
 	info.result, _ = t.Info.Result.(ref)
-	if info.done() {
-		d.session.inv.learn(task, info)
+	if info.ended() {
+		info.read, info.endedAt = true, time.Now()
+	}
+	return info, nil
+}
+
+// readInherited reads which VMs the clones made that were under way when the
+// inventory was read, and that have ended.
+func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
+	for _, task := range inv.unreadInherited() {
+		info, err := readTask(ctx, s.client, task)
+		switch {
+		case err == nil:
+			inv.learn(task, info)
+		case isAmbiguous(err):
+			return err
+		default: // the task was deleted, or must not be read
+			inv.update(func(w *world) []uuid.UUID {
+				delete(w.tasks, task)
+				return nil
+			})
+		}
 	}
 	return nil
+}
+
+// unreadInherited returns the inherited clones that have ended with success and
+// whose VM is not known.
+func (i *inventory) unreadInherited() (tasks []ref) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for task := range i.inherited {
+		if t := i.world.tasks[task]; t != nil && t.ended() && !t.read {
+			tasks = append(tasks, task)
+		}
+	}
+	return tasks
 }

@@ -233,6 +233,8 @@ func TestCreateRefusals(t *testing.T) {
 	b := newBed(t)
 	b.addPod("full", "LocalDS_1")
 	b.Expect(b.vc.SetDatastoreFull("LocalDS_1", true)).To(Succeed())
+	b.addGroups("rack", "rack-vms")
+	b.addGroups("row", "loose")
 	const nothing = "6ba7b810-9dad-51d1-80b4-00c04fd430c8"
 	tests := []struct {
 		name   string
@@ -263,6 +265,10 @@ func TestCreateRefusals(t *testing.T) {
 		{"no such pool there", func(s *infrav1.NovaVSphereMachineSpec) {
 			s.Placement.ComputeCluster, s.Placement.ResourcePool = "DC0_C0", "none"
 		}, "", infrav1.PlacementNotFoundReason, `placement.resourcePool "none" does not exist in placement.computeCluster "DC0_C0", or the account cannot see it`},
+		{"no such VM group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup, s.Placement.VMGroup = "rack", "none" }, "",
+			infrav1.PlacementNotFoundReason, `placement.vmGroup "none" does not exist in the compute cluster, or the account cannot see it`},
+		{"no rule for the VM group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup, s.Placement.VMGroup = "rack", "loose" }, "",
+			infrav1.PlacementNotFoundReason, `no enabled rule of the compute cluster binds placement.vmGroup "loose" to placement.hostGroup "rack"`},
 		{"no such host group", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.HostGroup = "none" }, "",
 			infrav1.PlacementNotFoundReason, `placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`},
 		{"no such folder", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.Folder = "none" }, "",

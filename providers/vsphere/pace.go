@@ -28,7 +28,8 @@ type pace struct {
 
 // usually is the pace for a real vCenter.
 var usually = pace{
-	request: 20 * time.Second, poll: 50 * time.Second, patience: 2 * time.Second,
+	// Stateful firewalls drop connections that are idle for a minute.
+	request: 20 * time.Second, poll: 25 * time.Second, patience: 2 * time.Second,
 	firstRetry: time.Second, lastRetry: 30 * time.Second,
 	firstLogin: time.Minute, lastLogin: 5 * time.Minute,
 	settle: 30 * time.Second, gather: 300 * time.Millisecond,

@@ -1,6 +1,10 @@
 package vsphere
 
-import infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+import (
+	"slices"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+)
 
 // goal is where, from what and with which networks the VM of a machine is
 // made, once its failure domain and its cluster have had their say.
@@ -17,7 +21,7 @@ type goal struct {
 func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (goal, error) {
 	g := goal{
 		zone:       zone,
-		placement:  spec.Placement.Over(cluster.Placement),
+		placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
 		template:   spec.Template,
 		source:     spec.Source,
 		interfaces: spec.Network.Interfaces,
@@ -29,13 +33,29 @@ func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachi
 	if domain == nil {
 		return g, failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
 	}
-	g.placement = domain.Placement.Over(g.placement)
 	if domain.Template != "" || domain.Source != (infrav1.NovaVSphereSource{}) {
 		g.template, g.source = domain.Template, domain.Source
 	}
 	var err error
 	g.interfaces, err = rewired(g.interfaces, domain)
-	return g, err
+	if err != nil {
+		return g, err
+	}
+	g.interfaces = slices.Clone(g.interfaces)
+	for i := range g.interfaces {
+		g.interfaces[i].InterfaceAddressing = *g.interfaces[i].In(zone)
+	}
+	return g, nil
+}
+
+// placementIn is the placement of a machine in a failure domain; nil, if it has
+// none.
+func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, domain *infrav1.NovaVSphereFailureDomain) infrav1.NovaVSpherePlacement {
+	p := spec.Placement.Over(cluster.Placement)
+	if domain != nil {
+		p = domain.Placement.Over(p)
+	}
+	return p
 }
 
 // zones are the failure domains that a machine of the cluster can be in. The

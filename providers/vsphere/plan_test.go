@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/vim25/types"
 	"k8s.io/utils/ptr"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -18,7 +19,7 @@ func TestAim(t *testing.T) {
 		FailureDomains: []infrav1.NovaVSphereFailureDomain{
 			{Name: "empty"},
 			{
-				Name: "full", Template: "near", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold"},
+				Name: "full", Template: "near", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold", HostGroup: "row"},
 				Networks: []infrav1.NovaVSphereDomainNetwork{{Network: "here", Nameservers: []string{"192.0.2.1"}}},
 			},
 			{Name: "second", Source: infrav1.NovaVSphereSource{Reference: "vm-1"}, Networks: []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](1), Network: "here"}}},
@@ -26,14 +27,15 @@ func TestAim(t *testing.T) {
 	}
 	spec := &infrav1.NovaVSphereMachineSpec{
 		Template:  "far",
-		Placement: infrav1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack"},
+		Placement: infrav1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms"},
 		Network:   infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "b"}}},
 	}
 	base := infrav1.NovaVSpherePlacement{
-		Datacenter: "dc", ResourcePool: "pool", Datastore: "fast", HostGroup: "rack", Folder: "f", CreateFolder: ptr.To(true),
+		Datacenter: "dc", ResourcePool: "pool", Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms", Folder: "f", CreateFolder: ptr.To(true),
 	}
 	near := base
 	near.ComputeCluster, near.Datastore, near.DatastoreCluster, near.StoragePolicy = "c1", "", "pod", "gold"
+	near.HostGroup, near.VMGroup = "row", ""
 	tests := []struct {
 		zone       string
 		placement  infrav1.NovaVSpherePlacement
@@ -71,6 +73,14 @@ func TestAim(t *testing.T) {
 			g.Expect(got.source).To(Equal(tt.source))
 		})
 	}
+	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254"}}
+	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
+	for zone, want := range map[string]string{"full": "192.0.2.254", "second": "192.0.2.1"} {
+		got, err := aim(cluster, spec, zone)
+		NewWithT(t).Expect(err).NotTo(HaveOccurred())
+		NewWithT(t).Expect(got.interfaces[0].Gateway4).To(Equal(want), zone)
+	}
+	NewWithT(t).Expect(spec.Network.Interfaces[0].AddressesFromPools).To(BeEmpty())
 	if spec.Network.Interfaces[0].Network != "a" {
 		t.Error("the machine's own interfaces were changed")
 	}

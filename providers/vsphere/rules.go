@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -22,17 +21,18 @@ import (
 
 // clusterInfo is a compute cluster that VMs of ours run in.
 type clusterInfo struct {
-	// rules are its anti-affinity rules by name.
-	rules map[string]*ruleInfo
+	// rules are its anti-affinity rules by name, groups its groups of VMs.
+	rules  map[string]*ruleInfo
+	groups map[string]*groupInfo
 	// drs is set while somebody obeys rules there.
 	drs bool
 	// stale is set when there is doubt about the rules, partial when only a
 	// part of a change of the settings was told.
 	stale, partial bool
-	// promised are rules that promise, a task, makes. They hold until the
+	// promised is the change that promise, a task, makes. It holds until the
 	// cluster's settings are told anew.
 	promise  ref
-	promised map[string]*ruleInfo
+	promised clusterChange
 }
 
 // ruleInfo is an anti-affinity rule.
@@ -65,7 +65,16 @@ func (w *world) applyCluster(u types.ObjectUpdate) {
 }
 
 func newClusterInfo(config *types.ClusterConfigInfoEx) *clusterInfo {
-	c := &clusterInfo{rules: map[string]*ruleInfo{}, drs: ptr.Deref(config.DrsConfig.Enabled, false)}
+	c := &clusterInfo{rules: map[string]*ruleInfo{}, groups: map[string]*groupInfo{}, drs: ptr.Deref(config.DrsConfig.Enabled, false)}
+	for _, group := range config.Group {
+		if g, ok := group.(*types.ClusterVmGroup); ok {
+			info := &groupInfo{ClusterGroupInfo: g.ClusterGroupInfo, vms: map[ref]bool{}}
+			for _, vm := range g.Vm {
+				info.vms[vm] = true
+			}
+			c.groups[g.Name] = info
+		}
+	}
 	for _, rule := range config.Rule {
 		if r, ok := rule.(*types.ClusterAntiAffinityRuleSpec); ok {
 			info := &ruleInfo{ClusterRuleInfo: r.ClusterRuleInfo, vms: map[ref]bool{}}
@@ -80,11 +89,16 @@ func newClusterInfo(config *types.ClusterConfigInfoEx) *clusterInfo {
 
 // rule returns a rule as it is, or as it is about to be.
 func (c *clusterInfo) rule(w *world, name string) *ruleInfo {
-	promised, ok := c.promised[name]
-	if task := w.tasks[c.promise]; !ok || task != nil && task.failure != nil {
-		return c.rules[name]
+	if promised, ok := c.promised.rules[name]; ok && !c.broken(w) {
+		return promised
 	}
-	return promised
+	return c.rules[name]
+}
+
+// broken reports whether the task that was to change the cluster has failed.
+func (c *clusterInfo) broken(w *world) bool {
+	task := w.tasks[c.promise]
+	return task != nil && task.failed()
 }
 
 // place is the compute cluster of a VM as far as its settings are known.
@@ -226,10 +240,9 @@ func (p plannedRule) change(is *ruleInfo) *types.ClusterRuleSpec {
 
 func (p plannedRule) spec(op types.ArrayUpdateOperation, info types.ClusterRuleInfo) *types.ClusterRuleSpec {
 	info.Name, info.Mandatory, info.UserCreated = p.name, p.mandatory, ptr.To(true)
-	vms := slices.SortedFunc(maps.Keys(p.members), func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 	return &types.ClusterRuleSpec{
 		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: op},
-		Info:            &types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: info, Vm: vms},
+		Info:            &types.ClusterAntiAffinityRuleSpec{ClusterRuleInfo: info, Vm: byValue(p.members)},
 	}
 }
 
@@ -308,18 +321,22 @@ func (r *ruler) change(at ref, ids []uuid.UUID) {
 		inv.finish(asError(err), ids...)
 		return
 	}
-	spec, promised := inv.planFor(at, ids)
-	if len(spec) == 0 {
+	change := inv.planFor(at, ids)
+	for id, group := range change.missing {
+		inv.finish(asError(noVMGroup(group)), id)
+	}
+	ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return change.missing[id] != "" })
+	if len(change.spec.RulesSpec)+len(change.spec.GroupSpec) == 0 {
 		inv.finish(nil, ids...)
 		return
 	}
-	task, err := r.ask(ctx, at, spec)
+	task, err := r.ask(ctx, at, &change.spec)
 	if err != nil {
 		inv.doubtCluster(at)
 		inv.finish(asError(classify(r.session.endpoint.server, err)), ids...)
 		return
 	}
-	ended := inv.promise(at, task, promised)
+	ended := inv.promise(at, task, change)
 	for _, id := range ids {
 		inv.end(id, task, nil)
 	}
@@ -330,10 +347,10 @@ func (r *ruler) change(at ref, ids []uuid.UUID) {
 	inv.settleCluster(at, task)
 }
 
-func (r *ruler) ask(ctx context.Context, at ref, spec []types.ClusterRuleSpec) (task ref, err error) {
+func (r *ruler) ask(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx) (task ref, err error) {
 	err = r.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.ReconfigureComputeResource_Task(ctx, c, &types.ReconfigureComputeResource_Task{
-			This: at, Modify: true, Spec: &types.ClusterConfigSpecEx{RulesSpec: spec},
+			This: at, Modify: true, Spec: spec,
 		})
 		if err == nil {
 			task = res.Returnval
@@ -397,51 +414,50 @@ func (s *stream) complete(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// planFor returns the changes that machines wait for in a compute cluster, and
-// the rules those lead to.
-func (i *inventory) planFor(at ref, ids []uuid.UUID) ([]types.ClusterRuleSpec, map[string]*ruleInfo) {
+// planFor returns the change that machines wait for in a compute cluster.
+func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	change := clusterChange{rules: map[string]*ruleInfo{}, groups: map[string]*groupInfo{}, missing: map[uuid.UUID]string{}}
 	cluster := i.world.clusters[at]
 	if cluster == nil {
-		return nil, nil
+		return change
 	}
-	var specs []types.ClusterRuleSpec
-	promised := map[string]*ruleInfo{}
+	i.planGroups(at, ids, &change)
 	for _, id := range ids {
 		m := i.machines[id]
 		if m == nil || m.wants.rule == "" {
 			continue
 		}
-		if _, done := promised[m.wants.rule]; done {
+		if _, done := change.rules[m.wants.rule]; done {
 			continue
 		}
 		p := i.plan(m.wants.rule, at, ptr.To(i.groups[m.wants.rule].mandatory()))
 		is := cluster.rules[m.wants.rule]
-		promised[p.name] = is
+		change.rules[p.name] = is
 		spec := p.change(is)
 		if spec == nil {
 			continue
 		}
-		specs = append(specs, *spec)
-		promised[p.name] = nil
+		change.spec.RulesSpec = append(change.spec.RulesSpec, *spec)
+		change.rules[p.name] = nil
 		if spec.Info != nil {
-			promised[p.name] = &ruleInfo{ClusterRuleInfo: *spec.Info.GetClusterRuleInfo(), vms: p.members}
+			change.rules[p.name] = &ruleInfo{ClusterRuleInfo: *spec.Info.GetClusterRuleInfo(), vms: p.members}
 		}
 	}
-	return specs, promised
+	return change
 }
 
-// promise notes what a task is about to make of a compute cluster's rules. The
+// promise notes what a task is about to make of a compute cluster. The
 // channel is closed when the task has ended.
-func (i *inventory) promise(at, task ref, rules map[string]*ruleInfo) <-chan struct{} {
+func (i *inventory) promise(at, task ref, change clusterChange) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if cluster := i.world.clusters[at]; cluster != nil {
-		cluster.promise, cluster.promised = task, rules
+		cluster.promise, cluster.promised = task, change
 	}
 	ended := make(chan struct{})
-	if t := i.world.tasks[task]; t != nil && t.done() {
+	if t := i.world.tasks[task]; t != nil && t.ended() {
 		close(ended)
 		return ended
 	}
@@ -454,7 +470,7 @@ func (i *inventory) settleCluster(at, task ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.awaited, task)
-	if t := i.world.tasks[task]; t == nil || !t.done() || t.failure != nil {
+	if t := i.world.tasks[task]; t == nil || !t.ended() || t.failed() {
 		i.doubtLocked(at)
 	}
 }
@@ -468,7 +484,7 @@ func (i *inventory) doubtCluster(at ref) {
 
 func (i *inventory) doubtLocked(at ref) {
 	if cluster := i.world.clusters[at]; cluster != nil {
-		cluster.stale, cluster.promised = true, nil
+		cluster.stale, cluster.promised = true, clusterChange{}
 	}
 }
 

@@ -228,9 +228,9 @@ func TestPromisedRule(t *testing.T) {
 	c.asks("b", infrav1.SpreadPreferred, false)
 	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.Unsettled != "" }
 	g.Expect(unsettled()).To(BeTrue())
-	specs, promised := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
-	g.Expect(specs).To(HaveLen(1), "one change for all that wait")
-	ended := c.promise(clusterRef, taskRef, promised)
+	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
+	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")
+	ended := c.promise(clusterRef, taskRef, change)
 	g.Expect(unsettled()).To(BeFalse())
 	c.update(func(w *world) []uuid.UUID {
 		w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}

@@ -11,12 +11,17 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
+// unscrubbedKey is the setting that is there as long as the bootstrap data was not
+// removed by scrub.
+const unscrubbedKey = "nova.bootstrapData"
+
 // firstBootSettings hold the first-boot document. The metadata stays: it has
 // no secrets, and without its instance ID a guest that boots again would take
 // itself for a new one.
 var firstBootSettings = []string{
 	"guestinfo.userdata", "guestinfo.userdata.encoding",
 	"guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding",
+	unscrubbedKey,
 }
 
 // scrub takes the first-boot document out of a VM's settings.

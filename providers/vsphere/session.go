@@ -220,7 +220,7 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	if errors.Is(err, sessions.ErrTooManyRefusals) {
 		return failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
 	}
-	return err
+	return refusedLogin(err)
 }
 
 // round learns the world and follows it until that fails, or until there is
@@ -242,7 +242,7 @@ func (s *session) round(
 	s.turn(up, nil, c)
 	err = st.follow(ctx, following, s.inv)
 	s.turn(connecting, nil, nil)
-	return true, following.Err() != nil && ctx.Err() == nil, err
+	return true, (following.Err() != nil || isStaleVersion(err)) && ctx.Err() == nil, err
 }
 
 // logout ends a login. vCenter allows a bounded number of them, and keeps one

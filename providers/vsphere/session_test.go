@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
@@ -93,10 +94,10 @@ func TestTrust(t *testing.T) {
 			return infrav1.Trust{Thumbprint: vc.Thumbprint}
 		}, ""},
 		{"unknown authority", func(*vcenter.Server) infrav1.Trust { return infrav1.Trust{} },
-			"its certificate is signed by an unknown authority"},
+			endpoints.ErrUntrusted.Error()},
 		{"other thumbprint", func(*vcenter.Server) infrav1.Trust {
 			return infrav1.Trust{Thumbprint: "00:11"}
-		}, "not the one in spec.tls.thumbprint"},
+		}, endpoints.ErrUntrusted.Error()},
 	}
 	b := newBed(t)
 	for _, tt := range tests {

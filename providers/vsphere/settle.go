@@ -12,22 +12,22 @@ import (
 
 // Settle starts to bring what surrounds the VM behind m in line with it, one
 // step a call: once the node has joined it removes the user data, then come the
-// anti-affinity rule of its group, and its tags and attributes. The user data
-// of a control plane machine holds the keys of all CAs, so its removal waits
-// for nothing that may never succeed. The VM runs on meanwhile.
+// anti-affinity rule of its group and its VM group, and its tags and attributes.
+// The user data of a control plane machine holds the keys of all CAs, so its
+// removal waits for nothing that may never succeed. The VM runs on meanwhile.
 func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
 		return err
 	}
 	inv := d.session.inv
-	inv.want(id, keyOf(m), d.wantsOf(m))
+	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
 	if state, vm := d.state(id, m); d.outdated(id, m, state) != "" {
 		return d.upgrade(ctx, id, m, vm)
 	}
 	switch due, at := inv.due(id, keyOf(m), joined); due {
 	case dueRule:
-		if inv.begin(id, keyOf(m), settling, "Changing the anti-affinity rule of the machine's group") {
+		if inv.begin(id, keyOf(m), settling, "Changing the anti-affinity rule or the VM group of the machine") {
 			d.session.rules.join(at, id)
 		}
 	case dueMarks:
@@ -67,7 +67,7 @@ func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, re
 	switch {
 	case joined && info.holdsUserData():
 		return dueScrub, vm
-	case i.ruleDue(vm, m, info):
+	case i.ruleDue(vm, m, info) || i.groupDue(vm, m, info):
 		return dueRule, at
 	case i.marksDue(m, info) != "":
 		return dueMarks, vm

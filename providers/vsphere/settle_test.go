@@ -152,7 +152,7 @@ func TestScrubFailure(t *testing.T) {
 	b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring("Another task is already in progress")))
 	vm := b.reaches(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeTrue())
-	b.Consistently(b.total, "300ms").Should(Equal(1))
+	b.Consistently(b.vc.Requests, "300ms").Should(Equal(map[string]int{"ReconfigVM_Task": 1, "RetrievePropertiesEx": 1}), "it is asked for once, and its error is read")
 	b.vc.ClearFaults()
 	b.settled(m)
 }

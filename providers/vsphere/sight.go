@@ -91,6 +91,7 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 	case info.running():
 		s.vm.State = hypervisor.Running
 		s.vm.Addresses = addresses(m.key.Name, info.hostName, info.cards)
+		s.vm.NICs = nics(info.cards)
 		s.vm.Report = hypervisor.ParseReport(info.report)
 	default:
 		// A suspended VM does not run either, and powering it on resumes it.

@@ -181,7 +181,7 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 		return nil, err
 	}
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) ([]ref, error) {
-		members, err := groupMembers(ctx, c, cluster, p.HostGroup)
+		members, err := hostGroup(ctx, c, cluster, p)
 		if err != nil {
 			return nil, err
 		}
@@ -200,27 +200,5 @@ func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, p
 		}
 		slices.SortFunc(usable, func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 		return usable, nil
-	}, hostsKey, cluster.Value, p.HostGroup)
-}
-
-// groupMembers are the hosts of a DRS group.
-func groupMembers(ctx context.Context, c *vim25.Client, cluster ref, name string) ([]ref, error) {
-	missing := failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", name)
-	if cluster.Type != "ClusterComputeResource" {
-		return nil, missing
-	}
-	var res mo.ClusterComputeResource
-	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"configurationEx"}, &res); err != nil {
-		return nil, err
-	}
-	config, ok := res.ConfigurationEx.(*types.ClusterConfigInfoEx)
-	if !ok {
-		return nil, missing
-	}
-	for _, group := range config.Group {
-		if hosts, ok := group.(*types.ClusterHostGroup); ok && hosts.Name == name && len(hosts.Host) > 0 {
-			return hosts.Host, nil
-		}
-	}
-	return nil, missing
+	}, hostsKey, cluster.Value, p.HostGroup, p.VMGroup)
 }

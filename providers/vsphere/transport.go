@@ -3,8 +3,6 @@ package vsphere
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -34,53 +32,17 @@ type endpoint struct {
 	username, password string
 	// identity is set if a cluster-scoped identity has the password.
 	identity bool
-	tls      trust
-}
-
-// trust says how the vCenter's certificate is verified.
-type trust struct {
-	caBundle   string
-	thumbprint string
+	tls      endpoints.Trust
 }
 
 // id tells endpoints apart without giving the password away.
 func (e endpoint) id() string {
 	h := sha256.New()
-	for _, s := range []string{e.server, e.username, e.password, e.tls.caBundle, e.tls.thumbprint, strconv.FormatBool(e.identity)} {
+	for _, s := range []string{e.server, e.username, e.password, e.tls.CABundle, e.tls.Thumbprint, strconv.FormatBool(e.identity)} {
 		// The length keeps two neighbours from running into each other.
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return string(h.Sum(nil))
-}
-
-// config returns the TLS settings that t stands for.
-func (t trust) config() (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
-	switch {
-	case t.thumbprint != "":
-		want := strings.ToUpper(t.thumbprint)
-		// The chain does not matter: exactly one certificate is trusted.
-		c.InsecureSkipVerify = true
-		c.VerifyConnection = func(cs tls.ConnectionState) error {
-			if got := soap.ThumbprintSHA256(cs.PeerCertificates[0]); got != want {
-				return &thumbprintError{got: got}
-			}
-			return nil
-		}
-	case t.caBundle != "":
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM([]byte(t.caBundle)) {
-			return nil, errors.New("spec.tls.caBundle holds no certificate")
-		}
-	}
-	return c, nil
-}
-
-// thumbprintError is a certificate other than the pinned one.
-type thumbprintError struct{ got string }
-
-func (e *thumbprintError) Error() string {
-	return fmt.Sprintf("the certificate's SHA-256 thumbprint is %s, not the one in spec.tls.thumbprint", e.got)
 }
 
 // wrap stands between a client and the network. Tests put faults there.
@@ -104,9 +66,18 @@ func newLine(server string, o *Options) *line {
 	return &line{server: sessions.Label(server), pace: o.pace, slots: &slots{}, wrap: o.wrap}
 }
 
+// keepAlive finds within half a minute that a connection is dead on which the long
+// poll waits: firewalls drop connections without a packet to either side.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// dialer connects to vCenter.
+func (l *line) dialer(u *url.URL) *net.Dialer {
+	return &net.Dialer{Timeout: l.pace.request / 2, KeepAliveConfig: keepAlive, Control: endpoints.ControlFor(u)}
+}
+
 // dial returns a client that is not logged in. Its requests go through l.
 func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
-	config, err := e.tls.config()
+	config, err := e.tls.Config()
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +89,7 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	// and then hangs would hold a goroutine for ever.
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
-	t.DialContext = (&net.Dialer{Timeout: l.pace.request / 2, KeepAlive: 15 * time.Second, Control: endpoints.ControlFor(sc.URL())}).DialContext
+	t.DialContext = l.dialer(sc.URL()).DialContext
 	t.TLSHandshakeTimeout = l.pace.request / 2
 	t.TLSClientConfig = config
 	t.MaxIdleConnsPerHost = parallel

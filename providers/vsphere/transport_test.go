@@ -2,14 +2,20 @@ package vsphere
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/vmware/govmomi/vim25/soap"
+	"golang.org/x/sys/unix"
+
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
 // dialed returns how a client fails to read the content of a server that
@@ -18,7 +24,7 @@ func dialed(t *testing.T, handler http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
-	e := endpoint{server: server.Listener.Addr().String(), tls: trust{thumbprint: thumbprintOf(server)}}
+	e := endpoint{server: server.Listener.Addr().String(), tls: endpoints.Trust{Thumbprint: thumbprintOf(server)}}
 	_, err := e.dial(t.Context(), newLine(e.server, &Options{pace: usually}))
 	return err
 }
@@ -55,3 +61,26 @@ func TestAnswerIsBounded(t *testing.T) {
 }
 
 func thumbprintOf(s *httptest.Server) string { return soap.ThumbprintSHA256(s.Certificate()) }
+
+// A connection that a firewall drops without a packet is given up within half a
+// minute, and a poll without news ends before a firewall counts the connection
+// as idle.
+func TestDroppedConnectionsAreNoticed(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(usually.poll).To(BeNumerically("<=", 30*time.Second))
+	server := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	g.Expect(err).NotTo(HaveOccurred())
+	conn, err := newLine(u.Host, &Options{pace: usually}).dialer(u).DialContext(t.Context(), "tcp", u.Host)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = conn.Close() })
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	g.Expect(err).NotTo(HaveOccurred())
+	option := func(name int) (value int) {
+		g.Expect(raw.Control(func(fd uintptr) { value, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, name) })).To(Succeed())
+		g.Expect(err).NotTo(HaveOccurred())
+		return value
+	}
+	g.Expect(option(unix.TCP_KEEPIDLE) + option(unix.TCP_KEEPINTVL)*option(unix.TCP_KEEPCNT)).To(BeNumerically("<=", 30))
+}

@@ -17,7 +17,9 @@ type wants struct {
 	// rule is the anti-affinity rule of its group; empty if it has no group.
 	rule   string
 	spread infrav1.NovaVSphereSpread
-	tags   []tagName
+	// vmGroup is the DRS group of VMs that its VM belongs in.
+	vmGroup string
+	tags    []tagName
 	// attributes are custom attributes by name, in order.
 	attributes []infrav1.NovaVSphereAttribute
 	// makeMissing means that categories, tags and attributes are made.
@@ -32,9 +34,12 @@ type tagName struct {
 	label bool
 }
 
-// wantsOf says what m asks for.
-func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine) wants {
-	w := wants{spread: m.SpreadMode(d.cluster), makeMissing: m.Spec.Marks.Missing == infrav1.MissingCreate}
+// wantsOf returns what m asks for, with its VM in a failure domain.
+func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
+	w := wants{
+		spread: m.SpreadMode(d.cluster), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
+		makeMissing: m.Spec.Marks.Missing == infrav1.MissingCreate,
+	}
 	if group := infrav1.SpreadGroup(m); group != "" && d.clusterID != "" {
 		w.rule = ruleName(d.clusterID, m.Namespace, group)
 	}
@@ -147,6 +152,9 @@ func (i *inventory) unsettled(vm ref, m *machine, info *vmInfo) string {
 	var left []string
 	if i.ruleDue(vm, m, info) {
 		left = append(left, "the anti-affinity rule "+m.wants.rule)
+	}
+	if i.groupDue(vm, m, info) {
+		left = append(left, "the VM group "+m.wants.vmGroup)
 	}
 	if text := i.marksDue(m, info); text != "" {
 		left = append(left, text)

@@ -22,11 +22,13 @@ var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
-		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, reportProperty,
+		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, unscrubbedProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
 	clusterProperties = []string{settingsProperty, usableProperty}
-	taskProperties    = []string{"info.state", "info.entity", "info.descriptionId", "info.result", "info.error"}
+	// Tasks of all users are streamed. Their results and errors can be large, and are
+	// read for tasks of ours only.
+	taskProperties = []string{"info.state", "info.entity", "info.descriptionId"}
 )
 
 // Properties of a compute cluster: its settings, and how many of its hosts can
@@ -199,7 +201,8 @@ func (s *stream) enlisted() int {
 // follow keeps the inventory up to date until it fails.
 //
 // Polls end with following, what they lead to with ctx. A poll whose answer is
-// lost is repeated once: vCenter gives the same answer again.
+// lost is repeated once: vCenter gives the same answer again, unless it was
+// truncated. The inventory is then read again over the same session.
 func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 	polling, stop := context.WithCancelCause(following)
 	var gathering sync.WaitGroup
@@ -226,6 +229,9 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 			return err
 		}
 		if err := s.complete(ctx, inv); err != nil {
+			return err
+		}
+		if err := s.readInherited(ctx, inv); err != nil {
 			return err
 		}
 		if s.begins() {
@@ -495,18 +501,13 @@ func (w *world) applyTask(u types.ObjectUpdate) {
 		switch c.Name {
 		case "info.state":
 			task.state, _ = c.Val.(types.TaskInfoState)
+			if task.ended() && task.endedAt.IsZero() {
+				task.endedAt = time.Now()
+			}
 		case "info.entity":
 			task.entity, _ = c.Val.(ref)
 		case "info.descriptionId":
 			task.description, _ = c.Val.(string)
-		case "info.result":
-			task.result, _ = c.Val.(ref)
-		case "info.error":
-			if f, ok := c.Val.(types.LocalizedMethodFault); ok {
-				task.failure = &f
-			} else {
-				task.failure = nil
-			}
 		}
 	}
 }

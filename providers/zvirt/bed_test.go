@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,7 +48,7 @@ func brisk() engine.Pace {
 		},
 		Stop: 10 * soon,
 		Watch: ovirt.Pace{
-			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond,
+			Rest: 100 * time.Millisecond, Busy: 5 * time.Millisecond, All: time.Minute,
 			Groups: 50 * time.Millisecond, Detail: time.Minute, Tire: time.Minute, Late: 50 * time.Millisecond,
 		},
 	}
@@ -62,6 +63,8 @@ type bed struct {
 	options   Options
 	connector *Connector
 	cluster   *infrav1.NovaZVirtCluster
+	// onRequest, if set, is called with requests before the engine performs them.
+	onRequest atomic.Pointer[func(method, path string)]
 }
 
 func newBed(t *testing.T, change ...func(*ovirtsim.Options)) *bed {
@@ -92,6 +95,11 @@ func (b *bed) startEngine(change ...func(*ovirtsim.Options)) *ovirtsim.Server {
 			ovirtsim.TimeThin: quick, ovirtsim.TimeClone: quick,
 		},
 		Inventory: ovirtsim.Inventory{Templates: []ovirtsim.TemplateSpec{{Name: templateName, DiskGiB: 10}}, Networks: []string{"storage"}},
+	}
+	o.OnRequest = func(method, path string) {
+		if f := b.onRequest.Load(); f != nil {
+			(*f)(method, path)
+		}
 	}
 	for _, f := range change {
 		f(&o)

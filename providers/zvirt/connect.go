@@ -9,11 +9,13 @@ import (
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
@@ -99,7 +101,7 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaZVirtMachine) (h
 	if acts, err := c.acts(ctx, cluster); err != nil {
 		return nil, err
 	} else if acts {
-		s.Act()
+		s.Act(cluster.Annotations[infrav1.ClusterIDAnnotation])
 	}
 	endpoint, err := c.endpointOf(ctx, cluster)
 	return &driver{session: s, cluster: cluster, bounds: bounds, endpoint: endpoint}, err
@@ -177,12 +179,14 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
 		bounds = engine.Bounds{By: identity.Name, NovaZVirtBounds: identity.Spec.Bounds}
 	}
-	tls := login.TLS
 	e := ovirt.Endpoint{
 		Server: login.Server, Username: login.Username, Password: login.Password,
-		Trust: ovirt.Trust{CABundle: tls.CABundle, Thumbprint: tls.Thumbprint},
+		Trust: endpoints.Trust(login.TLS),
 	}
 	user := sessions.User{Server: e.Server, Name: e.Username, Identity: login.Identity != nil}
+	if identity, ok := login.Identity.(*infrav1.NovaZVirtIdentity); ok {
+		e.Filter = ptr.Deref(identity.Spec.Filter, false)
+	}
 	e.Guard = func(ctx context.Context, login func() error) error {
 		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
 		if errors.Is(err, sessions.ErrTooManyRefusals) {
@@ -193,7 +197,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	h := sha256.New()
 	fmt.Fprintf(h, "%q", []string{
 		e.Server, e.Username, e.Password, e.Trust.CABundle, e.Trust.Thumbprint,
-		strconv.FormatBool(user.Identity),
+		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter),
 	})
 	id := string(h.Sum(nil))
 	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {

@@ -2,10 +2,13 @@ package zvirt
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/google/uuid"
 	"k8s.io/utils/ptr"
@@ -18,7 +21,9 @@ import (
 )
 
 // Delete takes the power from the VM behind m; once it is off, it detaches the
-// disks that are not ours, one a call, and removes the VM with the rest.
+// disks that are not ours, one a call, and removes the VM with the rest. A disk
+// of another that is attached after the last look at a thin VM is lost: engines
+// remove no VM that is based on a template without its disks.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error {
 	id, err := d.identify(m)
 	if err != nil {
@@ -55,7 +60,16 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 	if i := slices.IndexFunc(disks.Attachments, func(a ovirt.DiskAttachment) bool { return !plan.Ours(a, id) }); i >= 0 {
 		return d.detach(ctx, id, vm, disks.Attachments[i])
 	}
-	err = d.session.Ask(ctx, id, "Removing the VM", ovirt.Request{Method: http.MethodDelete, Path: []string{"vms", vm.ID}}, func() {
+	request := ovirt.Request{Method: http.MethodDelete, Path: []string{"vms", vm.ID}}
+	if plan.IsClone(&vm) {
+		// An engine removes such a VM without its disks, so that a disk that is
+		// attached at the last moment is kept. Our own are removed before.
+		if len(disks.Attachments) > 0 {
+			return d.removeDisk(ctx, id, vm, disks.Attachments[0])
+		}
+		request.Query = url.Values{"detach_only": {"true"}}
+	}
+	err = d.session.Ask(ctx, id, "Removing the VM", request, func() {
 		d.session.Mirror.Drop(vm.ID)
 	})
 	if err == nil {
@@ -64,12 +78,56 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaZVirtMachine) error 
 	return err
 }
 
+// removeDisk removes one of the machine's own disks. A locked one is being
+// removed already.
+func (d *driver) removeDisk(ctx context.Context, id uuid.UUID, vm ovirt.VM, a ovirt.DiskAttachment) error {
+	if a.Disk.Status == "locked" {
+		d.session.Mirror.Rest(id.String(), false)
+		return nil
+	}
+	return d.session.Ask(ctx, id, fmt.Sprintf("Removing the disk %s", a.Disk.Alias), ovirt.Request{
+		Method: http.MethodDelete, Path: []string{"disks", a.ID},
+	}, func() { d.without(id, vm, a.ID) })
+}
+
+// without shows that a VM does not have a disk any more.
+func (d *driver) without(id uuid.UUID, vm ovirt.VM, disk string) {
+	rest := slices.DeleteFunc(slices.Clone(plan.Attachments(&vm)), func(o ovirt.DiskAttachment) bool { return o.ID == disk })
+	vm.DiskAttachments = &ovirt.DiskAttachments{Attachments: rest}
+	d.session.Mirror.Put(id.String(), vm, true)
+}
+
 // detach takes a disk out of a VM and keeps it.
 func (d *driver) detach(ctx context.Context, id uuid.UUID, vm ovirt.VM, a ovirt.DiskAttachment) error {
-	return d.session.Ask(ctx, id, fmt.Sprintf("Detaching the disk %s, which is not the machine's", a.ID), ovirt.Request{
+	err := d.session.Ask(ctx, id, fmt.Sprintf("Detaching the disk %s, which is not the machine's", a.ID), ovirt.Request{
 		Method: http.MethodDelete, Path: []string{"vms", vm.ID, "diskattachments", a.ID}, Query: url.Values{"detach_only": {"true"}},
-	}, func() {
-		vm.DiskAttachments = &ovirt.DiskAttachments{Attachments: slices.DeleteFunc(slices.Clone(plan.Attachments(&vm)), func(o ovirt.DiskAttachment) bool { return o.ID == a.ID })}
-		d.session.Mirror.Put(id.String(), vm, true)
-	})
+	}, func() { d.without(id, vm, a.ID) })
+	if hypervisor.ReasonFor(err, "") != infrav1.HypervisorErrorReason {
+		return err
+	}
+	snapshots, listErr := d.snapshots(ctx, vm.ID)
+	if listErr != nil {
+		return errors.Join(err, listErr)
+	}
+	if len(snapshots) == 0 {
+		return err
+	}
+	return plan.Failure(infrav1.DisksInSnapshotReason,
+		"the VM has the disk %s, which is not the machine's, and snapshots (%s): the engine detaches no disk that is in a snapshot. Delete the snapshots to let the machine go: %w",
+		a.ID, strings.Join(snapshots, ", "), err)
+}
+
+// snapshots returns the quoted descriptions of a VM's snapshots.
+func (d *driver) snapshots(ctx context.Context, vm string) ([]string, error) {
+	var found ovirt.Snapshots
+	if err := d.session.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{"vms", vm, "snapshots"}, Into: &found}); err != nil {
+		return nil, fmt.Errorf("listing snapshots: %w", err)
+	}
+	var out []string
+	for _, s := range found.Snapshots {
+		if s.Type != "active" {
+			out = append(out, strconv.Quote(s.Description))
+		}
+	}
+	return out, nil
 }

@@ -44,15 +44,23 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	case hypervisor.Busy:
 	}
 	if out.State == hypervisor.Running {
-		out.Addresses = plan.Addresses(m.Name, view.VM, d.endpoint)
-		out.Host = d.session.HostOf(ctx, view.VM)
-		if system := view.VM.GuestSystem; system != nil {
-			out.Report = hypervisor.ParseReport(system.Codename)
-		}
+		d.running(ctx, m, view.VM, &out)
 	}
 	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.Unsettled == "" && m.DeletionTimestamp.IsZero()
 	d.session.Mirror.Rest(id.String(), resting)
 	return out, failed
+}
+
+// running adds to out what is known of a VM only while it runs.
+func (d *driver) running(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, out *hypervisor.VM) {
+	out.Addresses = plan.Addresses(m.Name, vm, d.endpoint)
+	out.Host = d.session.HostOf(ctx, vm)
+	if at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
+		out.NICs = plan.NICs(vm, at.Profiles)
+	}
+	if system := vm.GuestSystem; system != nil {
+		out.Report = hypervisor.ParseReport(system.Codename)
+	}
 }
 
 // outcome returns the failure of what was asked for last, once the VM is back

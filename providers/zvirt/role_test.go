@@ -1,6 +1,9 @@
 package zvirt
 
 import (
+	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -8,46 +11,116 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// permits are what the account needs: docs/zvirt.md lists them.
-var permits = []string{
-	"create_vm", "delete_vm", "edit_vm_properties", "configure_vm_network", "configure_vm_storage", "stop_vm", "run_vm",
-	"create_disk", "edit_disk_properties", "manipulate_affinity_groups", "tag_management",
+const (
+	leastUser     = "nova@internal"
+	leastPassword = "least"
+)
+
+// guidePermits returns the permits that docs/zvirt.md lists for the role.
+func guidePermits(g *WithT) (names []string) {
+	text, err := os.ReadFile("../../docs/zvirt.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	row := regexp.MustCompile(`(?m)^\| the data center, or .*$`).FindString(string(text))
+	for _, match := range regexp.MustCompile("`([a-z_]+)` \\d+").FindAllStringSubmatch(row, -1) {
+		names = append(names, match[1])
+	}
+	g.Expect(names).To(ContainElements("login", "attach_disk_profile"))
+	return names
 }
 
-// TestLeastRole has a machine of all steps live and die with an account that
-// may do no more than it must.
-func TestLeastRole(t *testing.T) {
-	const name, password = "nova@internal", "least"
-	b := newBed(t, func(o *ovirtsim.Options) {
-		o.Users = []ovirtsim.UserSpec{{Name: name, Password: password, Permits: permits}}
-	})
+// newLeastBed returns a bed whose cluster has a user with the documented role.
+func newLeastBed(t *testing.T, change ...func(*ovirtsim.UserSpec)) *bed {
+	t.Helper()
+	spec := ovirtsim.UserSpec{
+		Name: leastUser, Password: leastPassword, Permits: guidePermits(NewWithT(t)), On: []string{"data_center/Default"},
+		SystemPermits: []string{"tag_management"},
+	}
+	for _, f := range change {
+		f(&spec)
+	}
+	b := newBed(t, func(o *ovirtsim.Options) { o.Users = []ovirtsim.UserSpec{spec} })
 	b.enrich()
 	secret := &corev1.Secret{}
 	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: "tenant"}, secret)).To(Succeed())
-	secret.Data["username"], secret.Data["password"] = []byte(name), []byte(password)
+	secret.Data["username"], secret.Data["password"] = []byte(leastUser), []byte(leastPassword)
 	b.Expect(b.objects.Update(b.ctx(), secret)).To(Succeed())
-	disk := b.foreignDisk("pvc-1")
-	m := b.create("worker-1", rich)
-	b.attach(b.named("worker-1")[0].ID, disk)
-	b.until(b.connector, going(m), false, "release")
+	return b
+}
 
-	for _, without := range permits {
-		b.Expect(b.engine.SetPermits(name, slices.DeleteFunc(slices.Clone(permits), func(p string) bool { return p == without }))).To(Succeed())
-		m := b.machine("needs-"+without[:4], rich)
-		b.Eventually(func() error {
-			_, did, err := b.reconcile(b.connector, m, true)
-			if err == nil && did == "rest" {
-				m = going(m)
+// lives has a machine created and deleted, with a foreign disk that is kept. It
+// returns the first failure, or nil.
+func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
+	b.t.Helper()
+	released := false
+	b.Eventually(func() bool {
+		_, did, err := b.reconcile(b.connector, m, true)
+		switch {
+		case err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsPassing(err):
+			failed = err
+		case err == nil && did == "rest":
+			b.attach(b.named(m.Name)[0].ID, disk)
+			m = going(m)
+		case err == nil && did == "release":
+			released = true
+		}
+		return failed != nil || released
+	}).Should(BeTrue())
+	return failed
+}
+
+// A role with the permits of the guide is sufficient for all steps of a machine.
+// Without one of them, the step that needs it fails with PermissionDenied.
+func TestLeastRole(t *testing.T) {
+	b := newLeastBed(t)
+	guide := guidePermits(b.WithT)
+	disk := b.foreignDisk("pvc-1")
+	b.Expect(b.lives(b.machine("worker", rich), disk)).To(Succeed())
+	for i, lacking := range guide {
+		t.Run("without "+lacking, func(t *testing.T) {
+			g := NewWithT(t)
+			m := b.machine(fmt.Sprintf("without-%d", i), rich)
+			if lacking == "shut_down_vm" {
+				m.Spec.PowerOff.Mode = infrav1.PowerOffSoftThenHard
 			}
-			if err == nil && did == "release" {
-				b.t.Fatalf("nobody needs %s", without)
+			g.Expect(b.engine.SetPermits(leastUser, slices.DeleteFunc(slices.Clone(guide), func(p string) bool { return p == lacking }))).To(Succeed())
+			if lacking == "login" {
+				b.engine.ExpireTokens()
+				g.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(MatchError(ContainSubstring("not authorized to perform login")))
+			} else {
+				err := b.lives(m, disk)
+				g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason), "%v", err)
+				g.Expect(err).To(MatchError(ContainSubstring("not authorized to perform this action")))
 			}
-			return err
-		}).Should(MatchError(ContainSubstring("not authorized")), without)
-		b.Expect(b.engine.SetPermits(name, permits)).To(Succeed())
-		b.until(b.connector, going(m), false, "release")
+			g.Expect(b.engine.SetPermits(leastUser, guide)).To(Succeed())
+			b.until(b.connector, going(m), false, "release")
+		})
+	}
+}
+
+// The role is given on the objects that the guide names. Without one of them, the
+// step that needs it fails with PermissionDenied.
+func TestRoleOnObjects(t *testing.T) {
+	places := []string{"cluster/Default", "storage_domain/data1", "template/" + templateName}
+	for _, lacking := range append([]string{"", "the system"}, places...) {
+		t.Run("without "+lacking, func(t *testing.T) {
+			b := newLeastBed(t, func(u *ovirtsim.UserSpec) {
+				u.On = slices.DeleteFunc(slices.Clone(places), func(p string) bool { return p == lacking })
+				if lacking == "the system" {
+					u.SystemPermits = nil
+					u.Permits = append(u.Permits, "tag_management")
+				}
+			})
+			err := b.lives(b.machine("worker", rich), b.foreignDisk("pvc-1"))
+			if lacking == "" {
+				b.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.PermissionDeniedReason), "%v", err)
+		})
 	}
 }

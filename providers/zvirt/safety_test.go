@@ -3,6 +3,7 @@ package zvirt
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -217,6 +218,51 @@ func TestForeignDiskAtTheLastMoment(t *testing.T) {
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 }
 
+// A disk of another that is attached after the last look is kept, if the VM is a
+// clone.
+func TestForeignDiskWhileACloneIsRemoved(t *testing.T) {
+	b := newBed(t)
+	disk := b.foreignDisk("pvc-late")
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.Allocation = infrav1.ZVirtClone })
+	vm := b.named("worker-1")[0].ID
+	var attached atomic.Bool
+	attach := func(method, path string) {
+		if method == "DELETE" && path == "/vms/{}" && attached.CompareAndSwap(false, true) {
+			b.attach(vm, disk)
+		}
+	}
+	b.onRequest.Store(&attach)
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(attached.Load()).To(BeTrue())
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
+	b.Eventually(func() []string { return b.diskNames("worker-1-") }).Should(BeEmpty())
+}
+
+// The engine detaches no disk that is in a snapshot, such as that of a backup.
+func TestForeignDiskInSnapshot(t *testing.T) {
+	b := newBed(t)
+	disk := b.foreignDisk("pvc-1")
+	m := b.create("worker-1")
+	vm := b.named("worker-1")[0].ID
+	b.attach(vm, disk)
+	snapshot := b.idOf(b.admin("POST", "/vms/"+vm+"/snapshots", "<snapshot><description>nightly backup</description></snapshot>"))
+	b.Eventually(func() string { return b.admin("GET", "/vms/"+vm+"/snapshots/"+snapshot, "") }).Should(ContainSubstring("<snapshot_status>ok<"))
+	b.Expect(b.fails(going(m), infrav1.DisksInSnapshotReason)).To(MatchError(And(ContainSubstring(disk), ContainSubstring(`"nightly backup"`))))
+	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
+	b.admin("DELETE", "/vms/"+vm+"/snapshots/"+snapshot, "")
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.admin("GET", "/disks/"+disk, "")).To(ContainSubstring("<status>ok</status>"))
+}
+
+// Engines of zVirt translate messages. The driver requests them in English.
+func TestCausesOfARussianEngine(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	b.admin("POST", "/vms", "<vm><name>worker-1</name><cluster><name>Default</name></cluster><template><name>"+templateName+"</name></template></vm>")
+	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(HaveOccurred())
+}
+
 func TestDeleteProtected(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1")
@@ -355,5 +401,5 @@ func TestStorm(t *testing.T) {
 	b.Expect(b.diskNames("pvc-")).To(HaveLen(1))
 	b.Expect(failures).To(BeNumerically(">", 20), "it was no storm")
 	b.engine.ClearFaults()
-	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(plan.GroupPrefix))
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-cluster/"))
 }

@@ -1,6 +1,8 @@
 package zvirt
 
 import (
+	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
@@ -154,12 +157,14 @@ func TestTrust(t *testing.T) {
 		b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	}
 	trust(infrav1.Trust{})
-	err := b.fails(m, infrav1.EndpointUnreachableReason)
-	b.Expect(err).To(MatchError(ContainSubstring("spec.tls.caBundle")))
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
 	trust(infrav1.Trust{Thumbprint: strings.Repeat("00:", 31) + "00"})
-	b.Eventually(func() string { _, _, err = b.reconcile(b.connector, m, false); return fmt.Sprint(err) }).Should(ContainSubstring("spec.tls.thumbprint"))
-	_, pinned, _ := strings.Cut(err.Error(), "thumbprint is ")
-	trust(infrav1.Trust{Thumbprint: pinned[:95]})
+	b.Expect(b.fails(m, infrav1.EndpointUnreachableReason)).To(MatchError(endpoints.ErrUntrusted))
+	conn, err := tls.Dial("tcp", b.cluster.Spec.Server, &tls.Config{InsecureSkipVerify: true})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(conn.Close()).To(Succeed())
+	pin := fmt.Sprintf("% X", sha256.Sum256(conn.ConnectionState().PeerCertificates[0].Raw))
+	trust(infrav1.Trust{Thumbprint: strings.ReplaceAll(pin, " ", ":")})
 	b.until(b.connector, m, true, "rest")
 }
 

@@ -25,12 +25,12 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined
 	}
 	next, err := d.due(ctx, m, view.VM, said)
 	if err == nil && next != nil && next.Group != nil {
-		select {
-		case d.session.Grouping <- struct{}{}:
-			defer func() { <-d.session.Grouping }()
-		case <-ctx.Done():
-			return ctx.Err()
+		if !d.session.Grouping.Take(keyOf(m)) {
+			queued := plan.Failure(infrav1.QueuedReason, "Waiting until other machines have changed their affinity groups: the engine changes one at a time")
+			queued.Waiting = true
+			return queued
 		}
+		defer d.session.Grouping.Done(keyOf(m))
 		next, err = d.due(ctx, m, view.VM, said) // another machine may have made the group
 	}
 	if err != nil || next == nil {

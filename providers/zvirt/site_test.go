@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -179,6 +180,25 @@ func TestAffinityOfMachinesThatComeTogether(t *testing.T) {
 	for i := range count {
 		b.Expect(b.groupsOf("Default")).To(ContainSubstring(b.named(fmt.Sprintf("worker-%d", i))[0].ID))
 	}
+}
+
+// Only groups that are marked as this cluster's are removed, also while other
+// machines are being created.
+func TestEmptyGroupsOfOthersStay(t *testing.T) {
+	b := newBed(t)
+	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
+	group := func(name, description string) {
+		b.admin("POST", "/clusters/"+cluster+"/affinitygroups",
+			"<affinity_group><name>"+name+"</name><description>"+description+"</description></affinity_group>")
+	}
+	group("nova-administrator", "made by hand")
+	group("nova-workers-soft-other", "nova-cluster/11111111-5b1c-4c0e-9d3c-6d3d4c0f4e11 Keeps machines apart.")
+	group("nova-workers-hard-"+clusterID, "nova-cluster/"+clusterID+" Keeps machines apart.")
+	b.Expect(b.engine.SetTiming(ovirtsim.TimePoweringUp, time.Hour)).To(Succeed())
+	slow := b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "others" })
+	b.until(b.connector, slow, false, "start")
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-hard-" + clusterID))
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-administrator"), ContainSubstring("nova-workers-soft-other"), ContainSubstring("nova-others-soft-"+clusterID)))
 }
 
 func TestHardAffinity(t *testing.T) {

@@ -69,6 +69,8 @@ type Options struct {
 	// ShortLease lets a manager that follows a killed one begin after 6 seconds
 	// instead of 15, for beds in which many are killed.
 	ShortLease bool
+	// Flags are further flags of this project's managers, without their dashes.
+	Flags []string
 	// Topology lets the core manager work with classes.
 	Topology bool
 	// MachineTaints lets the core manager put the taints of Machines on their
@@ -344,7 +346,11 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 				p.managers[i], p.objects[i], err = b.takeFlux(name, i, components)
 			} else {
 				p.managers[i], p.objects[i], err = takeManager(name, i, components)
-				p.managers[i].args = withFlags(p.managers[i].args, options.election()...)
+				flags := options.election()
+				if _, is := capiManagers()[name]; !is {
+					flags = append(flags, options.Flags...)
+				}
+				p.managers[i].args = withFlags(p.managers[i].args, flags...)
 			}
 			return err
 		})

@@ -105,6 +105,15 @@ const startTimeout = 2 * time.Minute
 // Kubeconfig returns a kubeconfig of a cluster administrator, for programs.
 func (e *Env) Kubeconfig() []byte { return e.server.KubeConfig }
 
+// User returns how a user with a certificate of its own reaches the API server.
+func (e *Env) User(name string, groups ...string) (*rest.Config, error) {
+	user, err := e.server.AddUser(envtest.User{Name: name, Groups: groups}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("adding user %s: %w", name, err)
+	}
+	return user.Config(), nil
+}
+
 // Stop stops the API server and etcd.
 func (e *Env) Stop() error {
 	return e.server.Stop()

@@ -61,9 +61,14 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	who := s.findUser(r.Form.Get("username"), r.Form.Get("password"))
+	barred := who != nil && !who.all && !s.holds(who, need{permit: login, on: s.assigned(who)})
 	s.mu.Unlock()
 	if who == nil {
 		ssoError(w, "access_denied", fmt.Sprintf("Cannot authenticate user '%s': The username or password is incorrect..", r.Form.Get("username")))
+		return
+	}
+	if barred {
+		ssoError(w, "access_denied", fmt.Sprintf("The user %s is not authorized to perform login", who.Name))
 		return
 	}
 	raw := make([]byte, 64)

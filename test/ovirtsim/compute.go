@@ -98,7 +98,7 @@ func (s *Server) computeRoutes() map[string]handler {
 			return listPlaced(q, "hosts", items, s.hostElem)
 		},
 		"GET datacenters": func(q *request) (*elem, error) {
-			return list(q, "data_centers", s.dataCenters.items, dataCenterElem)
+			return list(q, "data_centers", s.dataCenters.items, s.dataCenterElem)
 		},
 		"GET storagedomains": func(q *request) (*elem, error) {
 			items := inDataCenter(s, s.domains.items, func(d *domain) string { return d.dataCenter })
@@ -135,7 +135,7 @@ func (s *Server) computeRoutes() map[string]handler {
 	}
 	routes["GET clusters/{}"] = one(&s.clusters, s.clusterElem)
 	routes["GET hosts/{}"] = one(&s.hosts, s.hostElem)
-	routes["GET datacenters/{}"] = one(&s.dataCenters, dataCenterElem)
+	routes["GET datacenters/{}"] = one(&s.dataCenters, s.dataCenterElem)
 	routes["GET storagedomains/{}"] = one(&s.domains, s.domainElem)
 	routes["GET instancetypes/{}"] = one(&s.instanceTypes, instanceTypeElem)
 	return routes
@@ -161,12 +161,16 @@ func one[T identified](in *table[T], show func(T) *elem) handler {
 	}
 }
 
-func dataCenterElem(d *dataCenter) *elem {
+func (s *Server) dataCenterElem(d *dataCenter) *elem {
+	mode := "disabled"
+	if s.enforcesQuota(d.id) {
+		mode = "enabled"
+	}
 	href := apiPath + "/datacenters/" + d.id
 	e := el("data_center").at(href, d.id)
 	e.add(d.elems()...)
 	e.add(links(href, "clusters", "networks", "permissions", "quotas", "qoss", "storagedomains", "iscsibonds")...)
-	return e.add(leaf("local", false), leaf("quota_mode", "disabled"), leaf("status", "up"), leaf("storage_format", "v5"),
+	return e.add(leaf("local", false), leaf("quota_mode", mode), leaf("status", "up"), leaf("storage_format", "v5"),
 		el("version", leaf("major", 4), leaf("minor", 7)))
 }
 

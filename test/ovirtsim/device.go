@@ -216,6 +216,8 @@ func (s *Server) detachDisk(q *request, v *vm, a *attachment) (*elem, error) {
 		return nil, conflict("Cannot detach Virtual Disk: VM is locked. Please try again in a few minutes.")
 	case ok && d.status == diskLocked:
 		return nil, diskBusy("detach")
+	case v.hasSnapshotOf(a.disk):
+		return nil, conflict("Cannot detach Virtual Disk. The disk is already configured in a snapshot. In order to detach it, remove the disk's snapshots.")
 	case running(v.status) && v.status != vmUp && a.active:
 		return nil, conflict("Cannot detach Virtual Disk because the VM is in %s status.", statusWords[v.status])
 	}

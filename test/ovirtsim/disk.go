@@ -30,6 +30,7 @@ type disk struct {
 	sparse, shareable   bool
 	wipe, readOnly      bool
 	domains             []string
+	quota, profile      string
 	// template is set for the disk of a template, backing for one that stands
 	// on such a disk.
 	template, backing string
@@ -108,7 +109,7 @@ func (s *Server) diskElem(d *disk) *elem {
 	for _, id := range d.domains {
 		domains.add(ref("storage_domain", "storagedomains", id))
 	}
-	e.add(domains)
+	e.add(domains, ref("disk_profile", "diskprofiles", d.profile), ref("quota", "quotas", d.quota))
 	if users := s.usersOf(d.id); len(users) > 0 {
 		vms := el("vms")
 		for _, v := range users {
@@ -123,6 +124,12 @@ func (s *Server) diskElem(d *disk) *elem {
 func (d *disk) shape(body *elem) error {
 	d.apply(body)
 	body.setString("alias", &d.name)
+	if e := body.get("quota"); e != nil {
+		d.quota = e.id()
+	}
+	if e := body.get("disk_profile"); e != nil {
+		d.profile = e.id()
+	}
 	body.setString("format", &d.format)
 	for path, to := range map[string]*bool{
 		"sparse": &d.sparse, "shareable": &d.shareable, "wipe_after_delete": &d.wipe, "read_only": &d.readOnly,
@@ -161,14 +168,7 @@ func (s *Server) newDisk(q *request, body *elem) (*disk, error) {
 		d.sparse = found.file()
 	}
 	d.domains = []string{found.id}
-	d.actual = d.provisioned
-	if d.sparse {
-		d.actual = emptyRaw
-	}
-	if d.format == "cow" && d.sparse {
-		d.actual = emptyCow
-	}
-	if err := s.fits(found.id, d.actual, "add", "Virtual Disk"); err != nil {
+	if err := s.allot(d, found); err != nil {
 		return nil, err
 	}
 	s.disks.add(d)
@@ -187,6 +187,30 @@ func (s *Server) newDisk(q *request, body *elem) (*disk, error) {
 	})
 	q.accepted = true
 	return d, nil
+}
+
+// allot gives a new disk its room on a storage domain.
+func (s *Server) allot(d *disk, on *domain) error {
+	if err := s.checkDisk(d, on, "Virtual Disk"); err != nil {
+		return err
+	}
+	d.actual = d.provisioned
+	if d.sparse {
+		d.actual = emptyRaw
+	}
+	if d.format == "cow" && d.sparse {
+		d.actual = emptyCow
+	}
+	return s.fits(on.id, d.actual, "add", "Virtual Disk")
+}
+
+// checkDisk refuses quotas and disk profiles that are not those of a disk's storage
+// domain.
+func (s *Server) checkDisk(d *disk, on *domain, kind string) error {
+	if err := checkProfile(&s.diskProfiles, d.profile, on.id, "DiskProfile"); err != nil {
+		return err
+	}
+	return s.checkQuota(d.quota, on.dataCenter, d.provisioned, "add", kind)
 }
 
 // unlock ends work on a disk.

@@ -16,6 +16,10 @@
 // Tokens expire, the engine restarts, answers are slow, lost or faults, all on
 // demand and from another process as well (Control).
 //
+// Each request is compared with the model of the engine's API (api.txt): one that
+// does not fit is refused, so that a client cannot rely on what a real engine
+// ignores.
+//
 // The package refuses to speak JSON or version 3 of the API, to keep its
 // inventory over a restart of the process, to move bytes between storage
 // domains, and to have roles on objects: what a user may do holds everywhere.

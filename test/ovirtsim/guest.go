@@ -215,9 +215,24 @@ func (s *Server) SetGuestAddresses(id string, nics []GuestNIC) error {
 		if !running(v.status) {
 			return
 		}
-		v.agent = nics
+		s.report(v, nics)
 		if v.status == vmPoweringUp || v.status == vmWaitForLaunch {
 			s.isUp(v)
+		}
+	})
+}
+
+// report shows the guest's network interfaces after TimeGuestReport. The caller
+// holds the lock.
+func (s *Server) report(v *vm, nics []GuestNIC) {
+	if s.opts.Timings[TimeGuestReport] <= 0 {
+		v.agent = nics
+		return
+	}
+	run := v.run
+	s.when(TimeGuestReport, func() {
+		if v.run == run && running(v.status) {
+			v.agent = nics
 		}
 	})
 }

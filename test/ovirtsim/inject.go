@@ -258,6 +258,7 @@ func (s *Server) Do(method, target, body string) (status int, answer string) {
 type counts struct {
 	requests    map[string]int
 	connections int
+	followed    int
 }
 
 // Requests are the requests so far, by method and path with {} for IDs.
@@ -267,6 +268,18 @@ func (s *Server) Requests() map[string]int {
 	out := map[string]int{}
 	maps.Copy(out, s.counts.requests)
 	return out
+}
+
+// countFollowed adds the objects of which a request had a link followed. The caller
+// holds the lock.
+func (s *Server) countFollowed(q *request) { s.counts.followed += q.followed }
+
+// Followed is how many objects the engine read to follow links, since the start
+// or the last reset: each is a request to its database.
+func (s *Server) Followed() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counts.followed
 }
 
 // Connections are the connections of clients.

@@ -27,6 +27,12 @@ type Inventory struct {
 	Networks []string `json:"networks,omitempty"`
 	// Profiles beside those of the networks' names.
 	Profiles []ProfileSpec `json:"profiles,omitempty"`
+	// Quotas are enforced in their data centers. There are none, if empty.
+	Quotas []QuotaSpec `json:"quotas,omitempty"`
+	// CPUProfiles and DiskProfiles are made in all clusters and storage domains,
+	// beside those of their names.
+	CPUProfiles  []string `json:"cpuProfiles,omitempty"`
+	DiskProfiles []string `json:"diskProfiles,omitempty"`
 	// Templates are made beside Blank.
 	Templates []TemplateSpec `json:"templates,omitempty"`
 	// VMs are those of others, which a client has to leave alone.
@@ -154,7 +160,7 @@ func (s *Server) fill(inventory Inventory) error {
 	blank := &template{meta: meta{id: BlankTemplateID, name: "Blank", description: "Blank template"}, status: "ok", config: defaultConfig()}
 	blank.created = s.clock.Now()
 	s.templates.add(blank)
-	for _, fill := range []func(Inventory) error{s.fillClusters, s.fillNetworks, s.fillTemplates, s.fillVMs} {
+	for _, fill := range []func(Inventory) error{s.fillClusters, s.fillNetworks, s.fillQuotas, s.fillTemplates, s.fillVMs} {
 		if err := fill(inventory); err != nil {
 			return fmt.Errorf("making the inventory: %w", err)
 		}

@@ -19,6 +19,7 @@ type Config struct {
 	// Users are let in beside the administrator.
 	Users         []UserSpec `json:"users,omitempty"`
 	Version       string     `json:"version,omitempty"`
+	Language      string     `json:"language,omitempty"`
 	ControlSocket string     `json:"controlSocket"`
 	// TokenLifetime and TokenIdle are durations such as 30m.
 	TokenLifetime string `json:"tokenLifetime,omitempty"`
@@ -53,6 +54,7 @@ func (c Config) Options() (Options, error) {
 		Password:      c.Password,
 		Users:         c.Users,
 		Version:       c.Version,
+		Language:      c.Language,
 		ControlSocket: c.ControlSocket,
 		Inventory:     c.Inventory,
 		Timings:       map[string]time.Duration{},

@@ -44,6 +44,9 @@ type Options struct {
 	Clock Clock
 	// Guests boot when VMs are started. Without them a VM is only a state.
 	Guests Guests
+	// Language is that of faults for requests whose Accept-Language names no
+	// other, ru or en; ru, if empty, as sites of zVirt have it.
+	Language string
 	// OnRequest is told of every request of the API before it is performed:
 	// its method and its path with {} for IDs, such as /vms/{}/start. It may
 	// call the server.
@@ -83,6 +86,14 @@ const (
 	// TimeGroupEdit is how long an affinity group is locked by a change: others
 	// that come meanwhile are refused.
 	TimeGroupEdit = "group-edit"
+	// TimeListVM is how long the engine takes for each VM of a list, and
+	// TimeFollow for each object of which it follows a link: it asks its
+	// database for each.
+	TimeListVM = "list-vm"
+	TimeFollow = "follow"
+	// TimeGuestReport is from the report of a guest's agent until the API shows
+	// it: hosts collect reports, and engines ask hosts now and then.
+	TimeGuestReport = "guest-report"
 	// TimeFailover is from the loss of a host to the restart of its VMs.
 	TimeFailover = "failover"
 )
@@ -104,6 +115,9 @@ func DefaultTimings() map[string]time.Duration {
 		TimeTransfer:      200 * time.Millisecond,
 		TimeSnapshot:      200 * time.Millisecond,
 		TimeGroupEdit:     0,
+		TimeListVM:        0,
+		TimeFollow:        0,
+		TimeGuestReport:   0,
 		TimeFailover:      time.Second,
 	}
 }
@@ -114,6 +128,7 @@ func (o Options) withDefaults() Options {
 	orDefault(&o.Username, DefaultUsername)
 	orDefault(&o.Password, DefaultPassword)
 	orDefault(&o.Version, DefaultVersion)
+	orDefault(&o.Language, russian)
 	if o.TokenLifetime == 0 {
 		o.TokenLifetime = 360000 * time.Second
 	}

@@ -2,17 +2,29 @@ package ovirtsim
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // UserSpec is somebody beside the administrator.
 type UserSpec struct {
 	Name     string `json:"name"`
 	Password string `json:"password"`
-	// Permits are what the user's role holds, on everything, by the engine's
-	// names such as create_vm. A role without any only reads.
+	// Permits are what the user's role holds, by the engine's names such as
+	// create_vm. A role with login only reads.
 	Permits []string `json:"permits,omitempty"`
+	// On are the objects that the role was given on, as KIND/NAME, the kinds being
+	// data_center, cluster, storage_domain and template. If not set, the role holds
+	// everywhere.
+	On []string `json:"on,omitempty"`
+	// SystemPermits are those of a second role, which holds everywhere.
+	SystemPermits []string `json:"systemPermits,omitempty"`
+	// UserRole is set for a user without an administrative role, who sees only
+	// with the header Filter, and only own VMs.
+	UserRole bool `json:"userRole,omitempty"`
 }
 
 // user is somebody who is let in.
@@ -20,6 +32,8 @@ type user struct {
 	UserSpec
 
 	id string
+	// role and systemRole are the IDs of the user's roles.
+	role, systemRole string
 	// all is set for the administrator, who needs no permits.
 	all bool
 }
@@ -88,34 +102,193 @@ var permits = map[string]string{
 	"DELETE clusters/{}/affinitygroups/{}/hosts/{}": "manipulate_affinity_groups",
 }
 
+// login is the permit to open a session.
+const login = "login"
+
+// need is a permit that a request takes, and the object it takes it on, followed by
+// the objects that this one is in. Without objects only a role that holds everywhere
+// has it.
+type need struct {
+	permit string
+	on     []string
+}
+
 // authorize refuses what a user has no permit for.
-func (u *user) authorize(rt *route, q *request) error {
-	if q.method == http.MethodGet || q.method == http.MethodOptions || u.all {
+func (s *Server) authorize(u *user, rt *route, q *request) error {
+	if q.method == http.MethodGet || q.method == http.MethodOptions {
+		return u.mayRead(rt, q)
+	}
+	if u.all {
 		return nil
 	}
-	needed := []string{permits[rt.method+" "+rt.path]}
-	// A disk that a body only describes is made first, and some properties are
-	// for administrators.
-	switch needed[0] {
-	case "configure_vm_storage":
-		if rt.method == http.MethodPost {
-			needed = append(needed, "attach_disk")
-			if q.body.get("disk").id()+q.body.id() == "" {
-				needed[1] = "create_disk"
-			}
-		}
-	case "create_vm", "edit_vm_properties":
-		if len(q.body.all("custom_properties/custom_property")) > 0 {
-			needed = append(needed, "change_vm_custom_properties")
-		}
-		if q.body.get("placement_policy") != nil || q.body.get("cpu/cpu_tune") != nil {
-			needed = append(needed, "edit_admin_vm_properties")
-		}
-	}
-	for _, permit := range needed {
-		if !slices.Contains(u.Permits, permit) {
+	for _, n := range s.needs(rt, q) {
+		if !s.holds(u, n) {
 			return refused(http.StatusForbidden, "User is not authorized to perform this action.")
 		}
+	}
+	return nil
+}
+
+// holds reports whether a role of a user has a permit on an object, or on one that
+// it is in.
+func (s *Server) holds(u *user, n need) bool {
+	if slices.Contains(u.SystemPermits, n.permit) {
+		return true
+	}
+	if !slices.Contains(u.Permits, n.permit) {
+		return false
+	}
+	return len(u.On) == 0 || slices.ContainsFunc(s.assigned(u), func(id string) bool { return slices.Contains(n.on, id) })
+}
+
+// assigned returns the IDs of the objects that a user's role was given on. The ID of
+// an object that does not exist is empty.
+func (s *Server) assigned(u *user) (ids []string) {
+	for _, on := range u.On {
+		kind, name, _ := strings.Cut(on, "/")
+		var o identified
+		err := fmt.Errorf("no kind %q", kind)
+		switch kind {
+		case "data_center":
+			o, err = named(&s.dataCenters, name)
+		case "cluster":
+			o, err = named(&s.clusters, name)
+		case "storage_domain":
+			o, err = named(&s.domains, name)
+		case "template":
+			o, err = named(&s.templates, name)
+		}
+		id := ""
+		if err == nil {
+			id = o.ident()
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// needs returns all that a request takes.
+func (s *Server) needs(rt *route, q *request) []need {
+	name := rt.method + " " + rt.path
+	needs := []need{{permits[name], s.placeOf(rt, q)}}
+	switch name {
+	case "POST vms":
+		needs = s.needsOfVM(q)
+	case "POST vms/{}/diskattachments":
+		if id := q.body.get("disk").id() + q.body.id(); id != "" {
+			needs = append(needs, need{"attach_disk", s.inDisk(id)})
+		} else {
+			needs = append(needs, s.needsOfDisk(q.body.get("disk/storage_domains/storage_domain").id())...)
+		}
+	case "DELETE vms/{}/diskattachments/{}":
+		permit := "attach_disk"
+		if q.param("detach_only") == "false" {
+			permit = "delete_disk"
+		}
+		needs = append(needs, need{permit, s.inDisk(q.args[1])})
+	case "DELETE vms/{}":
+		if v, ok := s.vms.get(q.args[0]); ok && q.param("detach_only") != "true" {
+			for _, a := range v.attachments {
+				needs = append(needs, need{"delete_disk", s.inDisk(a.disk)})
+			}
+		}
+	}
+	if name == "POST vms" || name == "PUT vms/{}" {
+		if len(q.body.all("custom_properties/custom_property")) > 0 {
+			needs = append(needs, need{"change_vm_custom_properties", needs[0].on})
+		}
+		if q.body.get("placement_policy") != nil || q.body.get("cpu/cpu_tune") != nil {
+			needs = append(needs, need{"edit_admin_vm_properties", needs[0].on})
+		}
+	}
+	return needs
+}
+
+// needsOfVM returns what it takes to create a VM: the permit on its cluster and on
+// its template, and those for its disks.
+func (s *Server) needsOfVM(q *request) []need {
+	needs := []need{{permit: "create_vm"}}
+	if cl, err := s.clusterOf(q.body); err == nil {
+		needs[0].on = s.inCluster(cl.id)
+	}
+	t, err := s.templateOf(q.body)
+	if err != nil {
+		return needs
+	}
+	needs = append(needs, need{"create_vm", s.inTemplate(t)})
+	var domains []string
+	for _, a := range q.body.all("disk_attachments/disk_attachment") {
+		for _, d := range a.all("disk/storage_domains/storage_domain") {
+			domains = append(domains, d.id())
+		}
+	}
+	for _, a := range t.attachments {
+		if d, ok := s.disks.get(a.disk); ok && len(domains) == 0 {
+			domains = d.domains[:1]
+		}
+	}
+	for _, domain := range domains {
+		needs = append(needs, s.needsOfDisk(domain)...)
+	}
+	return needs
+}
+
+// needsOfDisk returns what it takes to create a disk on a storage domain. The role
+// DiskProfileUser of everyone is taken away here.
+func (s *Server) needsOfDisk(domain string) []need {
+	at := s.inDomain(domain)
+	return []need{{"create_disk", at}, {"attach_disk_profile", at}}
+}
+
+// placeOf returns the object that a request is about, and those that it is in.
+func (s *Server) placeOf(rt *route, q *request) []string {
+	if len(q.args) == 0 || permits[rt.method+" "+rt.path] == "tag_management" {
+		return nil
+	}
+	id := q.args[0]
+	switch first(rt.parts) {
+	case "vms":
+		if v, ok := s.vms.get(id); ok {
+			return s.inCluster(v.cluster)
+		}
+	case "clusters":
+		return s.inCluster(id)
+	case "disks":
+		return s.inDisk(id)
+	case "storagedomains":
+		return s.inDomain(id)
+	case "templates":
+		if t, ok := s.templates.get(id); ok {
+			return s.inTemplate(t)
+		}
+	}
+	return nil
+}
+
+func (s *Server) inCluster(id string) []string { return []string{id, s.dataCenterOf(id)} }
+
+func (s *Server) inTemplate(t *template) []string { return []string{t.id, s.dataCenterOf(t.cluster)} }
+
+func (s *Server) inDomain(id string) []string {
+	if d, ok := s.domains.get(id); ok {
+		return []string{id, d.dataCenter}
+	}
+	return nil
+}
+
+func (s *Server) inDisk(id string) (on []string) {
+	if d, ok := s.disks.get(id); ok {
+		for _, domain := range d.domains {
+			on = append(on, s.inDomain(domain)...)
+		}
+	}
+	return on
+}
+
+// mayRead refuses what a user without an administrative role does not see.
+func (u *user) mayRead(rt *route, q *request) error {
+	if u.UserRole && !q.filter && rt.path != "" {
+		return refused(http.StatusForbidden, "query execution failed due to insufficient permissions.")
 	}
 	return nil
 }
@@ -163,6 +336,62 @@ func (s *Server) listUsers(*request) (*elem, error) {
 	for _, u := range s.users {
 		e := el("user").at(apiPath+"/users/"+u.id, u.id)
 		out.add(e.add(leaf("name", u.Name), leaf("user_name", u.Name), leaf("principal", u.Name)))
+	}
+	return out, nil
+}
+
+// superUser is the ID of the administrator's role.
+const superUser = "00000000-0000-0000-0000-000000000001"
+
+// listPermissionsOf lists the permissions of a user: each is a role on an object, or
+// on the whole system.
+func (s *Server) listPermissionsOf(q *request) (*elem, error) {
+	out := el("permissions")
+	for _, u := range s.users {
+		if u.id != q.args[0] {
+			continue
+		}
+		add := func(role string, on *elem) {
+			id := newID()
+			out.add(el("permission").at(apiPath+"/permissions/"+id, id).add(ref("role", "roles", role), ref("user", "users", u.id), on))
+		}
+		if u.all {
+			add(superUser, nil)
+		}
+		if len(u.SystemPermits) > 0 {
+			add(u.systemRole, nil)
+		}
+		if len(u.Permits) > 0 && len(u.On) == 0 {
+			add(u.role, nil)
+		}
+		for i, id := range s.assigned(u) {
+			kind, _, _ := strings.Cut(u.On[i], "/")
+			add(u.role, ref(kind, strings.ReplaceAll(kind, "_", "")+"s", id))
+		}
+		return out, nil
+	}
+	return nil, notFound()
+}
+
+// listPermits lists what a role holds.
+func (s *Server) listPermits(q *request) (*elem, error) {
+	out := el("permits")
+	var names []string
+	if id := q.args[0]; id == superUser {
+		names = append(slices.Compact(slices.Sorted(maps.Values(permits))), login, "attach_disk", "attach_disk_profile", "create_user")
+	} else {
+		i := slices.IndexFunc(s.users, func(u *user) bool { return u.role == id || u.systemRole == id })
+		if i < 0 {
+			return nil, notFound()
+		}
+		names = s.users[i].Permits
+		if s.users[i].systemRole == id {
+			names = s.users[i].SystemPermits
+		}
+	}
+	for i, name := range names {
+		number := strconv.Itoa(i + 1)
+		out.add(el("permit").at(apiPath+"/roles/"+q.args[0]+"/permits/"+number, number).add(leaf("name", name), leaf("administrative", true)))
 	}
 	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // handler answers a request under the lock.
@@ -43,6 +44,15 @@ type request struct {
 	made string
 	// nested is set for what is read on behalf of follow.
 	nested bool
+	// internal is set for a request that no client sent.
+	internal bool
+	// rows and followed are how many VMs the answer lists, and how many objects
+	// the engine followed a link of.
+	rows, followed int
+	// filter asks for what the user has permissions for.
+	filter bool
+	// language is the one that faults are written in.
+	language string
 }
 
 // table is all the API.
@@ -50,7 +60,7 @@ func (s *Server) table() []route {
 	var all []route
 	for _, part := range []map[string]handler{
 		s.vmRoutes(), s.snapshotRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
-		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(),
+		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(), s.quotaRoutes(),
 	} {
 		for pattern, handle := range part {
 			method, path, _ := strings.Cut(pattern, " ")
@@ -176,6 +186,8 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 		s.opts.OnRequest(r.Method, pattern(rt, parts))
 	}
 	q := &request{method: r.Method, args: args, query: r.URL.Query(), body: body, correlation: correlation, user: who}
+	q.language = s.language(r)
+	q.filter = r.Header.Get("Filter") == "true" || q.query.Get("filter") == "true"
 	q.follow = parseFollow(q.query.Get("follow"))
 	hit := s.takeRule(r, parts)
 	if hit != nil && !hit.After && !hit.Work {
@@ -185,7 +197,11 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 	q.doomed = hit != nil && hit.Work
 	s.mu.Lock()
 	status, reply := s.perform(rt, q, known, bodyErr)
+	took := time.Duration(q.rows)*s.opts.Timings[TimeListVM] + time.Duration(q.followed)*s.opts.Timings[TimeFollow]
 	s.mu.Unlock()
+	if !s.pass(r, took) {
+		return
+	}
 	if status == http.StatusAccepted && expectsCreated(r) {
 		status, reply = s.await(r, q, status, reply)
 	}
@@ -193,6 +209,10 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 		hit.answer(s.ctx, w, r)
 		return
 	}
+	writeReply(w, status, reply)
+}
+
+func writeReply(w http.ResponseWriter, status int, reply []byte) {
 	if reply == nil {
 		w.WriteHeader(status)
 		return
@@ -200,6 +220,23 @@ func (s *Server) serveAPI(w http.ResponseWriter, r *http.Request, parts []string
 	w.Header().Set("Content-Type", "application/xml;charset=UTF-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(reply)
+}
+
+// pass waits for the time that an answer takes. It returns false if the client or
+// the server goes first.
+func (s *Server) pass(r *http.Request, took time.Duration) bool {
+	if took <= 0 {
+		return true
+	}
+	timer := time.NewTimer(took)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-r.Context().Done():
+	case <-s.ctx.Done():
+	}
+	return false
 }
 
 // await waits for the end of what a request began and answers with what has
@@ -215,7 +252,7 @@ func (s *Server) await(r *http.Request, q *request, status int, reply []byte) (i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rt, args, known := s.find(http.MethodGet, split(q.made)[2:])
-	status, reply = s.perform(rt, &request{method: http.MethodGet, args: args, query: q.query, follow: q.follow, user: q.user}, known, nil)
+	status, reply = s.perform(rt, &request{method: http.MethodGet, args: args, query: q.query, follow: q.follow, user: q.user, filter: q.filter, internal: true}, known, nil)
 	if status == http.StatusOK {
 		status = http.StatusCreated
 	}
@@ -237,20 +274,52 @@ func (s *Server) perform(rt *route, q *request, known bool, bodyErr error) (int,
 			return http.StatusBadRequest, (&fault{reason: "Operation failed", detail: "Invalid UUID string: " + arg}).elem().bytes()
 		}
 	}
-	if err := q.user.authorize(rt, q); err != nil {
-		status, reply := failed(err, rt.action())
+	if err := s.authorize(q.user, rt, q); err != nil {
+		status, reply := q.failed(err, rt.action())
 		return status, reply.bytes()
 	}
+	if err := q.conforms(rt); err != nil {
+		status, reply := q.failed(err, rt.action())
+		return status, reply.bytes()
+	}
+	return s.answer(rt, q)
+}
+
+// answer handles a request. A list of VMs is the same until something changes.
+func (s *Server) answer(rt *route, q *request) (int, []byte) {
 	remember := rt.method == http.MethodGet && rt.path == "vms"
-	if known := s.lists[q.query.Encode()]; remember && known != nil {
-		return http.StatusOK, known
+	if known, ok := s.lists[q.listKey()]; remember && ok {
+		q.rows, q.followed = known.rows, known.followed
+		s.countFollowed(q)
+		return http.StatusOK, known.text
 	}
 	status, reply := s.handle(rt, q)
+	if remember && reply != nil {
+		q.rows = len(reply.kids)
+	}
+	s.countFollowed(q)
 	text := reply.bytes()
 	if remember && status == http.StatusOK {
-		s.lists[q.query.Encode()] = text
+		s.lists[q.listKey()] = knownList{text: text, rows: q.rows, followed: q.followed}
 	}
 	return status, text
+}
+
+// listKey tells lists of VMs apart.
+func (q *request) listKey() string {
+	if q.filter {
+		return q.user.id + " " + q.query.Encode()
+	}
+	return q.query.Encode()
+}
+
+// conforms returns an error for a request that is not one of the API. What the
+// server reads on its own behalf is not checked.
+func (q *request) conforms(rt *route) error {
+	if q.method == http.MethodOptions || q.internal {
+		return nil
+	}
+	return loadModel().check(q.method, rt.parts, q.query, q.body)
 }
 
 func (s *Server) handle(rt *route, q *request) (int, *elem) {
@@ -259,10 +328,10 @@ func (s *Server) handle(rt *route, q *request) (int, *elem) {
 		s.changed()
 	}
 	if err != nil {
-		return failed(err, rt.action())
+		return q.failed(err, rt.action())
 	}
 	if !rt.action() && reply != nil {
-		s.expand(reply, q.follow)
+		q.followed = s.expand(reply, q.follow)
 	}
 	switch {
 	case q.accepted:
@@ -283,6 +352,16 @@ var verbs = map[string]bool{
 	"start": true, "stop": true, "shutdown": true, "reboot": true, "reset": true, "suspend": true, "migrate": true, "cancelmigration": true,
 	"detach": true, "activate": true, "deactivate": true, "copy": true, "finalize": true, "cancel": true, "fence": true,
 	"autopincpuandnumanodes": true, "refresh": true, "pause": true, "resume": true, "reduce": true,
+}
+
+// failed writes a refusal in the language of the request.
+func (q *request) failed(err error, action bool) (int, *elem) {
+	if f, ok := errors.AsType[*fault](err); ok && q.language == russian {
+		translated := *f
+		translated.detail = inRussian(f.detail)
+		err = &translated
+	}
+	return failed(err, action)
 }
 
 // failed writes a refusal.
@@ -343,16 +422,18 @@ func parseFollow(text string) *followTree {
 	return tree
 }
 
-// expand puts what links and references point to in their place.
-func (s *Server) expand(e *elem, follow *followTree) {
+// expand puts what links and references point to in their place, and returns how
+// many.
+func (s *Server) expand(e *elem, follow *followTree) int {
 	if follow == nil || len(follow.links) == 0 {
-		return
+		return 0
 	}
+	count := 0
 	if e.id() == "" && e.attribute("href") == "" {
 		for _, kid := range e.kids { // a collection
-			s.expand(kid, follow)
+			count += s.expand(kid, follow)
 		}
-		return
+		return count
 	}
 	for i, kid := range e.kids {
 		href := kid.attribute("href")
@@ -375,10 +456,11 @@ func (s *Server) expand(e *elem, follow *followTree) {
 		if err != nil {
 			continue
 		}
-		s.expand(found, sub)
+		count += 1 + s.expand(found, sub)
 		if kid.name != "link" {
 			found.name = kid.name
 		}
 		e.kids[i] = found
 	}
+	return count
 }

@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -86,7 +87,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s.users = append(s.users, &user{UserSpec: UserSpec{Name: opts.Username, Password: opts.Password}, id: newID(), all: true})
 	for _, spec := range opts.Users {
-		s.users = append(s.users, &user{UserSpec: spec, id: newID()})
+		s.users = append(s.users, &user{UserSpec: spec, id: newID(), role: newID(), systemRole: newID()})
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.routes = s.table()
@@ -96,6 +97,11 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s.mu.Lock()
 	err = s.fill(opts.Inventory)
+	for _, u := range s.users {
+		if err == nil && slices.Contains(s.assigned(u), "") {
+			err = fmt.Errorf("user %s: there is not each of %v", u.Name, u.On)
+		}
+	}
 	s.changed()
 	s.mu.Unlock()
 	if err != nil {

@@ -48,6 +48,14 @@ func (v *vm) snapshot(id string) *snapshot {
 	return nil
 }
 
+// hasSnapshotOf reports whether a disk is part of a snapshot of the VM.
+func (v *vm) hasSnapshotOf(disk string) bool {
+	return slices.ContainsFunc(v.snapshots, func(snap *snapshot) bool {
+		_, ok := snap.layers[disk]
+		return ok
+	})
+}
+
 // activeSnapshot is what the VM is now, which the engine lists as well.
 func (v *vm) activeSnapshot() *elem {
 	return el("snapshot", leaf("description", "Active VM"), leaf("date", timestamp(v.created)), leaf("persist_memorystate", false),

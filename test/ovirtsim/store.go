@@ -76,17 +76,20 @@ type store struct {
 	lastEvent     int
 	// diskUsers are the VMs of each disk, and lists the replies to lists of
 	// VMs, both until something changes.
-	diskUsers   map[string][]*vm
-	lists       map[string][]byte
-	transfers   table[*transfer]
-	permissions table[*permission]
-	macs        macPool
+	diskUsers    map[string][]*vm
+	lists        map[string]knownList
+	transfers    table[*transfer]
+	quotas       table[*quota]
+	cpuProfiles  table[*share]
+	diskProfiles table[*share]
+	permissions  table[*permission]
+	macs         macPool
 }
 
 // changed forgets what was only true before.
 func (s *store) changed() {
 	s.diskUsers = nil
-	s.lists = map[string][]byte{}
+	s.lists = map[string]knownList{}
 }
 
 // meta is what every object has.
@@ -161,3 +164,10 @@ func (s *Server) fillInstanceTypes() {
 
 // age is how long ago a time was.
 func (s *Server) age(t time.Time) time.Duration { return s.clock.Now().Sub(t) }
+
+// knownList is the reply to a list of VMs, which is the same until something
+// changes.
+type knownList struct {
+	text           []byte
+	rows, followed int
+}

@@ -21,6 +21,8 @@ type engine struct {
 	clock  *ManualClock
 	client *http.Client
 	token  string
+	// speaks is what requests have as Accept-Language.
+	speaks string
 }
 
 const templateName = "node"
@@ -45,7 +47,7 @@ func newEngine(t *testing.T, change ...func(*Options)) *engine {
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}
-	e := &engine{Server: s, t: t, clock: clock, client: client}
+	e := &engine{Server: s, t: t, clock: clock, client: client, speaks: english}
 	e.login()
 	return e
 }
@@ -87,6 +89,7 @@ func (e *engine) raw(method, path, body string) (int, http.Header, string) {
 		e.t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+e.token)
+	r.Header.Set("Accept-Language", e.speaks)
 	response, err := e.client.Do(r)
 	if err != nil {
 		return 0, nil, err.Error()

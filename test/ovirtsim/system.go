@@ -82,7 +82,9 @@ func (s *Server) systemRoutes() map[string]handler {
 			}
 			return nil, notFound()
 		},
-		"GET users": s.listUsers,
+		"GET users":                s.listUsers,
+		"GET users/{}/permissions": s.listPermissionsOf,
+		"GET roles/{}/permits":     s.listPermits,
 		"GET macpools": func(*request) (*elem, error) {
 			return el("mac_pools", s.macPoolElem()), nil
 		},
@@ -96,7 +98,7 @@ func (s *Server) systemRoutes() map[string]handler {
 }
 
 // root describes the engine.
-func (s *Server) root(*request) (*elem, error) {
+func (s *Server) root(q *request) (*elem, error) {
 	version := el("version")
 	for i, name := range []string{"major", "minor", "build", "revision"} {
 		parts := strings.Split(s.opts.Version, ".")
@@ -110,6 +112,9 @@ func (s *Server) root(*request) (*elem, error) {
 		"jobs", "networks", "storagedomains", "tags", "templates", "vms", "vnicprofiles")...)
 	up := len(s.vms.where(func(v *vm) bool { return running(v.status) }))
 	hosts := len(s.hosts.where(func(h *host) bool { return h.status == hostUp }))
+	if q.user != nil {
+		root.add(ref("authenticated_user", "users", q.user.id), ref("effective_user", "users", q.user.id))
+	}
 	return root.add(
 		el("product_info", leaf("instance_id", s.instance), leaf("name", "oVirt Engine"), leaf("vendor", "ovirt.org"), version),
 		el("special_objects", ref("blank_template", "templates", BlankTemplateID), ref("root_tag", "tags", BlankTemplateID)),

@@ -21,7 +21,9 @@ type vm struct {
 	consoles                    []*console
 	snapshots                   []*snapshot
 	numa                        []*elem
-	tags                        []string
+	// owner is the ID of the user who created the VM.
+	owner string
+	tags  []string
 	// initialized is set once the VM has been up.
 	initialized bool
 	// next is the hardware after the next start, when it differs.
@@ -80,7 +82,7 @@ func (s *Server) vmRoutes() map[string]handler {
 func (s *Server) onVM(f func(q *request, v *vm) (*elem, error)) handler {
 	return func(q *request) (*elem, error) {
 		v, ok := s.vms.get(q.args[0])
-		if !ok {
+		if !ok || q.filter && v.owner != q.user.id {
 			return nil, notFound()
 		}
 		return f(q, v)
@@ -100,11 +102,31 @@ func (s *Server) acted(q *request, description string) *elem {
 
 func (s *Server) listVMs(q *request) (*elem, error) {
 	all := q.param("all_content") == "true"
-	return list(q, "vms", s.withFields(), func(v vmFields) *elem { return s.vmElem(v.vm, all) })
+	if !q.filter {
+		return list(q, "vms", s.withFields(), func(v vmFields) *elem { return s.vmElem(v.vm, all) })
+	}
+	// Neither search nor max counts then, as in an engine.
+	out := el("vms")
+	for _, v := range s.vms.items {
+		if v.owner == q.user.id {
+			out.add(restricted(s.vmElem(v, all)))
+		}
+	}
+	return out, nil
 }
 
 func (s *Server) getVM(q *request, v *vm) (*elem, error) {
-	return s.vmElem(v, q.param("all_content") == "true"), nil
+	e := s.vmElem(v, q.param("all_content") == "true")
+	if q.filter {
+		e = restricted(e)
+	}
+	return e, nil
+}
+
+// restricted takes out what users without an administrative role do not see.
+func restricted(e *elem) *elem {
+	e.kids = slices.DeleteFunc(e.kids, func(kid *elem) bool { return kid.name == "host" || kid.name == "placement_policy" })
+	return e
 }
 
 // vmElem shows a VM.
@@ -265,10 +287,14 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	if err := changed.apply(q.body); err != nil {
 		return nil, err
 	}
-	if err := s.checkPlaces(&changed, v.cluster, "edit"); err != nil {
+	cluster, err := s.newCluster(q, v)
+	if err != nil {
 		return nil, err
 	}
-	v.meta = m
+	if err := s.checkPlaces(&changed, cluster, "edit"); err != nil {
+		return nil, err
+	}
+	v.meta, v.cluster = m, cluster
 	switch {
 	case v.status == vmDown:
 		v.config = changed
@@ -282,12 +308,39 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	return s.vmElem(v, true), nil
 }
 
+// newCluster returns the cluster that an update leaves a VM in. Only a VM that is
+// down can change it, and only within its data center.
+func (s *Server) newCluster(q *request, v *vm) (string, error) {
+	if q.body.get("cluster") == nil {
+		return v.cluster, nil
+	}
+	cl, err := s.clusterOf(q.body)
+	switch {
+	case err != nil:
+		return "", err
+	case cl.id != v.cluster && v.status != vmDown:
+		return "", conflict("Cannot edit VM. VM is not down.")
+	case cl.dataCenter != s.dataCenterOf(v.cluster):
+		return "", conflict("Cannot edit VM. The new and the old Cluster are not in the same Data Center.")
+	}
+	return cl.id, nil
+}
+
 // checkPlaces refuses hosts and leases elsewhere than in a VM's cluster.
 func (s *Server) checkPlaces(c *config, clusterID, action string) error {
 	for _, id := range c.hosts {
 		if h, ok := s.hosts.get(id); !ok || h.cluster != clusterID {
 			return conflict("Cannot %s VM. Dedicated Host Cluster is not identical to VM Cluster.", action)
 		}
+	}
+	if err := checkProfile(&s.cpuProfiles, c.rest["cpu_profile"].id(), clusterID, "CpuProfile"); err != nil {
+		return err
+	}
+	if err := c.checkTPM(); err != nil {
+		return err
+	}
+	if err := s.checkQuota(c.rest["quota"].id(), s.dataCenterOf(clusterID), 0, action, "VM"); err != nil {
+		return err
 	}
 	if d, ok := s.domains.get(c.lease); c.lease != "" && (!ok || d.dataCenter != s.dataCenterOf(clusterID)) {
 		return missingEntity("StorageDomain", c.lease)
@@ -359,6 +412,9 @@ func (s *Server) mayRemove(q *request, v *vm, detach bool) error {
 	}
 	if detach && v.template != BlankTemplateID {
 		return conflict("Cannot remove VM with detaching disks, VM is based from template.")
+	}
+	if detach && slices.ContainsFunc(v.attachments, func(a *attachment) bool { return v.hasSnapshotOf(a.disk) }) {
+		return conflict("Cannot remove VM with detaching disks, snapshots exist.")
 	}
 	return nil
 }

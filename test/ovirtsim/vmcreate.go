@@ -5,6 +5,9 @@ import "strings"
 // addVM makes a VM from a template, thin or as a clone.
 func (s *Server) addVM(q *request) (*elem, error) {
 	body := q.body
+	if q.filter {
+		body = restricted(body)
+	}
 	name := strings.TrimSpace(body.str("name"))
 	if name == "" {
 		return nil, incomplete("VM", "name")
@@ -26,7 +29,7 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	clone := q.param("clone") == "true" || body.str("clone") == "true"
 	v := &vm{
 		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id, kubernetes: t.kubernetes,
-		status: vmDown, created: s.clock.Now(),
+		status: vmDown, created: s.clock.Now(), owner: q.user.id,
 		consoles: []*console{{id: "7370696365", protocol: "spice"}, {id: "766e63", protocol: "vnc"}},
 	}
 	v.meta.apply(body)
@@ -156,6 +159,11 @@ func (s *Server) planDisks(t *template, cl *cluster, body *elem, clone bool) ([]
 				return nil, err
 			}
 			if err := s.place(d, source, asked, cl, clone); err != nil {
+				return nil, err
+			}
+		}
+		if on, ok := s.domains.get(d.domains[0]); ok {
+			if err := s.checkDisk(d, on, "VM"); err != nil {
 				return nil, err
 			}
 		}

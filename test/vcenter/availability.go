@@ -118,19 +118,68 @@ func (s *Server) countHosts(ctx *simulator.Context, host *simulator.HostSystem) 
 }
 
 // hostFor is a usable host of a cluster that no enabled anti-affinity rule keeps
-// a VM from, or nil.
+// a VM from, or nil. Hosts that a rule binds the VM's group to come first, and
+// are the only ones if the rule is mandatory.
 func hostFor(ctx *simulator.Context, cluster *simulator.ClusterComputeResource, vm *simulator.VirtualMachine) *simulator.HostSystem {
+	config := cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
+	hosts := usableHosts(ctx, cluster)
 	var apart []ref
-	for _, rule := range cluster.ConfigurationEx.(*types.ClusterConfigInfoEx).Rule {
-		it, ok := rule.(*types.ClusterAntiAffinityRuleSpec)
-		if ok && it.Enabled != nil && *it.Enabled && slices.Contains(it.Vm, vm.Self) {
-			apart = append(apart, it.Vm...)
+	for _, rule := range config.Rule {
+		if info := rule.GetClusterRuleInfo(); info.Enabled == nil || !*info.Enabled {
+			continue
+		}
+		switch it := rule.(type) {
+		case *types.ClusterAntiAffinityRuleSpec:
+			if slices.Contains(it.Vm, vm.Self) {
+				apart = append(apart, it.Vm...)
+			}
+		case *types.ClusterVmHostRuleInfo:
+			if bound := boundTo(config, it, vm.Self); bound != nil {
+				mandatory := it.Mandatory != nil && *it.Mandatory
+				hosts = preferred(hosts, bound, mandatory)
+			}
 		}
 	}
-	for _, host := range usableHosts(ctx, cluster) {
+	for _, host := range hosts {
 		if !slices.ContainsFunc(host.Vm, func(other ref) bool { return other != vm.Self && slices.Contains(apart, other) }) {
 			return host
 		}
 	}
 	return nil
+}
+
+// boundTo are the hosts that a rule binds a VM to, if it does.
+func boundTo(config *types.ClusterConfigInfoEx, rule *types.ClusterVmHostRuleInfo, vm ref) (hosts []ref) {
+	concerned := false
+	for _, group := range config.Group {
+		switch it := group.(type) {
+		case *types.ClusterVmGroup:
+			concerned = concerned || it.Name == rule.VmGroupName && slices.Contains(it.Vm, vm)
+		case *types.ClusterHostGroup:
+			if it.Name == rule.AffineHostGroupName {
+				hosts = it.Host
+			}
+		}
+	}
+	if !concerned {
+		return nil
+	}
+	return hosts
+}
+
+// preferred orders hosts: first those that a rule names, then, unless it is
+// mandatory, the others.
+func preferred(hosts []*simulator.HostSystem, named []ref, mandatory bool) (ordered []*simulator.HostSystem) {
+	var others []*simulator.HostSystem
+	for _, host := range hosts {
+		if slices.Contains(named, host.Self) {
+			ordered = append(ordered, host)
+		} else {
+			others = append(others, host)
+		}
+	}
+	if mandatory {
+		return ordered
+	}
+	return append(ordered, others...)
 }

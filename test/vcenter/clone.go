@@ -242,6 +242,7 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 		_ = c.s.remove(ctx, vm)
 		return nil, refused
 	}
+	hideClone(ctx, vm.Self)
 	// The simulator does not clone the properties of an OVA.
 	if config := c.req.Spec.Config; config == nil || config.VAppConfigRemoved == nil || !*config.VAppConfigRemoved {
 		vm.Config.VAppConfig = c.source.Config.VAppConfig

@@ -106,7 +106,7 @@ func TestMainServesUntilItsContextEnds(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(vms).To(HaveLen(2))
 	cancel()
-	g.Eventually(ended).Should(Receive(BeNil()))
+	g.Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 
 	g.Expect(os.WriteFile(file, []byte(`{"lisen": "typo"}`), 0o600)).To(Succeed())
 	_, err = vcenter.ReadConfig(file)

@@ -58,7 +58,15 @@ func (s *Server) reconfigureCluster(
 	}
 	config := *cluster.ConfigurationEx.(*types.ClusterConfigInfoEx)
 	config.Rule = slices.Clone(config.Rule)
+	for _, change := range spec.GroupSpec {
+		if group, ok := change.Info.(*types.ClusterVmGroup); ok && !allIn(ctx, cluster, group.Vm) {
+			return fail(&types.InvalidArgument{InvalidProperty: "groupSpec"})
+		}
+	}
 	for _, change := range spec.RulesSpec {
+		if rule, ok := change.Info.(*types.ClusterVmHostRuleInfo); ok && (!hasGroup(&config, spec, rule.VmGroupName) || !hasGroup(&config, spec, rule.AffineHostGroupName)) {
+			return fail(&types.InvalidArgument{InvalidProperty: "rulesSpec"})
+		}
 		if refused := changeRule(ctx, cluster, &config, change); refused != nil {
 			return refused
 		}
@@ -73,6 +81,12 @@ func (s *Server) reconfigureCluster(
 	})
 	s.watch.touch(cluster.Self)
 	return refused
+}
+
+// hasGroup reports whether a cluster has a group, or is about to.
+func hasGroup(config *types.ClusterConfigInfoEx, spec *types.ClusterConfigSpecEx, name string) bool {
+	return slices.ContainsFunc(config.Group, func(g types.BaseClusterGroupInfo) bool { return g.GetClusterGroupInfo().Name == name }) ||
+		slices.ContainsFunc(spec.GroupSpec, func(g types.ClusterGroupSpec) bool { return g.Info != nil && g.Info.GetClusterGroupInfo().Name == name })
 }
 
 func changeRule(
@@ -127,8 +141,8 @@ func allIn(ctx *simulator.Context, cluster *simulator.ClusterComputeResource, vm
 	return true
 }
 
-// dropFromRules takes a VM that went out of the rules it was in, as vCenter
-// does. What is left of a rule stays, even if that is nothing.
+// dropFromRules takes a VM that went out of the rules and groups it was in, as
+// vCenter does. What is left of a rule stays, even if that is nothing.
 func (s *Server) dropFromRules(ctx *simulator.Context, vm ref) {
 	for _, entity := range ctx.Map.All("ClusterComputeResource") {
 		cluster, ok := entity.(*simulator.ClusterComputeResource)
@@ -146,6 +160,16 @@ func (s *Server) dropFromRules(ctx *simulator.Context, vm ref) {
 			rest := *apart
 			rest.Vm = slices.DeleteFunc(slices.Clone(apart.Vm), func(other ref) bool { return other == vm })
 			config.Rule[i], changed = &rest, true
+		}
+		config.Group = slices.Clone(config.Group)
+		for i, group := range config.Group {
+			vms, ok := group.(*types.ClusterVmGroup)
+			if !ok || !slices.Contains(vms.Vm, vm) {
+				continue
+			}
+			rest := *vms
+			rest.Vm = slices.DeleteFunc(slices.Clone(vms.Vm), func(other ref) bool { return other == vm })
+			config.Group[i], changed = &rest, true
 		}
 		if changed {
 			cluster.ConfigurationEx = &config

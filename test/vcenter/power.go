@@ -199,12 +199,16 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 	// The simulator changes the list in place, and snapshots share it.
 	vm.Config.Hardware.Device = slices.Clone(vm.Config.Hardware.Device)
 	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
+	before := describe(ctx, vm).ExtraConfig
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := vm.ReconfigVMTask(ctx, &types.ReconfigVM_Task{This: vm.Self, Spec: spec})
 		return res.(*methods.ReconfigVM_TaskBody).Res.Returnval
 	})
 	if vm.Runtime.PowerState != poweredOn {
 		vm.Guest.Net = nil // the simulator adds cards that no guest reported
+	}
+	if refused == nil {
+		completeEvent(ctx, vm.Self, before, spec.ExtraConfig)
 	}
 	return refused
 }

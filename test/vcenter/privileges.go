@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 )
 
@@ -23,6 +25,22 @@ func (s *Server) SetPrivileges(privileges ...string) {
 		role[p] = true
 	}
 	s.role.Store(&role)
+}
+
+// HasPrivilegeOnEntities tells which privileges the account has. They are the same
+// on all objects.
+func (o *operations) HasPrivilegeOnEntities(_ *simulator.Context, req *types.HasPrivilegeOnEntities) soap.HasFault {
+	res := &types.HasPrivilegeOnEntitiesResponse{}
+	for _, entity := range req.Entity {
+		has := types.EntityPrivilege{Entity: entity}
+		for _, p := range req.PrivId {
+			has.PrivAvailability = append(has.PrivAvailability, types.PrivilegeAvailability{
+				PrivId: p, IsGranted: o.s.lacking([]string{p}) == "",
+			})
+		}
+		res.Returnval = append(res.Returnval, has)
+	}
+	return &methods.HasPrivilegeOnEntitiesBody{Res: res}
 }
 
 // lacking returns the first of privileges that the account does not have, or "".

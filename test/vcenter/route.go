@@ -25,8 +25,9 @@ var routed = map[string]map[string]bool{
 		"CreateFilter": true, "CreatePropertyCollector": true, "DestroyPropertyCollector": true,
 		methodWaitForUpdates: true, "CancelWaitForUpdates": true,
 	},
-	"PropertyFilter": {"DestroyPropertyFilter": true},
-	"SessionManager": {"Login": true, "Logout": true},
+	"PropertyFilter":       {"DestroyPropertyFilter": true},
+	"SessionManager":       {"Login": true, "Logout": true},
+	"AuthorizationManager": {"HasPrivilegeOnEntities": true},
 }
 
 // operations holds one Go method for each routed call; the simulator finds it

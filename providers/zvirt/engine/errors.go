@@ -49,6 +49,9 @@ func Classify(server string, err error) error {
 	if !ok {
 		return err
 	}
+	if said.Status == http.StatusForbidden {
+		return plan.Failure(infrav1.PermissionDeniedReason, "the user lacks a permission: %w", err)
+	}
 	text := strings.ToLower(said.Detail)
 	for _, w := range words {
 		for _, t := range w.texts {

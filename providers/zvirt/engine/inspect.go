@@ -31,10 +31,7 @@ func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 	if _, _, err := s.Mirror.Group(ctx, cl.ID, ""); err != nil {
 		return err
 	}
-	if _, err := s.domains(ctx, b, dc, at.StorageDomain); err != nil {
-		return err
-	}
-	if _, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID)); err != nil {
+	if err := s.checkPlacement(ctx, b, at, cl); err != nil {
 		return err
 	}
 	if _, err := s.profiles(ctx, b, "vnicProfiles[%d]", dc, domain.VNICProfiles); err != nil {
@@ -51,6 +48,18 @@ func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 	if at.Template != (infrav1.NovaZVirtTemplateReference{}) {
 		_, err = s.template(ctx, b, at, dc)
 	}
+	return err
+}
+
+// checkPlacement looks up what a placement names beside its cluster.
+func (s *Session) checkPlacement(ctx context.Context, b Bounds, at plan.Site, cl ovirt.Object) error {
+	if _, err := s.domains(ctx, b, cl.DataCenter.ID, at.StorageDomain); err != nil {
+		return err
+	}
+	if _, err := s.quota(ctx, at.Quota, cl.DataCenter.ID); err != nil {
+		return err
+	}
+	_, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID))
 	return err
 }
 

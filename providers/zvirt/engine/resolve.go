@@ -152,6 +152,19 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	for _, host := range hosts {
 		out.Hosts = append(out.Hosts, host.ID)
 	}
+	if name := m.Spec.Hardware.CPU.Profile; name != "" {
+		profile, err := s.find(ctx, "hardware.cpu.profile", ovirt.CPUProfiles, name, on(cl.ID))
+		if err != nil {
+			return out, err
+		}
+		out.CPUProfile = profile.ID
+	}
+	if out.Quota, err = s.quota(ctx, at.Quota, cl.DataCenter.ID); err != nil {
+		return out, err
+	}
+	if out.DiskProfiles, err = s.diskProfiles(ctx, m); err != nil {
+		return out, err
+	}
 	lease := m.Spec.HighAvailability.LeaseStorageDomain
 	names := []string{lease, at.StorageDomain, m.Spec.Storage.BootDisk.StorageDomain}
 	for _, disk := range m.Spec.Storage.TemplateDisks {
@@ -162,6 +175,31 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	}
 	out.Domains, err = s.domains(ctx, b, cl.DataCenter.ID, names...)
 	out.Lease = out.Domains[lease]
+	return out, err
+}
+
+// quota returns the ID of a quota of a data center; empty, if none is named.
+func (s *Session) quota(ctx context.Context, name, dc string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	found, err := s.find(ctx, "placement.quota", ovirt.Quotas(dc), name, ovirt.Any)
+	return found.ID, err
+}
+
+// diskProfiles returns all disk profiles, if a disk of a machine names one.
+func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine) (plan.DiskProfiles, error) {
+	if !plan.NamesDiskProfile(&m.Spec.Storage) {
+		return plan.DiskProfiles{}, nil
+	}
+	all, err := s.names.All(ctx, ovirt.DiskProfiles)
+	out := plan.DiskProfiles{}
+	for _, o := range all {
+		if o.StorageDomain != nil {
+			out[plan.DiskProfile{Domain: o.StorageDomain.ID, Name: o.Name}] = o.ID
+			out[plan.DiskProfile{Domain: o.StorageDomain.ID, Name: o.ID}] = o.ID
+		}
+	}
 	return out, err
 }
 
@@ -213,6 +251,12 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 			return out, err
 		}
 		if out.Profiles, out.Domains, err = s.added(ctx, b, m, at, cl.DataCenter.ID); err != nil {
+			return out, err
+		}
+		if out.Quota, err = s.quota(ctx, at.Quota, cl.DataCenter.ID); err != nil {
+			return out, err
+		}
+		if out.DiskProfiles, err = s.diskProfiles(ctx, m); err != nil {
 			return out, err
 		}
 	}

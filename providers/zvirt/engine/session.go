@@ -14,6 +14,7 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
@@ -46,9 +47,9 @@ type Session struct {
 
 	Mirror *ovirt.Mirror
 	Turns  *sessions.Turns
-	// Grouping lets one at a time change affinity groups: engines refuse
-	// some that come at once.
-	Grouping chan struct{}
+	// Grouping lets one machine at a time change affinity groups: engines refuse
+	// some changes that come at once.
+	Grouping *sessions.Turns
 
 	server   string
 	caBundle string
@@ -64,9 +65,9 @@ type Session struct {
 	pending map[string]string
 	// stopped is when power was taken away.
 	stopped map[string]time.Time
-	// acts is set once a cluster uses the session for which this management
-	// cluster acts.
-	acts bool
+	// acts are the IDs of the clusters that use the session and that this
+	// management cluster acts for.
+	acts map[string]bool
 }
 
 // Open opens a session. It calls wake with machines to look at again.
@@ -77,7 +78,8 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 	}
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
-		Grouping: make(chan struct{}, 1), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
+		Grouping: turns.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
+		acts: map[string]bool{},
 	}
 	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
 		if key, ok := s.key(subject); ok {
@@ -127,37 +129,68 @@ func (s *Session) serve(ctx context.Context, up func()) (err error) {
 
 // leave gives the token back.
 func (s *Session) leave() {
+	s.Grouping.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
 	defer cancel()
 	_ = s.client.Logout(ctx)
 }
 
-// Act lets the session change what belongs to no single machine. A session of
-// a management cluster that must only read never may.
-func (s *Session) Act() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.acts = true
-}
-
-// dissolve removes affinity groups of ours whose last member has gone.
-func (s *Session) dissolve(ctx context.Context) {
-	s.mu.Lock()
-	acts := s.acts
-	s.mu.Unlock()
-	if !acts {
+// Act allows the session to remove affinity groups of a cluster. A management
+// cluster that may only read never calls it.
+func (s *Session) Act(clusterID string) {
+	if clusterID == "" {
 		return
 	}
-	for cluster, ids := range s.Mirror.Empty(plan.GroupPrefix) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.acts[clusterID] = true
+}
+
+// owns reports whether an affinity group was created for a cluster that this
+// management cluster acts for.
+func (s *Session) owns(g *ovirt.AffinityGroup) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.acts[plan.GroupOwner(g)]
+}
+
+// dissolve removes affinity groups of ours whose last member has gone. While a
+// machine changes a group, that waits for the next round.
+func (s *Session) dissolve(ctx context.Context) {
+	empty := s.Mirror.Empty(s.owns)
+	if len(empty) == 0 {
+		return
+	}
+	// No machine has the empty key.
+	defer s.Grouping.Release(hypervisor.Key{})
+	if !s.Grouping.Take(hypervisor.Key{}) {
+		return
+	}
+	for cluster, ids := range empty {
 		for _, id := range ids {
-			err := s.client.Do(ctx, ovirt.Request{Method: http.MethodDelete, Path: []string{"clusters", cluster, "affinitygroups", id}})
-			if err != nil && !Gone(err) {
+			if err := s.dissolveGroup(ctx, cluster, id); err != nil {
 				log.Log.WithName("zvirt").V(4).Info("Cannot remove an affinity group without members", "cause", err.Error())
-				continue
 			}
-			s.Mirror.Dissolve(cluster, id)
 		}
 	}
+}
+
+// dissolveGroup removes a group, unless it has got a member since it was listed.
+func (s *Session) dissolveGroup(ctx context.Context, cluster, id string) error {
+	path := []string{"clusters", cluster, "affinitygroups", id}
+	var now ovirt.AffinityGroup
+	err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: path, Into: &now})
+	if err == nil && (!now.IsEmpty() || !s.owns(&now)) {
+		return nil
+	}
+	if err == nil {
+		err = s.client.Do(ctx, ovirt.Request{Method: http.MethodDelete, Path: path})
+	}
+	if err != nil && !Gone(err) {
+		return err
+	}
+	s.Mirror.Dissolve(cluster, id)
+	return nil
 }
 
 // Site is the engine's own ID, empty for an old engine, and its version.
@@ -193,8 +226,9 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	s.Mirror.End(id.String(), err, then)
 	err = Classify(s.server, err)
 	switch hypervisor.ReasonFor(err, "") {
-	case infrav1.PlacementNotFoundReason, infrav1.SourceNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
-		s.names.Forget() // an ID may be one of the past
+	case infrav1.PlacementNotFoundReason, infrav1.SourceNotFoundReason, infrav1.InvalidSpecReason,
+		infrav1.PermissionDeniedReason, infrav1.HypervisorErrorReason:
+		s.names.Forget(r.Uses) // an ID may be one of the past
 	}
 	return err
 }
@@ -246,6 +280,7 @@ func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	s.mu.Unlock()
 	s.Mirror.Forget(id.String())
 	s.Turns.Release(key)
+	s.Grouping.Release(key)
 }
 
 // Expect notes what was asked for; nothing ends the wait.

@@ -44,6 +44,28 @@ func Addresses(name string, vm *ovirt.VM, endpoint string) []clusterv1.MachineAd
 	)
 }
 
+// NICs returns the VM's own network interfaces with what the guest reports of them.
+// The profiles are the names of their vNIC profiles, in the same order.
+func NICs(vm *ovirt.VM, profiles []string) []hypervisor.NIC {
+	if vm.NICs == nil || vm.ReportedDevices == nil {
+		return nil
+	}
+	nics := slices.Clone(vm.NICs.NICs)
+	slices.SortStableFunc(nics, func(a, b ovirt.NIC) int { return strings.Compare(a.Name, b.Name) })
+	var out []hypervisor.NIC
+	for i, nic := range nics {
+		one := hypervisor.NIC{Addresses: reported(vm.ReportedDevices.Devices, nic)}
+		if nic.MAC != nil {
+			one.MAC = nic.MAC.Address
+		}
+		if len(profiles) == len(nics) {
+			one.Network = profiles[i]
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
 // reported returns the addresses that a guest reports of an interface, without
 // those that are link-local.
 func reported(devices []ovirt.ReportedDevice, nic ovirt.NIC) []netip.Addr {

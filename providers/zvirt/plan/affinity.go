@@ -7,8 +7,24 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
 )
 
-// GroupPrefix begins the names of affinity groups of ours.
-const GroupPrefix = "nova-"
+// groupPrefix begins the names of affinity groups that managers create. It is for
+// people; groupMark identifies the groups.
+const groupPrefix = "nova-"
+
+// groupMark begins the descriptions of affinity groups that managers create. The
+// cluster's ID and a space follow.
+const groupMark = "nova-cluster/"
+
+// GroupOwner returns the ID of the cluster whose machines a group keeps apart,
+// or nothing for a group that was not created by a manager.
+func GroupOwner(g *ovirt.AffinityGroup) string {
+	rest, ok := strings.CutPrefix(g.Description, groupMark)
+	if !ok {
+		return ""
+	}
+	id, _, _ := strings.Cut(rest, " ")
+	return id
+}
 
 // SpreadGroup is the affinity group that keeps m apart from its like, if m
 // belongs to one. The cluster's ID is part of the name, and so is the
@@ -23,8 +39,8 @@ func SpreadGroup(clusterID string, m *infrav1.NovaZVirtMachine) (ovirt.AffinityG
 		return ovirt.AffinityGroup{}, false
 	}
 	return ovirt.AffinityGroup{
-		Name:        GroupPrefix + group + "-" + strings.ToLower(string(mode)) + "-" + clusterID,
-		Description: "Keeps machines of Cluster API on different hosts. It is removed with its last member.",
+		Name:        groupPrefix + group + "-" + strings.ToLower(string(mode)) + "-" + clusterID,
+		Description: groupMark + clusterID + " Keeps machines of Cluster API on different hosts. It is removed with its last member.",
 		VMsRule:     &ovirt.AffinityRule{Enabled: true, Enforcing: mode == infrav1.ZVirtHardAntiAffinity},
 	}, true
 }

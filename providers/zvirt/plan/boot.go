@@ -35,12 +35,13 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch) (*ovirt.In
 		return nil, hopeless("the bootstrap data cannot be passed on: %w", err)
 	}
 	for i := range m.Spec.Network.Interfaces {
-		in := &m.Spec.Network.Interfaces[i]
+		in := m.Spec.Network.Interfaces[i]
+		in.InterfaceAddressing = *in.In(l.Zone)
 		var pooled []hypervisor.Address
 		if i < len(l.Interfaces) {
 			pooled = l.Interfaces[i]
 		}
-		nic, err := configuration(i, in, pooled)
+		nic, err := configuration(i, &in, pooled)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -146,11 +147,12 @@ func TestState(t *testing.T) {
 		"up":         {vm("up"), hypervisor.Running},
 		"moving":     {vm("migrating"), hypervisor.Running},
 		"paused":     {vm("paused"), hypervisor.Running},
+		"hanging":    {vm("not_responding"), hypervisor.Running},
 		"unknown":    {vm("unknown"), ""},
 		"unclear":    {ovirt.View{Unclear: []*ovirt.VM{{ID: "1", Name: "renamed"}}}, ""},
 	} {
 		got, message, err := State(tt.view, false)
-		if got != tt.want || (got == hypervisor.Busy) != (message != "") || (got == "") != (err != nil) {
+		if got != tt.want || (got == hypervisor.Busy || name == "paused" || name == "hanging") != (message != "") || (got == "") != (err != nil) {
 			t.Errorf("%s: got %s, %q, %v; want %s", name, got, message, err, tt.want)
 		}
 		if name == "going down" {
@@ -201,6 +203,15 @@ func TestAddresses(t *testing.T) {
 	want := "InternalIP=10.0.0.5 InternalIP=fd00::5 InternalIP=10.1.0.5 Hostname=worker-1 InternalDNS=worker-1"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got %s\nwant %s", strings.Join(got, " "), want)
+	}
+	nics := []hypervisor.NIC{
+		{Network: "a/a", MAC: "56:00:00:00:00:0a", Addresses: []netip.Addr{
+			netip.MustParseAddr("10.0.0.100"), netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5"), netip.MustParseAddr("10.0.0.5"),
+		}},
+		{Network: "b/b", MAC: "56:00:00:00:00:02", Addresses: []netip.Addr{netip.MustParseAddr("10.1.0.5")}},
+	}
+	if got := NICs(vm, []string{"a/a", "b/b"}); !reflect.DeepEqual(got, nics) {
+		t.Errorf("got %v, want %v", got, nics)
 	}
 	vm.ReportedDevices = &ovirt.ReportedDevices{Devices: []ovirt.ReportedDevice{device("eth0", "56:00:00:00:00:0a", "10.0.0.100")}}
 	for _, none := range []*ovirt.VM{{}, vm} {
@@ -455,6 +466,16 @@ func TestSpreadGroup(t *testing.T) {
 		g, ok := SpreadGroup("cid", m)
 		if g.Name != want || ok != (want != "") || ok && (g.VMsRule.Positive || g.VMsRule.Enforcing != (mode == infrav1.ZVirtHardAntiAffinity)) {
 			t.Errorf("%s: got %+v, %t", mode, g, ok)
+		}
+	}
+	own, _ := SpreadGroup("cid", func() *infrav1.NovaZVirtMachine {
+		m := machine(func(*infrav1.NovaZVirtMachineSpec) {})
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
+		return m
+	}())
+	for description, want := range map[string]string{own.Description: "cid", "nova-cluster/x": "x", "nova-cluster/": "", "made by hand": "", "": ""} {
+		if got := GroupOwner(&ovirt.AffinityGroup{Description: description}); got != want {
+			t.Errorf("the owner by %q is %q, want %q", description, got, want)
 		}
 	}
 	if _, ok := SpreadGroup("cid", &infrav1.NovaZVirtMachine{}); ok {

@@ -36,6 +36,9 @@ type Around struct {
 	// boot only.
 	Profiles []string
 	Domains  map[string]string
+	// Quota and DiskProfiles are for data disks, and read with them.
+	Quota        string
+	DiskProfiles DiskProfiles
 	// Labels and Tags are those the VM is to have.
 	Labels, Tags []ovirt.Object
 	// Groups are those it is to be in. A group without ID is ours to make.
@@ -54,7 +57,7 @@ func Next(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around Around, id 
 		if next := nics(m, vm, around.Profiles); next != nil {
 			return next, nil
 		}
-		if next, err := disks(m, vm, at, around.Domains, id); next != nil || err != nil {
+		if next, err := disks(m, vm, at, &around, id); next != nil || err != nil {
 			return next, err
 		}
 		if ptr.Deref(m.Spec.Hardware.Headless, false) && vm.Consoles != nil && len(vm.Consoles.Items) > 0 {
@@ -75,7 +78,7 @@ func nics(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, profiles []string) *Step {
 	}
 	names := map[string]bool{}
 	for i, profile := range profiles {
-		want := ovirt.NIC{Name: fmt.Sprintf("nic%d", i+1), VNICProfile: ovirt.Ref(profile)}
+		want := ovirt.NIC{Name: fmt.Sprintf("nic%d", i+1), VNICProfile: ovirt.Ref(profile), Interface: m.Spec.Network.Interfaces[i].Type}
 		if mac := m.Spec.Network.Interfaces[i].MACAddress; mac != "" {
 			want.MAC = &ovirt.MAC{Address: strings.ToLower(mac)}
 		}
@@ -85,6 +88,7 @@ func nics(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, profiles []string) *Step {
 		case j < 0:
 			return putNIC(vm, have, len(have), http.MethodPost, want)
 		case have[j].VNICProfile == nil || have[j].VNICProfile.ID != profile,
+			want.Interface != "" && have[j].Interface != want.Interface,
 			want.MAC != nil && (have[j].MAC == nil || !strings.EqualFold(have[j].MAC.Address, want.MAC.Address)):
 			want.ID = have[j].ID
 			return putNIC(vm, have, j, http.MethodPut, want)
@@ -127,7 +131,7 @@ func putNIC(vm *ovirt.VM, have []ovirt.NIC, at int, method string, want ovirt.NI
 
 // disks compares disks: those of the template by their size, those beside them
 // by their name.
-func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, domains map[string]string, id uuid.UUID) (*Step, error) {
+func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around *Around, id uuid.UUID) (*Step, error) {
 	have, sizes := Attachments(vm), map[string]int64{diskName(m.Name, bootDisk, id): m.Spec.Storage.BootDisk.SizeGiB}
 	for _, t := range m.Spec.Storage.TemplateDisks {
 		sizes[diskName(m.Name, templateDisk+t.Name, id)] = t.SizeGiB
@@ -148,7 +152,7 @@ func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, domains map[strin
 	}
 	for _, want := range m.Spec.Storage.DataDisks {
 		if name := diskName(m.Name, dataDisk+want.Name, id); !names[name] {
-			return addDisk(vm, want, name, cmp.Or(domains[cmp.Or(want.StorageDomain, at.StorageDomain)], own))
+			return addDisk(vm, want, name, cmp.Or(around.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)], own), around)
 		}
 	}
 	return nil, nil //nolint:nilnil // no step is the usual answer, and no failure
@@ -161,6 +165,12 @@ func Attachments(vm *ovirt.VM) []ovirt.DiskAttachment {
 	}
 	return vm.DiskAttachments.Attachments
 }
+
+// blank is the ID of the template that a VM has whose disks are full copies.
+const blank = "00000000-0000-0000-0000-000000000000"
+
+// IsClone reports whether a VM's disks do not depend on a template.
+func IsClone(vm *ovirt.VM) bool { return vm.Template != nil && vm.Template.ID == blank }
 
 // Ours reports whether a disk goes with its VM.
 func Ours(a ovirt.DiskAttachment, id uuid.UUID) bool {
@@ -197,13 +207,17 @@ type diskBody struct {
 	ovirt.Disk
 }
 
-func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string) (*Step, error) {
+func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, around *Around) (*Step, error) {
 	bootable := ptr.Deref(want.Bootable, false)
 	if bootable && slices.ContainsFunc(Attachments(vm), func(a ovirt.DiskAttachment) bool { return ptr.Deref(a.Bootable, false) }) {
 		return nil, hopeless("storage.dataDisks: %s cannot be bootable, as the template has a boot disk", want.Name)
 	}
 	if domain == "" {
 		return nil, hopeless("storage.dataDisks: %s needs a storageDomain: neither the placement nor a boot disk has one to take", want.Name)
+	}
+	profile, err := around.DiskProfiles.find(want.Name, domain, want.Profile)
+	if err != nil {
+		return nil, err
 	}
 	sparse := ptr.Deref(want.Sparse, true)
 	format := "cow"
@@ -213,7 +227,7 @@ func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string) 
 	made := &ovirt.DiskAttachment{}
 	disk := &ovirt.Disk{
 		Alias: name, ProvisionedSize: want.SizeGiB << 30, Format: cmp.Or(want.Format, format), Sparse: &sparse,
-		StorageDomains: &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}},
+		StorageDomains: &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}}, DiskProfile: profile, Quota: ovirt.Ref(around.Quota),
 	}
 	return &Step{
 		What: fmt.Sprintf("Adding the disk %s", want.Name),

@@ -32,7 +32,7 @@ func SiteOf(cluster *infrav1.NovaZVirtClusterSpec, m *infrav1.NovaZVirtMachineSp
 	}
 	for _, p := range []infrav1.NovaZVirtPlacement{domain.Placement, m.Placement, cluster.Placement} {
 		s.DataCenter, s.Cluster = cmp.Or(s.DataCenter, p.DataCenter), cmp.Or(s.Cluster, p.Cluster)
-		s.StorageDomain = cmp.Or(s.StorageDomain, p.StorageDomain)
+		s.StorageDomain, s.Quota = cmp.Or(s.StorageDomain, p.StorageDomain), cmp.Or(s.Quota, p.Quota)
 		if len(s.Hosts) == 0 {
 			s.Hosts = p.Hosts
 		}

@@ -9,6 +9,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
+// faults are messages about VMs that run, by their status.
+var faults = map[string]string{
+	"paused":         "The engine paused the VM, as a rule because its storage has an error or no space left: see the events of the VM in the engine",
+	"not_responding": "The VM is not responding: see the events of the VM and its host in the engine",
+}
+
 // State says what a VM is like. One that goes down may never get there, since
 // its guest hangs: if it is to be deleted, it runs until it is down, so that its
 // power can be taken away.
@@ -42,7 +48,7 @@ func State(v ovirt.View, deleting bool) (hypervisor.State, string, error) {
 		}
 		return hypervisor.Stopped, "", nil
 	default:
-		return hypervisor.Running, "", nil
+		return hypervisor.Running, faults[status], nil
 	}
 }
 

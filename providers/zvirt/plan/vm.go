@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/google/uuid"
@@ -30,6 +31,36 @@ type Source struct {
 	Hosts               []string
 	// Domains are the storage domains that are named, by their names.
 	Domains map[string]string
+	// CPUProfile and Quota are empty for none.
+	CPUProfile, Quota string
+	// DiskProfiles are read only if a disk names one.
+	DiskProfiles DiskProfiles
+}
+
+// DiskProfiles are the IDs of disk profiles.
+type DiskProfiles map[DiskProfile]string
+
+// DiskProfile is a disk profile by the ID of its storage domain and its own name
+// or ID.
+type DiskProfile struct{ Domain, Name string }
+
+// find returns the profile that a disk names, or nil if it names none.
+func (p DiskProfiles) find(disk, domain, name string) (*ovirt.Object, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // no profile is the usual answer, and no failure
+	}
+	if id := p[DiskProfile{Domain: domain, Name: name}]; id != "" {
+		return ovirt.Ref(id), nil
+	}
+	return nil, Failure(infrav1.PlacementNotFoundReason,
+		"the disk profile %q of the disk %s does not exist on the disk's storage domain, or the user cannot see it", name, disk)
+}
+
+// NamesDiskProfile reports whether a disk of a machine names a disk profile.
+func NamesDiskProfile(s *infrav1.NovaZVirtStorage) bool {
+	return s.BootDisk.Profile != "" ||
+		slices.ContainsFunc(s.TemplateDisks, func(d infrav1.NovaZVirtNamedDisk) bool { return d.Profile != "" }) ||
+		slices.ContainsFunc(s.DataDisks, func(d infrav1.NovaZVirtDataDisk) bool { return d.Profile != "" })
 }
 
 // VM is what to ask for.
@@ -45,6 +76,7 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 	vm.Description = fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
 		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
 	vm.Cluster, vm.Template, vm.InstanceType = ovirt.Ref(from.Cluster), ovirt.Ref(from.Template.ID), ovirt.Ref(from.InstanceType)
+	vm.CPUProfile, vm.Quota = ovirt.Ref(from.CPUProfile), ovirt.Ref(from.Quota)
 	vm.Initialization = boot
 	if ha := m.Spec.HighAvailability; ha != (infrav1.NovaZVirtHighAvailability{}) {
 		vm.HighAvailability = &ovirt.HighAvailability{Enabled: true, Priority: ha.GetPriority()}
@@ -89,6 +121,7 @@ func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
 	if h.OSType != "" {
 		vm.OS = &ovirt.OS{Type: h.OSType}
 	}
+	vm.TPMEnabled = h.TrustedPlatformModule
 	if h.BIOSType != "" {
 		vm.BIOS = &ovirt.BIOS{Type: h.BIOSType}
 	}
@@ -120,9 +153,16 @@ func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*o
 		if !clone && (want.Format == "raw" || want.Sparse != nil && !*want.Sparse) {
 			return nil, hopeless("a thin disk is sparse and cow: set storage.allocation to Clone, or take format and sparse of the disk %s out", name)
 		}
-		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: want.Format, Sparse: want.Sparse}
-		if domain := from.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]; domain != "" {
+		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: want.Format, Sparse: want.Sparse, Quota: ovirt.Ref(from.Quota)}
+		domain := from.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]
+		if domain != "" {
 			disk.StorageDomains = &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}}
+		} else if a.Disk != nil {
+			domain = firstDomain(a.Disk)
+		}
+		var err error
+		if disk.DiskProfile, err = from.DiskProfiles.find(name, domain, want.Profile); err != nil {
+			return nil, err
 		}
 		out.Attachments = append(out.Attachments, ovirt.DiskAttachment{Disk: disk})
 	}

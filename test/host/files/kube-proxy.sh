@@ -9,11 +9,6 @@ ln -s usr/lib64 "$ROOT/lib64"
 ln -s usr/sbin "$ROOT/sbin"
 for program in xtables-nft-multi nft conntrack ipset; do
 	cp "$DEBIAN/usr/sbin/$program" "$ROOT/usr/sbin/$program"
-	chroot "$DEBIAN" ldd "/usr/sbin/$program" | grep -o '/[^ ]*' | while read -r library; do
-		target=$ROOT/usr${library#/usr}
-		mkdir -p "${target%/*}"
-		cp -L "$DEBIAN$library" "$target"
-	done
 done
 for name in iptables iptables-save iptables-restore ip6tables ip6tables-save ip6tables-restore; do
 	ln -s xtables-nft-multi "$ROOT/usr/sbin/$name"
@@ -22,4 +17,12 @@ for extensions in "$DEBIAN"/usr/lib/*-linux-gnu/xtables; do
 	target=$ROOT/${extensions#"$DEBIAN/"}
 	mkdir -p "${target%/*}"
 	cp -a "$extensions" "$target"
+done
+# Extensions need libraries of their own: libxt_statistic.so needs libm.
+(cd "$DEBIAN" && ls usr/sbin/xtables-nft-multi usr/sbin/nft usr/sbin/conntrack usr/sbin/ipset usr/lib/*-linux-gnu/xtables/*.so) |
+	sed 's|^|/|' | chroot "$DEBIAN" xargs ldd | grep -o '/[^ :]*\.so[^ :]*' | sort -u | while read -r library; do
+	target=$ROOT/usr${library#/usr}
+	[ -e "$target" ] && continue
+	mkdir -p "${target%/*}"
+	cp -L "$DEBIAN$library" "$target"
 done

@@ -1,0 +1,144 @@
+package vsphere
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// addGroups creates a DRS group of all hosts but the first, an empty group of
+// VMs, and a rule that DRS and HA should keep these VMs on these hosts.
+func (b *bed) addGroups(hostGroup, vmGroup string) *object.ClusterComputeResource {
+	b.t.Helper()
+	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
+	b.Expect(err).NotTo(HaveOccurred())
+	hosts, err := cluster.Hosts(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	group := &types.ClusterHostGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: hostGroup}}
+	for _, host := range hosts[1:] {
+		group.Host = append(group.Host, host.Reference())
+	}
+	add := types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationAdd}
+	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{
+		GroupSpec: []types.ClusterGroupSpec{
+			{ArrayUpdateSpec: add, Info: group},
+			{ArrayUpdateSpec: add, Info: &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: vmGroup}}},
+		},
+		RulesSpec: []types.ClusterRuleSpec{{ArrayUpdateSpec: add, Info: &types.ClusterVmHostRuleInfo{
+			ClusterRuleInfo: types.ClusterRuleInfo{Name: vmGroup, Enabled: ptr.To(true), Mandatory: ptr.To(false)},
+			VmGroupName:     vmGroup, AffineHostGroupName: hostGroup,
+		}}},
+	}, true))
+	return cluster
+}
+
+// vmsOf are the VMs of a DRS group.
+func (b *bed) vmsOf(cluster *object.ClusterComputeResource, name string) (vms []ref) {
+	b.t.Helper()
+	config, err := cluster.Configuration(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, group := range config.Group {
+		if g, ok := group.(*types.ClusterVmGroup); ok && g.Name == name {
+			return g.Vm
+		}
+	}
+	b.t.Fatalf("no group %s of VMs", name)
+	return nil
+}
+
+// A VM whose host enters maintenance stays on the hosts of its host group, since
+// it is in the group of VMs that a rule binds to them.
+func TestVMGroup(t *testing.T) {
+	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 3}})
+	cluster := b.addGroups("rack", "rack-vms")
+	other := b.vm(vcenter.DefaultTemplate).Reference()
+	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationEdit},
+		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-vms"}, Vm: []ref{other}},
+	}}}, true))
+	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
+		{Name: "a", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", VMGroup: "rack-vms"}},
+	}
+	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
+	m, second := b.machine("m"), b.machine("second")
+	inZone := launch
+	inZone.Zone = "a"
+	for _, m := range []*infrav1.NovaVSphereMachine{m, second} {
+		b.Expect(b.connect(m).Create(b.ctx(), m, inZone)).To(Succeed())
+	}
+	b.reaches(m, hypervisor.Running)
+	b.reaches(second, hypervisor.Running)
+	b.vc.ResetRequests()
+	b.settled(m, second)
+	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(BeNumerically("<=", 2))
+	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("m").Reference(), b.vm("second").Reference()))
+
+	b.Expect(b.vc.EnterMaintenance(b.vmNamed("m")[0].Host)).To(Succeed())
+	b.Expect(b.vmNamed("m")[0].Host).NotTo(Equal("DC0_C0_H0"), "it is not in the group of hosts")
+	b.settled(m, second)
+
+	b.destroyed(going(m))
+	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("second").Reference()))
+}
+
+// A group that was deleted after the VM was created has a message.
+func TestVMGroupIsDeleted(t *testing.T) {
+	b := newBed(t)
+	cluster := b.addGroups("rack", "rack-vms")
+	m := b.machine("m")
+	m.Spec.Placement.HostGroup, m.Spec.Placement.VMGroup = "rack", "rack-vms"
+	b.launched(m)
+	b.wait(cluster.Reconfigure(b.ctx(), &types.ClusterConfigSpecEx{GroupSpec: []types.ClusterGroupSpec{{
+		ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: "rack-vms"},
+		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-vms"}},
+	}}}, true))
+	b.Eventually(func(g Gomega) {
+		vm, err := b.look(m)
+		if err == nil {
+			g.Expect(vm.Unsettled).To(ContainSubstring("the VM group rack-vms"))
+			g.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+			_, err = b.look(m)
+		}
+		g.Expect(err).To(MatchError(ContainSubstring(`placement.vmGroup "rack-vms" does not exist in the compute cluster`)))
+	}).Should(Succeed())
+}
+
+// One change of a compute cluster adds all VMs that wait, and keeps those of others.
+func TestGroupChanges(t *testing.T) {
+	g := NewWithT(t)
+	c := newCrowd("a", "b", "c", "d")
+	c.world.clusters[clusterRef].groups["vms"] = &groupInfo{ClusterGroupInfo: types.ClusterGroupInfo{Name: "vms"}, vms: theVMs("foreign", "d")}
+	key := func(name string) hypervisor.Key { return hypervisor.Key{Name: name} }
+	for name, group := range map[string]string{"a": "vms", "b": "vms", "c": "none", "d": "vms"} {
+		c.want(c.ids[name], key(name), wants{vmGroup: group})
+		c.take(c.ids[name], key(name), name == "b")
+	}
+	due := func(name string) bool {
+		return c.groupDue(vmNo(name), c.machines[c.ids[name]], c.world.vms[vmNo(name)])
+	}
+	g.Expect(due("a")).To(BeTrue())
+	g.Expect(due("c")).To(BeTrue(), "its group may be created, and until then the machine says so")
+	g.Expect(due("d")).To(BeFalse())
+	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"], c.ids["c"], c.ids["d"]})
+	g.Expect(change.spec.RulesSpec).To(BeEmpty())
+	g.Expect(change.spec.GroupSpec).To(HaveLen(1))
+	g.Expect(change.spec.GroupSpec[0].Info.(*types.ClusterVmGroup).Vm).To(Equal([]ref{vmNo("a"), vmNo("d"), vmNo("foreign")}), "b is being deleted")
+	g.Expect(change.missing).To(Equal(map[uuid.UUID]string{c.ids["c"]: "none"}))
+
+	ended := c.promise(clusterRef, taskRef, change)
+	g.Expect(due("a")).To(BeFalse(), "a task is about to add it")
+	c.update(func(w *world) []uuid.UUID {
+		w.tasks[taskRef] = &taskInfo{state: types.TaskInfoStateError, failure: &types.LocalizedMethodFault{Fault: &types.ConcurrentAccess{}}}
+		return nil
+	})
+	g.Expect(ended).To(BeClosed())
+	g.Expect(due("a")).To(BeTrue())
+}

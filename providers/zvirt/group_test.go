@@ -1,0 +1,46 @@
+package zvirt
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// While the engine performs one machine's change of an affinity group, other
+// machines are queued: each of their reconciles returns, and does not wait.
+func TestGroupChangesHoldNoWorker(t *testing.T) {
+	b := newBed(t)
+	entered, release := make(chan struct{}, 1), make(chan struct{})
+	block := func(method, path string) {
+		if method == "POST" && strings.Contains(path, "affinitygroups") {
+			b.onRequest.Store(nil)
+			entered <- struct{}{}
+			<-release
+		}
+	}
+	b.onRequest.Store(&block)
+	first, second := b.machine("worker-1"), b.machine("worker-2")
+	done := make(chan error, 1)
+	go func() {
+		for {
+			_, did, err := b.reconcile(b.connector, first, true)
+			if did == "rest" || err != nil && !hypervisor.IsPassing(err) && !hypervisor.IsWaiting(err) {
+				done <- err
+				return
+			}
+		}
+	}()
+	b.Eventually(entered).Should(Receive())
+	b.Eventually(func() error { _, _, err := b.reconcile(b.connector, second, true); return err }).Should(SatisfyAll(
+		MatchError(ContainSubstring("the engine changes one at a time")),
+		HaveField("Reason", infrav1.QueuedReason), HaveField("Waiting", true)))
+	b.Consistently(done).ShouldNot(Receive())
+	close(release)
+	b.Eventually(done).Should(Receive(BeNil()))
+	b.Eventually(b.connector.Changes()).Should(Receive(Equal(keyOf(second))), "a queued machine is called")
+	b.until(b.connector, second, true, "rest")
+}

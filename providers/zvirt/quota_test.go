@@ -1,0 +1,100 @@
+package zvirt
+
+import (
+	"encoding/xml"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+// shown returns a VM as the engine shows it.
+func (b *bed) shown(id string) ovirt.VM {
+	b.t.Helper()
+	var vm ovirt.VM
+	b.Expect(xml.Unmarshal([]byte(b.admin("GET", "/vms/"+id+"?follow=disk_attachments.disk,nics", "")), &vm)).To(Succeed())
+	return vm
+}
+
+// limited is a machine that names all that limits a VM.
+func limited(m *infrav1.NovaZVirtMachine) {
+	m.Spec.Placement.Quota = "team-a"
+	m.Spec.Hardware.CPU.Profile = "limited"
+	m.Spec.Storage.BootDisk.Profile = "silver"
+	m.Spec.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 5, Profile: "silver"}}
+}
+
+// A data center that enforces quotas refuses VMs and disks without one.
+func TestQuotaAndProfiles(t *testing.T) {
+	b := newBed(t, func(o *ovirtsim.Options) {
+		o.Inventory.Quotas = []ovirtsim.QuotaSpec{{Name: "team-a", StorageGiB: 30}, {Name: "team-b"}}
+		o.Inventory.CPUProfiles, o.Inventory.DiskProfiles = []string{"limited"}, []string{"silver", "gold"}
+	})
+	b.Expect(b.fails(b.machine("none"), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("Quota is not valid")))
+
+	m := b.create("worker-1", limited)
+	vm := b.shown(b.named(m.Name)[0].ID)
+	b.Expect(vm.Quota).NotTo(BeNil())
+	b.Expect(vm.CPUProfile).NotTo(BeNil())
+	disks := vm.DiskAttachments.Attachments
+	b.Expect(disks).To(HaveLen(2))
+	for _, a := range disks {
+		b.Expect(a.Disk.Quota).To(HaveField("ID", vm.Quota.ID), a.Disk.Alias)
+		b.Expect(a.Disk.DiskProfile).NotTo(BeNil(), a.Disk.Alias)
+	}
+	b.Expect(disks[0].Disk.DiskProfile.ID).To(Equal(disks[1].Disk.DiskProfile.ID))
+
+	for text, change := range map[string]func(*infrav1.NovaZVirtMachine){
+		`placement.quota "team-c"`:               func(m *infrav1.NovaZVirtMachine) { m.Spec.Placement.Quota = "team-c" },
+		`hardware.cpu.profile "fast"`:            func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.CPU.Profile = "fast" },
+		`disk profile "bronze" of the disk boot`: func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.BootDisk.Profile = "bronze" },
+	} {
+		b.Expect(b.fails(b.machine("worker-2", limited, change), infrav1.PlacementNotFoundReason)).To(MatchError(ContainSubstring(text)))
+	}
+	full := b.fails(b.machine("worker-3", limited), infrav1.InsufficientResourcesReason)
+	b.Expect(full).To(MatchError(ContainSubstring("Quota has no sufficient storage resources")))
+	b.until(b.connector, going(m), false, "release")
+}
+
+func TestNetworkCardAndTPM(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Network.Interfaces[0].Type = "e1000e"
+		m.Spec.Hardware.BIOSType, m.Spec.Hardware.TrustedPlatformModule = "q35_ovmf", ptr.To(true)
+	})
+	vm := b.shown(b.named(m.Name)[0].ID)
+	b.Expect(vm.NICs.NICs[0].Interface).To(Equal("e1000e"))
+	b.Expect(vm.TPMEnabled).To(HaveValue(BeTrue()))
+
+	b.Expect(b.fails(b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Hardware.BIOSType, m.Spec.Hardware.TrustedPlatformModule = "q35_sea_bios", ptr.To(true)
+	}), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("UEFI")))
+}
+
+// A user without an administrative role sees only with a filter.
+func TestUserRole(t *testing.T) {
+	const name, password = "tenant@internal", "user"
+	b := newBed(t, func(o *ovirtsim.Options) {
+		o.Users = []ovirtsim.UserSpec{{Name: name, Password: password, Permits: guidePermits(NewWithT(t)), UserRole: true}}
+	})
+	identity := b.lend(infrav1.NovaZVirtBounds{})
+	secret := &corev1.Secret{}
+	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: "manager", Name: "account"}, secret)).To(Succeed())
+	secret.Data["username"], secret.Data["password"] = []byte(name), []byte(password)
+	b.Expect(b.objects.Update(b.ctx(), secret)).To(Succeed())
+	m := b.machine("worker-1")
+	b.Expect(b.fails(m, infrav1.PermissionDeniedReason)).To(MatchError(ContainSubstring("insufficient permissions")))
+
+	identity.Spec.Filter = ptr.To(true)
+	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
+	b.until(b.connector, m, true, "rest")
+	b.until(b.newConnector(), m, true, "rest")
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("worker-1")).To(BeEmpty())
+}
