@@ -87,6 +87,10 @@ hostile: ## Act as each party that must not be trusted (root, Linux)
 chaos: ## Kill at random what a cluster stands on: SEED=1 DURATION=30m (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/chaos --seed $(or $(SEED),1) --duration $(or $(DURATION),30m) $(ARGS)
 
+.PHONY: site-check
+site-check: ## Read whether a real vCenter or engine fits, and change nothing: SERVER=vcenter.example.com ARGS=…
+	@$(GO_CHECK); go run ./test/cmd/sitecheck --server "$(SERVER)" $(ARGS)
+
 .PHONY: bench-vsphere
 bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench

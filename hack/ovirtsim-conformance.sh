@@ -33,7 +33,7 @@ chmod -R u+w "$work/suite"
 
 go build -o "$work/ovirtsim" ./test/cmd/ovirtsim
 # A test wants the disks of a VM gone the moment the VM is.
-"$work/ovirtsim" -listen 127.0.0.1:0 -certs "$work/certs" -password conformance -timing disk-remove=0s >"$work/server" 2>&1 &
+"$work/ovirtsim" -listen 127.0.0.1:0 -certs "$work/certs" -password conformance -language en -timing disk-remove=0s >"$work/server" 2>&1 &
 server=$!
 for _ in $(seq 100); do
 	! grep -q OVIRT_CA_FILE "$work/server" || break

@@ -48,6 +48,7 @@ prepare() {
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=" ignition"
+			hack/ensure-packages.sh haproxy || return
 		fi
 	fi
 	# shellcheck disable=SC2086 # a list of words

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -38,6 +39,7 @@ func withdraw(namespace string) {
 // it joins.
 func joins(ctx context.Context) {
 	GinkgoHelper()
+	By("joining a machine of another tenant")
 	_, workers, err := b.Machines(ctx, blue)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(workers).NotTo(BeEmpty())
@@ -87,21 +89,31 @@ func apiServer(ctx context.Context, namespace, name string, answer http.HandlerF
 	return e
 }
 
-var _ = Describe("An API server of a tenant", func() {
-	for what, compressed := range map[string]bool{"": false, ", compressed": true} {
-		It("answers without end"+what+" [F25]", func(ctx context.Context) {
+// Both attack at once.
+var _ = Describe("An API server of a tenant", Ordered, ContinueOnFailure, func() {
+	answers := map[string]bool{"": false, ", compressed": true}
+	servers := map[string]*evil{}
+
+	BeforeAll(func(ctx context.Context) {
+		for what, compressed := range answers {
 			namespace := fmt.Sprintf("red-endless-%t", compressed)
 			withdraw(namespace)
-			server := apiServer(ctx, namespace, "red", endless(compressed))
+			servers[what] = apiServer(ctx, namespace, "red", endless(compressed))
+		}
+	})
+
+	for what := range answers {
+		It("answers without end"+what+" [F25]", func(ctx context.Context) {
 			// Each of the managers has met it, and a few times.
-			Eventually(func() int { return len(server.Requests()) }).Should(BeNumerically(">", 20))
+			Eventually(func() int { return len(servers[what].Requests()) }).Should(BeNumerically(">", 20))
 			progresses(ctx)
 			joins(ctx)
 		})
 	}
 })
 
-var _ = Describe("A hypervisor of a tenant", func() {
+// All attack at once.
+var _ = Describe("A hypervisor of a tenant", Ordered, ContinueOnFailure, func() {
 	// answers 256 MiB to each request.
 	huge := func(out io.Writer) {
 		_, _ = io.WriteString(out, `<?xml version="1.0"?><soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/"><soapenv:Body><x>`)
@@ -122,9 +134,13 @@ var _ = Describe("A hypervisor of a tenant", func() {
 		huge(out)
 		_ = out.Close()
 	}
-	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
-		for what, answer := range map[string]http.HandlerFunc{"": plain, ", compressed": zipped} {
-			It("answers 256 MiB to "+kind+what+" [F25]", func(ctx context.Context) {
+	const clusters = 8
+	kinds, answers := []string{"NovaVSphere", "NovaZVirt"}, map[string]http.HandlerFunc{"": plain, ", compressed": zipped}
+	servers, infras := map[string]*evil{}, map[string]*unstructured.Unstructured{}
+
+	BeforeAll(func(ctx context.Context) {
+		for _, kind := range kinds {
+			for what, answer := range answers {
 				namespace := "red-" + strings.ToLower(kind) + strings.Replace(what, ", ", "-", 1)
 				user := tenantUser(ctx, namespace)
 				withdraw(namespace)
@@ -132,17 +148,35 @@ var _ = Describe("A hypervisor of a tenant", func() {
 				Expect(user.Create(ctx, &corev1.Secret{
 					ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "own"}, StringData: map[string]string{"username": "own@internal", "password": "own"},
 				})).To(Succeed())
-				var infra *unstructured.Unstructured
-				for i := range 8 {
-					infra = ownServer(ctx, user, kind, namespace, fmt.Sprintf("huge-%d", i), server)
-				}
-				Eventually(func() int { return len(server.Requests()) }).Should(BeNumerically(">=", 1))
-				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+				atOnce(clusters, func(i int) { ownServer(ctx, user, kind, namespace, fmt.Sprintf("huge-%d", i), server) })
+				servers[kind+what] = server
+				infras[kind+what] = object(infraV, kind+"Cluster", namespace, fmt.Sprintf("huge-%d", clusters-1), nil)
+			}
+		}
+	})
+
+	for _, kind := range kinds {
+		for what := range answers {
+			It("answers 256 MiB to "+kind+what+" [F25]", func(ctx context.Context) {
+				Eventually(func() int { return len(servers[kind+what].Requests()) }).Should(BeNumerically(">=", 1))
+				Eventually(said(infras[kind+what])).WithContext(ctx).Should(ContainSubstring("Ready=False"))
 				progresses(ctx)
 			})
 		}
 	}
 })
+
+// atOnce does something n times at once.
+func atOnce(n int, do func(i int)) {
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			defer GinkgoRecover()
+			do(i)
+		})
+	}
+	all.Wait()
+}
 
 // ownServer makes a Cluster with a hypervisor of the tenant's own.
 func ownServer(ctx context.Context, as client.Client, kind, namespace, name string, server *evil) *unstructured.Unstructured {

@@ -18,6 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
@@ -164,6 +165,22 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 			infra := infraCluster(kind, other, "red", nil)
 			clusterOf(ctx, tenantUser(ctx, other), infra)
 			Eventually(said(infra)).WithContext(ctx).Should(MatchRegexp(`Ready=False \w+: .*namespace`))
+		})
+	}
+
+	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+		It("is not written by a user of a namespace with a "+kind+"Identity [F2]", func(ctx context.Context) {
+			forbidden := func(err error) {
+				GinkgoHelper()
+				Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+			}
+			shared := object(infraV, kind+"Identity", "", sharedIdentity, nil)
+			Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(shared), shared)).To(Succeed())
+			changed := shared.DeepCopy()
+			Expect(unstructured.SetNestedField(changed.Object, server.Address, "spec", "server")).To(Succeed())
+			forbidden(user.Update(ctx, changed))
+			forbidden(user.Patch(ctx, changed, client.MergeFrom(shared)))
+			forbidden(user.Create(ctx, object(infraV, kind+"Identity", "", "own", shared.Object["spec"].(map[string]any))))
 		})
 	}
 
@@ -345,6 +362,9 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 	const namespace = "red-internal"
 	// metadata is where clouds serve credentials.
 	const metadata = "169.254.169.254"
+	spellings := []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost"}
+	// spelled is the name of the cluster of a kind whose server has a spelling.
+	spelled := func(kind string, i int) string { return strings.ToLower(kind) + string(rune('a'+i)) }
 	var (
 		user            client.Client
 		internal, cloud *evil
@@ -367,18 +387,22 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 			},
 		})).To(Succeed())
 		trust(ctx, user, namespace, internal, cloud)
+		_, port, _ := strings.Cut(internal.Address, ":")
+		for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
+			for i, spelling := range spellings {
+				clusterOf(ctx, user, infraCluster(kind, namespace, spelled(kind, i), map[string]any{
+					"server": spelling + ":" + port, "tls": map[string]any{"caBundle": string(internal.CA)},
+					"identityRef": map[string]any{"kind": "Secret", "name": "own"},
+				}))
+			}
+		}
 	})
 
 	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
-		for i, spelling := range []string{"127.0.0.1", "[::ffff:127.0.0.1]", "localhost"} {
+		for i, spelling := range spellings {
 			It("is not reached as the server "+spelling+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
-				_, port, _ := strings.Cut(internal.Address, ":")
-				infra := infraCluster(kind, namespace, strings.ToLower(kind)+string(rune('a'+i)), map[string]any{
-					"server": spelling + ":" + port, "tls": map[string]any{"caBundle": string(internal.CA)},
-					"identityRef": map[string]any{"kind": "Secret", "name": "own"},
-				})
-				clusterOf(ctx, user, infra)
-				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+				infra := object(infraV, kind+"Cluster", namespace, spelled(kind, i), nil)
+				Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 				Expect(internal.Connections()).To(BeEmpty())
 			})
 		}
@@ -397,7 +421,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 			bareCluster(ctx, user, namespace, name, "192.0.2.1:6443")
 			restore := bucketRestore(namespace, name, at(address))
 			Expect(user.Create(ctx, restore)).To(Succeed())
-			Eventually(said(restore)).WithContext(ctx).Should(ContainSubstring("ucket"))
+			Eventually(said(restore)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 			Expect(at(address).Connections()).To(BeEmpty())
 		})
 
@@ -411,7 +435,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 					Expect(unstructured.SetNestedSlice(set.Object, []any{map[string]any{"name": "evil", "chart": map[string]any{"name": "x", "version": "1.0.0"}}}, "spec", "modules")).To(Succeed())
 				}
 				Expect(user.Create(ctx, set)).To(Succeed())
-				Eventually(said(set)).WithContext(ctx).Should(ContainSubstring("deny connections to this address"))
+				Eventually(said(set)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 				Expect(at(address).Connections()).To(BeEmpty())
 			})
 		}
@@ -420,7 +444,7 @@ var _ = Describe("An address that only the management cluster reaches", Ordered,
 	for _, kind := range []string{"NovaVSphere", "NovaZVirt"} {
 		It("is not reached as the server "+metadata+" of a "+kind+"Cluster [F8]", func(ctx context.Context) {
 			infra := ownServer(ctx, user, kind, namespace, strings.ToLower(kind)+"-metadata", cloud)
-			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring("Ready=False"))
+			Eventually(said(infra)).WithContext(ctx).Should(ContainSubstring(endpoints.ErrDenied.Error()))
 			Expect(cloud.Connections()).To(BeEmpty())
 		})
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
+	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/host"
 )
 
@@ -18,14 +21,56 @@ var _ = Describe("API servers of a tenant", func() {
 		user := tenantUser(ctx, namespace)
 		address, opened := silent(ctx)
 		withdraw(namespace)
-		for i := range 50 {
-			bareCluster(ctx, user, namespace, fmt.Sprintf("silent-%02d", i), address)
-		}
+		atOnce(50, func(i int) { bareCluster(ctx, user, namespace, fmt.Sprintf("silent-%02d", i), address) })
 		Eventually(opened).Should(BeNumerically(">=", 50))
 		progresses(ctx)
 		joins(ctx)
 	})
+
+	// They answer that they are there, and whoever connects waits for more.
+	It("answers each question as late as it may, in 50 clusters [F26]", func(ctx context.Context) {
+		const namespace = "red-slow"
+		user := tenantUser(ctx, namespace)
+		server := listen(ctx, func(_ http.ResponseWriter, r *http.Request) {
+			var late <-chan time.Time
+			if r.URL.Path == "/" {
+				late = time.After(probeTime)
+			}
+			select {
+			case <-late:
+			case <-r.Context().Done():
+			}
+		})
+		withdraw(namespace)
+		atOnce(50, func(i int) {
+			name := fmt.Sprintf("slow-%02d", i)
+			Expect(b.Client.Create(ctx, kubeconfigSecret(namespace, name, kubeconfigOf(server)))).To(Succeed())
+			bareCluster(ctx, user, namespace, name, server.Address)
+		})
+		Eventually(func() int { return len(server.Connections()) }).Should(BeNumerically(">=", 50))
+		connects(ctx, namespace)
+	})
 })
+
+const (
+	// probeTime is less than the 5 s that the cluster cache waits for an answer.
+	probeTime = 4 * time.Second
+	// connectTimeout is far below the time that ten workers take for 50 clusters
+	// of which each keeps them for 14 s.
+	connectTimeout = 30 * time.Second
+)
+
+// connects expects that all managers connect to a cluster that is new.
+func connects(ctx context.Context, beside string) {
+	GinkgoHelper()
+	By("connecting to another cluster")
+	namespace := beside + "-new"
+	withdraw(namespace)
+	server := apiServer(ctx, namespace, "new", nil)
+	for _, manager := range []string{"nova-bootstrap", "nova-control-plane", bed.AddonProvider} {
+		Eventually(server.Requests).WithTimeout(connectTimeout).Should(ContainElement(ContainSubstring("User-Agent: "+manager)), manager)
+	}
+}
 
 // silent accepts connections and never answers. It returns its address, and the
 // number of connections so far.

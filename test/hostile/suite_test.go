@@ -31,19 +31,25 @@ func TestHostile(t *testing.T) {
 	// Without this an Eventually with a context has no timeout, and an attack that
 	// succeeds holds up the suite instead of being named.
 	EnforceDefaultTimeoutsWhenUsingContexts()
-	SetDefaultEventuallyPollingInterval(500 * time.Millisecond)
+	SetDefaultEventuallyPollingInterval(100 * time.Millisecond)
 	SetDefaultEventuallyTimeout(refuseTimeout)
 	RunSpecs(t, "Hostile parties")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	b = harness.Start(ctx, bed.Options{Name: "hostile", Bodiless: true, Flux: true, Leaderless: true, Hypervisors: bed.Hypervisors()})
+	b = harness.Start(ctx, bed.Options{
+		Name: "hostile", Bodiless: true, Flux: true, Leaderless: true, Hypervisors: bed.Hypervisors(),
+		Flags: []string{"deny-endpoints=" + managementNetwork},
+	})
 	started = processes()
 	limited, unlimited := context.WithCancel(context.WithoutCancel(ctx))
 	DeferCleanup(unlimited)
 	go limitMemory(limited)
 	Expect(b.Publish(ctx, "evil", "v1", map[string]string{"evil/evil.yaml": administrator})).To(Succeed())
 	startBlue(ctx)
+	if suite, _ := GinkgoConfiguration(); len(suite.FocusStrings) == 0 {
+		startCopy(ctx)
+	}
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, "hostile") })

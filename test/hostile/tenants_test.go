@@ -56,6 +56,7 @@ func running(ctx context.Context, c bed.Cluster) (map[string]vcenter.VM, error) 
 // data is rendered, and a VM is cloned and powered on.
 func progresses(ctx context.Context) {
 	GinkgoHelper()
+	By("creating a machine of another tenant")
 	before, err := running(ctx, blue)
 	Expect(err).NotTo(HaveOccurred())
 	scale(ctx, blue, 1)

@@ -116,6 +116,7 @@ var elsewhere = map[string]map[string]string{
 		"apt-get install": "people: the machine would be another one", "cloud-init clean": "people", "make release": "test/suites/clusterctl",
 		"kubectl create namespace": "makesFirstCluster",
 	},
+	"docs/first-day.md":        {"export SITE_CHECK_USERNAME": "people, on a real site; test/sitecheck"},
 	"docs/quickstart-zvirt.md": {"make release": "test/suites/clusterctl", "kubectl create namespace": "makesFirstCluster"},
 	"docs/security.md":         {"cd out": "people, over a release", "kubectl annotate clusterrolebinding": "people, in a workload cluster"},
 	"docs/zvirt.md": {

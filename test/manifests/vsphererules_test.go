@@ -41,7 +41,7 @@ func everything(m *infrav1.NovaVSphereMachine) {
 	m.Spec.Clone = infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "base"}
 	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 60}
 	m.Spec.Placement = infrav1.NovaVSpherePlacement{
-		Datacenter: "dc", ComputeCluster: "cluster", ResourcePool: "pool", HostGroup: "rack", Folder: "nova/tenant",
+		Datacenter: "dc", ComputeCluster: "cluster", ResourcePool: "pool", HostGroup: "rack", VMGroup: "rack-vms", Folder: "nova/tenant",
 		CreateFolder: ptr.To(true), DatastoreCluster: "pod", StoragePolicy: "gold",
 	}
 	allocation := infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](0), Limit: 4096, SharesLevel: infrav1.SharesHigh}
@@ -103,6 +103,8 @@ var _ = Describe("The rules of vSphere machines", func() {
 		}, "only one of datastore and datastoreCluster can be set"),
 		Entry("a folder to create without a name", func(m *infrav1.NovaVSphereMachine) { m.Spec.Placement.CreateFolder = ptr.To(true) },
 			"createFolder needs folder"),
+		Entry("a group of VMs without one of hosts", func(m *infrav1.NovaVSphereMachine) { m.Spec.Placement.VMGroup = "rack-vms" },
+			"vmGroup needs hostGroup"),
 		Entry("secure boot with a BIOS", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware.SecureBoot, m.Spec.Hardware.Firmware = ptr.To(true), infrav1.FirmwareBIOS
 		}, "secureBoot needs the firmware EFI"),
@@ -116,8 +118,11 @@ var _ = Describe("The rules of vSphere machines", func() {
 		}, "only one of shares and sharesLevel can be set"),
 		Entry("a hardware version that is none", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.Version = "version-19" },
 			"spec.hardware.version"),
+		Entry("a linked clone with a key of its own", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Clone.Mode, m.Spec.Hardware.Encryption.KeyProvider = infrav1.CloneLinked, "provider"
+		}, "a linked clone has the key of its template"),
 		Entry("a key without provider", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.Encryption.KeyID = "key" },
-			"keyID and keyProvider belong together"),
+			"keyID needs keyProvider"),
 		Entry("user data among settings", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "GuestInfo.userdata", Value: "x"}}
 		}, "the keys guestinfo.*, nova.* and disk.EnableUUID belong to the provider"),

@@ -37,6 +37,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&opts.Password, "password", ovirtsim.DefaultPassword, "with which password")
 	flags.StringVar(&opts.Version, "version", ovirtsim.DefaultVersion, "the engine's version")
 	flags.StringVar(&opts.ControlSocket, "control", "", "path of a unix socket to steer the server by")
+	flags.StringVar(&opts.Language, "language", "", "language of faults for requests without Accept-Language, ru or en; ru, if empty")
 	flags.DurationVar(&opts.TokenLifetime, "token-lifetime", 0, "how long a token lasts; 100 hours, if zero")
 	flags.StringVar(&inventory, "inventory", "", "JSON file with what the engine holds at the start")
 	opts.Timings = map[string]time.Duration{}

@@ -80,8 +80,12 @@ func states(ctx context.Context, c bed.Cluster) ([]string, error) {
 
 // ready is how many nodes of a tenant are ready, as the management cluster it
 // moved to sees it.
-func ready(ctx context.Context, c bed.Cluster) (int, error) {
-	tenant, err := two.TenantClient(ctx, c.Key())
+func ready(ctx context.Context, c bed.Cluster) (int, error) { return readyIn(ctx, two, c) }
+
+// readyIn is how many nodes of a tenant are ready, as a management cluster sees
+// it.
+func readyIn(ctx context.Context, in *bed.Empty, c bed.Cluster) (int, error) {
+	tenant, err := in.TenantClient(ctx, c.Key())
 	if err != nil {
 		return 0, err
 	}
@@ -105,6 +109,18 @@ func available(ctx context.Context, c bed.Cluster) (bool, error) {
 	cluster := &clusterv1.Cluster{}
 	err := two.Client.Get(ctx, c.Key(), cluster)
 	return meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterAvailableCondition), err
+}
+
+// awaitDeleted waits until neither a VM nor the Cluster is left of a cluster in the
+// management cluster that it moved to.
+func awaitDeleted(ctx context.Context, c bed.Cluster) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		g.Expect(b.VMsOf(ctx, c)).To(BeEmpty())
+		list := &clusterv1.ClusterList{}
+		g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
+		g.Expect(list.Items).To(BeEmpty())
+	}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
 }
 
 // copies is the folder with copies of a cluster's objects.
@@ -231,6 +247,10 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 		})
 	}
 
+	if everything {
+		describeChanging()
+	}
+
 	for _, hypervisor := range classes() {
 		It("makes clusters of the class on "+hypervisor, func(ctx context.Context) { makesClustersOfClasses(ctx, hypervisor) })
 	}
@@ -290,12 +310,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			Expect(two.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}})).To(Succeed())
 		}
 		for _, c := range all {
-			Eventually(func(g Gomega, ctx context.Context) {
-				g.Expect(b.VMsOf(ctx, c)).To(BeEmpty())
-				list := &clusterv1.ClusterList{}
-				g.Expect(two.Client.List(ctx, list, client.InNamespace(c.Namespace))).To(Succeed())
-				g.Expect(list.Items).To(BeEmpty())
-			}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed())
+			awaitDeleted(ctx, c)
 		}
 		for _, c := range tenants {
 			shared, _ := identity(c)

@@ -58,7 +58,7 @@ func keepingMembers(ctx context.Context, c *bed.Cluster, kept int, do func()) {
 }
 
 var _ = describeFull("The redundancy of a control plane", func() {
-	c, p := cluster("redundant", 28, 3, 0), &promises{}
+	c, p := cluster("redundant", 31, 3, 0), &promises{}
 
 	BeforeAll(func(ctx context.Context) {
 		create(ctx, c)

@@ -146,10 +146,10 @@ func watchCount(ctx context.Context, c *bed.Cluster) func() (fewest, most int) {
 var (
 	_ = describeFull("A cluster that is upgraded by a minor version", func() {
 		describeUpgrade(cluster("upgraded", 24, 3, 2), bed.OlderVersion, bed.KubernetesVersion, "v1.37.0", "v1.34.1")
-	})
+	}, versions)
 	_ = describeFull("A cluster that is upgraded to the newest minor version", func() {
 		describeUpgrade(cluster("newest", 28, 3, 2), bed.KubernetesVersion, bed.NewerVersion, "v1.38.0", "v1.35.4")
-	})
+	}, versions)
 )
 
 var _ = describeFull("A cluster of the newest minor version", func() {
@@ -162,7 +162,7 @@ var _ = describeFull("A cluster of the newest minor version", func() {
 			WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 		deleteCluster(ctx, c)
 	})
-})
+}, versions)
 
 // describeUpgrade moves a cluster from a version to the next one. The refused
 // are versions that it cannot move to.

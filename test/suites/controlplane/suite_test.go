@@ -3,11 +3,13 @@ package controlplane
 import (
 	"context"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
 
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 	"github.com/nova-platform/cluster-api-provider-nova/test/suites/harness"
@@ -40,13 +42,19 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 // b is the bed that all specs share.
 var b *bed.Bed
 
+// otherVersions is set where a spec runs that needs other versions of Kubernetes.
+var otherVersions bool
+
 func TestControlPlane(t *testing.T) {
+	otherVersions = slices.ContainsFunc(PreviewSpecs("Control planes on hosts").SpecReports, func(spec SpecReport) bool {
+		return spec.State == types.SpecStatePassed && slices.Contains(spec.Labels(), versions)
+	})
 	harness.RunLong(t, "Control planes on hosts")
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
 	options := bed.Options{Name: "controlplane", Hypervisors: hypervisors()}
-	if everything {
+	if otherVersions {
 		options.Versions = []string{bed.OlderVersion, bed.NewerVersion}
 	}
 	b = harness.Start(ctx, options)
@@ -68,9 +76,13 @@ func describeOn(text string, body func(hypervisor string, address int)) bool {
 
 // describeFull describes what takes long and says little about a hypervisor:
 // it is not there at all unless everything is to run.
-func describeFull(text string, body func()) bool {
-	return everything && Describe(text, Offset(1), Ordered, Label(bed.VSphere), body)
+func describeFull(text string, body func(), labels ...string) bool {
+	return everything && Describe(text, Offset(1), Ordered, Label(append(labels, bed.VSphere)...), body)
 }
+
+// versions is the label of what needs other versions of Kubernetes, which take
+// long to build.
+const versions = "versions"
 
 // cluster is a cluster of the suite: namespaces and addresses are each used
 // once, so that no spec meets what another left.

@@ -19,11 +19,7 @@ import (
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
-	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
-
-// bucketSecret holds the credentials for the bucket, and its CA.
-const bucketSecret = "snapshots"
 
 // create makes a cluster whose etcd is snapshotted into the bucket.
 func create(ctx context.Context, c bed.Cluster) {
@@ -32,23 +28,12 @@ func create(ctx context.Context, c bed.Cluster) {
 	Expect(err).NotTo(HaveOccurred())
 	for _, o := range objects {
 		if o.GetKind() == "NovaControlPlane" {
-			Expect(unstructured.SetNestedMap(o.Object, map[string]any{
-				"schedule":  "0 3 * * *",
-				"retention": map[string]any{"count": int64(3)},
-				"s3": map[string]any{
-					"endpoint": store.Endpoint, "bucket": s3.Bucket, "prefix": "bed",
-					"credentials": map[string]any{"name": bucketSecret},
-					"trustedCA":   map[string]any{"secret": map[string]any{"name": bucketSecret, "key": "ca.crt"}},
-				},
-			}, "spec", "etcd", "snapshots")).To(Succeed())
+			Expect(unstructured.SetNestedMap(o.Object, store.Snapshots(), "spec", "etcd", "snapshots")).To(Succeed())
 		}
 	}
 	Expect(b.Credentials(ctx, c)).To(Succeed())
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: bucketSecret}, Data: map[string][]byte{
-		controlplanev1.S3AccessKeyIDKey: []byte(store.AccessKeyID), controlplanev1.S3SecretAccessKeyKey: []byte(store.SecretAccessKey),
-		"ca.crt": store.CA,
-	}}
-	Expect(b.Client.Create(ctx, secret)).To(Succeed())
+	// Two clusters of one namespace share it.
+	Expect(client.IgnoreAlreadyExists(b.Client.Create(ctx, store.Login(c.Namespace)))).To(Succeed())
 	Expect(bed.Apply(ctx, b.Client, objects...)).To(Succeed())
 }
 
@@ -151,7 +136,8 @@ ask maintenance/alarm '{"action":"'"$ACTION"'","memberID":"'"$id"'","alarm":"NOS
 func machines(ctx context.Context, c bed.Cluster) []clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
-	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel})).To(Succeed())
+	Expect(b.Client.List(ctx, list, client.InNamespace(c.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
+		client.MatchingLabels{clusterv1.ClusterNameLabel: c.Name})).To(Succeed())
 	return list.Items
 }
 
@@ -212,7 +198,7 @@ func deleteCluster(ctx context.Context, c bed.Cluster) {
 		g.Expect(apierrors.IsNotFound(b.Client.Get(ctx, c.Key(), &clusterv1.Cluster{}))).To(BeTrue(), "the Cluster is there")
 		left := &controlplanev1.NovaEtcdRestoreList{}
 		g.Expect(b.Client.List(ctx, left, client.InNamespace(c.Namespace))).To(Succeed())
-		g.Expect(left.Items).To(BeEmpty())
+		g.Expect(left.Items).NotTo(ContainElement(HaveField("Spec.ControlPlaneRef.Name", c.Name+"-control-plane")))
 	}).WithContext(ctx).WithTimeout(deleteTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 }
 
