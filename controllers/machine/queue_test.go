@@ -120,8 +120,10 @@ var _ = Describe("A machine", func() {
 	It("is left alone while another hypervisor answers than its own", func(ctx SpecContext) {
 		rig := up(ctx)
 		other := hypervisor.Site{ID: "fake-2", Version: "fake 2.0"}
-		rig.Hypervisor.Lose(rig.Key()) // as the other one has none of the VMs
 		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), other)
+		// The other one has none of the VMs. Lost before the site changes, the VM
+		// would be missing on its own hypervisor for a moment, and so Lost.
+		rig.Hypervisor.Lose(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-2"`)), haveBeenProvisioned()))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
