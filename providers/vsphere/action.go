@@ -81,8 +81,7 @@ func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 		return false
 	}
 	// The VM is made; the inventory is about to show it.
-	_, other := w.ids[task.result]
-	return !known && !other && time.Since(since) < a.lag
+	return !known && w.ids[task.result] == uuid.Nil && time.Since(since) < a.lag
 }
 
 // halfMade reports whether the VM at vm may yet turn out to be ours.
@@ -119,11 +118,6 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 		return nil
 	}
 	if task.failure == nil {
-		other, listed := w.ids[task.result]
-		if a.verb == creating && listed && other != uuid.Nil && other != id {
-			return failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because another VM has that,"+
-				" so this machine does not own the VM: delete it in vCenter", task.result.Value)
-		}
 		return nil
 	}
 	if taken := duplicate(task.failure); taken != nil && a.verb == creating {
@@ -211,7 +205,7 @@ func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 	if w.ids[taken] == id {
 		return nil
 	}
-	return failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the folder and is not ours: it is left alone")
+	return failure(infrav1.NameTakenReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", taken.Value)
 }
 
 // remind has the machine looked at again if the inventory does not catch up

@@ -35,8 +35,12 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if err != nil {
 		return err
 	}
-	if state, _ := d.state(id, m); state != hypervisor.Absent {
+	state, vm := d.state(id, m)
+	if state != hypervisor.Absent {
 		return nil
+	}
+	if d.session.inv.isRejected(id, vm) {
+		return d.reject(ctx, id, m, vm)
 	}
 	p, err := d.plan(ctx, id, m, l)
 	if err != nil {

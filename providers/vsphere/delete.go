@@ -24,6 +24,8 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 	}
 	state, vm := d.state(id, m)
 	switch {
+	case d.session.inv.isRejected(id, vm):
+		return d.reject(ctx, id, m, vm)
 	case state == hypervisor.Running, state == hypervisor.Stopped && d.session.inv.facts(id).power == types.VirtualMachinePowerStateSuspended:
 		return d.powerOff(ctx, id, m, vm)
 	case state == hypervisor.Stopped:

@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -111,6 +112,10 @@ type machine struct {
 	// vm is the VM it had when it was last seen. A VM that leaves the view need
 	// not be gone: the account may have lost sight of it.
 	vm ref
+	// rejected is the VM that its clone task created, if vCenter gave that VM
+	// another instance UUID. It has the machine's name and user data, and is to
+	// be deleted.
+	rejected ref
 	// going means it is being deleted.
 	going bool
 	// failures counts how often its VM could not be made. A restart forgets
@@ -167,6 +172,9 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 		}
 		m.act = nil
 	}
+	if s.vm.State != hypervisor.Busy && s.lost == nil {
+		m.rejected = s.rejected
+	}
 	m.seen = s
 	m.seen.failure = nil
 	return s
@@ -176,7 +184,8 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.look(id, i.machineOf(id, key)).vm.State, i.world.byID[id]
+	s := i.look(id, i.machineOf(id, key))
+	return s.vm.State, cmp.Or(s.rejected, i.world.byID[id])
 }
 
 // failures returns how often a machine's VM could not be made.

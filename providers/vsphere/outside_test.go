@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -361,13 +362,59 @@ func TestQuestion(t *testing.T) {
 }
 
 // vCenter gives a clone another instance UUID if a VM that the account cannot
-// see has the requested one. The failure names the clone.
+// see has the requested one. The clone is deleted before the failure names it,
+// also when its machine is being deleted.
 func TestTakenInstanceUUID(t *testing.T) {
+	for _, deleted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("deleted=%t", deleted), func(t *testing.T) {
+			b := newBed(t)
+			m := b.machine("m")
+			b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
+			b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
+			changes := b.connector.Changes()
+			b.vc.ResetRequests()
+			b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+			b.Eventually(func() []vcenter.VM { return b.vmNamed("m") }).Should(HaveLen(1))
+			clone := b.idOf("m")
+			if deleted {
+				b.destroyed(going(m))
+			} else {
+				b.reaches(m, hypervisor.Absent)
+				b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring("("+clone+")"), ContainSubstring("was deleted"))))
+				b.drain(changes)
+				b.reaches(m, hypervisor.Absent)
+				b.Consistently(changes, "300ms").ShouldNot(Receive(), "the failure is returned once")
+			}
+			b.Expect(b.vmNamed("m")).To(BeEmpty())
+			b.Expect(b.vmNamed("twin")).To(HaveLen(1))
+			b.Expect(b.vc.Requests()["CloneVM_Task"]).To(Equal(1))
+			b.Expect(b.vc.Requests()["PowerOffVM_Task"]).To(Equal(1))
+		})
+	}
+}
+
+// rejected has the controller try to create a machine's VM until that fails.
+func (b *bed) rejected(m *infrav1.NovaVSphereMachine) (failure error) {
+	b.Eventually(func(g Gomega) {
+		var vm hypervisor.VM
+		if vm, failure = b.look(m); failure == nil && vm.State == hypervisor.Absent {
+			g.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+		}
+		g.Expect(failure).To(HaveOccurred())
+	}).Should(Succeed())
+	return failure
+}
+
+// The creation of a VM fails with the reason for which its clone cannot be
+// deleted.
+func TestTakenInstanceUUIDWithoutPermission(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
 	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
 	b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	err := b.fails(m, infrav1.HypervisorErrorReason)
-	b.Expect(err).To(MatchError(And(ContainSubstring(b.idOf("m")), ContainSubstring("delete it in vCenter"))))
+	b.reaches(m, hypervisor.Absent)
+	b.vc.InjectFault("Destroy_Task", 0, &types.NoPermission{}, "")
+	b.Expect(b.rejected(m)).To(MatchError(And(ContainSubstring(b.idOf("m")), ContainSubstring("NoPermission"))))
+	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }

@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ type sight struct {
 	// vanished is the VM that the account saw before and sees no more. Whether
 	// it is gone has to be asked.
 	vanished ref
+	// rejected is the VM that the machine's clone task created and that has to
+	// be deleted, because it has another instance UUID.
+	rejected ref
 }
 
 // look says what the VM with the given UUID is like. The caller holds the lock.
@@ -59,6 +63,10 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 
 // lookForMissing says what it means that there is no VM with the machine's UUID.
 func (i *inventory) lookForMissing(id uuid.UUID, m *machine, s *sight) {
+	if rejected := cmp.Or(m.rejected, m.act.rejected(i.world, id)); rejected != (ref{}) {
+		i.lookAtRejected(rejected, m, s)
+		return
+	}
 	if m.act.destroyed(i.world) {
 		m.vm, m.buried = ref{}, true
 	}

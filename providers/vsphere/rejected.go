@@ -1,0 +1,97 @@
+package vsphere
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/vmware/govmomi/object"
+	"github.com/vmware/govmomi/vim25"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/mo"
+	"github.com/vmware/govmomi/vim25/types"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+)
+
+// vCenter keeps instance UUIDs unique: if another VM has the UUID that a clone
+// requests, the new VM gets a random one. Such a VM runs with the user data of
+// the machine and has its name. The result of the clone task proves that the VM
+// was created for the machine, so the driver deletes it. The proof is kept in
+// memory only. After a restart of the manager the VM is like any other that has
+// the name.
+
+// rejected returns the VM that a clone task created with another instance UUID.
+func (a *action) rejected(w *world, id uuid.UUID) ref {
+	if a == nil || a.verb != creating || a.task == (ref{}) {
+		return ref{}
+	}
+	task := w.tasks[a.task]
+	if task == nil || !task.done() || task.failed() {
+		return ref{}
+	}
+	if other := w.ids[task.result]; other == uuid.Nil || other == id {
+		return ref{}
+	}
+	return task.result
+}
+
+// lookAtRejected returns what a machine is like whose VM has another instance
+// UUID. The creation has failed once that VM is deleted, so that the time until
+// the next attempt starts then.
+func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
+	_, listed := i.world.ids[vm]
+	switch {
+	case listed && !m.act.destroyed(i.world):
+		s.rejected, s.vm.State = vm, hypervisor.Absent
+		if m.going {
+			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
+		}
+		if s.failure != nil {
+			s.failure = failure(s.failure.Reason, "deleting the VM %s, to which vCenter gave another instance UUID: %w", vm.Value, s.failure.Err)
+		}
+	case m.going:
+		s.vm.State = hypervisor.Absent
+	default:
+		s.vm.State = hypervisor.Absent
+		s.failure = failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
+			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
+	}
+}
+
+// isRejected reports whether vm was created for the machine with another instance
+// UUID.
+func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	m := i.machines[id]
+	return m != nil && vm != (ref{}) && (m.rejected == vm || m.act.rejected(i.world, id) == vm)
+}
+
+// reject takes one step towards the end of a VM that was created with another
+// instance UUID. Its power is read each time: the stream does not report it.
+func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
+	if !d.session.inv.begin(id, keyOf(m), destroying, "Deleting the VM "+vm.Value+", to which vCenter gave another instance UUID") {
+		return nil
+	}
+	return d.ask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
+		task, err := d.rejection(ctx, c, id, vm)
+		if isGone(err) {
+			return ref{}, nil
+		}
+		return task, err
+	})
+}
+
+func (d *driver) rejection(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
+	var it mo.VirtualMachine
+	if err := object.NewCommon(c, vm).Properties(ctx, vm, []string{"runtime.powerState"}, &it); err != nil {
+		return ref{}, err
+	}
+	if it.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOff {
+		return d.removal(ctx, c, id, vm)
+	}
+	d.session.inv.rename(id, stopping, "Powering off the VM "+vm.Value+", to which vCenter gave another instance UUID")
+	res, err := methods.PowerOffVM_Task(ctx, c, &types.PowerOffVM_Task{This: vm})
+	return taskOf(res, err, func() ref { return res.Returnval })
+}
