@@ -11,17 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // ownAddresses returns the reported addresses of a machine without those that the
 // guest has added to its interfaces: certificates are issued for the addresses of
 // a Machine.
-func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], reported []clusterv1.MachineAddress) []clusterv1.MachineAddress {
-	interfaces := s.addressing()
-	if len(reported) == 0 || usesDHCP(interfaces, true) && usesDHCP(interfaces, false) {
-		return reported
+func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], vm *hypervisor.VM) []clusterv1.MachineAddress {
+	if len(vm.Addresses) == 0 {
+		return nil
 	}
-	return onlyAssigned(reported, interfaces, r.pooledAddresses(ctx, s))
+	interfaces := s.addressing()
+	assigned := append(staticAddresses(interfaces), r.pooledAddresses(ctx, s)...)
+	return onlyAssigned(r.withoutEndpoint(ctx, s, vm, assigned), interfaces, assigned)
 }
 
 // usesDHCP reports whether an interface asks DHCP for an IPv4 or an IPv6 address,
@@ -37,8 +39,7 @@ func usesDHCP(interfaces []*infrav1.InterfaceAddressing, ipv4 bool) bool {
 // onlyAssigned drops the addresses that are neither static nor pooled, except
 // those of a family that an interface asks DHCP for. It drops none if no address
 // is assigned.
-func onlyAssigned(reported []clusterv1.MachineAddress, interfaces []*infrav1.InterfaceAddressing, pooled []netip.Addr) []clusterv1.MachineAddress {
-	assigned := append(staticAddresses(interfaces), pooled...)
+func onlyAssigned(reported []clusterv1.MachineAddress, interfaces []*infrav1.InterfaceAddressing, assigned []netip.Addr) []clusterv1.MachineAddress {
 	if len(assigned) == 0 {
 		return reported
 	}

@@ -40,11 +40,11 @@ func TestOnlyAssigned(t *testing.T) {
 		"NotAssigned": {interfaces: []*infrav1.InterfaceAddressing{{Addresses: []string{"10.0.0.9/24"}}}, want: []string{"m"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var pooled []netip.Addr
+			assigned := staticAddresses(tc.interfaces)
 			if tc.pooled != "" {
-				pooled = append(pooled, netip.MustParseAddr(tc.pooled))
+				assigned = append(assigned, netip.MustParseAddr(tc.pooled))
 			}
-			is := onlyAssigned(reported, tc.interfaces, pooled)
+			is := onlyAssigned(reported, tc.interfaces, assigned)
 			var got []string
 			for _, a := range is {
 				got = append(got, a.Address)

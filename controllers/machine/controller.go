@@ -64,6 +64,9 @@ type Reconciler[M Object] struct {
 	InfraCluster ClusterObject
 	// Fence keeps VMs of another management cluster from being changed.
 	Fence fence.Fence
+	// Resolver looks up endpoints that are given by DNS name. The default resolver
+	// when nil.
+	Resolver Resolver
 	// WatchFilterValue limits the machines to those with this watch label.
 	// Empty takes all.
 	WatchFilterValue string
@@ -72,6 +75,7 @@ type Reconciler[M Object] struct {
 	guests  guests
 	census  census
 	written written
+	lookups lookups
 }
 
 // Reconcile brings the VM behind one machine a step closer to its spec.
@@ -241,7 +245,7 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 // observe fills in the VM, what is due and, when that failed before, how.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
-	vm.Addresses = r.ownAddresses(ctx, s, vm.Addresses)
+	vm.Addresses = r.ownAddresses(ctx, s, &vm)
 	due := next(vm, r.life(s))
 	if err != nil && due == publish && vm.State != "" {
 		// What failed is not due any more, so it holds nothing up.

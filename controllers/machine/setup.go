@@ -3,6 +3,7 @@ package machine
 import (
 	"context"
 	"fmt"
+	"net"
 	"reflect"
 	"slices"
 	"strings"
@@ -44,6 +45,9 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	}
 	if r.Recorder == nil {
 		r.Recorder = mgr.GetEventRecorder(name)
+	}
+	if r.Resolver == nil {
+		r.Resolver = net.DefaultResolver
 	}
 	list, err := loop.ListFor(mgr.GetScheme(), r.New())
 	if err != nil {
