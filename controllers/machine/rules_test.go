@@ -20,7 +20,7 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("a name that is no host name", func(m *infrav1.NovaVSphereMachine) { m.Name = strings.Repeat("a", 64) },
-			"metadata.name becomes the VM's and the node's name and can have at most 63 characters"),
+			"metadata.name becomes the node's name and can have at most 63 characters"),
 		Entry("no template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "" }, "spec.template"),
 		Entry("no network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network = infrav1.NovaVSphereNetwork{} }, "spec.network"),
 		Entry("an interface without network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "" }, "spec.network.interfaces[0].network"),
@@ -33,6 +33,13 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		Entry("odd memory", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware = infrav1.NovaVSphereHardware{MemoryMiB: 1023}
 		}, "spec.hardware.memoryMiB"),
+		Entry("VMs of the same name", func(m *infrav1.NovaVSphereMachine) { m.Spec.Naming.Template = "vm-{{ .machine.namespace }}" },
+			"must contain {{ .machine.name }}"),
+		Entry("an unknown variable in a VM's name", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Naming.Template = "{{ .cluster }}-{{ .machine.name }}"
+		}, "template must be letters, digits"),
+		Entry("a VM's name with a slash", func(m *infrav1.NovaVSphereMachine) { m.Spec.Naming.Template = "a/{{ .machine.name }}" },
+			"template must be letters, digits"),
 		Entry("a provider ID that is too long", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.ProviderID = strings.Repeat("a", 513)
 		}, "spec.providerID"),
@@ -55,6 +62,7 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		Entry("the placement", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "other"}
 		}, "spec is immutable"),
+		Entry("the naming", func(m *infrav1.NovaVSphereMachine) { m.Spec.Naming.Template = "vm-{{ .machine.name }}" }, "spec is immutable"),
 		Entry("the provider ID", func(m *infrav1.NovaVSphereMachine) { m.Spec.ProviderID = "vsphere://two" }, "providerID cannot change once it is set"),
 		Entry("the provider ID to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.ProviderID = "" }, "providerID cannot change once it is set"),
 	)

@@ -147,6 +147,7 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		Entry("the storage", func(m *spec) { m.Storage.BootDisk.SizeGiB = 99 }, "spec is immutable"),
 		Entry("the network", func(m *spec) { m.Network.Interfaces[0].VNICProfile = "a/b" }, "spec is immutable"),
 		Entry("the availability", func(m *spec) { m.HighAvailability.Priority = 1 }, "spec is immutable"),
+		Entry("the naming", func(m *spec) { m.Naming.Template = "vm-{{ .machine.name }}" }, "spec is immutable"),
 		Entry("the affinity", func(m *spec) { m.Affinity.AntiAffinity = infrav1.ZVirtNoAntiAffinity }, "spec is immutable"),
 		Entry("the tags to nothing", func(m *spec) { m.Tags = nil }, "spec is immutable"),
 		Entry("the provider ID", func(m *spec) { m.ProviderID = "zvirt://two" }, "providerID cannot change once it is set"),

@@ -21,6 +21,8 @@ const (
 	zoneKey = "nova.failureDomain"
 	// hostGroupKey is the group of hosts that it was made on.
 	hostGroupKey = "nova.hostGroup"
+	// machineKey is the name of the machine that it was created for.
+	machineKey = "nova.machine"
 )
 
 // sinceTPMPolicy is the first version of the API in which a clone request can
@@ -175,7 +177,7 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	equip(spec, &m.Spec.Hardware, p.template)
 	spec.ExtraConfig = append(spec.ExtraConfig, told...)
 	// The guest finds its disks by the UUIDs that storage drivers know.
-	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
+	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
 		// An empty one takes away what the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}
@@ -204,7 +206,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	for i := range p.wires {
 		out.static = append(out.static, p.wires[i].static()...)
 	}
-	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Name, Spec: types.VirtualMachineCloneSpec{
+	out.req = &types.CloneVM_Task{This: p.template.ref, Folder: p.to.folder, Name: m.Spec.VMName(m), Spec: types.VirtualMachineCloneSpec{
 		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.origin),
 		Config:   spec,
 		Snapshot: p.origin.snapshot,

@@ -13,6 +13,7 @@ import (
 // data in it, which would then travel with every change.
 const (
 	zoneProperty       = `config.extraConfig["nova.failureDomain"]`
+	machineProperty    = `config.extraConfig["nova.machine"]`
 	userDataProperty   = `config.extraConfig["guestinfo.userdata.encoding"]`
 	ignitionProperty   = `config.extraConfig["guestinfo.ignition.config.data.encoding"]`
 	unscrubbedProperty = `config.extraConfig["nova.bootstrapData"]`
@@ -27,6 +28,9 @@ type vmInfo struct {
 	cards      []types.GuestNicInfo
 	host       ref
 	zone       string
+	// machine is the name of the machine that it was created for, as the setting
+	// has it.
+	machine string
 	// version is that of its hardware.
 	version  string
 	hostName string
@@ -122,6 +126,8 @@ func (v *vmInfo) applySetting(name, value string) {
 	switch name {
 	case zoneProperty:
 		v.zone = value
+	case machineProperty:
+		v.machine = value
 	case userDataProperty:
 		v.userData = value != ""
 	case ignitionProperty:

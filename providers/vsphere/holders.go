@@ -13,13 +13,16 @@ import (
 )
 
 // marked returns the VMs that were created for machines of a cluster in a
-// namespace, by name. A VM that was renamed is not found: its UUID does not tell
-// of which cluster it is.
+// namespace, by the name of the machine. The UUID proves that a VM was created for
+// that machine. VMs of earlier versions have the machine's name only as their own.
 func (i *inventory) marked(clusterID, namespace string) []hypervisor.MarkedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	var out []hypervisor.MarkedVM
 	for vm, name := range i.world.names {
+		if info := i.world.vms[vm]; info != nil && info.machine != "" {
+			name = info.machine
+		}
 		id, err := instanceUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
 		if err == nil && i.world.ids[vm] == id {
 			out = append(out, hypervisor.MarkedVM{Machine: name, ID: vm.Value})

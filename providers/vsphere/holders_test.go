@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -40,6 +41,40 @@ func TestMarkedVMs(t *testing.T) {
 
 	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = uuid.NewString()
 	b.Expect(names()).To(BeEmpty(), "another cluster has none of them")
+}
+
+// A VM that has another name than its machine is reported by the machine's name,
+// also after a restart of the manager.
+func TestNamedVM(t *testing.T) {
+	b := newBed(t)
+	m := b.machine("worker-1")
+	m.Spec.Naming.Template = "K8S_{{ .machine.namespace }}_{{ .machine.name }}"
+	name := "K8S_" + namespace + "_worker-1"
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	b.reaches(m, hypervisor.Running)
+	b.Expect(b.vmNamed(name)).To(HaveLen(1))
+	found := b.vmNamed(name)[0]
+	b.Expect(b.vc.SetGuestAddresses(found.InstanceUUID, []vcenter.GuestNIC{
+		{MAC: found.NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
+	})).To(Succeed())
+	b.Eventually(func() []clusterv1.MachineAddress {
+		vm, _ := b.look(m)
+		return vm.Addresses
+	}).Should(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
+
+	b.connector = b.newConnector()
+	b.Eventually(func() []hypervisor.MarkedVM {
+		site, _ := b.connector.Inspect(b.ctx(), b.cluster)
+		return site.VMs
+	}).Should(Equal([]hypervisor.MarkedVM{{Machine: "worker-1", ID: b.idOf(name)}}))
+	b.reaches(m, hypervisor.Running)
+
+	other := b.machine("worker-2")
+	other.Spec.Naming.Template = name
+	b.Expect(b.connect(other).Create(b.ctx(), other, launch)).To(Succeed())
+	b.Expect(b.fails(other, infrav1.NameTakenReason)).To(MatchError(ContainSubstring(b.idOf(name))))
+	b.destroyed(going(m))
+	b.Expect(b.vmNamed(name)).To(BeEmpty())
 }
 
 func TestAddressThatAnotherVMHas(t *testing.T) {

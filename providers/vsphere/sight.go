@@ -44,7 +44,7 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		s.vm.Message += info.pending()
 		return s
 	}
-	if !known && i.world.unreadable(m.key.Name) {
+	if !known && i.world.unreadable(cmp.Or(m.wants.name, m.key.Name)) {
 		// It may be ours: to make another, or to let the machine go, must wait.
 		s.vm.State = hypervisor.Busy
 		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: nobody can say whose it is"

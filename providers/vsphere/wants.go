@@ -14,6 +14,8 @@ import (
 
 // wants is what a machine asks for around its VM.
 type wants struct {
+	// name is the name of its VM.
+	name string
 	// rule is the anti-affinity rule of its group; empty if it has no group.
 	rule   string
 	spread infrav1.NovaVSphereSpread
@@ -37,6 +39,7 @@ type tagName struct {
 // wantsOf returns what m asks for, with its VM in a failure domain.
 func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 	w := wants{
+		name:   m.Spec.VMName(m),
 		spread: m.SpreadMode(d.cluster), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
 		makeMissing: m.Spec.Marks.Missing == infrav1.MissingCreate,
 	}

@@ -22,7 +22,7 @@ var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
 		"config.uuid", "config.version", "runtime.powerState", "runtime.connectionState", "runtime.host", "runtime.question", "customValue",
-		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, userDataProperty, ignitionProperty, unscrubbedProperty, reportProperty,
+		"guest.net", "guest.hostName", "guest.toolsRunningStatus", zoneProperty, machineProperty, userDataProperty, ignitionProperty, unscrubbedProperty, reportProperty,
 	}
 	hostProperties    = []string{"name", "parent"}
 	clusterProperties = []string{settingsProperty, usableProperty}

@@ -74,7 +74,7 @@ func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMa
 	d.session.Turns.Done(keyOf(m))
 	var found ovirt.VMs
 	err := d.session.Do(ctx, ovirt.Request{
-		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", m.Name)}}, Into: &found,
+		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", m.Spec.VMName(m))}}, Into: &found,
 	})
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func (d *driver) identify(m *infrav1.NovaZVirtMachine) (uuid.UUID, error) {
 
 // look returns what is known of the VM behind m, and what its mark says.
 func (d *driver) look(id uuid.UUID, m *infrav1.NovaZVirtMachine) (ovirt.View, plan.Mark) {
-	v := d.session.Mirror.Look(id.String(), m.Name, vmID(m))
+	v := d.session.Mirror.Look(id.String(), m.Spec.VMName(m), vmID(m))
 	if v.VM == nil {
 		return v, plan.Mark{ID: id}
 	}

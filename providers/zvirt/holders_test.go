@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 	. "github.com/onsi/gomega"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -38,6 +39,31 @@ func TestMarkedVMs(t *testing.T) {
 	b.Eventually(b.marked).Should(ConsistOf("worker-1", "worker-2"), "a manager that has not asked about a machine")
 	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = uuid.NewString()
 	b.Expect(b.marked()).To(BeEmpty(), "another cluster has none of them")
+}
+
+// A VM that has another name than its machine is reported by the machine's name,
+// also after a restart of the manager.
+func TestNamedVM(t *testing.T) {
+	b := newBed(t)
+	named := func(template string) func(*infrav1.NovaZVirtMachine) {
+		return func(m *infrav1.NovaZVirtMachine) { m.Spec.Naming.Template = template }
+	}
+	m := b.create("worker-1", named("K8S_{{ .machine.name }}"))
+	b.Expect(b.named("K8S_worker-1")).To(HaveLen(1))
+	vm, err := b.connect(m).Observe(b.ctx(), m)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(vm.Addresses).To(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
+
+	b.connector = b.newConnector()
+	b.Eventually(b.marked).Should(ConsistOf("worker-1"))
+	unpublished := m.DeepCopy()
+	unpublished.Spec.ProviderID = ""
+	b.Eventually(func() hypervisor.State { return b.connectedSees(unpublished) }).Should(Equal(hypervisor.Running), "its ID was not written down")
+
+	other := b.machine("worker-2", named("K8S_worker-1"))
+	b.Expect(b.fails(other, infrav1.NameTakenReason)).To(HaveOccurred())
+	b.until(b.connector, going(m), false, "release")
+	b.Expect(b.named("K8S_worker-1")).To(BeEmpty())
 }
 
 func TestAddressThatAnotherVMHas(t *testing.T) {

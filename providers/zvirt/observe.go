@@ -82,7 +82,7 @@ func (d *driver) outcome(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirt
 	if !failed || !m.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	return d.session.Trouble(ctx, m.Name)
+	return d.session.Trouble(ctx, m.Spec.VMName(m))
 }
 
 // up reports whether a VM has come through its start.

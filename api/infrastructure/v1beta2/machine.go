@@ -1,6 +1,9 @@
 package v1beta2
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,6 +147,51 @@ type MachineSpec struct {
 	// can change. Empty means hard: the node was drained before.
 	// +optional
 	PowerOff PowerOff `json:"powerOff,omitempty,omitzero"`
+
+	// naming sets the name of the VM. If not set, the VM has the machine's name.
+	// The node has the machine's name in either case.
+	// +optional
+	Naming MachineNaming `json:"naming,omitempty,omitzero"`
+}
+
+// MaxVMName is the most characters of a VM's name: oVirt's limit, which is below
+// vCenter's 80.
+const MaxVMName = 64
+
+// MachineNaming sets the name of a VM.
+// +kubebuilder:validation:MinProperties=1
+type MachineNaming struct {
+	// template is the name, with the variables {{ .machine.name }}, which has to be
+	// in it, and {{ .machine.namespace }}. A name of more than 64 characters is cut
+	// to 55 and gets a dash and a hash of the whole name. It cannot change. If not
+	// set, {{ .machine.name }} is used.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]|[{][{] *[.]machine[.](name|namespace) *[}][}])([A-Za-z0-9._-]|[{][{] *[.]machine[.](name|namespace) *[}][}])*$')",message="template must be letters, digits, dashes, underscores, dots and the variables {{ .machine.name }} and {{ .machine.namespace }}, and must start with a letter, a digit or a variable"
+	// +kubebuilder:validation:XValidation:rule="self.matches('[{][{] *[.]machine[.]name *[}][}]')",message="template must contain {{ .machine.name }}: two VMs cannot have the same name"
+	Template string `json:"template,omitempty"`
+}
+
+// nameVariable is a variable of MachineNaming.Template.
+var nameVariable = regexp.MustCompile(`{{ *\.machine\.(name|namespace) *}}`)
+
+// VMName returns the name of the VM of m. It follows from the metadata and the
+// spec of m alone and does not change.
+func (s *MachineSpec) VMName(m metav1.Object) string {
+	if s.Naming.Template == "" {
+		return m.GetName()
+	}
+	values := map[string]string{"name": m.GetName(), "namespace": m.GetNamespace()}
+	name := nameVariable.ReplaceAllStringFunc(s.Naming.Template, func(found string) string {
+		return values[nameVariable.FindStringSubmatch(found)[1]]
+	})
+	if len(name) > MaxVMName {
+		sum := sha256.Sum256([]byte(name))
+		tail := "-" + hex.EncodeToString(sum[:4])
+		name = name[:MaxVMName-len(tail)] + tail
+	}
+	return name
 }
 
 // PowerOffMode is how a VM is powered off.

@@ -109,7 +109,7 @@ func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSp
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
 
 // NovaVSphereMachine is a machine that is a VM on vCenter.
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the VM's and the node's name and can have at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the node's name and can have at most 63 characters"
 type NovaVSphereMachine struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -124,6 +124,7 @@ type NovaVSphereMachine struct {
 	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.source) || !has(oldSelf.source) || self.source == oldSelf.source) && (!has(self.clone) || !has(oldSelf.clone) || self.clone == oldSelf.clone) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="has(self.naming) == has(oldSelf.naming) && (!has(self.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`

@@ -542,7 +542,7 @@ func (a *NovaZVirtAffinity) GetAntiAffinity() NovaZVirtAntiAffinity {
 // +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
 
 // NovaZVirtMachine is a machine that is a VM on a zVirt or oVirt engine.
-// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the VM's and the node's name and can have at most 63 characters"
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the node's name and can have at most 63 characters"
 type NovaZVirtMachine struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -552,7 +552,7 @@ type NovaZVirtMachine struct {
 
 	// spec is the desired state. Only providerID and powerOff can change.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template && self.network == oldSelf.network && has(self.placement) == has(oldSelf.placement) && (!has(self.placement) || self.placement == oldSelf.placement) && has(self.placementPolicy) == has(oldSelf.placementPolicy) && (!has(self.placementPolicy) || self.placementPolicy == oldSelf.placementPolicy) && has(self.hardware) == has(oldSelf.hardware) && (!has(self.hardware) || self.hardware == oldSelf.hardware) && has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage) && has(self.highAvailability) == has(oldSelf.highAvailability) && (!has(self.highAvailability) || self.highAvailability == oldSelf.highAvailability) && has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity) && has(self.tags) == has(oldSelf.tags) && (!has(self.tags) || self.tags == oldSelf.tags)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template && self.network == oldSelf.network && has(self.naming) == has(oldSelf.naming) && (!has(self.naming) || self.naming == oldSelf.naming) && has(self.placement) == has(oldSelf.placement) && (!has(self.placement) || self.placement == oldSelf.placement) && has(self.placementPolicy) == has(oldSelf.placementPolicy) && (!has(self.placementPolicy) || self.placementPolicy == oldSelf.placementPolicy) && has(self.hardware) == has(oldSelf.hardware) && (!has(self.hardware) || self.hardware == oldSelf.hardware) && has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage) && has(self.highAvailability) == has(oldSelf.highAvailability) && (!has(self.highAvailability) || self.highAvailability == oldSelf.highAvailability) && has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity) && has(self.tags) == has(oldSelf.tags) && (!has(self.tags) || self.tags == oldSelf.tags)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaZVirtMachineSpec `json:"spec,omitempty,omitzero"`
 

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -155,14 +156,16 @@ func held(vm *ovirt.VM) []netip.Addr {
 }
 
 // Marked returns the VMs that were created for machines of a cluster in a
-// namespace. A VM that was renamed is not found: its mark does not tell of
-// which cluster it is.
+// namespace. A VM that had the machine's name and was renamed is not found: its
+// mark does not have the name of the machine.
 func Marked(clusterID, namespace string, all []*ovirt.VM) []hypervisor.MarkedVM {
 	var out []hypervisor.MarkedVM
 	for _, vm := range all {
-		id, err := Identify(clusterID, hypervisor.Key{Namespace: namespace, Name: vm.Name})
-		if err == nil && Subject(vm.Comment) == id.String() {
-			out = append(out, hypervisor.MarkedVM{Machine: vm.Name, ID: vm.ID})
+		mark, ours := ReadMark(vm.Comment)
+		machine := cmp.Or(mark.Machine, vm.Name)
+		id, err := Identify(clusterID, hypervisor.Key{Namespace: namespace, Name: machine})
+		if err == nil && ours && mark.ID == id {
+			out = append(out, hypervisor.MarkedVM{Machine: machine, ID: vm.ID})
 		}
 	}
 	return out

@@ -26,6 +26,8 @@ type Mark struct {
 	// Addresses are those that the VM was given when it was created, separated
 	// by commas. Those of DHCP are not among them.
 	Addresses string
+	// Machine is the name of the machine, if the VM has another name.
+	Machine string
 }
 
 // String is the comment that says it.
@@ -40,6 +42,9 @@ func (m Mark) String() string {
 	if m.Addresses != "" {
 		values.Set("addresses", m.Addresses)
 	}
+	if m.Machine != "" {
+		values.Set("machine", m.Machine)
+	}
 	return (&url.URL{Path: MarkPrefix + m.ID.String(), RawQuery: values.Encode()}).String()
 }
 
@@ -52,7 +57,9 @@ func ReadMark(comment string) (Mark, bool) {
 	text, ok := strings.CutPrefix(u.Path, MarkPrefix)
 	id, err := uuid.Parse(text)
 	query := u.Query()
-	return Mark{ID: id, Zone: query.Get("zone"), Document: query.Get("user-data"), Addresses: query.Get("addresses")}, ok && err == nil
+	return Mark{
+		ID: id, Zone: query.Get("zone"), Document: query.Get("user-data"), Addresses: query.Get("addresses"), Machine: query.Get("machine"),
+	}, ok && err == nil
 }
 
 // Subject returns the UUID in the comment of a VM, or nothing.

@@ -39,6 +39,7 @@ func TestMark(t *testing.T) {
 		{ID: id},
 		{ID: id, Zone: "a"},
 		{ID: id, Document: CloudConfig},
+		{ID: id, Machine: "worker-1"},
 		{ID: id, Zone: "eu west/1&x=y", Document: Ignition},
 	} {
 		got, ok := ReadMark(" " + m.String() + "\n")

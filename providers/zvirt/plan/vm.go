@@ -70,9 +70,11 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 		return nil, err
 	}
 	vm := hardware(m.Spec.Hardware)
-	vm.Name, vm.Comment = m.Name, Mark{
-		ID: id, Zone: l.Zone, Document: cmp.Or(l.Format, CloudConfig), Addresses: joined(static(boot)),
-	}.String()
+	mark := Mark{ID: id, Zone: l.Zone, Document: cmp.Or(l.Format, CloudConfig), Addresses: joined(static(boot))}
+	if vm.Name = m.Spec.VMName(m); vm.Name != m.Name {
+		mark.Machine = m.Name
+	}
+	vm.Comment = mark.String()
 	vm.Description = fmt.Sprintf("Cluster API machine %s/%s of cluster %s. Do not change or remove it here.",
 		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
 	vm.Cluster, vm.Template, vm.InstanceType = ovirt.Ref(from.Cluster), ovirt.Ref(from.Template.ID), ovirt.Ref(from.InstanceType)
