@@ -144,6 +144,13 @@ func (w *wire) ethernet() map[string]any {
 	if addresses := w.static(); len(addresses) > 0 {
 		e["addresses"] = addresses
 	}
+	// Not as routes: cloud-init gives those to a program that ifupdown's guests
+	// need not have, and makes a network of 64 bits of ::/0.
+	for key, v6 := range map[string]bool{"gateway4": false, "gateway6": true} {
+		if via := w.gateway(v6); via != "" {
+			e[key] = via
+		}
+	}
 	if routes := w.routes(); len(routes) > 0 {
 		e["routes"] = routes
 	}
@@ -167,18 +174,9 @@ func (w *wire) ethernet() map[string]any {
 	return e
 }
 
-// routes are the routes of an interface, the default ones first.
+// routes are the routes of an interface, except for the default ones.
 func (w *wire) routes() []map[string]any {
 	var out []map[string]any
-	for _, v6 := range []bool{false, true} {
-		if via := w.gateway(v6); via != "" {
-			to := "0.0.0.0/0"
-			if v6 {
-				to = "::/0"
-			}
-			out = append(out, map[string]any{"to": to, "via": via})
-		}
-	}
 	for _, r := range w.Routes {
 		route := map[string]any{"to": r.To, "via": r.Via}
 		if r.Metric != 0 {

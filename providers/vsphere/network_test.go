@@ -34,6 +34,10 @@ var networks = map[string]struct {
 	arguments, refused string
 }{
 	"dhcp": {interfaces: []infrav1.NovaVSphereInterface{{}}},
+	"resolvers": {
+		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.2"}}}},
+		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp nameserver=192.0.2.2",
+	},
 	"two": {
 		interfaces: []infrav1.NovaVSphereInterface{{}, {}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp ifname=eth1:2a:ec:ae:04:48:63 ip=eth1:dhcp",
