@@ -46,9 +46,11 @@ type VM struct {
 	MemoryMiB    int               `json:"memoryMiB"`
 	DataDisksGiB []int64           `json:"dataDisksGiB,omitempty"`
 	ExtraConfig  map[string]string `json:"extraConfig"`
-	PoweredOn    bool              `json:"poweredOn"`
-	Template     bool              `json:"template"`
-	IPAddress    string            `json:"ipAddress"`
+	// OVFEnvironment has the properties of the OVA that it is made from.
+	OVFEnvironment string `json:"ovfEnvironment,omitempty"`
+	PoweredOn      bool   `json:"poweredOn"`
+	Template       bool   `json:"template"`
+	IPAddress      string `json:"ipAddress"`
 	// Host is the name of the host that it runs on.
 	Host string `json:"host"`
 }
@@ -233,6 +235,7 @@ func describe(ctx *simulator.Context, vm *simulator.VirtualMachine) VM {
 		Template:     vm.Config.Template,
 		IPAddress:    vm.Guest.IpAddress,
 	}
+	out.OVFEnvironment = ovfEnvironment(vm.Config.VAppConfig)
 	if vm.Runtime.Host != nil {
 		if host, ok := ctx.Map.Get(*vm.Runtime.Host).(*simulator.HostSystem); ok {
 			out.Host = host.Name

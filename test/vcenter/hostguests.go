@@ -187,6 +187,9 @@ func guestInfo(vm VM) map[string]string {
 			info[key] = value
 		}
 	}
+	if vm.OVFEnvironment != "" {
+		info[ovfKey] = vm.OVFEnvironment
+	}
 	return info
 }
 

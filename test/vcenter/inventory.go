@@ -126,7 +126,7 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 		vm.Summary.Config.InstanceUuid = vm.Config.InstanceUuid
 		vm.Guest.Net = nil
 		if t.VApp {
-			vm.Config.VAppConfig = &types.VmConfigInfo{OvfEnvironmentTransport: []string{"com.vmware.guestInfo"}}
+			vm.Config.VAppConfig = cloudImage()
 		}
 		s.assignMACs(ctx, vm, true)
 		vm.MarkAsTemplate(&types.MarkAsTemplate{This: vm.Self})

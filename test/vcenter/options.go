@@ -75,7 +75,7 @@ type Template struct {
 	// CPUs is 2 and MemoryMiB 2048, if zero.
 	CPUs      int32 `json:"cpus,omitempty"`
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
-	// VApp gives it the properties of an OVA.
+	// VApp gives it the properties of an OVA, as Ubuntu's have them.
 	VApp bool `json:"vApp,omitempty"`
 	// ExtraConfig is in the template and hence in each of its clones.
 	ExtraConfig map[string]string `json:"extraConfig,omitempty"`
