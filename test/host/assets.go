@@ -21,6 +21,9 @@ type Assets struct {
 	// Ignition is the result of PrepareIgnition. If not set, no host boots by
 	// Ignition.
 	Ignition string `json:",omitempty"`
+	// Renderers are layers that lie over the others, by the renderer that they
+	// make cloud-init take. See PrepareRenderers.
+	Renderers map[string]string `json:",omitempty"`
 	// Containerd is a data directory of containerd that holds every image.
 	Containerd string
 }
@@ -82,6 +85,13 @@ func (a Assets) lower(spec Spec) (string, error) {
 			return "", fmt.Errorf("hosts were not prepared for Kubernetes %s", version)
 		}
 		layers = node + ":" + a.Debian
+	}
+	if spec.Renderer != "" {
+		image, ok := a.Renderers[spec.Renderer]
+		if !ok {
+			return "", fmt.Errorf("hosts were not prepared for the renderer %q", spec.Renderer)
+		}
+		layers = filepath.Join(image, rendererLayer) + ":" + layers
 	}
 	if !spec.Ignition {
 		return layers, nil

@@ -35,17 +35,26 @@ func buildDebian(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	settings, err := exec.CommandContext(ctx, "apt-config", "dump", "--format", "%f \"%v\";%n", "Acquire::http", "Acquire::https").Output()
+	settings, err := aptSettings(ctx)
 	if err != nil {
-		return fmt.Errorf("reading the settings of apt: %w", err)
+		return err
 	}
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc", debootstrapScript, "debootstrap.sh")
 	cmd.Env = append(os.Environ(),
 		"ROOT="+dir, "SUITE="+suite, "MIRROR="+mirror,
 		"PACKAGES="+strings.Join(hostPackages, " "),
-		"APT_SETTINGS="+string(settings),
+		"APT_SETTINGS="+settings,
 		"LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
 	return runQuietly(cmd)
+}
+
+// aptSettings are how this machine's own apt reaches its mirror.
+func aptSettings(ctx context.Context) (string, error) {
+	settings, err := exec.CommandContext(ctx, "apt-config", "dump", "--format", "%f \"%v\";%n", "Acquire::http", "Acquire::https").Output()
+	if err != nil {
+		return "", fmt.Errorf("reading the settings of apt: %w", err)
+	}
+	return string(settings), nil
 }
 
 // aptMirror finds the address that apt under etc gets the suite from.

@@ -143,6 +143,9 @@ func buildNode(ctx context.Context, c cache, debian string, d distribution) (str
 			}
 		}
 		for _, name := range nodePrograms {
+			if d.programs[name] == "" {
+				continue // a host without Kubernetes
+			}
 			if err := copyFile(d.programs[name], filepath.Join(dir, "usr/bin", name), 0o755); err != nil {
 				return err
 			}

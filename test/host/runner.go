@@ -48,6 +48,9 @@ type Spec struct {
 	// Kubernetes is the version that the disk has: one that the runner's
 	// Assets were prepared for, KubernetesVersion when empty.
 	Kubernetes string `json:",omitempty"`
+	// Renderer boots an image whose cloud-init sets the network up with this
+	// renderer, and whose cards are not called as the guest is to call them.
+	Renderer string `json:",omitempty"`
 	// Ignition boots an image that is set up by Ignition, in its initial RAM
 	// disk, and not by cloud-init. A seed is then a drive.
 	Ignition bool `json:",omitempty"`
@@ -333,9 +336,12 @@ func (r *Runner) prepareDisk(h *Host) error {
 			return err
 		}
 	}
-	resolv := []byte("nameserver " + Gateway + "\n")
-	if err := writeFile(filepath.Join(dir, "up/etc/resolv.conf"), resolv, 0o644); err != nil {
-		return err
+	// An image with a renderer keeps its own.
+	if h.spec.Renderer == "" {
+		resolv := []byte("nameserver " + Gateway + "\n")
+		if err := writeFile(filepath.Join(dir, "up/etc/resolv.conf"), resolv, 0o644); err != nil {
+			return err
+		}
 	}
 	if err := linkTree(r.Assets.Containerd, filepath.Join(dir, "containerd")); err != nil {
 		return err

@@ -69,7 +69,7 @@ func (h *Host) connect(pid int) error {
 		}
 		wire := &netlink.Veth{
 			LinkAttrs:        netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index},
-			PeerName:         fmt.Sprintf("eth%d", i),
+			PeerName:         h.spec.cardName(i),
 			PeerHardwareAddr: mac,
 			PeerNamespace:    netlink.NsFd(own),
 		}
@@ -81,6 +81,15 @@ func (h *Host) connect(pid int) error {
 		}
 	}
 	return nil
+}
+
+// cardName is the name of a network card before cloud-init renames it.
+func (s *Spec) cardName(i int) string {
+	if s.Renderer == "" {
+		return fmt.Sprintf("eth%d", i)
+	}
+	// As the slots of VMware's VMs are numbered.
+	return fmt.Sprintf("ens%d", 192+32*i)
 }
 
 // wireName is the name of the bed's end of a network card.

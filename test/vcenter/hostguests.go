@@ -19,6 +19,10 @@ const KubernetesKey = "disk.kubernetes"
 // Guests do not see it.
 const IgnitionKey = "disk.ignition"
 
+// RendererKey is the setting of a template by which cloud-init sets up the
+// network of its clones. Guests do not see it.
+const RendererKey = "disk.renderer"
+
 const (
 	guestInfoPrefix = "guestinfo."
 	// guestInfoInterval is how often a guest's settings are read back.
@@ -172,6 +176,7 @@ func hostSpec(vm VM) host.Spec {
 		GuestInfo:    guestInfo(vm),
 		Kubernetes:   vm.ExtraConfig[KubernetesKey],
 		Ignition:     vm.ExtraConfig[IgnitionKey] != "",
+		Renderer:     vm.ExtraConfig[RendererKey],
 		DataDisksGiB: vm.DataDisksGiB,
 	}
 	for _, nic := range vm.NICs {

@@ -1,0 +1,126 @@
+package renderers_test
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+//go:embed render.py
+var renderScript string
+
+// wanted are lines that make a renderer's program do what is asked, by the
+// golden files of the driver.
+var wanted = map[string]map[string][]string{
+	"network-dhcp": {
+		"eni":             {"auto eth0", "iface eth0 inet dhcp"},
+		"network-manager": {"mac-address=66:BB:FD:8F:40:01", "method=auto"},
+		"networkd":        {"MACAddress=66:bb:fd:8f:40:01", "DHCP=ipv4"},
+		"sysconfig":       {"HWADDR=66:bb:fd:8f:40:01", "BOOTPROTO=dhcp", "ONBOOT=yes"},
+	},
+	"network-resolvers": {
+		"eni":       {"dns-nameservers 192.0.2.2"},
+		"networkd":  {"DNS=192.0.2.2"},
+		"sysconfig": {"nameserver 192.0.2.2"},
+	},
+	"network-two": {
+		"eni":             {"auto eth0", "auto eth1", "iface eth1 inet dhcp"},
+		"network-manager": {"mac-address=66:BB:FD:8F:40:01", "mac-address=2A:EC:AE:04:48:63"},
+		"networkd":        {"MACAddress=66:bb:fd:8f:40:01", "MACAddress=2a:ec:ae:04:48:63"},
+		"sysconfig":       {"HWADDR=66:bb:fd:8f:40:01", "HWADDR=2a:ec:ae:04:48:63"},
+	},
+	"network-dual": {
+		"eni":             {"iface eth0 inet dhcp", "iface eth0 inet6 dhcp", "mtu 9000"},
+		"network-manager": {"mtu=9000", "[ipv6]"},
+		"networkd":        {"MTUBytes=9000", "DHCP=yes"},
+		"sysconfig":       {"MTU=9000", "BOOTPROTO=dhcp", "DHCPV6C=yes"},
+	},
+	"network-static": {
+		"eni": {
+			"address 192.0.2.10/24", "gateway 192.0.2.1", "address 2001:db8::10/64", "gateway 2001:db8::1", "dns-nameservers 192.0.2.2 2001:db8::2",
+			"post-up route add -net 198.51.100.0/24 gw 192.0.2.3 || true", "post-up route add -A inet6 2001:db8:1::/48 gw 2001:db8::3 || true",
+		},
+		"network-manager": {
+			"address1=192.0.2.10/24", "gateway=192.0.2.1", "address1=2001:db8::10/64", "gateway=2001:db8::1", "dns=192.0.2.2;", "dns=2001:db8::2;",
+			"route1=198.51.100.0/24,192.0.2.3",
+		},
+		"networkd": {
+			"Address=192.0.2.10/24", "Gateway=192.0.2.1", "Address=2001:db8::10/64", "Gateway=2001:db8::1", "DNS=192.0.2.2 2001:db8::2",
+			"Destination=198.51.100.0/24", "Gateway=192.0.2.3", "Destination=2001:db8:1::/48", "Gateway=2001:db8::3",
+		},
+		"sysconfig": {
+			"IPADDR=192.0.2.10", "NETMASK=255.255.255.0", "GATEWAY=192.0.2.1", "IPV6ADDR=2001:db8::10/64", "IPV6_DEFAULTGW=2001:db8::1",
+			"DNS1=192.0.2.2", "DNS2=2001:db8::2", "ADDRESS0=198.51.100.0", "GATEWAY0=192.0.2.3", "2001:db8:1::/48 via 2001:db8::3  dev lan",
+		},
+	},
+	"network-pools": {
+		"eni":             {"gateway 192.0.2.254", "gateway 2001:db8::1"},
+		"network-manager": {"gateway=192.0.2.254", "gateway=2001:db8::1"},
+		"networkd":        {"Gateway=192.0.2.254", "Gateway=2001:db8::1"},
+		"sysconfig":       {"GATEWAY=192.0.2.254", "IPV6_DEFAULTGW=2001:db8::1"},
+	},
+	"network-search": {
+		"eni":             {"dns-search example.com example.org"},
+		"network-manager": {"dns-search=example.com;example.org;"},
+		"networkd":        {"Domains=example.com example.org"},
+		"sysconfig":       {`DOMAIN="example.com example.org"`},
+	},
+	"network-overrides": {
+		"eni":       {"metric 50"},
+		"networkd":  {"RouteMetric=50", "UseDNS=False", "Hostname=other", "UseRoutes=True"},
+		"sysconfig": {"METRIC=50"},
+	},
+}
+
+var _ = Describe("The files of a guest", func() {
+	It("say all that the driver was asked for", func(ctx context.Context) {
+		for name, renderers := range render(ctx) {
+			for renderer, text := range renderers {
+				lines := strings.Split(text, "\n")
+				for i := range lines {
+					lines[i] = strings.TrimSpace(lines[i])
+				}
+				for _, line := range wanted[name][renderer] {
+					Expect(lines).To(ContainElement(line), "%s by %s:\n%s", name, renderer, text)
+				}
+				// What cloud-init makes of a route to ::/0.
+				Expect(text).NotTo(ContainSubstring("::/64 "), "%s by %s", name, renderer)
+				Expect(text).NotTo(ContainSubstring("route add default"), "%s by %s", name, renderer)
+			}
+		}
+	})
+})
+
+// render renders the driver's golden files in the hosts' Debian.
+func render(ctx context.Context) map[string]map[string]string {
+	GinkgoHelper()
+	files, err := filepath.Glob("../../../providers/vsphere/testdata/network-*.json")
+	Expect(err).NotTo(HaveOccurred())
+	configs := map[string]json.RawMessage{}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		configs[strings.TrimSuffix(filepath.Base(file), ".json")] = data
+	}
+	for name := range wanted {
+		Expect(configs).To(HaveKey(name))
+	}
+	input, err := json.Marshal(configs)
+	Expect(err).NotTo(HaveOccurred())
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--propagation", "private", "/bin/sh", "-euc",
+		`mount -t tmpfs tmpfs "$1/tmp"; exec chroot "$1" /usr/bin/python3 -B -c "$2"`, "render.sh", assets.Debian, renderScript)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(input), GinkgoWriter
+	out, err := cmd.Output()
+	Expect(err).NotTo(HaveOccurred())
+	var rendered map[string]map[string]string
+	Expect(json.Unmarshal(out, &rendered)).To(Succeed())
+	return rendered
+}

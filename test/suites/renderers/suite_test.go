@@ -1,0 +1,42 @@
+package renderers_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/host"
+)
+
+const (
+	bed         = "renderers"
+	bootTimeout = 3 * time.Minute
+)
+
+var (
+	assets host.Assets
+	// everything boots guests too; otherwise only files are made.
+	everything = os.Getenv("NOVA_SUITES") == "full"
+	booted     = []string{"network-manager", "eni", "networkd"}
+)
+
+func TestRenderers(t *testing.T) {
+	RegisterFailHandler(Fail)
+	// What is asked on a host that boots takes from what it boots with.
+	SetDefaultEventuallyPollingInterval(time.Second)
+	RunSpecs(t, "Renderers")
+}
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	var names []string
+	if everything {
+		names = booted
+	}
+	var err error
+	assets, err = host.PrepareRenderers(ctx, GinkgoWriter, names...)
+	Expect(err).NotTo(HaveOccurred())
+})
