@@ -158,7 +158,7 @@ func TestCreateWithForeignName(t *testing.T) {
 	b.reaches(m, hypervisor.Absent)
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	err := b.fails(m, infrav1.NameTakenReason)
-	b.Expect(err).To(MatchError("a VM with this machine's name exists in the folder and is not ours: it is left alone"))
+	b.Expect(err).To(MatchError("a VM with this machine's name (" + foreign[0].Ref + ") exists in the folder and is not ours: it is left alone; rename or delete it in vCenter"))
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(going(m), hypervisor.Absent)
 	b.Expect(b.vmNamed("m")).To(Equal(foreign), "it is untouched")
