@@ -33,14 +33,8 @@ type Assets struct {
 // those whose Spec says so one of the other versions, which hack/tools has to
 // know; every host has the images of all.
 func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, error) {
-	if err := requireRoot(); err != nil {
-		return Assets{}, err
-	}
-	c, err := newCache(log)
+	c, err := openCache(ctx, log)
 	if err != nil {
-		return Assets{}, err
-	}
-	if err := needPrograms(ctx, c.log, machinePrograms); err != nil {
 		return Assets{}, err
 	}
 	// The network is the limit of one and the processor of the other.
@@ -74,6 +68,18 @@ func Prepare(ctx context.Context, log io.Writer, others ...string) (Assets, erro
 		return Assets{}, fmt.Errorf("preparing hosts: %w", err)
 	}
 	return assets, nil
+}
+
+// openCache returns the cache, once all is there that hosts are made with.
+func openCache(ctx context.Context, log io.Writer) (cache, error) {
+	if err := requireRoot(); err != nil {
+		return cache{}, err
+	}
+	c, err := newCache(log)
+	if err != nil {
+		return cache{}, err
+	}
+	return c, needPrograms(ctx, c.log, machinePrograms)
 }
 
 // lower are the read-only layers of a host, the upper one first.

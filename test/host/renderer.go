@@ -59,14 +59,8 @@ var withoutNetworkd = map[string]string{
 // PrepareRenderers makes hosts without Kubernetes, for those whose Spec names
 // one of these renderers, or finds them in the cache.
 func PrepareRenderers(ctx context.Context, log io.Writer, renderers ...string) (Assets, error) {
-	if err := requireRoot(); err != nil {
-		return Assets{}, err
-	}
-	c, err := newCache(log)
+	c, err := openCache(ctx, log)
 	if err != nil {
-		return Assets{}, err
-	}
-	if err := needPrograms(ctx, c.log, machinePrograms); err != nil {
 		return Assets{}, err
 	}
 	assets := Assets{Renderers: map[string]string{}}
