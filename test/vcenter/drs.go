@@ -158,7 +158,7 @@ func (s *Server) dropFromRules(ctx *simulator.Context, vm ref) {
 				continue
 			}
 			rest := *apart
-			rest.Vm = slices.DeleteFunc(slices.Clone(apart.Vm), func(other ref) bool { return other == vm })
+			rest.Vm = without(apart.Vm, map[ref]bool{vm: true})
 			config.Rule[i], changed = &rest, true
 		}
 		config.Group = slices.Clone(config.Group)
@@ -168,7 +168,7 @@ func (s *Server) dropFromRules(ctx *simulator.Context, vm ref) {
 				continue
 			}
 			rest := *vms
-			rest.Vm = slices.DeleteFunc(slices.Clone(vms.Vm), func(other ref) bool { return other == vm })
+			rest.Vm = without(vms.Vm, map[ref]bool{vm: true})
 			config.Group[i], changed = &rest, true
 		}
 		if changed {

@@ -3,6 +3,7 @@ package vcenter
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/vmware/govmomi/simulator"
@@ -187,25 +188,27 @@ func (s *Server) SetHidden(id string, hidden bool) error {
 		if at == nil {
 			return
 		}
+		objects := maps.Clone(*s.hidden.Load())
 		if hidden {
-			s.hidden[*at] = true
+			objects[*at] = true
 		} else {
-			delete(s.hidden, *at)
+			delete(objects, *at)
 		}
+		s.hidden.Store(&objects)
 		s.watch.touchAll()
 		err = nil
 	})
 	return err
 }
 
-// isHidden reports whether an object, or what it is in, is hidden. The caller
-// holds the inventory.
+// isHidden reports whether an object, or one that contains it, is hidden.
 func (s *Server) isHidden(ctx *simulator.Context, at ref) bool {
-	if len(s.hidden) == 0 {
+	hidden := *s.hidden.Load()
+	if len(hidden) == 0 {
 		return false
 	}
 	for {
-		if s.hidden[at] {
+		if hidden[at] {
 			return true
 		}
 		entity, ok := ctx.Map.Get(at).(mo.Entity)
@@ -218,7 +221,7 @@ func (s *Server) isHidden(ctx *simulator.Context, at ref) bool {
 
 // seen leaves out what the account does not see.
 func (s *Server) seen(ctx *simulator.Context, objects []types.ObjectContent) []types.ObjectContent {
-	if len(s.hidden) == 0 {
+	if len(*s.hidden.Load()) == 0 {
 		return objects
 	}
 	return slices.DeleteFunc(objects, func(o types.ObjectContent) bool { return s.isHidden(ctx, o.Obj) })

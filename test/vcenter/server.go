@@ -58,12 +58,14 @@ type Server struct {
 	templateItems sync.Map
 	deploying     sync.Mutex
 
+	// hidden are objects the account does not see. Calls read it while another
+	// holds world, so the map is replaced and never changed.
+	hidden atomic.Pointer[map[ref]bool]
+
 	// world covers the inventory: whoever reads or changes it holds it.
 	world sync.Mutex
 	// busy are VMs with a task under way. Covered by world.
 	busy map[string]string
-	// hidden are objects the account does not see. Covered by world.
-	hidden map[ref]bool
 	// fullHosts take no clones. Covered by world.
 	fullHosts map[ref]bool
 
@@ -109,12 +111,12 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		counts:    newCounts(),
 		faults:    newFaults(),
 		busy:      map[string]string{},
-		hidden:    map[ref]bool{},
 		fullHosts: map[ref]bool{},
 		sessions:  map[string]*simulator.Context{},
 		listener:  newGate(listener),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.hidden.Store(&map[ref]bool{})
 	s.account.Store(url.UserPassword(opts.Username, opts.Password))
 	s.watch = newWatch(s)
 	s.watch.delay = opts.UpdateDelay
