@@ -238,8 +238,8 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	return m.act.task, true
 }
 
-// outcomeUnread reports whether the task of a machine has ended, and its result or its
-// error has to be read to know what became of the VM. The caller holds the lock.
+// outcomeUnread reports whether the task of a machine has ended, and its result or
+// error still has to be read. The caller holds the lock.
 func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 	if m.act == nil || m.act.unseen {
 		return false

@@ -59,7 +59,7 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 // certain that it would be seen if it were there.
 func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, going bool) (sight, error) {
 	inv := d.session.inv
-	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
+	d.want(id, m)
 	s := inv.take(id, keyOf(m), going)
 	if s.vanished != (ref{}) {
 		if err := d.mourn(ctx, id, s.vanished); err != nil {

@@ -36,9 +36,9 @@ func (a *action) rejected(w *world, id uuid.UUID) ref {
 	return task.result
 }
 
-// lookAtRejected returns what a machine is like whose VM has another instance
-// UUID. The creation has failed once that VM is deleted, so that the time until
-// the next attempt starts then.
+// lookAtRejected sets the sight of a machine whose VM has another instance UUID. The
+// creation has failed once that VM is deleted, so that the time until the next
+// attempt starts then.
 func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
 	_, listed := i.world.ids[vm]
 	switch {

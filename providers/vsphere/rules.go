@@ -68,23 +68,23 @@ func newClusterInfo(config *types.ClusterConfigInfoEx) *clusterInfo {
 	c := &clusterInfo{rules: map[string]*ruleInfo{}, groups: map[string]*groupInfo{}, drs: ptr.Deref(config.DrsConfig.Enabled, false)}
 	for _, group := range config.Group {
 		if g, ok := group.(*types.ClusterVmGroup); ok {
-			info := &groupInfo{ClusterGroupInfo: g.ClusterGroupInfo, vms: map[ref]bool{}}
-			for _, vm := range g.Vm {
-				info.vms[vm] = true
-			}
-			c.groups[g.Name] = info
+			c.groups[g.Name] = &groupInfo{ClusterGroupInfo: g.ClusterGroupInfo, vms: setOf(g.Vm)}
 		}
 	}
 	for _, rule := range config.Rule {
 		if r, ok := rule.(*types.ClusterAntiAffinityRuleSpec); ok {
-			info := &ruleInfo{ClusterRuleInfo: r.ClusterRuleInfo, vms: map[ref]bool{}}
-			for _, vm := range r.Vm {
-				info.vms[vm] = true
-			}
-			c.rules[r.Name] = info
+			c.rules[r.Name] = &ruleInfo{ClusterRuleInfo: r.ClusterRuleInfo, vms: setOf(r.Vm)}
 		}
 	}
 	return c
+}
+
+func setOf(vms []ref) map[ref]bool {
+	set := make(map[ref]bool, len(vms))
+	for _, vm := range vms {
+		set[vm] = true
+	}
+	return set
 }
 
 // rule returns a rule as it is, or as it is about to be.
@@ -448,8 +448,8 @@ func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
 	return change
 }
 
-// promise notes what a task is about to make of a compute cluster. The
-// channel is closed when the task has ended.
+// promise records the change that a task makes to a compute cluster. The channel
+// is closed when the task has ended.
 func (i *inventory) promise(at, task ref, change clusterChange) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -21,7 +21,7 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, join
 		return err
 	}
 	inv := d.session.inv
-	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
+	d.want(id, m)
 	if state, vm := d.state(id, m); d.outdated(id, m, state) != "" {
 		return d.upgrade(ctx, id, m, vm)
 	}

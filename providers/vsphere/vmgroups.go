@@ -69,16 +69,17 @@ func (i *inventory) planGroups(at ref, ids []uuid.UUID, change *clusterChange) {
 		}
 		name := m.wants.vmGroup
 		is := i.world.clusters[at].groups[name]
-		switch {
-		case is == nil:
+		if is == nil {
 			change.missing[id] = name
-		case is.vms[vm]:
-		case change.groups[name] == nil:
-			change.groups[name] = &groupInfo{ClusterGroupInfo: is.ClusterGroupInfo, vms: maps.Clone(is.vms)}
-			fallthrough
-		default:
-			change.groups[name].vms[vm] = true
+			continue
 		}
+		if is.vms[vm] {
+			continue
+		}
+		if change.groups[name] == nil {
+			change.groups[name] = &groupInfo{ClusterGroupInfo: is.ClusterGroupInfo, vms: maps.Clone(is.vms)}
+		}
+		change.groups[name].vms[vm] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(change.groups)) {
 		group := change.groups[name]

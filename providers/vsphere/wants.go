@@ -36,7 +36,13 @@ type tagName struct {
 	label bool
 }
 
-// wantsOf returns what m asks for, with its VM in a failure domain.
+// want records what m asks for, with its VM where that is.
+func (d *driver) want(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
+	inv := d.session.inv
+	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
+}
+
+// wantsOf returns the wants of m with its VM in a failure domain.
 func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 	w := wants{
 		name:   m.Spec.VMName(m),
