@@ -116,10 +116,10 @@ func lives(s *scope, machine *clusterv1.Machine, node *Node) bool {
 	return node.Ready || s.tenant.Serving.Has(machine.Name)
 }
 
-// heir is a node that the address may be given to, of a machine that stays: one that
-// is ready and on which all runs, or else one whose API server answers though its
-// kubelet does not. If there is none, without are those on which kube-vip does not
-// run or did not take it, unless there is one that may take it by itself.
+// heir returns a node to give the address to, of a machine that stays: one that is
+// ready and runs all components, or else one whose kubelet is dead and whose API
+// server is ready. If there is none, without are the nodes on which kube-vip does not
+// run or did not take the address, unless another may take it by itself.
 func heir(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
 	byItself := false
 	for _, machine := range s.sorted() {

@@ -20,9 +20,9 @@ import (
 const servingBound = 2 * time.Second
 
 // probeAPIServers requests /readyz of API servers at their own addresses. It
-// returns the machines whose API server is ready, and those where none is: it says
-// so, or the host refuses the connection. A machine from which no response came in
-// time is in neither set.
+// returns the machines whose API server is ready, and those where it is not: it
+// responds with an error, or the host refuses the connection. A machine without a
+// response in time is in neither set.
 func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[string]string) (serving, failing sets.Set[string]) {
 	serving, failing = sets.New[string](), sets.New[string]()
 	if config == nil {
@@ -57,8 +57,8 @@ func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[str
 	return serving, failing
 }
 
-// readyz returns the status with which the API server at an address says whether it
-// is ready.
+// readyz returns the HTTP status of /readyz of the API server at an address: 200 if
+// it is ready.
 func readyz(ctx context.Context, transport http.RoundTripper, address string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", http.NoBody)
 	if err != nil {

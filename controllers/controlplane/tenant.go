@@ -116,8 +116,8 @@ type Facts struct {
 	// Serving are the machines whose API server answered at its own address that
 	// it is ready; empty if they were not asked, or none could be reached.
 	Serving sets.Set[string]
-	// Failing are the machines where no API server was ready at that time: it said
-	// so, or the host refused the connection.
+	// Failing are the machines whose API server was not ready at that time: it
+	// responded with an error, or the host refused the connection.
 	Failing sets.Set[string]
 	// Endpoint is what is known of the address that the API server is reached
 	// at.

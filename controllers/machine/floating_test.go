@@ -104,8 +104,8 @@ func TestEndpointByName(t *testing.T) {
 	}
 }
 
-// A DNS server that fails changes nothing of what is known, and is not asked by
-// each reconcile.
+// While DNS fails, the addresses found before stay, and not every reconcile
+// repeats the lookup.
 func TestLookups(t *testing.T) {
 	dns := &names{has: map[string][]netip.Addr{"vip": addrs("10.0.0.100")}}
 	l, now := &lookups{}, time.Now()

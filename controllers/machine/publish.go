@@ -30,8 +30,8 @@ func (s *scope[M]) publish() error {
 	return nil
 }
 
-// networkInterfaces returns what the status says of a VM's network interfaces. All
-// of it is reported by the guest or the hypervisor, so each part has a bound.
+// networkInterfaces returns the network interfaces of a VM for the status. The guest
+// and the hypervisor report them, so each part has a bound.
 func networkInterfaces(nics []hypervisor.NIC) []infrav1.NetworkInterfaceStatus {
 	const maxMAC, maxNetwork = 64, 1024
 	var out []infrav1.NetworkInterfaceStatus

@@ -41,9 +41,8 @@ type queue struct {
 
 // New returns Turns of which no more than most are taken at a time; zero means
 // any number. The endpoint is for metrics of creations; if it is empty, there are
-// none. Keys of which group returns the same
-// wait in one queue. Once the turn of a key in line has come, call is called
-// with it.
+// none. Keys of which group returns the same wait in one queue. Once the turn of a
+// key in line has come, call is called with it.
 func New[K comparable](most int, endpoint string, group func(K) string, call func(K)) *Turns[K] {
 	return &Turns[K]{
 		most: most, endpoint: endpoint, group: group, call: call,

@@ -15,11 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Permissions are what a manager's user, or a group that a manager serves, may do
-// in a workload cluster. An
-// administrator of the cluster keeps one of the objects as it is, for instance
-// without subjects, by the annotation that the API server has for its own roles:
-// rbac.authorization.kubernetes.io/autoupdate=false.
+// Permissions are the rules in a workload cluster for the user of a manager, or for
+// a group that a manager serves. An administrator of the cluster keeps one of the
+// objects as it is, for instance without subjects, by the annotation that the API
+// server has for its own roles: rbac.authorization.kubernetes.io/autoupdate=false.
 type Permissions struct {
 	// Cluster are the rules of the ClusterRole that has the user's name.
 	Cluster []rbacv1.PolicyRule

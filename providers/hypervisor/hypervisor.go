@@ -157,7 +157,7 @@ type VM struct {
 
 // NIC is a network interface of a VM.
 type NIC struct {
-	// Network is what the hypervisor calls the network. Empty if it is not known.
+	// Network is the hypervisor's name of the network. Empty if it is not known.
 	Network string
 	// MAC is the hardware address.
 	MAC string

@@ -49,7 +49,7 @@ type request struct {
 	// rows and followed are how many VMs the answer lists, and how many objects
 	// the engine followed a link of.
 	rows, followed int
-	// filter asks for what the user has permissions for.
+	// filter limits the response to objects that the user has permissions for.
 	filter bool
 	// language is the one that faults are written in.
 	language string

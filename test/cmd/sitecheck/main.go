@@ -1,5 +1,5 @@
-// Command sitecheck reads what a real hypervisor is like, compares it with what
-// this project needs, and prints a report. It changes nothing there. It exits with
+// Command sitecheck reads the settings of a real hypervisor, compares them with the
+// requirements of this project, and prints a report. It changes nothing there. It exits with
 // status 1 if a check failed.
 //
 // It refuses to take a password as an argument, where other users of the machine

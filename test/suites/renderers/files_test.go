@@ -17,8 +17,8 @@ import (
 //go:embed render.py
 var renderScript string
 
-// wanted are lines that make a renderer's program do what is asked, by the
-// golden files of the driver.
+// wanted are lines of a renderer's files that configure the network as the machine
+// specifies, by the golden files of the driver.
 var wanted = map[string]map[string][]string{
 	"network-dhcp": {
 		"eni":             {"auto eth0", "iface eth0 inet dhcp"},

@@ -26,7 +26,7 @@ var (
 
 func TestRenderers(t *testing.T) {
 	RegisterFailHandler(Fail)
-	// What is asked on a host that boots takes from what it boots with.
+	// Each poll runs a command on a host that is booting, and slows it down.
 	SetDefaultEventuallyPollingInterval(time.Second)
 	RunSpecs(t, "Renderers")
 }
