@@ -22,11 +22,14 @@ const (
 )
 
 // granter is when the permissions of a manager's user in one cluster were
-// written. They are written when the API server forbids a request, and every
-// grantFresh: a change in the cluster may concern another connection.
+// written. They are written when the API server forbids a request, again after an
+// attempt that failed, and every grantFresh: a change in the cluster may concern another connection.
 type granter struct {
 	mu   sync.Mutex
 	last time.Time
+	// failed is true if the last attempt failed: a part of the permissions may be
+	// missing that no request of the manager needs.
+	failed bool
 }
 
 // due reports whether the permissions are to be written now, and counts the
@@ -34,12 +37,22 @@ type granter struct {
 func (g *granter) due(forbidden bool, now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	since := now.Sub(g.last)
-	if since < grantAgain || !forbidden && since < grantFresh {
+	wait := grantFresh
+	if forbidden || g.failed {
+		wait = grantAgain
+	}
+	if now.Sub(g.last) < wait {
 		return false
 	}
 	g.last = now
 	return true
+}
+
+// ended records how an attempt ended.
+func (g *granter) ended(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failed = err != nil
 }
 
 func (g *granter) unused(now time.Time) bool {
@@ -80,6 +93,7 @@ func (g *granting) run(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, grantTimeout)
 	defer cancel()
 	changed, err := g.grant(ctx)
+	g.granter.ended(err)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Writing the manager's permissions in the workload cluster")
 	}

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
@@ -23,6 +24,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -63,6 +66,8 @@ type rbacServer struct {
 	objects client.WithWatch
 	// late is how many requests are forbidden after the permissions are there.
 	late int
+	// lost is the name of an object whose creation is not confirmed once.
+	lost string
 	// seen are the users of requests, with what they did.
 	seen []string
 }
@@ -136,6 +141,10 @@ func (s *rbacServer) rbac(w http.ResponseWriter, r *http.Request) {
 		if err = json.NewDecoder(r.Body).Decode(o); err == nil {
 			err = s.objects.Create(r.Context(), o)
 		}
+		if o.GetName() == s.lost && parts[0] == "clusterrolebindings" {
+			s.lost = ""
+			err = apierrors.NewTimeoutError("the response is lost", 0)
+		}
 	case http.MethodPut:
 		if err = json.NewDecoder(r.Body).Decode(o); err == nil {
 			err = s.objects.Update(r.Context(), o)
@@ -164,17 +173,16 @@ func (s *rbacServer) users() []string {
 	return slices.Compact(users)
 }
 
-// A manager connects as its own user where the CA of the kubeconfig's
-// certificate is here, and writes its permissions when they are missing.
-func TestUserConnects(t *testing.T) {
-	server := newRBACServer(t)
+// connectTo starts server, and connects the user nova-test to it as the cluster
+// cache does.
+func connectTo(t *testing.T, server *rbacServer) (*User, *Secrets, kubernetes.Interface) {
+	t.Helper()
 	secrets, authority, _ := newAuthority(t, "https://x", "")
 	ca, err := authority.ClusterCA(t.Context(), blue)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server.start(t, ca)
-	server.late = 3
 	pair, err := authority.Client(t.Context(), blue, pki.ClientRequest{CommonName: "kubernetes-admin", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +204,15 @@ func TestUserConnects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return user, routed, clients
+}
+
+// A manager connects as its own user where the CA of the kubeconfig's
+// certificate is here, and writes its permissions when they are missing.
+func TestUserConnects(t *testing.T) {
+	server := newRBACServer(t)
+	server.late = 3
+	_, routed, clients := connectTo(t, server)
 	// The first request is forbidden, and so are three after the permissions are
 	// there. It is repeated with its body.
 	made, err := clients.CoreV1().ConfigMaps("a").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{})
@@ -221,6 +238,39 @@ func TestUserConnects(t *testing.T) {
 	}
 	if is, _ := routed.routeNow(blue); is == was || is.renew.Before(time.Now().Add(userTTL/3)) {
 		t.Error("the route was not renewed")
+	}
+}
+
+// The API server creates the binding of the manager's own user, and its response is
+// lost. No request of the manager is forbidden from then on, and the bindings after
+// that one are still to be written.
+func TestInterruptedPermissionsAreWritten(t *testing.T) {
+	server := newRBACServer(t)
+	server.lost = "nova-test"
+	user, _, clients := connectTo(t, server)
+	request := func() error {
+		_, err := clients.CoreV1().ConfigMaps("a").Get(t.Context(), "c", metav1.GetOptions{})
+		return err
+	}
+	people := func() error {
+		return server.objects.Get(t.Context(), client.ObjectKey{Name: "nova:people"}, &rbacv1.ClusterRoleBinding{})
+	}
+	_ = request()
+	if err := people(); server.lost != "" || !apierrors.IsNotFound(err) {
+		t.Fatalf("the permissions were not interrupted: %v", err)
+	}
+	g := user.granter(blue, time.Now())
+	g.mu.Lock()
+	g.last = g.last.Add(-grantAgain)
+	g.mu.Unlock()
+	if err := request(); err != nil {
+		t.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		return people() == nil, nil
+	})
+	if err != nil {
+		t.Error(people())
 	}
 }
 
@@ -295,18 +345,20 @@ func TestKubeconfigOfOthers(t *testing.T) {
 func TestGranterDue(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		since     time.Duration
-		forbidden bool
-		want      bool
+		since             time.Duration
+		forbidden, failed bool
+		want              bool
 	}{
 		"Recent":          {since: grantAgain - time.Second, forbidden: true},
 		"Forbidden":       {since: grantAgain, forbidden: true, want: true},
 		"Allowed":         {since: grantFresh - time.Second},
 		"AllowedForLong":  {since: grantFresh, want: true},
 		"ForbiddenLately": {since: time.Second, forbidden: true},
+		"Failed":          {since: grantAgain, failed: true, want: true},
+		"FailedLately":    {since: grantAgain - time.Second, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g := &granter{last: now.Add(-tc.since)}
+			g := &granter{last: now.Add(-tc.since), failed: tc.failed}
 			if got := g.due(tc.forbidden, now); got != tc.want || got && g.due(tc.forbidden, now) {
 				t.Errorf("want %t, got %t", tc.want, got)
 			}
