@@ -170,14 +170,25 @@ func (r results) take(e event) {
 	switch e.Action {
 	case "run":
 		r.at(e.Package, e.Test).start()
-		if i := strings.LastIndex(e.Test, "/"); i > 0 {
-			r.at(e.Package, e.Test[:i]).parent = true
+		if parent := r.parentOf(e.Package, e.Test); parent != nil {
+			parent.parent = true
 		}
 	case "pass", "fail", "skip":
 		r.at(e.Package, e.Test).action, r.at(e.Package, e.Test).seconds = e.Action, e.Elapsed
 	case "output":
 		r.at(e.Package, e.Test).output(e.Output)
 	}
+}
+
+// parentOf returns the test that a subtest is part of; nil if it is none. The names
+// of subtests may contain slashes too.
+func (r results) parentOf(pkg, test string) *outcome {
+	for i := strings.LastIndex(test, "/"); i > 0; i = strings.LastIndex(test[:i], "/") {
+		if parent := r[pkg][test[:i]]; parent != nil {
+			return parent
+		}
+	}
+	return nil
 }
 
 var (

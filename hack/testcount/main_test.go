@@ -29,6 +29,13 @@ func TestRun(t *testing.T) {
 				{"Action":"pass","Package":"p","Test":"TestA"}`,
 			want: "2 passed, 0 failed\n",
 		},
+		"a subtest with a slash in its name": {
+			events: `{"Action":"run","Package":"p","Test":"TestA"}
+				{"Action":"run","Package":"p","Test":"TestA/disk/one"}
+				{"Action":"pass","Package":"p","Test":"TestA/disk/one"}
+				{"Action":"pass","Package":"p","Test":"TestA"}`,
+			want: "1 passed, 0 failed\n",
+		},
 		"a subtest that failed": {
 			events: `{"Action":"run","Package":"p","Test":"TestA"}
 				{"Action":"run","Package":"p","Test":"TestA/one"}
