@@ -227,17 +227,10 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 	if location.Host == nil {
 		location.Host = c.s.pickHost(ctx, location.Pool)
 	}
-	result, refused := c.s.inner(ctx, func() types.ManagedObjectReference {
-		res := c.source.CloneVMTask(ctx, &types.CloneVM_Task{
-			This: c.req.This, Folder: c.req.Folder, Name: c.req.Name,
-			Spec: types.VirtualMachineCloneSpec{Location: location},
-		})
-		return res.(*methods.CloneVM_TaskBody).Res.Returnval
-	})
+	vm, refused := c.s.copy(ctx, c.source, c.req.Folder, c.req.Name, location)
 	if refused != nil {
 		return nil, refused
 	}
-	vm := ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
 	if refused := c.s.reconfigure(ctx, vm, c.config(ctx, vm)); refused != nil {
 		_ = c.s.remove(ctx, vm)
 		return nil, refused
@@ -257,6 +250,53 @@ func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failur
 	}
 	c.s.watch.touch(vm.Self)
 	return vm, nil
+}
+
+// copy makes a VM with the hardware of source, by the simulator's own clone.
+func (s *Server) copy(ctx *simulator.Context, source *simulator.VirtualMachine, folder types.ManagedObjectReference, name string,
+	location types.VirtualMachineRelocateSpec,
+) (*simulator.VirtualMachine, *failure) {
+	making.Lock()
+	defer making.Unlock()
+	result, refused := s.inner(ctx, func() types.ManagedObjectReference {
+		res := source.CloneVMTask(ctx, &types.CloneVM_Task{
+			This: source.Self, Folder: folder, Name: name,
+			Spec: types.VirtualMachineCloneSpec{Location: location},
+		})
+		return res.(*methods.CloneVM_TaskBody).Res.Returnval
+	})
+	if refused != nil {
+		return nil, refused
+	}
+	vm := ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
+	ownDevices(vm)
+	return vm, nil
+}
+
+// ownDevices replaces the default devices, which the simulator's VMs share, by
+// copies. A controller's copy lists the devices of this VM alone.
+func ownDevices(vm *simulator.VirtualMachine) {
+	own := make(object.VirtualDeviceList, len(vm.Config.Hardware.Device))
+	for i, device := range vm.Config.Hardware.Device {
+		// No device holds a pointer that anybody writes through.
+		shared := reflect.ValueOf(device).Elem()
+		mine := reflect.New(shared.Type())
+		mine.Elem().Set(shared)
+		own[i] = mine.Interface().(types.BaseVirtualDevice)
+	}
+	for _, device := range own {
+		if controller, ok := device.(types.BaseVirtualController); ok {
+			controller.GetVirtualController().Device = nil
+		}
+	}
+	for _, device := range own {
+		key := device.GetVirtualDevice()
+		if controller, ok := own.FindByKey(key.ControllerKey).(types.BaseVirtualController); ok {
+			at := controller.GetVirtualController()
+			at.Device = append(at.Device, key.Key)
+		}
+	}
+	vm.Config.Hardware.Device = own
 }
 
 // config is everything the clone's configuration differs in from the copy the

@@ -24,13 +24,15 @@ const (
 	vCenterBuild    = "24022515"
 )
 
-// building covers the simulator's in-process session, which all its models in
-// one process share while they are built.
-var building sync.Mutex
+// making covers what all servers of a process share while they make something:
+// the simulator's in-process session, and the default devices that it puts into
+// each new VM and changes while it does. A VM has devices of its own (ownDevices)
+// before making is released.
+var making sync.Mutex
 
 func (s *Server) buildInventory() error {
-	building.Lock()
-	defer building.Unlock()
+	making.Lock()
+	defer making.Unlock()
 
 	model := simulator.VPX()
 	model.Autostart = false
@@ -120,6 +122,7 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 	}
 	s.locked(func(ctx *simulator.Context) {
 		vm := ctx.Map.Get(info.Result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
+		ownDevices(vm)
 		vm.Config.Uuid = newUUID(biosUUIDMark)
 		vm.Config.InstanceUuid = newUUID(instanceUUIDMark)
 		vm.Summary.Config.Uuid = vm.Config.Uuid

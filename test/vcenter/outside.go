@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/vmware/govmomi/simulator"
-	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
 )
@@ -147,18 +146,11 @@ func (s *Server) CopyVM(id, name string) (string, error) {
 	made := ""
 	var refused *failure
 	err := s.changeVM(id, func(ctx *simulator.Context, vm *simulator.VirtualMachine) {
-		var result types.AnyType
-		result, refused = s.inner(ctx, func() ref {
-			res := vm.CloneVMTask(ctx, &types.CloneVM_Task{
-				This: vm.Self, Folder: *vm.Parent, Name: name,
-				Spec: types.VirtualMachineCloneSpec{Location: types.VirtualMachineRelocateSpec{Pool: vm.ResourcePool, Host: vm.Runtime.Host}},
-			})
-			return res.(*methods.CloneVM_TaskBody).Res.Returnval
-		})
+		var twin *simulator.VirtualMachine
+		twin, refused = s.copy(ctx, vm, *vm.Parent, name, types.VirtualMachineRelocateSpec{Pool: vm.ResourcePool, Host: vm.Runtime.Host})
 		if refused != nil {
 			return
 		}
-		twin := ctx.Map.Get(result.(ref)).(*simulator.VirtualMachine)
 		setPower(ctx, twin, poweredOff)
 		twin.Config.Uuid, twin.Config.InstanceUuid = vm.Config.Uuid, vm.Config.InstanceUuid
 		made = twin.Self.Value
