@@ -258,6 +258,7 @@ func (s *Server) copy(ctx *simulator.Context, source *simulator.VirtualMachine, 
 ) (*simulator.VirtualMachine, *failure) {
 	making.Lock()
 	defer making.Unlock()
+	renewDefaultDevices()
 	result, refused := s.inner(ctx, func() types.ManagedObjectReference {
 		res := source.CloneVMTask(ctx, &types.CloneVM_Task{
 			This: source.Self, Folder: folder, Name: name,
@@ -268,35 +269,7 @@ func (s *Server) copy(ctx *simulator.Context, source *simulator.VirtualMachine, 
 	if refused != nil {
 		return nil, refused
 	}
-	vm := ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
-	ownDevices(vm)
-	return vm, nil
-}
-
-// ownDevices replaces the default devices, which the simulator's VMs share, by
-// copies. A controller's copy lists the devices of this VM alone.
-func ownDevices(vm *simulator.VirtualMachine) {
-	own := make(object.VirtualDeviceList, len(vm.Config.Hardware.Device))
-	for i, device := range vm.Config.Hardware.Device {
-		// No device holds a pointer that anybody writes through.
-		shared := reflect.ValueOf(device).Elem()
-		mine := reflect.New(shared.Type())
-		mine.Elem().Set(shared)
-		own[i] = mine.Interface().(types.BaseVirtualDevice)
-	}
-	for _, device := range own {
-		if controller, ok := device.(types.BaseVirtualController); ok {
-			controller.GetVirtualController().Device = nil
-		}
-	}
-	for _, device := range own {
-		key := device.GetVirtualDevice()
-		if controller, ok := own.FindByKey(key.ControllerKey).(types.BaseVirtualController); ok {
-			at := controller.GetVirtualController()
-			at.Device = append(at.Device, key.Key)
-		}
-	}
-	vm.Config.Hardware.Device = own
+	return ctx.Map.Get(result.(types.ManagedObjectReference)).(*simulator.VirtualMachine), nil
 }
 
 // config is everything the clone's configuration differs in from the copy the

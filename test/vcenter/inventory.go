@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"reflect"
 	"sync"
 
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/object"
 	pbmsimulator "github.com/vmware/govmomi/pbm/simulator"
 	"github.com/vmware/govmomi/simulator"
+	"github.com/vmware/govmomi/simulator/esx"
 	"github.com/vmware/govmomi/vim25"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
@@ -24,11 +26,25 @@ const (
 	vCenterBuild    = "24022515"
 )
 
-// making covers what all servers of a process share while they make something:
-// the simulator's in-process session, and the default devices that it puts into
-// each new VM and changes while it does. A VM has devices of its own (ownDevices)
-// before making is released.
+// making guards the parts of the simulator that all servers of a process share: the
+// in-process session and the default devices of VMs. It is held while a model or
+// a VM is made.
 var making sync.Mutex
+
+// defaultDevices are the devices that the simulator puts into each new VM.
+var defaultDevices = esx.VirtualDevice
+
+// renewDefaultDevices gives the next VM default devices of its own. Otherwise all
+// VMs share them, and a device that is added to one VM changes the controllers of
+// all. The caller holds making.
+func renewDefaultDevices() {
+	esx.VirtualDevice = make([]types.BaseVirtualDevice, len(defaultDevices))
+	for i, device := range defaultDevices {
+		own := reflect.New(reflect.TypeOf(device).Elem())
+		own.Elem().Set(reflect.ValueOf(device).Elem())
+		esx.VirtualDevice[i] = own.Interface().(types.BaseVirtualDevice)
+	}
+}
 
 func (s *Server) buildInventory() error {
 	making.Lock()
@@ -112,6 +128,7 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 	setDefault(&t.DiskGiB, 20)
 	setDefault(&t.CPUs, 2)
 	setDefault(&t.MemoryMiB, 2048)
+	renewDefaultDevices()
 	task, err := folder.CreateVM(ctx, templateSpec(t), pool, nil)
 	if err != nil {
 		return fmt.Errorf("creating: %w", err)
@@ -122,7 +139,6 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 	}
 	s.locked(func(ctx *simulator.Context) {
 		vm := ctx.Map.Get(info.Result.(types.ManagedObjectReference)).(*simulator.VirtualMachine)
-		ownDevices(vm)
 		vm.Config.Uuid = newUUID(biosUUIDMark)
 		vm.Config.InstanceUuid = newUUID(instanceUUIDMark)
 		vm.Summary.Config.Uuid = vm.Config.Uuid

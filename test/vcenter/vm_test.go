@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,6 +132,31 @@ func TestClonesAreDistinct(t *testing.T) {
 	b.done(old.Destroy(b.ctx))
 	b.clone("one", b.cloneSpec())
 	b.Expect(b.vmInfo("one").BIOSUUID).NotTo(Equal(before))
+}
+
+// The simulator's VMs would share their controllers otherwise.
+func TestClonesHaveTheirOwnControllers(t *testing.T) {
+	b := start(t, vcenter.Options{})
+	for _, name := range []string{"one", "two"} {
+		spec := b.cloneSpec()
+		spec.Config = &types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{
+			&types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: &types.VirtualVmxnet3{
+				VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: types.VirtualEthernetCard{VirtualDevice: types.VirtualDevice{
+					Key: -1,
+					Backing: &types.VirtualEthernetCardNetworkBackingInfo{
+						VirtualDeviceDeviceBackingInfo: types.VirtualDeviceDeviceBackingInfo{DeviceName: "VM Network"},
+					},
+				}}},
+			}},
+		}}
+		devices := object.VirtualDeviceList(b.read(b.clone(name, spec)).Config.Hardware.Device)
+		controllers := devices.SelectByType((*types.VirtualController)(nil))
+		b.Expect(controllers).NotTo(BeEmpty())
+		for _, controller := range controllers {
+			keys := controller.(types.BaseVirtualController).GetVirtualController().Device
+			b.Expect(slices.Compact(slices.Sorted(slices.Values(keys)))).To(HaveLen(len(keys)), "%s: %s lists %v", name, devices.Name(controller), keys)
+		}
+	}
 }
 
 func TestInstanceUUIDStaysUnique(t *testing.T) {
