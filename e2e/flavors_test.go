@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/bed"
 )
 
-// Flavours of cluster templates: one of the release, and two that are made of
+// Flavors of cluster templates: one of the release, and two that are made of
 // those of the release for the specs that want them.
 const (
 	topologyFlavor    = "topology"
@@ -26,7 +26,7 @@ const (
 //go:embed data/healthcheck.yaml
 var healthCheck []byte
 
-// addRemediationFlavor puts the flavour into the release of a hypervisor's
+// addRemediationFlavor puts the flavor into the release of a hypervisor's
 // provider.
 func addRemediationFlavor(hypervisor string) {
 	GinkgoHelper()
@@ -36,7 +36,7 @@ func addRemediationFlavor(hypervisor string) {
 	Expect(os.WriteFile(flavorFile(hypervisor, remediationFlavor), flavor, 0o600)).To(Succeed())
 }
 
-// addWorkersFlavor puts the flavour topology into the release with workers of
+// addWorkersFlavor puts the flavor topology into the release with workers of
 // no other role: the spec has pods on nodes of every MachineDeployment, and
 // they tolerate no taints of roles.
 func addWorkersFlavor(hypervisor string) {
@@ -51,7 +51,7 @@ func addWorkersFlavor(hypervisor string) {
 	Expect(os.WriteFile(flavorFile(hypervisor, workersFlavor), flavor, 0o600)).To(Succeed())
 }
 
-// flavorFile is where the release of a hypervisor's provider has a flavour.
+// flavorFile is where the release of a hypervisor's provider has a flavor.
 func flavorFile(hypervisor, flavor string) string {
 	GinkgoHelper()
 	h, err := bed.FactsOf(hypervisor)

@@ -33,7 +33,7 @@ quote() {
 }
 
 # templates FOLDER RELEASE writes the cluster templates of a provider, one a
-# flavour, and its cluster classes.
+# flavor, and its cluster classes.
 templates() {
 	local flavor
 	cp templates/"$1"/cluster*.yaml "$2/"

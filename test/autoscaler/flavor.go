@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// release is the version that flavours are taken from.
+// release is the version that flavors are taken from.
 const release = "v0.1.0"
 
 // Repository writes a release of this work tree to a folder.
@@ -25,7 +25,7 @@ func Repository(ctx context.Context, dir string) error {
 	return nil
 }
 
-// Flavor returns what clusterctl makes of the flavour with the autoscaler in a
+// Flavor returns what clusterctl makes of the flavor with the autoscaler in a
 // release, for an infrastructure provider.
 func Flavor(ctx context.Context, log io.Writer, dir, provider string, variables map[string]string) ([]byte, error) {
 	return Generate(ctx, log, filepath.Join(dir, "infrastructure-"+provider, release, "cluster-template-autoscaled.yaml"), variables)

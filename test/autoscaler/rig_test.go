@@ -127,8 +127,8 @@ func setupZVirt(ctx context.Context, mgr ctrl.Manager, options controller.Option
 	}).SetupWithManager(ctx, mgr, options)
 }
 
-// rig is a tenant of a flavour in a namespace of its own, and an autoscaler
-// with the rights that the flavour gives it. The API server is the tenant's
+// rig is a tenant of a flavor in a namespace of its own, and an autoscaler
+// with the rights that the flavor gives it. The API server is the tenant's
 // too: its Nodes are what a spec makes.
 type rig struct {
 	client.Client

@@ -79,7 +79,7 @@ END`},
 	{file: "etcd.md", demo: true, before: machine("demo-control-plane-4zq9d") + machine("demo-control-plane-m5w8r") + `
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=etcd -keyout client.key -out client.crt
 cp client.crt etcd-ca.crt`},
-	{file: "flavours.md"},
+	{file: "flavors.md"},
 	{file: "modules.md", demo: true},
 	{file: "quickstart-vsphere.md", demo: true},
 	{file: "quickstart-zvirt.md", demo: true},
@@ -144,7 +144,7 @@ var meanwhile = strings.NewReplacer(
 	"sed -i -e 's/^  name: demo-control-plane$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
 	"# In next.yaml: another name, what is to be different, and no uid, resourceVersion, ownerReferences and status.",
 	"sed -i -e 's/^  name: demo-worker$/&-next/' -e '/^  uid:/d' -e '/^  resourceVersion:/d' next.yaml",
-	// The flavour has given it bounds.
+	// The flavor has given it bounds.
 	"kubectl annotate machinedeployment demo-worker -n", "kubectl annotate --overwrite machinedeployment demo-worker -n",
 	// Nobody watches.
 	" -w\n", "\n",

@@ -42,9 +42,9 @@ func TestGuidesListTheTemplatesVariables(t *testing.T) {
 	}
 }
 
-// TestGuideListsTheFlavoursVariables reads what the default templates do not
+// TestGuideListsTheFlavorsVariables reads what the default templates do not
 // have already.
-func TestGuideListsTheFlavoursVariables(t *testing.T) {
+func TestGuideListsTheFlavorsVariables(t *testing.T) {
 	var known []string
 	for _, guide := range guides {
 		known = append(known, variablesIn(t, "templates", guide.provider, "cluster-template.yaml")...)
@@ -54,7 +54,7 @@ func TestGuideListsTheFlavoursVariables(t *testing.T) {
 	listed := found(t, filepath.Join(tools.Root(), "docs", "clusterctl.md"), regexp.MustCompile("`([A-Z]+(?:_[A-Z]+)+)`"))
 	for _, name := range used {
 		if !slices.Contains(listed, name) {
-			t.Errorf("docs/clusterctl.md does not list the variable %s of a flavour", name)
+			t.Errorf("docs/clusterctl.md does not list the variable %s of a flavor", name)
 		}
 	}
 }

@@ -27,28 +27,28 @@ func TestTroubleshootingExplainsEveryReason(t *testing.T) {
 	}
 }
 
-// TestFlavoursAreExplained: each has a heading of its own, and its variables
+// TestFlavorsAreExplained: each has a heading of its own, and its variables
 // stand there.
-func TestFlavoursAreExplained(t *testing.T) {
-	file := filepath.Join(tools.Root(), "docs", "flavours.md")
+func TestFlavorsAreExplained(t *testing.T) {
+	file := filepath.Join(tools.Root(), "docs", "flavors.md")
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	headings := anchorsIn(t, file)
-	flavours := []string{"topology"}
+	flavors := []string{"topology"}
 	for _, provider := range []string{"nova-vsphere", "nova-zvirt"} {
 		found, err := filepath.Glob(filepath.Join(tools.Root(), "templates", provider, "flavors", "*"))
 		if err != nil || len(found) == 0 {
-			t.Fatalf("%s has no flavours: %v", provider, err)
+			t.Fatalf("%s has no flavors: %v", provider, err)
 		}
 		for _, path := range found {
-			flavours = append(flavours, filepath.Base(path))
+			flavors = append(flavors, filepath.Base(path))
 		}
 	}
-	for _, flavour := range flavours {
-		if !slices.Contains(headings, flavour) {
-			t.Errorf("docs/flavours.md does not explain the flavour %s", flavour)
+	for _, flavor := range flavors {
+		if !slices.Contains(headings, flavor) {
+			t.Errorf("docs/flavors.md does not explain the flavor %s", flavor)
 		}
 	}
 	var known []string
@@ -58,7 +58,7 @@ func TestFlavoursAreExplained(t *testing.T) {
 	used := append(variablesIn(t, "templates", "flavors", "*", "*.yaml"), variablesIn(t, "templates", "nova-*", "cluster-template-*.yaml")...)
 	for _, name := range used {
 		if !slices.Contains(known, name) && !strings.Contains(string(text), "`"+name+"`") {
-			t.Errorf("docs/flavours.md does not list the variable %s", name)
+			t.Errorf("docs/flavors.md does not list the variable %s", name)
 		}
 	}
 }

@@ -64,8 +64,8 @@ var _ = DescribeTable("a pool of the class", func(ctx SpecContext, provider, rol
 	Entry(nil, "nova-zvirt", "ingress", "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n"),
 )
 
-// The flavour has one check for the nodes of all pools.
-var _ = It("the flavour ha replaces a node that is broken", func() {
+// The flavor has one check for the nodes of all pools.
+var _ = It("the flavor ha replaces a node that is broken", func() {
 	file, err := os.ReadFile(filepath.Join(tools.Root(), "templates", "flavors", "ha", "healthchecks.yaml"))
 	Expect(err).NotTo(HaveOccurred())
 	objects, err := Objects(file)

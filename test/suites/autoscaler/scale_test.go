@@ -42,7 +42,7 @@ var _ = Describe("Workers of a role", func() {
 	}
 })
 
-// create makes the tenant of the flavour. Its workers get the role infra and a
+// create makes the tenant of the flavor. Its workers get the role infra and a
 // taint and a label of their own.
 func (s *scene) create(ctx context.Context) {
 	GinkgoHelper()

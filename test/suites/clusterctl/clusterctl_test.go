@@ -199,7 +199,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 
 	if everything {
 		// What the API server says of each is tested without clusterctl too.
-		It("generates every flavour", generatesFlavors)
+		It("generates every flavor", generatesFlavors)
 	}
 
 	// One after the other: their machines are still being made when they move.

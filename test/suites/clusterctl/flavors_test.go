@@ -39,7 +39,7 @@ func required(list string) []string {
 	return regexp.MustCompile(`[A-Z][A-Z_]+`).FindAllString(list, -1)
 }
 
-// generatesFlavors generates every flavour and lets the API server judge it.
+// generatesFlavors generates every flavor and lets the API server judge it.
 func generatesFlavors(ctx context.Context) {
 	for _, hypervisor := range bed.Hypervisors() {
 		c := tenant(hypervisor)
@@ -52,7 +52,7 @@ func generatesFlavors(ctx context.Context) {
 			for _, variable := range required(listVariables(ctx, h.Facts().Provider, flavor)) {
 				_, own := more[variable]
 				Expect(own || slices.Contains(base, variable)).To(BeTrue(),
-					"%s asks for %s, which neither the default template nor the documentation of the flavour does", flavor, variable)
+					"%s asks for %s, which neither the default template nor the documentation of the flavor does", flavor, variable)
 			}
 			objects, err := manifests.Objects([]byte(generate(ctx, c, flavor, more)))
 			Expect(err).NotTo(HaveOccurred())

@@ -128,7 +128,7 @@ func clusterctl(ctx context.Context, cluster *bed.Empty, args ...string) string 
 	return out
 }
 
-// generate returns what clusterctl makes of a flavour of the cluster template.
+// generate returns what clusterctl makes of a flavor of the cluster template.
 func generate(ctx context.Context, c bed.Cluster, flavor string, more map[string]string) string {
 	GinkgoHelper()
 	h, err := b.Hypervisor(c.Hypervisor)

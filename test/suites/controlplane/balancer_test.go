@@ -42,7 +42,7 @@ type balancer struct {
 // without servers.
 func startBalancer(ctx context.Context, c *bed.Cluster) *balancer {
 	GinkgoHelper()
-	page, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "flavours.md"))
+	page, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "flavors.md"))
 	Expect(err).NotTo(HaveOccurred())
 	sample := regexp.MustCompile("(?s)```haproxy\n(.*?)```").FindSubmatch(page)
 	Expect(sample).NotTo(BeNil(), "the guide has a configuration of HAProxy")
