@@ -22,6 +22,16 @@ func (o *operations) vmTask(
 	ctx *simulator.Context, ref types.ManagedObjectReference, method string,
 	want, request types.VirtualMachinePowerState, run func(*simulator.VirtualMachine) *failure,
 ) (types.ManagedObjectReference, *soap.Fault) {
+	return o.vmTaskWithResult(ctx, ref, method, want, request, func(vm *simulator.VirtualMachine) (types.AnyType, *failure) {
+		return nil, run(vm)
+	})
+}
+
+// vmTaskWithResult is vmTask for tasks that have a result.
+func (o *operations) vmTaskWithResult(
+	ctx *simulator.Context, ref types.ManagedObjectReference, method string,
+	want, request types.VirtualMachinePowerState, run func(*simulator.VirtualMachine) (types.AnyType, *failure),
+) (types.ManagedObjectReference, *soap.Fault) {
 	vm, ok := ctx.Map.Get(ref).(*simulator.VirtualMachine)
 	if !ok {
 		return types.ManagedObjectReference{}, soapFault(notFound(ref))
@@ -40,7 +50,7 @@ func (o *operations) vmTask(
 			}
 			return nil
 		},
-		run: func(types.ManagedObjectReference) (types.AnyType, *failure) { return nil, run(vm) },
+		run: func(types.ManagedObjectReference) (types.AnyType, *failure) { return run(vm) },
 	}), nil
 }
 

@@ -15,9 +15,10 @@ var routed = map[string]map[string]bool{
 	"VirtualMachine": {
 		methodClone: true, methodRename: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
 		methodSuspend: true, methodSnapshot: true, methodRemoveSnapshots: true, methodConsolidate: true,
-		methodUpgrade:     true,
+		methodRevertToCurrent: true, methodUpgrade: true,
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
+	"VirtualMachineSnapshot": {methodRemoveSnapshot: true, methodRevert: true},
 	"ClusterComputeResource": {methodReconfigureCluster: true},
 	"StorageResourceManager": {"RecommendDatastores": true},
 	"PropertyCollector": {
