@@ -42,7 +42,7 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 // askControlPlane takes the mode that a NovaControlPlane settles: it alone
 // gives the init lock to one of its machines.
 func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
-	order, err := initlock.Told(ctx, r.APIReader, s.cluster, s.machine.Name)
+	order, err := initlock.OrderFor(ctx, r.APIReader, s.cluster, s.machine.Name)
 	if err != nil {
 		return fmt.Errorf("asking who initialises: %w", err)
 	}
@@ -54,7 +54,7 @@ func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
 			message: "Waiting until the NovaControlPlane says which machine initialises the cluster",
 		}
 	}
-	s.mode = mode(true, order == initlock.Initialise)
+	s.mode = mode(true, order == initlock.Initialize)
 	return nil
 }
 

@@ -33,7 +33,7 @@ var _ = Describe("Machines of a NovaControlPlane", func() {
 			Expect(b.absent(ctx, name)()).To(BeTrue())
 		}
 
-		Expect(initlock.Give(ctx, b.Client, cluster, "", "cp-2", time.Now())).To(Succeed())
+		Expect(initlock.Assign(ctx, b.Client, cluster, "", "cp-2", time.Now())).To(Succeed())
 		for name, want := range map[string]string{"cp-1": "JoinControlPlane", "cp-2": "Init"} {
 			Eventually(b.config(ctx, name)).Should(beAvailable())
 			secret, err := b.secret(ctx, name)()

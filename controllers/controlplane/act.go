@@ -190,7 +190,7 @@ func (r *Reconciler) createMachine(ctx context.Context, s *scope, d plan.Decisio
 // startInit gives the init lock to a machine, if nobody else took it.
 func (r *Reconciler) startInit(ctx context.Context, s *scope, d plan.Decision) error {
 	now := r.now()
-	if err := initlock.Give(ctx, r.Client, s.cluster, s.lock.Holder, d.Machine, now); err != nil {
+	if err := initlock.Assign(ctx, r.Client, s.cluster, s.lock.Holder, d.Machine, now); err != nil {
 		return fmt.Errorf("giving the init lock: %w", err)
 	}
 	s.lock = initlock.State{Holder: d.Machine, Since: now}

@@ -134,9 +134,9 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r.reconcileTimes(ctx, reconciler, 4)
 		made := r.expectMachines(ctx, 1)
 		Expect(r.restoring(ctx).Machine).To(Equal(made[0].Name))
-		order, err := initlock.Told(ctx, testEnv.Client, cluster, made[0].Name)
+		order, err := initlock.OrderFor(ctx, testEnv.Client, cluster, made[0].Name)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(order).To(Equal(initlock.Initialise))
+		Expect(order).To(Equal(initlock.Initialize))
 
 		// Whoever deletes the machine gets another one.
 		Expect(testEnv.Client.Delete(ctx, &made[0])).To(Succeed())
@@ -299,7 +299,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		}).Should(MatchError(ContainSubstring("checking certificates")), "a new authority would not be the one that nodes trust")
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
-		Expect(initlock.Told(ctx, testEnv.Client, cluster, restorer.Name)).To(Equal(initlock.Initialise))
+		Expect(initlock.OrderFor(ctx, testEnv.Client, cluster, restorer.Name)).To(Equal(initlock.Initialize))
 		controlPlane, err = r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(controlPlane.Status.Initialization.ControlPlaneInitialized).To(HaveValue(BeTrue()))
@@ -330,7 +330,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.restoring(ctx).Name).To(BeEmpty())
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
-		Expect(initlock.Told(ctx, testEnv.Client, cluster, "another")).To(Equal(initlock.Join))
+		Expect(initlock.OrderFor(ctx, testEnv.Client, cluster, "another")).To(Equal(initlock.Join))
 		r.reconcileTimes(ctx, reconciler, 1)
 		available, err = r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())

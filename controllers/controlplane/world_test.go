@@ -306,13 +306,13 @@ func (w *world) boot(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
 	Expect(testEnv.Client.Get(ctx, w.rig.key(clusterName), cluster)).To(Succeed())
-	order, err := initlock.Told(ctx, testEnv.Client, cluster, machine.Name)
+	order, err := initlock.OrderFor(ctx, testEnv.Client, cluster, machine.Name)
 	Expect(err).NotTo(HaveOccurred())
 	if order == initlock.Wait {
 		return
 	}
 	mode := "JoinControlPlane"
-	if order == initlock.Initialise {
+	if order == initlock.Initialize {
 		mode = modeInit
 	}
 	data := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{

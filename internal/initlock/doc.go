@@ -2,12 +2,14 @@
 // cluster runs kubeadm init, ever.
 //
 // The lock is the ConfigMap <cluster>-lock, owned by the Cluster, so that
-// "clusterctl move" takes it along. It names the machine that initialises and
-// says once that is done. A NovaControlPlane gives it to one of its machines
-// (Give) and the machines are told what that means for them (Told); under any
-// other owner the first to ask takes it (Acquire).
+// "clusterctl move" moves it too. It names the machine that initializes the
+// cluster and records that the initialization is complete. A NovaControlPlane
+// assigns the lock to one of its machines (Assign) and derives from it whether
+// a machine initializes, joins or waits (OrderFor). With any other owner, the
+// first machine that calls Acquire holds the lock.
 //
-// The package refuses to free a lock whose holder still exists, and one whose
-// cluster was initialised, also when only a machine that joined it tells so;
-// only when a whole control plane is gone is it reset.
+// The package refuses to release a lock whose holder still exists, and the lock
+// of an initialized cluster, even if only a joined machine proves the
+// initialization. The lock is reset only after all control plane machines were
+// deleted.
 package initlock

@@ -13,36 +13,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// SinceKey says when the lock was given to its machine.
+// SinceKey is the time when the lock was assigned to its machine.
 const SinceKey = "since"
 
-// ErrMoved says that the lock is not as it was observed.
+// ErrMoved reports that the lock changed after it was observed.
 var ErrMoved = errors.New("the init lock is not as it was observed")
 
-// State is what a lock says.
+// State is the content of a lock.
 type State struct {
-	// Holder is the machine that it names; empty if none.
+	// Holder is the name of the machine that holds the lock, or empty.
 	Holder string
-	// Since is when it was given to the holder; zero if that is not known.
+	// Since is when the lock was assigned to the holder, or zero if unknown.
 	Since time.Time
-	// Lost says that the lock has no owner; see Adopt.
+	// Lost is true if the lock has no owner; see Adopt.
 	Lost bool
 }
 
-// Order is what a machine is told to do.
+// Order is how a machine becomes a member of the control plane.
 type Order string
 
 const (
-	// Wait for somebody to be told to initialise.
+	// Wait until a machine is chosen to initialize the cluster.
 	Wait Order = "Wait"
-	// Initialise the cluster.
-	Initialise Order = "Initialise"
-	// Join what is or will be initialised.
+	// Initialize the cluster.
+	Initialize Order = "Initialize"
+	// Join the cluster that is or will be initialized.
 	Join Order = "Join"
 )
 
-// Observe reads the lock of a cluster. A lock that is not there, or that is a
-// former Cluster's, names nobody.
+// Observe reads the lock of a cluster. A lock that does not exist, or that
+// belongs to a deleted Cluster of the same name, has no holder.
 func Observe(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (State, error) {
 	lock, found, err := read(ctx, c, cluster)
 	if err != nil || !found {
@@ -59,7 +59,7 @@ func stateOf(lock *corev1.ConfigMap) State {
 	return state
 }
 
-// read returns the lock, if there is one that is not a former Cluster's.
+// read returns the lock unless it belongs to a deleted Cluster of the same name.
 func read(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (_ *corev1.ConfigMap, found bool, _ error) {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
@@ -72,11 +72,11 @@ func read(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (_ *
 	return lock, true, nil
 }
 
-// Give gives the lock to a machine, if it still names from. It fails with
-// ErrMoved if somebody else was quicker, or if the cluster was initialised
-// meanwhile. Whether the former holder is out of the way is the caller's to
-// know.
-func Give(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, from, to string, now time.Time) error {
+// Assign assigns the lock to the machine "to" if "from" still holds it. It
+// fails with ErrMoved if the lock was assigned to another machine or if the
+// cluster was initialized in the meantime. The caller must have made sure that
+// the previous holder can no longer initialize the cluster.
+func Assign(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, from, to string, now time.Time) error {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
 	switch {
@@ -100,19 +100,19 @@ func Give(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, from
 		lock.Data = map[string]string{}
 	}
 	lock.Data[MachineKey], lock.Data[SinceKey] = to, now.UTC().Format(time.RFC3339)
-	// Update carries the resource version, so whoever was quicker wins.
+	// Update carries the resource version, so the first writer wins.
 	if err := c.Update(ctx, lock); err != nil {
-		return fmt.Errorf("giving init lock to %s: %w", to, err)
+		return fmt.Errorf("assigning init lock to %s: %w", to, err)
 	}
 	return nil
 }
 
-// Told reports what a machine is to do that waits to be given the lock. It
-// never takes it. A machine is told to join only beside a holder that stays:
-// what was told once is told for good.
+// OrderFor returns the order for a machine that does not hold the lock yet. It
+// does not change the lock. The order to join requires a holder that is not
+// being deleted, because bootstrap data that was rendered is never changed.
 //
 // c must read from the API server, not from a cache.
-func Told(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster, machine string) (Order, error) {
+func OrderFor(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster, machine string) (Order, error) {
 	lock, found, err := read(ctx, c, cluster)
 	switch {
 	case err != nil:
@@ -122,7 +122,7 @@ func Told(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster, mach
 	case !found || lock.Data[MachineKey] == "":
 		return Wait, nil
 	case lock.Data[MachineKey] == machine:
-		return Initialise, nil
+		return Initialize, nil
 	}
 	holder := &clusterv1.Machine{}
 	err = c.Get(ctx, client.ObjectKey{Namespace: lock.Namespace, Name: lock.Data[MachineKey]}, holder)
@@ -139,8 +139,9 @@ func Told(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster, mach
 	return Join, nil
 }
 
-// Reset notes that nothing is initialised any more: every machine of the
-// control plane is gone. A lock that is not there says nothing, so it is made.
+// Reset records that the cluster is no longer initialized, because all control
+// plane machines were deleted. If the lock does not exist, Reset creates it:
+// a missing lock of an initialized cluster would be treated as lost.
 func Reset(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
@@ -153,7 +154,7 @@ func Reset(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) err
 		if err != nil && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 			return fmt.Errorf("creating init lock: %w", err)
 		}
-		// Nothing begins anew in a namespace that goes.
+		// No control plane is created in a namespace that is being deleted.
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading init lock: %w", err)
@@ -167,8 +168,8 @@ func Reset(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) err
 	return nil
 }
 
-// lost reports whether a lock that is not there must have been lost: the
-// Cluster was initialised.
+// lost reports whether a lock that does not exist must have been lost, because
+// the Cluster was initialized.
 func lost(cluster *clusterv1.Cluster) bool {
 	return ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false)
 }

@@ -22,7 +22,7 @@ func wasUp() *clusterv1.Cluster {
 	return c
 }
 
-func TestGive(t *testing.T) {
+func TestAssign(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		cluster *clusterv1.Cluster
@@ -31,21 +31,21 @@ func TestGive(t *testing.T) {
 		moved   bool
 		holder  string
 	}{
-		"Free":     {reason: "nobody had it", holder: "b"},
-		"Empty":    {reason: "nobody has it", objects: []client.Object{lockOf(nil)}, holder: "b"},
+		"Free":     {reason: "the lock does not exist", holder: "b"},
+		"Empty":    {reason: "the lock has no holder", objects: []client.Object{lockOf(nil)}, holder: "b"},
 		"PassedOn": {reason: "it is as it was observed", objects: []client.Object{lockOf(map[string]string{"machine": "a"})}, from: "a", holder: "b"},
-		"Taken":    {reason: "somebody was quicker", objects: []client.Object{lockOf(map[string]string{"machine": "c"})}, moved: true, holder: "c"},
+		"Taken":    {reason: "another machine holds it", objects: []client.Object{lockOf(map[string]string{"machine": "c"})}, moved: true, holder: "c"},
 		"Moved": {
-			reason: "it passed on in between", objects: []client.Object{lockOf(map[string]string{"machine": "c"})}, from: "a", moved: true, holder: "c",
+			reason: "it was assigned to another machine after it was observed", objects: []client.Object{lockOf(map[string]string{"machine": "c"})}, from: "a", moved: true, holder: "c",
 		},
 		"Initialized": {
-			reason:  "nobody initialises twice",
+			reason:  "a cluster is initialized once",
 			objects: []client.Object{lockOf(map[string]string{"machine": "a", "initialized": "true"})}, from: "a", moved: true, holder: "a",
 		},
-		"Lost":      {reason: "a lost lock of a cluster that was up frees nothing", cluster: wasUp(), moved: true},
+		"Lost":      {reason: "the lost lock of an initialized cluster stays lost", cluster: wasUp(), moved: true},
 		"LostEarly": {reason: "it was observed to be held", from: "a", moved: true},
 		"Again": {
-			reason: "a cluster whose whole control plane was deleted begins anew", cluster: wasUp(), objects: []client.Object{lockOf(nil)}, holder: "b",
+			reason: "a cluster is initialized again after all control plane machines were deleted", cluster: wasUp(), objects: []client.Object{lockOf(nil)}, holder: "b",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -54,7 +54,7 @@ func TestGive(t *testing.T) {
 			if cluster == nil {
 				cluster = testCluster()
 			}
-			err := initlock.Give(t.Context(), c, cluster, tc.from, "b", noon)
+			err := initlock.Assign(t.Context(), c, cluster, tc.from, "b", noon)
 			if errors.Is(err, initlock.ErrMoved) != tc.moved || !tc.moved && err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -69,7 +69,7 @@ func TestGive(t *testing.T) {
 	}
 }
 
-func TestTold(t *testing.T) {
+func TestOrderFor(t *testing.T) {
 	leaving := testMachine("a")
 	leaving.Finalizers = []string{"test/hold"}
 	now := metav1.Now()
@@ -80,28 +80,28 @@ func TestTold(t *testing.T) {
 		objects []client.Object
 		want    initlock.Order
 	}{
-		"NobodyYet": {reason: "nobody was chosen", want: initlock.Wait},
-		"Chosen":    {reason: "it was chosen", objects: []client.Object{lockOf(map[string]string{"machine": "b"})}, want: initlock.Initialise},
+		"NoneYet": {reason: "no machine was chosen", want: initlock.Wait},
+		"Chosen":  {reason: "it was chosen", objects: []client.Object{lockOf(map[string]string{"machine": "b"})}, want: initlock.Initialize},
 		"Beside": {
-			reason:  "somebody else was, who is there",
+			reason:  "another machine was chosen and exists",
 			objects: []client.Object{testMachine("a"), lockOf(map[string]string{"machine": "a"})}, want: initlock.Join,
 		},
 		"BesideLeaving": {
-			reason: "what a holder that goes leaves may be nothing", objects: []client.Object{leaving, lockOf(map[string]string{"machine": "a"})},
+			reason: "the holder is being deleted and may not have initialized anything", objects: []client.Object{leaving, lockOf(map[string]string{"machine": "a"})},
 			want: initlock.Wait,
 		},
 		"BesideGone": {
-			reason: "nor is a gone one to be joined", objects: []client.Object{lockOf(map[string]string{"machine": "a"})}, want: initlock.Wait,
+			reason: "the holder does not exist", objects: []client.Object{lockOf(map[string]string{"machine": "a"})}, want: initlock.Wait,
 		},
 		"BesideGoneAfterOthersJoined": {
-			reason: "what others have joined is there", objects: []client.Object{joinedMachine("c"), lockOf(map[string]string{"machine": "a"})},
+			reason: "another machine has joined, so the cluster is initialized", objects: []client.Object{joinedMachine("c"), lockOf(map[string]string{"machine": "a"})},
 			want: initlock.Join,
 		},
 		"Initialized": {
-			reason: "it is initialised", objects: []client.Object{lockOf(map[string]string{"machine": "b", "initialized": "true"})}, want: initlock.Join,
+			reason: "the cluster is initialized", objects: []client.Object{lockOf(map[string]string{"machine": "b", "initialized": "true"})}, want: initlock.Join,
 		},
-		"Lost":  {reason: "a lost lock of a cluster that was up frees nothing", cluster: wasUp(), want: initlock.Join},
-		"Again": {reason: "its whole control plane was deleted", cluster: wasUp(), objects: []client.Object{lockOf(nil)}, want: initlock.Wait},
+		"Lost":  {reason: "the lost lock of an initialized cluster stays lost", cluster: wasUp(), want: initlock.Join},
+		"Again": {reason: "all control plane machines were deleted", cluster: wasUp(), objects: []client.Object{lockOf(nil)}, want: initlock.Wait},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...).Build()
@@ -109,9 +109,9 @@ func TestTold(t *testing.T) {
 			if cluster == nil {
 				cluster = testCluster()
 			}
-			got, err := initlock.Told(t.Context(), c, cluster, "b")
+			got, err := initlock.OrderFor(t.Context(), c, cluster, "b")
 			if err != nil || got != tc.want {
-				t.Errorf("%s: told to %s, want %s (%v)", tc.reason, got, tc.want, err)
+				t.Errorf("%s: order is %s, want %s (%v)", tc.reason, got, tc.want, err)
 			}
 		})
 	}
@@ -123,9 +123,9 @@ func TestReset(t *testing.T) {
 		cluster *clusterv1.Cluster
 		objects []client.Object
 	}{
-		"Initialized": {reason: "what was initialised is gone", cluster: wasUp(), objects: []client.Object{lockOf(map[string]string{"machine": "a", "initialized": "true"})}},
-		"Lost":        {reason: "also where the lock was lost", cluster: wasUp()},
-		"Never":       {reason: "nothing was", cluster: testCluster()},
+		"Initialized": {reason: "the initialized machines were deleted", cluster: wasUp(), objects: []client.Object{lockOf(map[string]string{"machine": "a", "initialized": "true"})}},
+		"Lost":        {reason: "the lock was lost", cluster: wasUp()},
+		"Never":       {reason: "the cluster was never initialized", cluster: testCluster()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(tc.objects...).WithObjects(tc.cluster).Build()
@@ -136,27 +136,27 @@ func TestReset(t *testing.T) {
 			}
 			done, err := initlock.Initialized(t.Context(), c, client.ObjectKeyFromObject(tc.cluster))
 			if err != nil || done {
-				t.Errorf("%s: initialised = %v (%v)", tc.reason, done, err)
+				t.Errorf("%s: initialized = %v (%v)", tc.reason, done, err)
 			}
-			if err := initlock.Give(t.Context(), c, tc.cluster, "", "b", noon); err != nil {
+			if err := initlock.Assign(t.Context(), c, tc.cluster, "", "b", noon); err != nil {
 				t.Errorf("%s: %v", tc.reason, err)
 			}
 		})
 	}
 }
 
-func TestFormerLockIsNobodys(t *testing.T) {
+func TestLockOfFormerClusterHasNoHolder(t *testing.T) {
 	lock := lockOf(map[string]string{"machine": "a"})
 	lock.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "former"}}
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(lock, testMachine("a")).Build()
 	if state, err := initlock.Observe(t.Context(), c, testCluster()); err != nil || state.Holder != "" {
 		t.Errorf("held by %q (%v)", state.Holder, err)
 	}
-	if order, err := initlock.Told(t.Context(), c, testCluster(), "b"); err != nil || order != initlock.Wait {
-		t.Errorf("told to %s (%v)", order, err)
+	if order, err := initlock.OrderFor(t.Context(), c, testCluster(), "b"); err != nil || order != initlock.Wait {
+		t.Errorf("order is %s (%v)", order, err)
 	}
-	if err := initlock.Give(t.Context(), c, testCluster(), "", "b", noon); err == nil {
-		t.Error("a lock that is about to be collected is given")
+	if err := initlock.Assign(t.Context(), c, testCluster(), "", "b", noon); err == nil {
+		t.Error("a lock that is about to be garbage-collected is assigned")
 	}
 	got := &corev1.ConfigMap{}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(lock), got); err != nil || got.Data["machine"] != "a" {

@@ -13,31 +13,32 @@ import (
 )
 
 const (
-	// MachineKey names the machine that initialises the cluster.
+	// MachineKey names the machine that initializes the cluster.
 	MachineKey = "machine"
-	// InitializedKey is "true" once the cluster was initialised.
+	// InitializedKey is "true" once the cluster was initialized.
 	InitializedKey = "initialized"
 
 	initializedValue = "true"
 	clusterKind      = "Cluster"
 )
 
-// Key returns where the lock of a cluster lies.
+// Key returns the namespace and name of the lock of a cluster.
 func Key(cluster client.ObjectKey) client.ObjectKey {
 	return client.ObjectKey{Namespace: cluster.Namespace, Name: cluster.Name + "-lock"}
 }
 
-// Acquire reports whether machine is the one that initialises the cluster.
-// The first to ask takes the lock; it passes on only when its holder's
-// Machine is gone and the cluster was not initialised.
+// Acquire reports whether machine is the one that initializes the cluster.
+// The first caller holds the lock. Another machine gets it only if the holder's
+// Machine does not exist and the cluster was not initialized.
 //
-// c must read Machines from the API server, not from a cache: a holder that a
-// cache does not know yet must not be taken for gone. A conflict is an error:
-// what changed the lock need not be another machine, and a caller that settled
-// for joining then would wait for an init that nobody does.
+// c must read Machines from the API server: a cache that does not contain the
+// holder yet does not prove that it was deleted. A conflict is returned as an
+// error, because the other writer need not be a machine: a caller that joined
+// after a conflict could wait for an initialization that never happens.
 func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, machine *clusterv1.Machine) (held bool, err error) {
 	if done := cluster.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
-		// Also when the lock was lost: a second init would be a second cluster.
+		// This holds for a lost lock too: a second kubeadm init would create a
+		// second cluster.
 		return false, nil
 	}
 	lock := &corev1.ConfigMap{}
@@ -60,7 +61,8 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 			return false, err
 		}
 	}
-	// The lock may say less than what is: whoever marks it may have been away.
+	// The lock may be outdated if the manager was down when the cluster was
+	// initialized.
 	done, err := joined(ctx, c, client.ObjectKeyFromObject(cluster), lock.Data[MachineKey], machine.Name)
 	if err != nil || done {
 		return false, err
@@ -71,8 +73,8 @@ func Acquire(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, m
 	return takeOver(ctx, c, lock, machine.Name)
 }
 
-// MarkInitialized notes that the cluster was initialised. From then on no
-// machine ever holds the lock. It may be called again and again.
+// MarkInitialized records that the cluster was initialized. After that no
+// machine acquires the lock. It is idempotent.
 func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
@@ -90,25 +92,25 @@ func MarkInitialized(ctx context.Context, c client.Client, cluster *clusterv1.Cl
 		return formerError(lock)
 	}
 	if initialized(lock) {
-		// A restore says it as well, and the machine that it names is still to be
-		// told to initialise.
+		// A restore implies it too, and the machine that the restore names has
+		// yet to initialize.
 		return nil
 	}
 	if lock.Data == nil {
 		lock.Data = map[string]string{}
 	}
 	lock.Data[InitializedKey] = initializedValue
-	// Update carries the resource version, so a lock that passed on in
-	// between is not written over.
+	// Update carries the resource version, so a lock that was reassigned in the
+	// meantime is not overwritten.
 	if err := c.Update(ctx, lock); err != nil {
 		return fmt.Errorf("marking init lock: %w", err)
 	}
 	return nil
 }
 
-// Initialized reports whether the cluster was initialised: MarkInitialized was
-// called for it, it is being restored, or a machine that did not initialise it
-// is a node of it.
+// Initialized reports whether the cluster was initialized: MarkInitialized was
+// called for it, it is being restored, or a machine other than the holder of
+// the lock is one of its nodes.
 func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey) (bool, error) {
 	lock := &corev1.ConfigMap{}
 	if err := c.Get(ctx, Key(cluster), lock); err != nil {
@@ -128,20 +130,20 @@ func Initialized(ctx context.Context, c client.Reader, cluster client.ObjectKey)
 		return true, nil
 	}
 	if lock.Data[MachineKey] == "" {
-		// Who did not initialise it is not known.
+		// Without a holder, any node may be the one that runs kubeadm init.
 		return false, nil
 	}
 	return joined(ctx, c, cluster, lock.Data[MachineKey])
 }
 
-// initialized reports whether lock says that the cluster was initialised. Only
-// one that was is restored.
+// initialized reports whether the lock records that the cluster was
+// initialized. Only an initialized cluster is restored.
 func initialized(lock *corev1.ConfigMap) bool {
 	return lock.Data[InitializedKey] == initializedValue || lock.Data[RestoreKey] != ""
 }
 
-// former reports whether lock is that of a Cluster of the same name that was
-// deleted. The garbage collector takes it away, a little later.
+// former reports whether the lock belongs to a deleted Cluster of the same name.
+// The garbage collector deletes it shortly after that Cluster.
 func former(lock *corev1.ConfigMap, cluster *clusterv1.Cluster) bool {
 	return cluster.UID != "" && slices.ContainsFunc(lock.OwnerReferences, func(ref metav1.OwnerReference) bool {
 		return ref.Kind == clusterKind && ref.UID != cluster.UID
@@ -149,12 +151,12 @@ func former(lock *corev1.ConfigMap, cluster *clusterv1.Cluster) bool {
 }
 
 func formerError(lock *corev1.ConfigMap) error {
-	return fmt.Errorf("reading init lock: ConfigMap %s still is that of a former Cluster of the same name", lock.Name)
+	return fmt.Errorf("reading init lock: ConfigMap %s still belongs to a deleted Cluster of the same name", lock.Name)
 }
 
-// joined reports whether a control plane machine beside those named is a node.
-// The one that initialises may be a node before it is through; any other can
-// only join what was initialised.
+// joined reports whether a control plane machine that is not in beside is a
+// node. The machine that initializes the cluster may be a node before kubeadm
+// init completes; any other machine can only join an initialized cluster.
 func joined(ctx context.Context, c client.Reader, cluster client.ObjectKey, beside ...string) (bool, error) {
 	machines := &clusterv1.MachineList{}
 	if err := c.List(ctx, machines, client.InNamespace(cluster.Namespace),
@@ -226,8 +228,8 @@ func ownedBy(cluster *clusterv1.Cluster) []metav1.OwnerReference {
 	}}
 }
 
-// Adopt gives a lock that has no owner any more, as backups restore it, to its
-// Cluster. One that is not there is fine.
+// Adopt makes the Cluster the owner of a lock without an owner, as backups
+// restore it. If the lock does not exist, Adopt does nothing.
 func Adopt(ctx context.Context, c client.Client, cluster *clusterv1.Cluster) error {
 	lock, found, err := read(ctx, c, cluster)
 	if err != nil || !found || len(lock.OwnerReferences) > 0 {

@@ -62,10 +62,10 @@ func TestAcquire(t *testing.T) {
 		holder  string
 	}{
 		"Free": {
-			reason: "the first to ask takes it", machine: "a", held: true, holder: "a",
+			reason: "the first caller holds it", machine: "a", held: true, holder: "a",
 		},
 		"OwnAlready": {
-			reason:  "a repeated call, also after a crash, says the same",
+			reason:  "a repeated call, for instance after a crash, has the same result",
 			objects: []client.Object{testMachine("a"), lockOf(map[string]string{"machine": "a"})}, machine: "a", held: true, holder: "a",
 		},
 		"HeldByLiving": {
@@ -73,26 +73,26 @@ func TestAcquire(t *testing.T) {
 			objects: []client.Object{testMachine("a"), lockOf(map[string]string{"machine": "a"})}, machine: "b", held: false, holder: "a",
 		},
 		"HolderGone": {
-			reason:  "a dead holder passes it on",
+			reason:  "a holder that was deleted loses it",
 			objects: []client.Object{lockOf(map[string]string{"machine": "a"})}, machine: "b", held: true, holder: "b",
 		},
 		"HolderGoneAfterInit": {
-			reason:  "nobody initialises twice, not even when the first machine is gone",
+			reason:  "a cluster is initialized once, even if the first machine was deleted",
 			objects: []client.Object{lockOf(map[string]string{"machine": "a", "initialized": "true"})}, machine: "b", held: false, holder: "a",
 		},
 		"OwnAfterInit": {
-			reason:  "the first machine does not initialise again",
+			reason:  "the first machine does not initialize the cluster again",
 			objects: []client.Object{testMachine("a"), lockOf(map[string]string{"machine": "a", "initialized": "true"})}, machine: "a", held: false, holder: "a",
 		},
 		"LockLostAfterInit": {
-			reason: "a lost lock of an initialised cluster frees nothing", cluster: initialized, machine: "a", held: false,
+			reason: "the lost lock of an initialized cluster is not created again", cluster: initialized, machine: "a", held: false,
 		},
 		"HolderGoneAfterOthersJoined": {
-			reason:  "what others have joined was initialised, also when nobody noted it",
+			reason:  "a machine that joined proves the initialization, even if it was not recorded",
 			objects: []client.Object{joinedMachine("b"), lockOf(map[string]string{"machine": "a"})}, machine: "c", held: false, holder: "a",
 		},
 		"LockLostAfterOthersJoined": {
-			reason:  "nor does a lost lock hide it",
+			reason:  "a machine that joined proves it for a lost lock too",
 			objects: []client.Object{joinedMachine("b")}, machine: "c", held: false,
 		},
 		"HolderGoneOthersWait": {
@@ -121,7 +121,7 @@ func TestAcquire(t *testing.T) {
 			err = c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c-lock"}, lock)
 			if tc.holder == "" {
 				if err == nil {
-					t.Errorf("%s: a lock was made", tc.reason)
+					t.Errorf("%s: a lock was created", tc.reason)
 				}
 				return
 			}
@@ -163,7 +163,7 @@ func TestRace(t *testing.T) {
 			for i := range racers {
 				builder = builder.WithObjects(testMachine(fmt.Sprint("m", i)))
 			}
-			// Nobody writes before everybody has looked.
+			// No machine writes before all machines have read.
 			var looked sync.WaitGroup
 			looked.Add(racers)
 			c := interceptor.NewClient(builder.Build(), interceptor.Funcs{
@@ -181,7 +181,7 @@ func TestRace(t *testing.T) {
 			for i := range racers {
 				racing.Go(func() {
 					won, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine(fmt.Sprint("m", i)))
-					// A loser may also be told to look again.
+					// The others may also get a conflict.
 					if err != nil && !apierrors.IsConflict(err) {
 						t.Error(err)
 					}
@@ -243,14 +243,14 @@ func TestInitializedWhenOthersJoined(t *testing.T) {
 	}
 }
 
-func TestLockOfFormerClusterCountsForNothing(t *testing.T) {
+func TestLockOfFormerClusterIsIgnored(t *testing.T) {
 	lock := lockOf(map[string]string{"machine": "a", "initialized": "true"})
 	lock.OwnerReferences = []metav1.OwnerReference{{Kind: "Cluster", Name: "c", UID: "u-0"}}
 	c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(testCluster(), lock).Build()
 	if done, err := initlock.Initialized(t.Context(), c, client.ObjectKey{Namespace: "ns", Name: "c"}); err != nil || done {
 		t.Errorf("initialized = %v, %v, want false", done, err)
 	}
-	// It will be gone soon, so whoever needs the lock has to come again.
+	// The lock will be deleted soon, so the caller has to try again.
 	if held, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine("b")); held || err == nil {
 		t.Errorf("held = %v, err = %v, want an error", held, err)
 	}
@@ -259,11 +259,11 @@ func TestLockOfFormerClusterCountsForNothing(t *testing.T) {
 	}
 }
 
-func TestConflictIsNoAnswer(t *testing.T) {
+func TestConflictIsAnError(t *testing.T) {
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(testScheme(t)).
 		WithObjects(lockOf(map[string]string{"machine": "gone"})).Build(), interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			// Someone labels the lock in this moment.
+			// Another client labels the lock at the same time.
 			other := &corev1.ConfigMap{}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(obj), other); err != nil {
 				return err
@@ -288,7 +288,7 @@ func TestFailuresAreReported(t *testing.T) {
 			return c.Get(ctx, key, obj, opts...)
 		},
 	})
-	// A holder that cannot be read is not a holder that is gone.
+	// An error when reading the holder does not prove that it was deleted.
 	if held, err := initlock.Acquire(t.Context(), c, testCluster(), testMachine("b")); held || !errors.Is(err, broken) {
 		t.Errorf("held = %v, err = %v", held, err)
 	}

@@ -11,22 +11,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// RestoreKey names the restore that brings the cluster back. While it stands
-// there, the machine that the lock names initialises the cluster once more, with
-// what etcd held before.
+// RestoreKey names the NovaEtcdRestore that is in progress. While it is set, the
+// machine that holds the lock initializes the cluster again, with the data of
+// the snapshot.
 const RestoreKey = "restore"
 
-// Restore is a restore that a lock tells of.
+// Restore is a restore that is recorded in a lock.
 type Restore struct {
-	// Name is the restore's; empty if there is none.
+	// Name is the name of the NovaEtcdRestore, or empty.
 	Name string
-	// Machine is the one that restores; empty until there is one.
+	// Machine is the machine that restores, or empty until it was chosen.
 	Machine string
-	// Since is when that was said last.
+	// Since is when name or machine last changed.
 	Since time.Time
 }
 
-// ObserveRestore reads which restore goes on.
+// ObserveRestore returns the restore that is in progress.
 func ObserveRestore(ctx context.Context, c client.Reader, cluster *clusterv1.Cluster) (Restore, error) {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)
@@ -46,9 +46,9 @@ func ObserveRestore(ctx context.Context, c client.Reader, cluster *clusterv1.Clu
 	return Restore{Name: lock.Data[RestoreKey], Machine: lock.Data[MachineKey], Since: since}, nil
 }
 
-// BeginRestore lets a machine initialise a cluster again that was initialised
-// before, for a restore; with no machine nobody does, until one is named. That
-// no other machine of the control plane is left then is the caller's to know.
+// BeginRestore lets a machine initialize an initialized cluster again, for a
+// restore. If machine is empty, no machine initializes it until one is named.
+// The caller must have made sure that no other control plane machine is left.
 func BeginRestore(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, restore, machine string, now time.Time) error {
 	data := map[string]string{RestoreKey: restore, SinceKey: now.UTC().Format(time.RFC3339)}
 	if machine != "" {
@@ -68,15 +68,15 @@ func BeginRestore(ctx context.Context, c client.Client, cluster *clusterv1.Clust
 		return formerError(lock)
 	}
 	lock.Data = data
-	// Update carries the resource version, so whoever was quicker wins.
+	// Update carries the resource version, so the first writer wins.
 	if err := c.Update(ctx, lock); err != nil {
-		return fmt.Errorf("giving init lock for restore %s: %w", restore, err)
+		return fmt.Errorf("assigning init lock for restore %s: %w", restore, err)
 	}
 	return nil
 }
 
-// EndRestore notes that the cluster is initialised and no restore goes on any
-// more. It may be called again and again.
+// EndRestore records that the cluster is initialized and that the restore has
+// ended. It is idempotent.
 func EndRestore(ctx context.Context, c client.Client, cluster *clusterv1.Cluster, restore string) error {
 	lock := &corev1.ConfigMap{}
 	err := c.Get(ctx, Key(client.ObjectKeyFromObject(cluster)), lock)

@@ -23,23 +23,23 @@ func TestRestore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := fake.NewClientBuilder().WithScheme(testScheme(t)).WithObjects(append(objects, cluster, testMachine("b"), testMachine("d"))...).Build()
-			told := func(machine string) initlock.Order {
-				order, err := initlock.Told(t.Context(), c, cluster, machine)
+			order := func(machine string) initlock.Order {
+				got, err := initlock.OrderFor(t.Context(), c, cluster, machine)
 				if err != nil {
 					t.Fatal(err)
 				}
-				return order
+				return got
 			}
 			if err := initlock.BeginRestore(t.Context(), c, cluster, "r", "", now); err != nil {
 				t.Fatal(err)
 			}
-			if got := told("b"); got != initlock.Wait {
-				t.Errorf("a machine is told to %s before one was named", got)
+			if got := order("b"); got != initlock.Wait {
+				t.Errorf("the order is %s before a machine was named", got)
 			}
 			marked := func() {
 				t.Helper()
 				if done, err := initlock.Initialized(t.Context(), c, client.ObjectKeyFromObject(cluster)); err != nil || !done {
-					t.Errorf("initialized = %t, %v: only what was is restored", done, err)
+					t.Errorf("initialized = %t, %v: only an initialized cluster is restored", done, err)
 				}
 				if err := initlock.MarkInitialized(t.Context(), c, cluster); err != nil {
 					t.Fatal(err)
@@ -54,8 +54,8 @@ func TestRestore(t *testing.T) {
 			if want := (initlock.Restore{Name: "r", Machine: "b", Since: now}); err != nil || got != want {
 				t.Fatalf("restore = %v, %v, want %v", got, err, want)
 			}
-			if b, d := told("b"), told("d"); b != initlock.Initialise || d != initlock.Join {
-				t.Errorf("told %s and %s, want Initialise and Join", b, d)
+			if b, d := order("b"), order("d"); b != initlock.Initialize || d != initlock.Join {
+				t.Errorf("orders are %s and %s, want Initialize and Join", b, d)
 			}
 			if err := initlock.EndRestore(t.Context(), c, cluster, "another"); err != nil {
 				t.Fatal(err)
@@ -71,8 +71,8 @@ func TestRestore(t *testing.T) {
 			if got, err := initlock.ObserveRestore(t.Context(), c, cluster); err != nil || got.Name != "" {
 				t.Errorf("restore = %v, %v after its end", got, err)
 			}
-			if got := told("b"); got != initlock.Join {
-				t.Errorf("told %s after the end, want Join", got)
+			if got := order("b"); got != initlock.Join {
+				t.Errorf("the order is %s after the end, want Join", got)
 			}
 		})
 	}
