@@ -99,12 +99,16 @@ func running(ctx *simulator.Context, host *simulator.HostSystem) (vms []*simulat
 // maintenance.
 func usableHosts(ctx *simulator.Context, cluster *simulator.ClusterComputeResource) (hosts []*simulator.HostSystem) {
 	for _, at := range cluster.Host {
-		host, ok := ctx.Map.Get(at).(*simulator.HostSystem)
-		if ok && host.Runtime.ConnectionState == types.HostSystemConnectionStateConnected && !host.Runtime.InMaintenanceMode {
+		if host, ok := ctx.Map.Get(at).(*simulator.HostSystem); ok && isUsable(ctx, at) {
 			hosts = append(hosts, host)
 		}
 	}
 	return hosts
+}
+
+func isUsable(ctx *simulator.Context, at ref) bool {
+	host, ok := ctx.Map.Get(at).(*simulator.HostSystem)
+	return ok && host.Runtime.ConnectionState == types.HostSystemConnectionStateConnected && !host.Runtime.InMaintenanceMode
 }
 
 // countHosts keeps the number of usable hosts of a host's cluster.

@@ -51,6 +51,7 @@ func (o *operations) CloneVMTask(ctx *simulator.Context, req *types.CloneVM_Task
 		descriptionID: taskDescription(methodClone),
 		vm:            source,
 		shared:        true,
+		slots:         c.place(ctx),
 		check:         c.check,
 		run:           c.run,
 	})}
@@ -61,6 +62,8 @@ type clone struct {
 	s      *Server
 	source *simulator.VirtualMachine
 	req    *types.CloneVM_Task
+	// host is where the clone is made; beside its source, if it is nil.
+	host *ref
 }
 
 // check refuses what can be seen to fail before anything is made.
@@ -161,10 +164,7 @@ func (c *clone) changes() []types.BaseVirtualDeviceConfigSpec {
 }
 
 func (c *clone) checkSpace(ctx *simulator.Context) *failure {
-	ref := c.source.Datastore[0]
-	if c.req.Spec.Location.Datastore != nil {
-		ref = *c.req.Spec.Location.Datastore
-	}
+	ref := c.datastore()
 	ds, ok := ctx.Map.Get(ref).(*simulator.Datastore)
 	if !ok {
 		return fail(notFound(ref))
@@ -224,7 +224,7 @@ func (c *clone) run(task types.ManagedObjectReference) (types.AnyType, *failure)
 func (c *clone) make(ctx *simulator.Context) (*simulator.VirtualMachine, *failure) {
 	location := c.req.Spec.Location
 	location.DeviceChange, location.Disk, location.DiskMoveType = nil, nil, ""
-	if location.Host == nil {
+	if location.Host = c.host; location.Host != nil && !isUsable(ctx, *location.Host) {
 		location.Host = c.s.pickHost(ctx, location.Pool)
 	}
 	vm, refused := c.s.copy(ctx, c.source, c.req.Folder, c.req.Name, location)

@@ -101,18 +101,7 @@ func (s *Server) Restart(outage time.Duration) {
 	s.SetDown(true)
 	s.ExpireSessions()
 	s.interruption.interrupt()
-	s.locked(func(ctx *simulator.Context) {
-		content := ctx.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content
-		manager := ctx.Map.Get(*content.TaskManager).(*simulator.TaskManager)
-		forgotten := refSet(manager.RecentTask)
-		manager.RecentTask = nil
-		for task := range forgotten {
-			if known, ok := ctx.Map.Get(task).(*simulator.Task); ok {
-				hideFrom(ctx, known.Info.Entity, forgotten)
-				ctx.Map.Remove(ctx, task)
-			}
-		}
-	})
+	s.locked(func(ctx *simulator.Context) { s.forget(ctx, refSet(taskManager(ctx).RecentTask)) })
 	s.watch.touchAll()
 	s.sleep(outage)
 	s.SetDown(false)

@@ -11,6 +11,9 @@
 //     documents them.
 //   - Hosts die and enter maintenance. HA and DRS obey anti-affinity rules.
 //   - Updates, and the data of guests, are late by option.
+//   - Each host and datastore runs a limited number of clones at the same time. The
+//     tasks of further clones stay queued.
+//   - Tasks that have ended are listed for 10 minutes, 1,000 of them at most.
 //   - CloneVM_Task applies the clone spec's config and powerOn, gives every
 //     clone its own UUIDs and MAC addresses, and checks space and references.
 //   - Tasks are visible while they run, take as long as Delays says, end with

@@ -84,8 +84,7 @@ func (s *Server) buildInventory() error {
 		model.Remove()
 		return err
 	}
-	content := registry.Get(serviceInstance).(*simulator.ServiceInstance).Content
-	registry.Get(*content.TaskManager).(*simulator.TaskManager).RecentTask = nil // those that built it
+	taskManager(s.svc.Context).RecentTask = nil // those that built it
 	registry.AddHandler(s.watch)
 	return nil
 }

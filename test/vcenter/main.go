@@ -21,9 +21,11 @@ type Config struct {
 	ControlSocket string            `json:"controlSocket"`
 	Delays        map[string]string `json:"delays,omitempty"`
 	// UpdateDelay and GuestDelay are durations, such as 3s.
-	UpdateDelay string    `json:"updateDelay,omitempty"`
-	GuestDelay  string    `json:"guestDelay,omitempty"`
-	Inventory   Inventory `json:"inventory,omitzero"`
+	UpdateDelay        string    `json:"updateDelay,omitempty"`
+	GuestDelay         string    `json:"guestDelay,omitempty"`
+	ClonesPerHost      int       `json:"clonesPerHost,omitempty"`
+	ClonesPerDatastore int       `json:"clonesPerDatastore,omitempty"`
+	Inventory          Inventory `json:"inventory,omitzero"`
 }
 
 // ReadConfig reads a Config. A field it does not know is an error.
@@ -53,7 +55,8 @@ func (c Config) Options() (Options, error) {
 		InstanceUUID:  c.InstanceUUID,
 		ControlSocket: c.ControlSocket,
 		Inventory:     c.Inventory,
-		Delays:        map[string]time.Duration{},
+		ClonesPerHost: c.ClonesPerHost, ClonesPerDatastore: c.ClonesPerDatastore,
+		Delays: map[string]time.Duration{},
 	}
 	for delay, text := range map[*time.Duration]string{&opts.UpdateDelay: c.UpdateDelay, &opts.GuestDelay: c.GuestDelay} {
 		if text == "" {

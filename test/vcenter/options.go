@@ -26,6 +26,13 @@ type Options struct {
 	InstanceUUID string
 	// Delays are added to DefaultDelays.
 	Delays map[string]time.Duration
+	// ClonesPerHost and ClonesPerDatastore are how many clones run on a host and on
+	// a datastore at the same time; 8 and 128, as vCenter has it, if they are zero.
+	// The tasks of further clones stay queued.
+	ClonesPerHost, ClonesPerDatastore int
+	// RecentFor is how long tasks that have ended are listed; 10 minutes, as vCenter
+	// has it, if it is zero.
+	RecentFor time.Duration
 	// Latency is what each request takes beside its work, as the way to a
 	// server and its queues do.
 	Latency time.Duration
@@ -87,6 +94,9 @@ func (o *Options) setDefaults() {
 	setDefault(&o.Password, DefaultPassword)
 	setDefault(&o.Version, DefaultVersion)
 	setDefault(&o.InstanceUUID, newUUID(0))
+	setDefault(&o.RecentFor, 10*time.Minute)
+	setDefault(&o.ClonesPerHost, 8)
+	setDefault(&o.ClonesPerDatastore, 128)
 	setDefault(&o.Inventory.Hosts, 2)
 	setDefault(&o.Inventory.Datastores, 2)
 	if len(o.Inventory.Folders) == 0 {

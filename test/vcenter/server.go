@@ -50,6 +50,7 @@ type Server struct {
 	delays   *delays
 	counts   *counts
 	faults   *faults
+	queue    *queue
 	macs     atomic.Uint32
 	hosts    atomic.Uint32
 	tasks    atomic.Int64
@@ -110,6 +111,7 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		delays:    newDelays(opts.Delays),
 		counts:    newCounts(),
 		faults:    newFaults(),
+		queue:     newQueue(opts.ClonesPerHost, opts.ClonesPerDatastore),
 		busy:      map[string]string{},
 		fullHosts: map[ref]bool{},
 		sessions:  map[string]*simulator.Context{},

@@ -16,9 +16,7 @@ func (s *Server) AddTasks(count, bytes int) {
 	result := types.ArrayOfString{String: []string{strings.Repeat("x", bytes)}}
 	s.locked(func(ctx *simulator.Context) {
 		content := ctx.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content
-		manager := ctx.Map.Get(*content.TaskManager).(*simulator.TaskManager)
 		owner := ctx.Map.Get(content.RootFolder).(*simulator.Folder)
-		recent := append([]ref(nil), manager.RecentTask...)
 		for range count {
 			task := simulator.CreateTask(owner, "searchDatastoreSubFolders", nil)
 			task.Self = ref{Type: "Task", Value: fmt.Sprintf("task-%d", 500000+s.tasks.Add(1))}
@@ -29,10 +27,8 @@ func (s *Server) AddTasks(count, bytes int) {
 			task.Info.StartTime, task.Info.CompleteTime = &now, &now
 			task.Info.Result = result
 			task.Info.Reason = &types.TaskReasonUser{UserName: "backup@vsphere.local"}
-			ctx.Map.Put(task)
-			recent = append(recent, task.Self)
+			s.list(ctx, task)
 		}
-		manager.RecentTask = recent
 	})
 	s.watch.touchAll()
 }

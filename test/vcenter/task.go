@@ -2,6 +2,7 @@ package vcenter
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,9 @@ type work struct {
 	on mo.Entity
 	// shared tasks may run beside others on the same VM.
 	shared bool
+	// slots are the objects that the task needs a slot on. It is queued until it has
+	// them.
+	slots []ref
 	// check fails the task at once.
 	check func(*simulator.Context) *failure
 	// run does it, after the method's delay.
@@ -52,7 +56,7 @@ func (s *Server) startTask(ctx *simulator.Context, w work) types.ManagedObjectRe
 	task.Info.EntityName = entityName(target)
 	task.Info.EventChainId = int32(number)
 	task.Info.Reason = &types.TaskReasonUser{UserName: ctx.Session.UserName}
-	ctx.WithLock(target, func() { ctx.Map.Put(task) })
+	s.list(ctx, task)
 
 	var refused *failure
 	key := target.Reference().Value
@@ -63,12 +67,23 @@ func (s *Server) startTask(ctx *simulator.Context, w work) types.ManagedObjectRe
 	default:
 		s.busy[key] = id
 	}
-	s.wg.Go(func() { s.runTask(task, w, refused) })
+	place := s.queue.join(w.slots)
+	s.wg.Go(func() {
+		defer s.queue.leave(place)
+		if !s.await(place) {
+			refused = fail(&types.RequestCanceled{})
+		}
+		s.runTask(task, w, refused)
+	})
 	return task.Self
 }
 
 func (s *Server) runTask(task *simulator.Task, w work, refused *failure) {
 	s.locked(func(ctx *simulator.Context) {
+		if task.Info.State != types.TaskInfoStateQueued {
+			refused = fail(&types.RequestCanceled{}) // by the client, while it was queued
+			return
+		}
 		ctx.Map.AtomicUpdate(ctx, task, []types.PropertyChange{
 			{Name: "info.state", Val: types.TaskInfoStateRunning},
 			{Name: "info.startTime", Val: time.Now()},
@@ -141,9 +156,9 @@ func (s *Server) sleep(d time.Duration) bool {
 // those tasks and takes them out of the lists of recent ones. The caller holds
 // the inventory, so nobody looks in between.
 func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectReference) (types.AnyType, *failure) {
-	content := ctx.Map.Get(serviceInstance).(*simulator.ServiceInstance).Content
-	manager := ctx.Map.Get(*content.TaskManager).(*simulator.TaskManager)
-	before := refSet(manager.RecentTask)
+	manager := taskManager(ctx)
+	listed := slices.Clone(manager.RecentTask)
+	before := refSet(listed)
 
 	outer := ctx.Map.Get(call()).(*simulator.Task)
 	await(ctx, outer)
@@ -160,7 +175,7 @@ func (s *Server) inner(ctx *simulator.Context, call func() types.ManagedObjectRe
 			ctx.Map.Remove(ctx, ref)
 		}
 	}
-	manager.RecentTask = without(manager.RecentTask, inside)
+	manager.RecentTask = listed
 	if outer.Info.Error != nil {
 		return nil, fail(outer.Info.Error.Fault)
 	}
