@@ -63,18 +63,19 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 		d.session.Turns.Done(keyOf(m))
 	}
 	if hypervisor.ReasonFor(err, "") == infrav1.NameTakenReason {
-		return d.taken(ctx, id, m)
+		return d.taken(ctx, id, m, from.DataCenter)
 	}
 	return err
 }
 
 // taken finds out whose VM has the name: an earlier request of ours may have
-// been slow.
-func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine) error {
+// been slow. Names are unique in a data center only.
+func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMachine, dataCenter string) error {
 	d.session.Turns.Done(keyOf(m))
+	name := m.Spec.VMName(m)
 	var found ovirt.VMs
 	err := d.session.Do(ctx, ovirt.Request{
-		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", m.Spec.VMName(m))}}, Into: &found,
+		Method: http.MethodGet, Path: []string{"vms"}, Query: url.Values{"search": {fmt.Sprintf("name=%q", name)}}, Into: &found,
 	})
 	if err != nil {
 		return err
@@ -85,5 +86,16 @@ func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMa
 			return nil
 		}
 	}
-	return plan.Failure(infrav1.NameTakenReason, "a VM with this machine's name exists in the data center and is not ours: it is left alone")
+	for _, vm := range found.VMs {
+		in, err := d.session.DataCenterOf(ctx, &vm)
+		if err != nil {
+			return err
+		}
+		if vm.Name == name && in == dataCenter {
+			return plan.Failure(infrav1.NameTakenReason,
+				"a VM with this machine's name (%s) exists in the data center and is not ours: it is left alone; rename or delete it in the engine", vm.ID)
+		}
+	}
+	return plan.Failure(infrav1.NameTakenReason,
+		"a VM with this machine's name exists in the data center and is not ours; the user cannot see it. It is left alone; rename or delete it in the engine")
 }

@@ -97,4 +97,7 @@ func TestUserRole(t *testing.T) {
 	b.until(b.newConnector(), m, true, "rest")
 	b.until(b.connector, going(m), false, "release")
 	b.Expect(b.named("worker-1")).To(BeEmpty())
+
+	b.foreignVM("worker-2", "Default", "mine")
+	b.Expect(b.fails(b.machine("worker-2"), infrav1.NameTakenReason)).To(MatchError(ContainSubstring("the user cannot see it")))
 }

@@ -23,13 +23,14 @@ func (b *bed) foreignVM(name, cluster, comment string) string {
 }
 
 func TestNameTakenInTheSameDataCenter(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, func(o *ovirtsim.Options) { o.Inventory.DataCenters = []string{"Elsewhere"} })
+	elsewhere := b.foreignVM("worker-1", "Elsewhere", "mine")
 	foreign := b.foreignVM("worker-1", "Default", "mine")
 	m := b.machine("worker-1")
-	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(ContainSubstring("left alone")))
+	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(And(
+		ContainSubstring("(%s) exists in the data center and is not ours: it is left alone", foreign), Not(ContainSubstring(elsewhere)))))
 	b.until(b.connector, going(m), false, "release")
-	b.Expect(b.named("worker-1")).To(HaveLen(1))
-	b.Expect(b.named("worker-1")[0].ID).To(Equal(foreign))
+	b.Expect(b.named("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
 
 	b.admin("DELETE", "/vms/"+foreign, "")
 	b.until(b.connector, m, true, "rest")

@@ -128,7 +128,7 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	if err != nil {
 		return out, err
 	}
-	out.Cluster = cl.ID
+	out.Cluster, out.DataCenter = cl.ID, cl.DataCenter.ID
 	if out.Template, err = s.template(ctx, b, at, cl.DataCenter.ID); err != nil {
 		return out, err
 	}
@@ -287,6 +287,22 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 		out.Groups = append(out.Groups, group)
 	}
 	return out, nil
+}
+
+// DataCenterOf returns the ID of the data center of a VM; empty, if the user cannot
+// see it.
+func (s *Session) DataCenterOf(ctx context.Context, vm *ovirt.VM) (string, error) {
+	if vm.Cluster == nil {
+		return "", nil
+	}
+	cl, err := s.names.Find(ctx, ovirt.Clusters, vm.Cluster.ID, func(o ovirt.Object) bool { return o.DataCenter != nil })
+	if _, missing := errors.AsType[*ovirt.MissingError](err); missing {
+		return "", nil
+	}
+	if err != nil {
+		return "", Classify(s.server, err)
+	}
+	return cl.DataCenter.ID, nil
 }
 
 // HostOf returns the name of the host a VM runs on, as far as the account can

@@ -24,8 +24,8 @@ const (
 
 // Source is what the names in the request for a VM stand for, by ID.
 type Source struct {
-	Cluster  string
-	Template *ovirt.Template
+	Cluster, DataCenter string
+	Template            *ovirt.Template
 	// InstanceType and Lease are empty for none.
 	InstanceType, Lease string
 	Hosts               []string
