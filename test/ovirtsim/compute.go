@@ -38,10 +38,11 @@ type host struct {
 	address                 string
 	cores, sockets, threads int64
 	memory                  int64
+	devices                 []DeviceSpec
 }
 
 func newHost(spec HostSpec, cluster string) *host {
-	return &host{meta: newMeta(spec.Name), cluster: cluster, status: hostUp, cores: spec.Cores, sockets: 1, threads: 1, memory: spec.MemoryMiB * mib, address: spec.Name + ".example.com"}
+	return &host{meta: newMeta(spec.Name), cluster: cluster, status: hostUp, cores: spec.Cores, sockets: 1, threads: 1, memory: spec.MemoryMiB * mib, address: spec.Name + ".example.com", devices: spec.Devices}
 }
 
 func (h *host) fields(name string) ([]string, bool) {
@@ -191,7 +192,7 @@ func (s *Server) hostElem(h *host) *elem {
 	e := el("host").at(href, h.id)
 	e.add(actions(href, "activate", "deactivate", "fence", "upgrade"))
 	e.add(h.elems()...)
-	e.add(links(href, "nics", "permissions", "statistics", "networkattachments", "affinitylabels", "tags")...)
+	e.add(links(href, "nics", "permissions", "statistics", "networkattachments", "affinitylabels", "tags", "devices")...)
 	active := len(s.runningOn(h))
 	return e.add(leaf("address", h.address),
 		el("cpu", el("topology", leaf("cores", h.cores), leaf("sockets", h.sockets), leaf("threads", h.threads))),

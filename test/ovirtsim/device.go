@@ -63,7 +63,6 @@ func (s *Server) deviceRoutes() map[string]handler {
 		"DELETE vms/{}/graphicsconsoles/{}": s.onVM(s.removeConsole),
 		"GET vms/{}/reporteddevices":        s.onVM(listReported),
 		"GET vms/{}/applications":           s.noneOf("applications"),
-		"GET vms/{}/hostdevices":            s.noneOf("host_devices"),
 		"GET vms/{}/sessions":               s.noneOf("sessions"),
 		"GET vms/{}/watchdogs":              s.noneOf("watchdogs"),
 		"GET vms/{}/numanodes": s.onVM(func(_ *request, v *vm) (*elem, error) {

@@ -58,6 +58,8 @@ type HostSpec struct {
 	MemoryMiB int64  `json:"memoryMiB"`
 	// Cluster is Default, if empty.
 	Cluster string `json:"cluster,omitempty"`
+	// Devices are its PCI devices.
+	Devices []DeviceSpec `json:"devices,omitempty"`
 }
 
 // DomainSpec is a storage domain.

@@ -620,3 +620,58 @@ func TestHardware(t *testing.T) {
 	e.refuse("PUT", "/vms/"+id, "<vm><high_availability><enabled>true</enabled></high_availability><placement_policy><affinity>pinned</affinity></placement_policy></vm>",
 		http.StatusConflict, "cannot be pinned")
 }
+
+// TestDevicesOfHosts passes devices through under the rules of the engine.
+func TestDevicesOfHosts(t *testing.T) {
+	e := newEngine(t, func(o *Options) {
+		o.Inventory.Hosts = []HostSpec{{Name: "a", Cores: 8, MemoryMiB: 32 << 10, Devices: []DeviceSpec{
+			{Name: "pci_0000_03_00_0", VendorID: 0x10de, DeviceID: 0x1eb8, IOMMUGroup: 20},
+			{Name: "pci_0000_03_00_1", VendorID: 0x10de, DeviceID: 0x10f0, IOMMUGroup: 20},
+		}}, {Name: "b", Cores: 8, MemoryMiB: 32 << 10}}
+	})
+	host := e.must("GET", "/hosts?search=name%3Da", "").get("host").id()
+	other := e.must("GET", "/hosts?search=name%3Db", "").get("host").id()
+	listed := e.must("GET", "/hosts/"+host+"/devices", "").get("host_device")
+	if listed.id() != fmt.Sprintf("%x", "pci_0000_03_00_0") {
+		t.Errorf("the device has the ID %s", listed.id())
+	}
+	if got := listed.get("vendor").id() + listed.get("product").id(); got != "0x10de0x1eb8" {
+		t.Errorf("vendor and product are %s", got)
+	}
+	body := "<host_device><name>pci_0000_03_00_0</name></host_device>"
+	pin := func(hosts ...string) string {
+		text := "<placement_policy><affinity>pinned</affinity><hosts>"
+		for _, id := range hosts {
+			text += `<host id="` + id + `"/>`
+		}
+		return text + "</hosts></placement_policy>"
+	}
+	for name, policy := range map[string]string{"free": "", "both": pin(host, other), "wrong": pin(other)} {
+		id := e.vm(name, policy)
+		e.refuse("POST", "/vms/"+id+"/hostdevices", body, http.StatusConflict, map[string]string{
+			"free": "not pinned", "both": "multiple hosts", "wrong": "not found on the host",
+		}[name])
+	}
+	first, second := e.vm("first", pin(host)), e.vm("second", pin(host))
+	for _, id := range []string{first, second} {
+		e.must("POST", "/vms/"+id+"/hostdevices", body)
+	}
+	placeholders := map[string]string{}
+	for _, d := range e.must("GET", "/vms/"+first+"/hostdevices", "").all("host_device") {
+		placeholders[d.str("name")] = d.str("placeholder")
+	}
+	if placeholders["pci_0000_03_00_0"] != "false" || placeholders["pci_0000_03_00_1"] != "true" {
+		t.Errorf("the devices of the VM are %v", placeholders)
+	}
+	e.must("POST", "/vms/"+first+"/start", "<action/>")
+	if user := e.must("GET", "/hosts/"+host+"/devices", "").get("host_device/vm").id(); user != first {
+		t.Errorf("%s has the device", user)
+	}
+	e.refuse("POST", "/vms/"+second+"/start", "<action/>", http.StatusConflict, "some of the required host devices are unavailable")
+	e.refuse("POST", "/vms/"+first+"/hostdevices", body, http.StatusConflict, "not down")
+	e.must("PUT", "/vms/"+second, "<vm>"+pin(other)+"</vm>")
+	if left := e.must("GET", "/vms/"+second+"/hostdevices", "").all("host_device"); len(left) > 0 {
+		t.Errorf("a VM on another host has %d devices", len(left))
+	}
+	e.must("POST", "/vms/"+second+"/start", "<action/>")
+}

@@ -64,6 +64,8 @@ var permits = map[string]string{
 	"POST vms/{}/snapshots":                         "manipulate_vm_snapshots",
 	"DELETE vms/{}/snapshots/{}":                    "manipulate_vm_snapshots",
 	"POST vms/{}/numanodes":                         "edit_vm_properties",
+	"POST vms/{}/hostdevices":                       "edit_admin_vm_properties",
+	"DELETE vms/{}/hostdevices/{}":                  "edit_admin_vm_properties",
 	"POST templates":                                "create_template",
 	"PUT templates/{}":                              "edit_template_properties",
 	"DELETE templates/{}":                           "delete_template",

@@ -60,7 +60,7 @@ func (s *Server) table() []route {
 	var all []route
 	for _, part := range []map[string]handler{
 		s.vmRoutes(), s.snapshotRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
-		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(), s.quotaRoutes(),
+		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(), s.quotaRoutes(), s.hostDeviceRoutes(),
 	} {
 		for pattern, handle := range part {
 			method, path, _ := strings.Cut(pattern, " ")

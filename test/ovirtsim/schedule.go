@@ -60,6 +60,9 @@ func (s *Server) filtered(v *vm, c *config, h *host) (filter, detail string) {
 	if c.affinity != "migratable" && len(c.hosts) > 0 && !slices.Contains(c.hosts, h.id) {
 		return "PinToHost", ""
 	}
+	if detail := s.lacksDevice(v, h); detail != "" {
+		return "HostDevice", detail
+	}
 	if c.cores*c.sockets*c.threads > h.cores*h.threads*h.sockets {
 		return "CPU", "it has an insufficient amount of CPU cores to run the VM"
 	}

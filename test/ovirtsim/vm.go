@@ -21,6 +21,8 @@ type vm struct {
 	consoles                    []*console
 	snapshots                   []*snapshot
 	numa                        []*elem
+	// passed are the host devices.
+	passed []passedDevice
 	// owner is the ID of the user who created the VM.
 	owner string
 	tags  []string
@@ -293,6 +295,9 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	}
 	if err := s.checkPlaces(&changed, cluster, "edit"); err != nil {
 		return nil, err
+	}
+	if !slices.Equal(changed.hosts, v.config.hosts) {
+		v.passed = nil // they are those of the host that the VM was pinned to
 	}
 	v.meta, v.cluster = m, cluster
 	switch {
