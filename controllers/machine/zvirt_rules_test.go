@@ -103,6 +103,10 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 			m.HighAvailability.Priority = 1
 			m.PlacementPolicy.Affinity = "pinned"
 		}, "a highly available VM must be migratable"),
+		Entry("a passed device and high availability", func(m *spec) {
+			m.HighAvailability.Priority = 1
+			m.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: 0x10de, DeviceID: 0x1eb8}}
+		}, "a VM with pciDevices runs on one host only"),
 		Entry("a thin raw boot disk", func(m *spec) { m.Storage.BootDisk.Format = "raw" }, "a thin disk is sparse and cow"),
 		Entry("a thin disk that is not sparse", func(m *spec) {
 			m.Storage.TemplateDisks = []infrav1.NovaZVirtNamedDisk{{Name: "a", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{Sparse: ptr.To(false)}}}

@@ -41,7 +41,7 @@ var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, All: ti
 
 const (
 	// details are the links of a VM that are followed when it is looked at.
-	details = "disk_attachments.disk,nics,reported_devices,tags,affinity_labels,graphics_consoles"
+	details = "disk_attachments.disk,nics,reported_devices,tags,affinity_labels,graphics_consoles,host_devices"
 	// reports are the links with the addresses of a VM. The engine queries its
 	// database for each VM and link.
 	reports = "nics,reported_devices"
@@ -793,6 +793,7 @@ func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
 	before := m.vms[vm.ID]
 	now := &shown{vm: &vm, subject: of}
 	if follow != details && before != nil {
+		vm.HostDevices = before.vm.HostDevices
 		vm.DiskAttachments, vm.Tags, vm.AffinityLabels, vm.Consoles = before.vm.DiskAttachments, before.vm.Tags, before.vm.AffinityLabels, before.vm.Consoles
 	}
 	switch {

@@ -77,6 +77,7 @@ type VM struct {
 	Initialization   *Initialization   `xml:"initialization"`
 
 	DiskAttachments *DiskAttachments `xml:"disk_attachments"`
+	HostDevices     *HostDevices     `xml:"host_devices"`
 	NICs            *NICs            `xml:"nics"`
 	ReportedDevices *ReportedDevices `xml:"reported_devices"`
 	Tags            *List            `xml:"tags"`
@@ -151,6 +152,41 @@ type PlacementPolicy struct {
 // HostList is hosts by ID.
 type HostList struct {
 	Hosts []Object `xml:"host"`
+}
+
+// Host is a host of a cluster. MaxSchedulingMemory is how many bytes of memory a VM
+// may have that it starts.
+type Host struct {
+	ID                  string  `xml:"id,attr"`
+	Name                string  `xml:"name"`
+	Cluster             *Object `xml:"cluster"`
+	Status              string  `xml:"status"`
+	MaxSchedulingMemory int64   `xml:"max_scheduling_memory"`
+	// Devices are listed by a request of their own.
+	Devices HostDevices `xml:"-"`
+}
+
+// HostSet is a list of hosts.
+type HostSet struct {
+	Hosts []Host `xml:"host"`
+}
+
+// HostDevices are devices of a host.
+type HostDevices struct {
+	Devices []HostDevice `xml:"host_device"`
+}
+
+// HostDevice is a device of a host. VM is the one that runs with it. A placeholder
+// was added to a VM together with another device of its IOMMU group.
+type HostDevice struct {
+	XMLName     xml.Name `xml:"host_device"`
+	Name        string   `xml:"name"`
+	Capability  string   `xml:"capability,omitempty"`
+	IOMMUGroup  *int     `xml:"iommu_group"`
+	Placeholder bool     `xml:"placeholder,omitempty"`
+	Vendor      *Object  `xml:"vendor"`
+	Product     *Object  `xml:"product"`
+	VM          *Object  `xml:"vm"`
 }
 
 // CustomProperties are a VM's custom properties.

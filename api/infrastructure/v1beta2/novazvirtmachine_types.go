@@ -10,6 +10,7 @@ import (
 // NovaZVirtMachineSpec is the VM behind a machine. Values in lower case are
 // the engine's own words.
 // +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.placementPolicy) || !has(self.placementPolicy.affinity) || self.placementPolicy.affinity == 'migratable'",message="a highly available VM must be migratable: take placementPolicy.affinity out"
+// +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.hardware) || !has(self.hardware.pciDevices)",message="a VM with pciDevices runs on one host only: take highAvailability out"
 type NovaZVirtMachineSpec struct {
 	MachineSpec `json:",inline"`
 
@@ -178,6 +179,16 @@ type NovaZVirtHardware struct {
 	// +optional
 	SerialConsole *bool `json:"serialConsole,omitempty"`
 
+	// pciDevices are devices of a host that are passed through. The VM is pinned
+	// to a host that has them free: one of placement.hosts, or any of the cluster.
+	// The account needs an administrative role. If not set, no device is passed
+	// through.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	PCIDevices []NovaZVirtPCIDevice `json:"pciDevices,omitempty"`
+
 	// customProperties are the engine's custom properties; hugepages has a
 	// field of its own. Empty sets none.
 	// +optional
@@ -186,6 +197,21 @@ type NovaZVirtHardware struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	CustomProperties []NovaZVirtCustomProperty `json:"customProperties,omitempty"`
+}
+
+// NovaZVirtPCIDevice is a kind of device of hosts.
+type NovaZVirtPCIDevice struct {
+	// vendorID is the vendor's number. NVIDIA's is 4318.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	VendorID int32 `json:"vendorID,omitempty"`
+
+	// deviceID is the number that the vendor gave the device.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	DeviceID int32 `json:"deviceID,omitempty"`
 }
 
 // NovaZVirtCPU is the virtual processors: their number is sockets times cores

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
@@ -152,6 +154,12 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	for _, host := range hosts {
 		out.Hosts = append(out.Hosts, host.ID)
 	}
+	if len(m.Spec.Hardware.PCIDevices) > 0 {
+		if out.Devices, err = s.chooseDevices(ctx, m, cl.ID, hosts); err != nil {
+			return out, err
+		}
+		out.Hosts = []string{out.Devices.Host}
+	}
 	if name := m.Spec.Hardware.CPU.Profile; name != "" {
 		profile, err := s.find(ctx, "hardware.cpu.profile", ovirt.CPUProfiles, name, on(cl.ID))
 		if err != nil {
@@ -176,6 +184,47 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	out.Domains, err = s.domains(ctx, b, cl.DataCenter.ID, names...)
 	out.Lease = out.Domains[lease]
 	return out, err
+}
+
+// chooseDevices chooses host devices for a VM, of one of the hosts that its machine
+// names or, if it names none, of any of the cluster. It reserves them until the
+// machine is gone: the comment of the VM, which other managers read, comes later.
+func (s *Session) chooseDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, cluster string, named []ovirt.Object) (plan.Devices, error) {
+	var hosts ovirt.HostSet
+	if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{ovirt.Hosts}, Into: &hosts}); err != nil {
+		return plan.Devices{}, fmt.Errorf("listing hosts: %w", err)
+	}
+	candidates := slices.DeleteFunc(hosts.Hosts, func(h ovirt.Host) bool {
+		if len(named) > 0 {
+			return !slices.ContainsFunc(named, func(o ovirt.Object) bool { return o.ID == h.ID })
+		}
+		return h.Cluster == nil || h.Cluster.ID != cluster
+	})
+	for i := range candidates {
+		h := &candidates[i]
+		if err := s.client.Do(ctx, ovirt.Request{Method: http.MethodGet, Path: []string{ovirt.Hosts, h.ID, "devices"}, Into: &h.Devices}); err != nil {
+			return plan.Devices{}, fmt.Errorf("listing the devices of the host %s: %w", h.Name, err)
+		}
+	}
+	all := s.Mirror.All()
+	key := hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	chosen, err := plan.ChooseDevices(&m.Spec.Hardware, candidates, func(host, name string) bool {
+		for other, devices := range s.devices {
+			if other != key && devices.Has(host, name) {
+				return true
+			}
+		}
+		return slices.ContainsFunc(all, func(vm *ovirt.VM) bool {
+			said, ok := plan.ReadMark(vm.Comment)
+			return ok && plan.ReadDevices(said.Devices).Has(host, name)
+		})
+	})
+	if err == nil {
+		s.devices[key] = chosen
+	}
+	return chosen, err
 }
 
 // quota returns the ID of a quota of a data center; empty, if none is named.

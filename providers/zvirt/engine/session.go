@@ -65,6 +65,8 @@ type Session struct {
 	pending map[string]string
 	// stopped is when power was taken away.
 	stopped map[string]time.Time
+	// devices are the host devices that were chosen for machines.
+	devices map[hypervisor.Key]plan.Devices
 	// acts are the IDs of the clusters that use the session and that this
 	// management cluster acts for.
 	acts map[string]bool
@@ -79,7 +81,7 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
 		Grouping: turns.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
-		acts: map[string]bool{},
+		acts: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
 	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
 		if key, ok := s.key(subject); ok {
@@ -277,6 +279,7 @@ func (s *Session) Forget(id uuid.UUID, key hypervisor.Key) {
 	delete(s.keys, id.String())
 	delete(s.pending, id.String())
 	delete(s.stopped, id.String())
+	delete(s.devices, key)
 	s.mu.Unlock()
 	s.Mirror.Forget(id.String())
 	s.Turns.Release(key)

@@ -28,6 +28,9 @@ type Mark struct {
 	Addresses string
 	// Machine is the name of the machine, if the VM has another name.
 	Machine string
+	// Devices are the host devices that were chosen for the VM, as Devices writes
+	// them.
+	Devices string
 }
 
 // String is the comment that says it.
@@ -45,6 +48,9 @@ func (m Mark) String() string {
 	if m.Machine != "" {
 		values.Set("machine", m.Machine)
 	}
+	if m.Devices != "" {
+		values.Set("devices", m.Devices)
+	}
 	return (&url.URL{Path: MarkPrefix + m.ID.String(), RawQuery: values.Encode()}).String()
 }
 
@@ -59,6 +65,7 @@ func ReadMark(comment string) (Mark, bool) {
 	query := u.Query()
 	return Mark{
 		ID: id, Zone: query.Get("zone"), Document: query.Get("user-data"), Addresses: query.Get("addresses"), Machine: query.Get("machine"),
+		Devices: query.Get("devices"),
 	}, ok && err == nil
 }
 

@@ -40,6 +40,7 @@ func TestMark(t *testing.T) {
 		{ID: id, Zone: "a"},
 		{ID: id, Document: CloudConfig},
 		{ID: id, Machine: "worker-1"},
+		{ID: id, Devices: "host/pci_0000_03_00_0,pci_0000_04_00_0"},
 		{ID: id, Zone: "eu west/1&x=y", Document: Ignition},
 	} {
 		got, ok := ReadMark(" " + m.String() + "\n")
@@ -491,5 +492,58 @@ func TestScrub(t *testing.T) {
 	want := "<vm><comment>" + (Mark{ID: id, Zone: "a"}).String() + "</comment><initialization><custom_script></custom_script></initialization></vm>"
 	if err != nil || string(body) != want {
 		t.Errorf("got %s, %v\nwant %s", body, err, want)
+	}
+}
+
+func TestChooseDevices(t *testing.T) {
+	const vendor, kind = 0x10de, 0x1eb8
+	device := func(name string, group int, change ...func(*ovirt.HostDevice)) ovirt.HostDevice {
+		d := ovirt.HostDevice{Name: name, Capability: "pci", IOMMUGroup: &group, Vendor: ovirt.Ref("0x10de"), Product: ovirt.Ref("0x1eb8")}
+		for _, f := range change {
+			f(&d)
+		}
+		return d
+	}
+	host := func(id string, devices ...ovirt.HostDevice) ovirt.Host {
+		return ovirt.Host{ID: id, Status: "up", MaxSchedulingMemory: 8 << 30, Devices: ovirt.HostDevices{Devices: devices}}
+	}
+	sound := func(d *ovirt.HostDevice) { d.Product = ovirt.Ref("0x10f0") }
+	down := host("h", device("a", 1))
+	down.Status = "maintenance"
+	full := host("h", device("a", 1))
+	full.MaxSchedulingMemory = 4<<30 - 1
+	for name, tc := range map[string]struct {
+		hosts    []ovirt.Host
+		count    int
+		reserved string
+		want     string
+	}{
+		"the host with the most":     {[]ovirt.Host{host("g", device("a", 1)), host("h", device("b", 1), device("c", 2))}, 1, "", "h/b"},
+		"two of one host":            {[]ovirt.Host{host("g", device("a", 1)), host("h", device("b", 1), device("c", 2))}, 2, "", "h/b,c"},
+		"not one of each host":       {[]ovirt.Host{host("g", device("a", 1)), host("h", device("b", 1))}, 2, "", ""},
+		"none":                       {nil, 1, "", ""},
+		"one that runs":              {[]ovirt.Host{host("h", device("a", 1, func(d *ovirt.HostDevice) { d.VM = ovirt.Ref("v") }), device("b", 2))}, 1, "", "h/b"},
+		"one that is reserved":       {[]ovirt.Host{host("h", device("a", 1), device("b", 2))}, 1, "h/a", "h/b"},
+		"reserved on another host":   {[]ovirt.Host{host("h", device("a", 1))}, 1, "g/a", "h/a"},
+		"group of a reserved device": {[]ovirt.Host{host("h", device("a", 1, sound), device("b", 1), device("c", 2))}, 1, "h/a", "h/c"},
+		"another kind":               {[]ovirt.Host{host("h", device("a", 1, sound))}, 1, "", ""},
+		"no PCI device":              {[]ovirt.Host{host("h", device("a", 1, func(d *ovirt.HostDevice) { d.Capability = "net" }))}, 1, "", ""},
+		"without IOMMU":              {[]ovirt.Host{host("h", device("a", 1, func(d *ovirt.HostDevice) { d.IOMMUGroup = nil }))}, 1, "", ""},
+		"a host in maintenance":      {[]ovirt.Host{down}, 1, "", ""},
+		"a host without memory":      {[]ovirt.Host{full}, 1, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &infrav1.NovaZVirtHardware{MemoryMiB: 4096}
+			for range tc.count {
+				h.PCIDevices = append(h.PCIDevices, infrav1.NovaZVirtPCIDevice{VendorID: vendor, DeviceID: kind})
+			}
+			got, err := ChooseDevices(h, tc.hosts, func(host, name string) bool { return host+"/"+name == tc.reserved })
+			if got.String() != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("got %s and %v, want %q", got, err, tc.want)
+			}
+			if read := ReadDevices(got.String()); !reflect.DeepEqual(read, got) {
+				t.Errorf("the comment of the VM says %v", read)
+			}
+		})
 	}
 }

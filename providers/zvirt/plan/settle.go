@@ -54,6 +54,10 @@ func BeforeBoot(m *infrav1.NovaZVirtMachine, vm *ovirt.VM) bool {
 // Next returns the next step, or nil when all is as m asks.
 func Next(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around Around, id uuid.UUID) (*Step, error) {
 	if BeforeBoot(m, vm) {
+		said, _ := ReadMark(vm.Comment)
+		if next := hostDevices(vm, ReadDevices(said.Devices)); next != nil {
+			return next, nil
+		}
 		if next := nics(m, vm, around.Profiles); next != nil {
 			return next, nil
 		}

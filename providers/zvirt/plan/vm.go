@@ -29,6 +29,8 @@ type Source struct {
 	// InstanceType and Lease are empty for none.
 	InstanceType, Lease string
 	Hosts               []string
+	// Devices are those of the one host that the VM is pinned to, if it wants some.
+	Devices Devices
 	// Domains are the storage domains that are named, by their names.
 	Domains map[string]string
 	// CPUProfile and Quota are empty for none.
@@ -70,7 +72,7 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 		return nil, err
 	}
 	vm := hardware(m.Spec.Hardware)
-	mark := Mark{ID: id, Zone: l.Zone, Document: cmp.Or(l.Format, CloudConfig), Addresses: joined(static(boot))}
+	mark := Mark{Devices: from.Devices.String(), ID: id, Zone: l.Zone, Document: cmp.Or(l.Format, CloudConfig), Addresses: joined(static(boot))}
 	if vm.Name = m.Spec.VMName(m); vm.Name != m.Name {
 		mark.Machine = m.Name
 	}
@@ -86,7 +88,11 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 	if from.Lease != "" {
 		vm.Lease = &ovirt.Lease{StorageDomain: ovirt.Ref(from.Lease)}
 	}
-	if affinity := m.Spec.PlacementPolicy.Affinity; affinity != "" || len(from.Hosts) > 0 {
+	affinity := m.Spec.PlacementPolicy.Affinity
+	if from.Devices.Host != "" {
+		affinity = cmp.Or(affinity, "pinned") // such a VM cannot migrate
+	}
+	if affinity != "" || len(from.Hosts) > 0 {
 		vm.PlacementPolicy = &ovirt.PlacementPolicy{Affinity: affinity}
 	}
 	if len(from.Hosts) > 0 {

@@ -1,0 +1,127 @@
+package zvirt
+
+import (
+	"encoding/xml"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
+	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
+)
+
+const (
+	nvidia = 0x10de
+	tesla  = 0x1eb8
+	audio  = 0x10f0
+)
+
+// graphics are the devices of a host with so many graphics cards, each with an audio
+// function in its IOMMU group.
+func graphics(names ...string) []ovirtsim.DeviceSpec {
+	out := []ovirtsim.DeviceSpec{{Name: "pci_0000_00_1f_0", VendorID: 0x8086, DeviceID: 0x1234, IOMMUGroup: 1}}
+	for i, name := range names {
+		group := int64(20 + i)
+		out = append(out, ovirtsim.DeviceSpec{Name: name + "_0", VendorID: nvidia, DeviceID: tesla, IOMMUGroup: group},
+			ovirtsim.DeviceSpec{Name: name + "_1", VendorID: nvidia, DeviceID: audio, IOMMUGroup: group})
+	}
+	return out
+}
+
+func withGraphics(m *infrav1.NovaZVirtMachine) {
+	m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: tesla}}
+}
+
+// devicesOf returns the host that a VM is pinned to and its host devices, without
+// those that are there because of their IOMMU group.
+func (b *bed) devicesOf(name string) (host string, devices []string) {
+	b.t.Helper()
+	b.Expect(b.named(name)).To(HaveLen(1))
+	var vm ovirt.VM
+	b.Expect(xml.Unmarshal([]byte(b.admin("GET", "/vms/"+b.named(name)[0].ID+"?follow=host_devices", "")), &vm)).To(Succeed())
+	b.Expect(vm.PlacementPolicy.Affinity).To(Equal("pinned"))
+	b.Expect(vm.PlacementPolicy.Hosts.Hosts).To(HaveLen(1))
+	for _, d := range vm.HostDevices.Devices {
+		if !d.Placeholder {
+			devices = append(devices, d.Name)
+		}
+	}
+	return vm.PlacementPolicy.Hosts.Hosts[0].ID, devices
+}
+
+func withHosts(o *ovirtsim.Options) {
+	o.Inventory.Hosts = []ovirtsim.HostSpec{
+		{Name: "plain", Cores: 16, MemoryMiB: 128 << 10},
+		{Name: "small", Cores: 16, MemoryMiB: 1 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00", "pci_0000_05_00")},
+		{Name: "gpu1", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00")},
+		{Name: "gpu2", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00")},
+	}
+}
+
+// The engine neither chooses hosts for devices nor finds before a start that two VMs
+// have one.
+func TestHostDevices(t *testing.T) {
+	b := newBed(t, withHosts)
+	used := map[string][]string{}
+	for _, name := range []string{"worker-1", "worker-2"} {
+		b.create(name, withGraphics)
+		host, devices := b.devicesOf(name)
+		used[host] = append(used[host], devices...)
+	}
+	third := b.create("worker-3", func(m *infrav1.NovaZVirtMachine) {
+		m.Spec.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: nvidia, DeviceID: audio}, {VendorID: nvidia, DeviceID: tesla}}
+	})
+	host, devices := b.devicesOf("worker-3")
+	b.Expect(devices).To(HaveLen(2), "the device that came with its group is one of the VM's own")
+	used[host] = append(used[host], devices[0])
+	b.Expect(used).To(HaveLen(2))
+	for _, devices := range used {
+		b.Expect(devices).To(HaveEach(HavePrefix("pci_0000_0")))
+	}
+
+	b.Expect(b.fails(b.machine("worker-4", withGraphics), infrav1.InsufficientResourcesReason)).To(MatchError(ContainSubstring("10de:1eb8")))
+	b.until(b.connector, going(third), false, "release")
+	b.create("worker-4", withGraphics)
+}
+
+// A VM that does not run yet has its devices, whichever manager asks.
+func TestHostDevicesOfVMsThatDoNotRun(t *testing.T) {
+	b := newBed(t, withHosts)
+	only := func(m *infrav1.NovaZVirtMachine) {
+		withGraphics(m)
+		m.Spec.Placement.Hosts = []string{"gpu1"}
+	}
+	first := b.machine("worker-1", only)
+	b.until(b.connector, first, false, "create")
+	second := b.machine("worker-2", only)
+	b.fails(second, infrav1.InsufficientResourcesReason)
+
+	b.connector = b.newConnector()
+	b.Eventually(func() []ovirtsim.VM { return b.named("worker-1") }).Should(ContainElement(HaveField("Status", "down")))
+	b.fails(second, infrav1.InsufficientResourcesReason)
+	b.until(b.connector, first, true, "rest")
+	_, devices := b.devicesOf("worker-1")
+	b.Expect(devices).To(ConsistOf("pci_0000_03_00_0"))
+}
+
+// The engine refuses to start a VM whose device another VM runs with.
+func TestHostDeviceThatAnotherVMRunsWith(t *testing.T) {
+	b := newBed(t, withHosts)
+	m := b.machine("worker-1", withGraphics)
+	b.until(b.connector, m, false, "create")
+	b.until(b.connector, m, false, "start")
+	b.Eventually(func() []ovirtsim.VM { return b.named("worker-1") }).Should(ContainElement(HaveField("Status", "up")))
+	host, _ := b.devicesOf("worker-1")
+
+	template := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))
+	foreign := b.idOf(b.admin("POST", "/vms", `<vm><name>foreign</name><cluster><name>Default</name></cluster><template id="`+template+`"/>
+		<placement_policy><affinity>pinned</affinity><hosts><host id="`+host+`"/></hosts></placement_policy></vm>`))
+	b.Eventually(func() []ovirtsim.VM { return b.named("foreign") }).Should(ContainElement(HaveField("Status", "down")))
+	for _, device := range []string{"pci_0000_03_00_0", "pci_0000_04_00_0"} {
+		b.admin("POST", "/vms/"+foreign+"/hostdevices", "<host_device><name>"+device+"</name></host_device>")
+	}
+	status, answer := b.engine.Do("POST", "/vms/"+foreign+"/start", "<action/>")
+	b.Expect(status).To(Equal(409))
+	b.Expect(answer).To(ContainSubstring("some of the required host devices are unavailable"))
+}
