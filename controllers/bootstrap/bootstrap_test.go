@@ -187,10 +187,10 @@ var _ = Describe("Bootstrap data", func() {
 			{Path: "/etc/b", ContentFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "content", Key: "b"}}},
 		}})
 		unavailable := func(words string) OmegaMatcher {
-			return haveState(metav1.ConditionFalse, bootstrapv1.ContentUnavailableReason, ContainSubstring(words))
+			return haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason, ContainSubstring(words))
 		}
 		Eventually(b.config(ctx, "w-1")).Should(unavailable("Secret content, which a file names, does not exist"))
-		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning ContentUnavailable"))
+		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning SourceNotFound"))
 
 		secret := &corev1.Secret{ObjectMeta: b.meta("content"), StringData: map[string]string{"other": "x"}}
 		Expect(b.Create(ctx, secret)).To(Succeed())
@@ -220,7 +220,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
 		b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{})
 		unavailable := func(words string) OmegaMatcher {
-			return haveState(metav1.ConditionFalse, bootstrapv1.ContentUnavailableReason, ContainSubstring(words))
+			return haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason, ContainSubstring(words))
 		}
 		Eventually(b.config(ctx, "cp-1")).Should(unavailable("ConfigMap corporate, which platform.proxy.trustedCA names, does not exist"))
 		ca, err := b.secret(ctx, "blue-ca")()

@@ -57,7 +57,7 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.Name}, object)
 	if apierrors.IsNotFound(err) {
 		return nil, &obstacle{
-			reason:  bootstrapv1.ContentUnavailableReason,
+			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("%s %s, which %s names, does not exist", kind, ref.Name, by),
 		}
 	}
@@ -70,7 +70,7 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	content, found := keyOf(object, ref.Key)
 	if !found {
 		return nil, &obstacle{
-			reason:  bootstrapv1.ContentUnavailableReason,
+			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("%s %s has no key %s, which %s names", kind, ref.Name, ref.Key, by),
 		}
 	}
@@ -100,7 +100,7 @@ func private(secret *corev1.Secret) bool {
 
 func refusePrivate(secret *corev1.Secret, by string) error {
 	return &obstacle{
-		reason: bootstrapv1.ContentUnavailableReason,
+		reason: bootstrapv1.SourceNotFoundReason,
 		message: fmt.Sprintf("Secret %s, which %s names, holds credentials of a cluster, a hypervisor or the management cluster, and no machine may get these; "+
 			"copy the part that the machine needs into a Secret of type Opaque", secret.Name, by),
 	}

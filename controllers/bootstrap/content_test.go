@@ -46,7 +46,7 @@ func TestPrivateSecrets(t *testing.T) {
 				if stopped != tc.private || !tc.private && err != nil {
 					t.Fatalf("err = %v, want it refused: %t", err, tc.private)
 				}
-				if stopped && (stop.reason != bootstrapv1.ContentUnavailableReason || !strings.Contains(stop.message, "no machine may get these")) {
+				if stopped && (stop.reason != bootstrapv1.SourceNotFoundReason || !strings.Contains(stop.message, "no machine may get these")) {
 					t.Errorf("says %s: %s", stop.reason, stop.message)
 				}
 			}

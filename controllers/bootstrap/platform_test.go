@@ -20,7 +20,7 @@ var _ = Describe("What nodes and platform say", func() {
 		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Users: []bootstrapv1.User{
 			{Name: "ops", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}},
 		}})
-		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.ContentUnavailableReason,
+		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason,
 			ContainSubstring("Secret passwords, which user ops names, does not exist")))
 		secret := &corev1.Secret{ObjectMeta: b.meta("passwords"), StringData: map[string]string{"ops": "hunter2"}}
 		Expect(b.Create(ctx, secret)).To(Succeed())

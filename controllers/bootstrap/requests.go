@@ -161,7 +161,7 @@ func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clust
 	}
 	r.unserved.set(key, struct{}{})
 	ctrl.LoggerFrom(ctx).Error(missing, "The tenant serves no certificate requests")
-	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificateRequestsUnserved", "Judge",
+	r.Recorder.Eventf(cluster, nil, corev1.EventTypeWarning, "CertificatesAPIUnavailable", "Judge",
 		"No machine can join: the API server does not serve %s, is it turned off by its argument runtime-config? %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
@@ -439,7 +439,7 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 	case deny:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateDenied", string(deny), "Denied the certificate request %s: %s", csr.Name, j.why)
 	case hold:
-		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificateHeld", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.why)
+		r.Recorder.Eventf(machine, nil, corev1.EventTypeWarning, "CertificatePending", string(hold), "Left the certificate request %s pending: %s", csr.Name, j.why)
 	default:
 		r.Recorder.Eventf(machine, nil, corev1.EventTypeNormal, "CertificateApproved", string(approve), "Approved the %s certificate: %s", kind, j.why)
 	}

@@ -273,7 +273,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
 		partial := servePartly("/apis/certificates.k8s.io/")
 		b.connectTo(ctx, "blue", partial.URL, partial.ca)
-		Eventually(b.events(ctx, "blue")).Should(ContainElement("Warning CertificateRequestsUnserved"))
+		Eventually(b.events(ctx, "blue")).Should(ContainElement("Warning CertificatesAPIUnavailable"))
 		By("not asking again and again")
 		asked := partial.refused.Load()
 		touch := func() {
@@ -284,7 +284,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		Consistently(partial.refused.Load).Should(BeNumerically("<=", asked+1))
 		touch()
 		Eventually(partial.refused.Load).Should(BeNumerically(">", asked))
-		Expect(b.events(ctx, "blue")()).To(HaveExactElements("Warning CertificateRequestsUnserved"))
+		Expect(b.events(ctx, "blue")()).To(HaveExactElements("Warning CertificatesAPIUnavailable"))
 
 		By("being served after all")
 		partial.whole.Store(true)

@@ -60,7 +60,7 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 	err := r.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
 		return bootstrap.Login{}, &obstacle{
-			reason:  bootstrapv1.ContentUnavailableReason,
+			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("Secret %s, which %s names, does not exist", key.Name, by),
 		}
 	}
@@ -85,7 +85,7 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 		keys = "token, or username and password"
 	}
 	return bootstrap.Login{}, &obstacle{
-		reason:  bootstrapv1.ContentUnavailableReason,
+		reason:  bootstrapv1.SourceNotFoundReason,
 		message: fmt.Sprintf("Secret %s, which %s names, lacks %s", key.Name, by, keys),
 	}
 }

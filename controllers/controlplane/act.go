@@ -255,7 +255,7 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decisi
 		return err
 	}
 	r.handovers.forget(machine.UID)
-	r.event(s, corev1.EventTypeNormal, "MachineReleased", string(d.Action), d.Reason)
+	r.event(s, corev1.EventTypeNormal, "MachineSafeToDelete", string(d.Action), d.Reason)
 	return nil
 }
 

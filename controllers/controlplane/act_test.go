@@ -149,7 +149,7 @@ var _ = Describe("Scaling", func() {
 		w.drive(ctx, reconciler, func() bool {
 			m := &clusterv1.Machine{}
 			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(&machines[0]), m)).To(Succeed())
-			c := conditions.Get(m, controlplanev1.MachineReleasedCondition)
+			c := conditions.Get(m, controlplanev1.MachineSafeToDeleteCondition)
 			return c != nil && c.Status == metav1.ConditionFalse && c.Message == "Waiting for etcd to answer: The API server does not answer"
 		})
 		w.down[machines[1].Name] = false
@@ -271,7 +271,7 @@ var _ = Describe("Remediation", func() {
 		}
 		w.drive(ctx, reconciler, func() bool {
 			c, err := w.rig.condition(ctx, controlplanev1.RemediatingCondition)()
-			return err == nil && c.Status == metav1.ConditionTrue && c.Reason == controlplanev1.RemediationBlockedReason
+			return err == nil && c.Status == metav1.ConditionTrue && c.Reason == controlplanev1.RemediationDeferredReason
 		})
 		until := w.now.Add(20 * worldTick)
 		w.drive(ctx, reconciler, func() bool { return w.now.After(until) })

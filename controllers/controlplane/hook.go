@@ -77,7 +77,7 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 
 // reportHold says on a machine that is being deleted what keeps it.
 func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
-	c := metav1.Condition{Type: controlplanev1.MachineReleasedCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineHeldReason}
+	c := metav1.Condition{Type: controlplanev1.MachineSafeToDeleteCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineNotSafeToDeleteReason}
 	if !seen.Deleting {
 		conditions.Delete(machine, c.Type)
 		return
@@ -85,7 +85,7 @@ func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.M
 	why := plan.Needed(in, seen)
 	switch {
 	case seen.Released:
-		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineReleasedReason
+		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.MachineSafeToDeleteReason
 	case !seen.AtHook:
 		c.Message = "Waiting for the node to be drained and its volumes to be detached"
 	case why != "":
@@ -123,7 +123,7 @@ func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clus
 }
 
 // machineConditions are those of a machine that only its control plane writes.
-var machineConditions = patch.WithOwnedConditions{Conditions: []string{controlplanev1.MachineReleasedCondition}}
+var machineConditions = patch.WithOwnedConditions{Conditions: []string{controlplanev1.MachineSafeToDeleteCondition}}
 
 func (r *Reconciler) patchConditions(ctx context.Context, before, machine *clusterv1.Machine) error {
 	p, err := patch.NewHelper(before, r.Client)

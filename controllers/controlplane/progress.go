@@ -156,7 +156,7 @@ func (s *scope) remediatingCondition() metav1.Condition {
 			c.Message += ". " + why
 		}
 	case s.waits() != "":
-		c.Reason, c.Message = controlplanev1.RemediationBlockedReason, s.waits()
+		c.Reason, c.Message = controlplanev1.RemediationDeferredReason, s.waits()
 	default:
 		c.Message = "Replacing " + shorten(sick)
 	}

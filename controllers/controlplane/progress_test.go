@@ -129,9 +129,9 @@ func TestReportHold(t *testing.T) {
 		"Released": {reason: "it may go", seen: plan.Machine{Deleting: true, Released: true}, want: metav1.Condition{Status: "True"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := machineWith(condition(controlplanev1.MachineReleasedCondition, metav1.ConditionUnknown, "Before"))
+			m := machineWith(condition(controlplanev1.MachineSafeToDeleteCondition, metav1.ConditionUnknown, "Before"))
 			reportHold(&scope{decision: tc.decision}, plan.Input{}, tc.seen, m)
-			got := ptr.Deref(conditions.Get(m, controlplanev1.MachineReleasedCondition), metav1.Condition{})
+			got := ptr.Deref(conditions.Get(m, controlplanev1.MachineSafeToDeleteCondition), metav1.Condition{})
 			if got.Status != tc.want.Status || !strings.Contains(got.Message, tc.want.Message) {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -156,7 +156,7 @@ func TestRemediatingCondition(t *testing.T) {
 			reason: "something has to come first", change: func(s *scope) {
 				given(s)
 				s.decision = plan.Decision{Action: plan.Wait, Reason: "etcd lost its quorum. " + plan.Recovery}
-			}, status: "True", because: controlplanev1.RemediationBlockedReason, saying: "restore etcd",
+			}, status: "True", because: controlplanev1.RemediationDeferredReason, saying: "restore etcd",
 		},
 		"Limit": {
 			reason: "people have to look", change: func(s *scope) {

@@ -322,7 +322,7 @@ func (r *Reconciler) endRestore(ctx context.Context, s *scope, facts restoreFact
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, facts.lock.Name); err != nil {
 		return ignoreConflict(err)
 	}
-	r.event(s, corev1.EventTypeNormal, "RestoreEnded", "Restore", decision.reason)
+	r.event(s, corev1.EventTypeNormal, "RestoreFinished", "Restore", decision.reason)
 	return nil
 }
 
@@ -330,7 +330,7 @@ func (r *Reconciler) beginRestore(ctx context.Context, s *scope, facts restoreFa
 	if err := initlock.BeginRestore(ctx, r.Client, s.cluster, facts.next, "", r.now()); err != nil {
 		return ignoreConflict(err)
 	}
-	r.event(s, corev1.EventTypeNormal, "RestoreBegun", "Restore", decision.reason)
+	r.event(s, corev1.EventTypeNormal, "RestoreStarted", "Restore", decision.reason)
 	return nil
 }
 

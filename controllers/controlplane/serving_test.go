@@ -146,7 +146,7 @@ func TestHeldForRedundancy(t *testing.T) {
 	says := func() string {
 		in := input(s, time.Now())
 		reportHold(s, in, inputMachine(s, machine), machine)
-		return conditions.GetMessage(machine, controlplanev1.MachineReleasedCondition)
+		return conditions.GetMessage(machine, controlplanev1.MachineSafeToDeleteCondition)
 	}
 	const about = "no other machine has an API server that is known to serve"
 	if got := says(); !strings.Contains(got, about) || !strings.Contains(got, controlplanev1.SkipRedundancyAnnotation) {

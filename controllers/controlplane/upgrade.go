@@ -137,10 +137,10 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 	}
 	changed, err := r.Tenants.SyncAddons(ctx, s.key(), want)
 	if len(changed) > 0 {
-		r.event(s, corev1.EventTypeNormal, "AddonsMoved", "SyncAddons", "Moved "+strings.Join(changed, " and "))
+		r.event(s, corev1.EventTypeNormal, "AddonsUpgraded", "SyncAddons", "Upgraded "+strings.Join(changed, " and "))
 	}
 	if err != nil {
-		r.complain(s, "AddonsNotMoved", "SyncAddons", err)
+		r.complain(s, "AddonsUpgradeFailed", "SyncAddons", err)
 		return err
 	}
 	return nil

@@ -80,7 +80,7 @@ func missingSnapshot(controlPlane *controlplanev1.NovaControlPlane, requested ti
 			return ""
 		}
 		return waits
-	case controlplanev1.EtcdSnapshotWaitingReason:
+	case controlplanev1.EtcdSnapshotPendingReason:
 		return waits
 	}
 	return waits + ": " + healthy.Message

@@ -33,7 +33,7 @@ func TestMissingSnapshot(t *testing.T) {
 		"Failed":     {reason: "a failure is never silent", condition: controlplanev1.EtcdSnapshotFailedReason, says: "etcd did not answer", taken: -time.Hour, want: waits + ": etcd did not answer"},
 		"NoBucket":   {reason: "nor is a bucket that is away", condition: controlplanev1.EtcdSnapshotStorageReason, says: "no bucket", taken: -time.Hour, want: waits + ": no bucket"},
 		"Forged":     {reason: "another program wrote it", condition: controlplanev1.EtcdSnapshotNotAuthenticReason, says: "not signed", taken: time.Minute, want: waits + ": not signed"},
-		"NotReached": {reason: "etcd does not run yet", condition: controlplanev1.EtcdSnapshotWaitingReason, says: "Waiting", taken: time.Minute, want: waits},
+		"NotReached": {reason: "etcd does not run yet", condition: controlplanev1.EtcdSnapshotPendingReason, says: "Waiting", taken: time.Minute, want: waits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			controlPlane := &controlplanev1.NovaControlPlane{Spec: controlplanev1.NovaControlPlaneSpec{Version: "v1.37.0"}}

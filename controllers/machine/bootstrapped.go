@@ -23,7 +23,7 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 	case report.Stage == hypervisor.StageFailed:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapFailedReason, "The node failed to bootstrap: "+withLog(report)
 	case report.Stage == hypervisor.StageUnfinished:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.BootstrapUnfinishedReason, "The machine became a node, but what was to follow failed: "+withLog(report)
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, "The machine became a node, but what was to follow failed: "+withLog(report)
 	case s.joined():
 		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
 			return nil // an image that reports nothing, or a node of long ago

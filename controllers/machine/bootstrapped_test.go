@@ -51,9 +51,9 @@ var _ = Describe("What a guest says of its first boot", func() {
 	It("does not make a machine unready that became a node", func(ctx SpecContext) {
 		rig := up(ctx)
 		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{Stage: hypervisor.StageUnfinished, Step: "postKubeadmCommands 0000 failed with status 1"})
-		told := haveBooted(metav1.ConditionFalse, infrav1.BootstrapUnfinishedReason, HaveSuffix("postKubeadmCommands 0000 failed with status 1"))
+		told := haveBooted(metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, HaveSuffix("postKubeadmCommands 0000 failed with status 1"))
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), told), "before Cluster API knows of the node")
-		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.BootstrapUnfinishedReason)))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PostBootstrapFailedReason)))
 		Expect(rig.Join(ctx)).To(Succeed())
 		Consistently(machineOf(ctx, rig)).Should(And(beProvisioned(), told))
 	})

@@ -149,7 +149,7 @@ func newRig(ctx context.Context, p platform) *rig {
 	Expect(r.Create(ctx, secret)).To(Succeed())
 	maps.Copy(variables, map[string]string{
 		"CLUSTER_NAME": clusterName, "NAMESPACE": r.namespace, "KUBERNETES_VERSION": "v1.36.3",
-		"CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "0", "CONTROL_PLANE_ENDPOINT_IP": "192.0.2.10",
+		"CONTROL_PLANE_MACHINE_COUNT": "1", "WORKER_MACHINE_COUNT": "0", "CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.10",
 		"WORKER_MACHINE_MIN_COUNT": "0", "WORKER_MACHINE_MAX_COUNT": "3",
 	})
 	r.run()

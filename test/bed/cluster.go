@@ -153,7 +153,7 @@ func generate(ctx context.Context, clusterctl, repository, provider string, vari
 		"--worker-machine-count", strconv.Itoa(c.Workers),
 	)
 	cmd.Env = append(os.Environ(), "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
-		"CONTROL_PLANE_ENDPOINT_IP="+c.Endpoint, "POD_CIDR=10.244.0.0/16")
+		"CONTROL_PLANE_ENDPOINT_HOST="+c.Endpoint, "POD_CIDR=10.244.0.0/16")
 	for _, given := range []map[string]string{variables, c.Variables} {
 		for name, value := range given {
 			cmd.Env = append(cmd.Env, name+"="+value)
@@ -185,7 +185,7 @@ func (b *Bed) Variables(ctx context.Context, c Cluster) (map[string]string, erro
 	if err != nil {
 		return nil, err
 	}
-	variables["CONTROL_PLANE_ENDPOINT_IP"], variables["POD_CIDR"] = c.Endpoint, "10.244.0.0/16"
+	variables["CONTROL_PLANE_ENDPOINT_HOST"], variables["POD_CIDR"] = c.Endpoint, "10.244.0.0/16"
 	maps.Copy(variables, c.Variables)
 	return variables, nil
 }

@@ -110,7 +110,7 @@ func verdict(ctx context.Context, csr *certificatesv1.CertificateSigningRequest)
 	list := &eventsv1.EventList{}
 	err := b.Client.List(ctx, list, client.InNamespace(blue.Namespace))
 	for i := range list.Items {
-		if e := &list.Items[i]; e.Reason == "CertificateHeld" && strings.Contains(e.Note, csr.Name) {
+		if e := &list.Items[i]; e.Reason == "CertificatePending" && strings.Contains(e.Note, csr.Name) {
 			return "Held", err
 		}
 	}

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,11 +20,23 @@ import (
 // get" shows them.
 func tables(t *testing.T) map[string]apiextensionsv1.CustomResourceDefinitionVersion {
 	t.Helper()
+	found := map[string]apiextensionsv1.CustomResourceDefinitionVersion{}
+	for _, crd := range definitions(t) {
+		for _, version := range crd.Spec.Versions {
+			found[crd.Spec.Names.Kind] = version
+		}
+	}
+	return found
+}
+
+// definitions returns the CustomResourceDefinitions of all kinds of this project.
+func definitions(t *testing.T) []apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
 	files, err := filepath.Glob(filepath.Join(tools.Root(), "config", "*", "crd", "bases", "*.yaml"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no definitions: %v", err)
 	}
-	found := map[string]apiextensionsv1.CustomResourceDefinitionVersion{}
+	var found []apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -33,11 +46,40 @@ func tables(t *testing.T) map[string]apiextensionsv1.CustomResourceDefinitionVer
 		if err := yaml.Unmarshal(text, &crd); err != nil {
 			t.Fatal(err)
 		}
-		for _, version := range crd.Spec.Versions {
-			found[crd.Spec.Names.Kind] = version
-		}
+		found = append(found, crd)
 	}
 	return found
+}
+
+// TestShortNamesFollowTheScheme checks that each kind has one short name, which
+// begins with nova, and that docs/concepts.md lists it.
+func TestShortNamesFollowTheScheme(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(tools.Root(), "docs", "concepts.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, crd := range definitions(t) {
+		names := crd.Spec.Names
+		if len(names.ShortNames) != 1 || !strings.HasPrefix(names.ShortNames[0], "nova") {
+			t.Errorf("%s has the short names %v, want one that begins with nova", names.Kind, names.ShortNames)
+			continue
+		}
+		if row := fmt.Sprintf("| `%s` | `%s` |", names.Kind, names.ShortNames[0]); !strings.Contains(string(page), row) {
+			t.Errorf("docs/concepts.md has no row %q", row)
+		}
+	}
+}
+
+// TestColumnNamesAreOneWord checks that awk and column can split the output of
+// kubectl get.
+func TestColumnNamesAreOneWord(t *testing.T) {
+	for kind, version := range tables(t) {
+		for _, column := range version.AdditionalPrinterColumns {
+			if strings.ContainsAny(column.Name, " \t") {
+				t.Errorf("the name of column %q of %s contains a space", column.Name, kind)
+			}
+		}
+	}
 }
 
 // TestTablesAnswerTheFirstQuestion looks for how old an object is and, where

@@ -16,12 +16,12 @@ import (
 )
 
 // flavors are what each hypervisor's release has beside the default template.
-var flavors = []string{"", "-ha", "-external-balancer", "-air-gapped", "-autoscaled", "-etcd-snapshots", "-ignition", "-topology"}
+var flavors = []string{"", "-ha", "-external-loadbalancer", "-air-gapped", "-autoscaled", "-etcd-snapshots", "-ignition", "-topology"}
 
 // asked are values for all variables that have no default.
 var asked = map[string]string{
 	"CLUSTER_NAME": "demo", "NAMESPACE": "flavors", "KUBERNETES_VERSION": "v1.36.3",
-	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_IP": "192.0.2.10",
+	"CONTROL_PLANE_MACHINE_COUNT": "3", "WORKER_MACHINE_COUNT": "2", "CONTROL_PLANE_ENDPOINT_HOST": "192.0.2.10",
 	"VSPHERE_SERVER": "vcenter.example", "VSPHERE_TLS_THUMBPRINT": thumbprint, "VSPHERE_DATACENTER": "dc",
 	"VSPHERE_RESOURCE_POOL": "pool", "VSPHERE_FOLDER": "folder", "VSPHERE_DATASTORE": "store",
 	"VSPHERE_NETWORK": "network", "VSPHERE_TEMPLATE": "template",

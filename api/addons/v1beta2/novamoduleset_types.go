@@ -206,12 +206,12 @@ type NovaModuleSetStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novamodulesets,scope=Namespaced,categories=cluster-api,shortName=nms
+// +kubebuilder:resource:path=novamodulesets,scope=Namespaced,categories=cluster-api,shortName=novams
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether every module is ready on every Cluster"
 // +kubebuilder:printcolumn:name="Clusters",type="integer",JSONPath=".status.clusters",description="Selected Clusters"
-// +kubebuilder:printcolumn:name="Ready clusters",type="integer",JSONPath=".status.readyClusters",description="Clusters with all modules ready"
+// +kubebuilder:printcolumn:name="ReadyClusters",type="integer",JSONPath=".status.readyClusters",description="Clusters with all modules ready"
 // +kubebuilder:printcolumn:name="Updated",type="integer",JSONPath=".status.updatedClusters",description="Clusters at the current revision"
 // +kubebuilder:printcolumn:name="Failed",type="integer",JSONPath=".status.failedClusters",description="Clusters that failed to get there",priority=10
 // +kubebuilder:printcolumn:name="Wave",type="string",JSONPath=".status.wave",description="Wave under way",priority=10

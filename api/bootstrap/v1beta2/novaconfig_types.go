@@ -47,8 +47,8 @@ const (
 	// management cluster, and its API server, which makes a bootstrap token,
 	// does not answer yet.
 	WaitingForAPIServerReason = "WaitingForAPIServer"
-	// ContentUnavailableReason: a Secret or ConfigMap that a file names lacks the content.
-	ContentUnavailableReason = "ContentUnavailable"
+	// SourceNotFoundReason: a Secret or ConfigMap that a file names lacks the content.
+	SourceNotFoundReason = "SourceNotFound"
 	// RenderingFailedReason: the user data cannot be rendered from the spec.
 	RenderingFailedReason = "RenderingFailed"
 	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.
@@ -423,7 +423,7 @@ type NovaConfigInitializationStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novaconfigs,scope=Namespaced,categories=cluster-api,shortName=nvc
+// +kubebuilder:resource:path=novaconfigs,scope=Namespaced,categories=cluster-api,shortName=novacfg
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the user data is there"
@@ -487,7 +487,7 @@ type NovaConfigTemplateResource struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novaconfigtemplates,scope=Namespaced,categories=cluster-api,shortName=nvct
+// +kubebuilder:resource:path=novaconfigtemplates,scope=Namespaced,categories=cluster-api,shortName=novacfgt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.template.spec.roles",description="Roles of nodes"
 // +kubebuilder:printcolumn:name="Format",type="string",JSONPath=".spec.template.spec.format",description="What images boot by, cloud-config if empty",priority=10

@@ -40,13 +40,13 @@ const (
 	// EtcdSnapshotStorageReason: the bucket could not be read, or the settings
 	// for it are not usable, the message says why.
 	EtcdSnapshotStorageReason = "StorageUnavailable"
-	// EtcdSnapshotWaitingReason: no snapshot has been due yet, or etcd does not
+	// EtcdSnapshotPendingReason: no snapshot has been due yet, or etcd does not
 	// run yet.
-	EtcdSnapshotWaitingReason = "Waiting"
-	// EtcdSnapshotOtherHistoryReason: the newest snapshot in the bucket is not
+	EtcdSnapshotPendingReason = "SnapshotPending"
+	// EtcdSnapshotHistoryMismatchReason: the newest snapshot in the bucket is not
 	// of what etcd holds now: the control plane was made anew. None is taken
 	// and none removed until one of the two is settled for.
-	EtcdSnapshotOtherHistoryReason = "OtherHistory"
+	EtcdSnapshotHistoryMismatchReason = "SnapshotHistoryMismatch"
 	// EtcdSnapshotNotAuthenticReason: the newest snapshot in the bucket is not
 	// signed with the key of the cluster. None is taken and none removed until
 	// it is removed or a snapshot is requested by annotation.

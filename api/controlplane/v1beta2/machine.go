@@ -44,13 +44,13 @@ func ReadinessGates(externalEtcd bool) []clusterv1.MachineReadinessGate {
 		clusterv1.MachineReadinessGate{ConditionType: MachineEtcdMemberHealthyCondition})
 }
 
-// MachineReleasedCondition stands on a control plane Machine that is being
+// MachineSafeToDeleteCondition stands on a control plane Machine that is being
 // deleted: it is true once etcd does not need the machine's host any more.
-const MachineReleasedCondition = "NovaControlPlaneReleased"
+const MachineSafeToDeleteCondition = "SafeToDelete"
 
 const (
-	// MachineReleasedReason: the host may go.
-	MachineReleasedReason = "Released"
-	// MachineHeldReason: it has to stay, the message says why.
-	MachineHeldReason = "Held"
+	// MachineSafeToDeleteReason: the host may go.
+	MachineSafeToDeleteReason = "SafeToDelete"
+	// MachineNotSafeToDeleteReason: it has to stay, the message says why.
+	MachineNotSafeToDeleteReason = "NotSafeToDelete"
 )

@@ -434,7 +434,7 @@ type NovaControlPlaneInitializationStatus struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novacontrolplanes,scope=Namespaced,categories=cluster-api,shortName=nvcp
+// +kubebuilder:resource:path=novacontrolplanes,scope=Namespaced,categories=cluster-api,shortName=novacp
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether it accepts requests"
@@ -608,7 +608,7 @@ type NovaControlPlaneTemplateMachineTemplateSpec struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novacontrolplanetemplates,scope=Namespaced,categories=cluster-api,shortName=nvcpt
+// +kubebuilder:resource:path=novacontrolplanetemplates,scope=Namespaced,categories=cluster-api,shortName=novacpt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 

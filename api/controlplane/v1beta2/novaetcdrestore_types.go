@@ -247,9 +247,9 @@ type NovaEtcdRestoreStatus struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novaetcdrestores,scope=Namespaced,categories=cluster-api,shortName=nver
+// +kubebuilder:resource:path=novaetcdrestores,scope=Namespaced,categories=cluster-api,shortName=novaer
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
-// +kubebuilder:printcolumn:name="Control plane",type="string",JSONPath=".spec.controlPlaneRef.name",description="Control plane whose etcd is restored"
+// +kubebuilder:printcolumn:name="ControlPlane",type="string",JSONPath=".spec.controlPlaneRef.name",description="Control plane whose etcd is restored"
 // +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="How far it is"
 // +kubebuilder:printcolumn:name="Snapshot",type="string",JSONPath=".status.snapshot.name",description="What is restored"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".status.machine",description="Machine that restores it"

@@ -21,8 +21,8 @@ const RemediatingCondition = "Remediating"
 const (
 	// RemediatingReason: a machine is being replaced.
 	RemediatingReason = "Remediating"
-	// RemediationBlockedReason: it has to wait, the message says what for.
-	RemediationBlockedReason = "Blocked"
+	// RemediationDeferredReason: it has to wait, the message says what for.
+	RemediationDeferredReason = "RemediationDeferred"
 	// RemediationLimitReachedReason: too many replacements failed, somebody
 	// has to look.
 	RemediationLimitReachedReason = "RetryLimitReached"

@@ -52,9 +52,9 @@ const (
 	// BootstrapFailedReason: the first boot failed for good. Ready is false with
 	// the same reason, and so is InfrastructureReady of the Machine.
 	BootstrapFailedReason = "BootstrapFailed"
-	// BootstrapUnfinishedReason: the machine became a node, and what was to
+	// PostBootstrapFailedReason: the machine became a node, and what was to
 	// follow failed. Ready does not mind.
-	BootstrapUnfinishedReason = "BootstrapUnfinished"
+	PostBootstrapFailedReason = "PostBootstrapFailed"
 )
 
 // AddressClaimFinalizer keeps an IPAddressClaim, and so the address, until the

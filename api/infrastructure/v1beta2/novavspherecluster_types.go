@@ -57,7 +57,7 @@ type NovaVSphereIdentityReference struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novavsphereclusters,scope=Namespaced,categories=cluster-api,shortName=nvsc
+// +kubebuilder:resource:path=novavsphereclusters,scope=Namespaced,categories=cluster-api,shortName=novavscl
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
@@ -131,7 +131,7 @@ type NovaVSphereClusterTemplateResource struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novavsphereclustertemplates,scope=Namespaced,categories=cluster-api,shortName=nvsct
+// +kubebuilder:resource:path=novavsphereclustertemplates,scope=Namespaced,categories=cluster-api,shortName=novavsclt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.template.spec.server",description="Server of the hypervisor"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"

@@ -117,7 +117,7 @@ type NovaVSphereBounds struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novavsphereidentities,scope=Cluster,categories=cluster-api,shortName=nvsi
+// +kubebuilder:resource:path=novavsphereidentities,scope=Cluster,categories=cluster-api,shortName=novavsid
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="vCenter"

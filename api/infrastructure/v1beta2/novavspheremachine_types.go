@@ -93,7 +93,7 @@ func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSp
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novavspheremachines,scope=Namespaced,categories=cluster-api,shortName=nvsm
+// +kubebuilder:resource:path=novavspheremachines,scope=Namespaced,categories=cluster-api,shortName=novavsma
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns it",priority=10
@@ -180,7 +180,7 @@ type NovaVSphereMachineTemplateResource struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novavspheremachinetemplates,scope=Namespaced,categories=cluster-api,shortName=nvsmt
+// +kubebuilder:resource:path=novavspheremachinetemplates,scope=Namespaced,categories=cluster-api,shortName=novavsmat
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template",description="vCenter template"

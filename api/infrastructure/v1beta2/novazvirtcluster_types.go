@@ -175,7 +175,7 @@ func (d *NovaZVirtFailureDomain) IsControlPlane() bool {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novazvirtclusters,scope=Namespaced,categories=cluster-api,shortName=nzvc
+// +kubebuilder:resource:path=novazvirtclusters,scope=Namespaced,categories=cluster-api,shortName=novazvcl
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move="
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
@@ -250,7 +250,7 @@ type NovaZVirtClusterTemplateResource struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novazvirtclustertemplates,scope=Namespaced,categories=cluster-api,shortName=nzvct
+// +kubebuilder:resource:path=novazvirtclustertemplates,scope=Namespaced,categories=cluster-api,shortName=novazvclt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.template.spec.server",description="Server of the hypervisor"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"

@@ -71,7 +71,7 @@ type NovaZVirtBounds struct {
 
 // +kubebuilder:object:root=true
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novazvirtidentities,scope=Cluster,categories=cluster-api,shortName=nzvi
+// +kubebuilder:resource:path=novazvirtidentities,scope=Cluster,categories=cluster-api,shortName=novazvid
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="Engine"

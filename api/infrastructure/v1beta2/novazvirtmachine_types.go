@@ -553,7 +553,7 @@ func (a *NovaZVirtAffinity) GetAntiAffinity() NovaZVirtAntiAffinity {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novazvirtmachines,scope=Namespaced,categories=cluster-api,shortName=nzvm
+// +kubebuilder:resource:path=novazvirtmachines,scope=Namespaced,categories=cluster-api,shortName=novazvma
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns it",priority=10
@@ -642,7 +642,7 @@ type NovaZVirtMachineTemplateResource struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:storageversion
-// +kubebuilder:resource:path=novazvirtmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=nzvmt
+// +kubebuilder:resource:path=novazvirtmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=novazvmat
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
 // +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template.name",description="Template of the engine"

@@ -62,7 +62,7 @@ func (r *RestoreReconciler) carriedOut(ctx context.Context, s *restoreScope) (bo
 	if err := r.annotate(ctx, s); err != nil {
 		return false, err
 	}
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, "CarriedOutBefore", "Restore",
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeWarning, "RestoreAlreadyDone", "Restore",
 		"The restore was carried out before by machine %s, as ConfigMap %s/%s of the workload cluster says, and is not carried out again",
 		machine, metav1.NamespaceSystem, controlplanev1.EtcdRestoresConfigMap)
 	_, err = r.join(ctx, s)

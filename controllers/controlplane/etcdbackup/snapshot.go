@@ -568,18 +568,18 @@ func (s *snapshotScope) condition(err error) metav1.Condition {
 	case s.controlPlane.Spec.Etcd.Snapshots.IsSuspended():
 		c.Reason, c.Message = controlplanev1.EtcdSnapshotSuspendedReason, "Snapshots are suspended"
 	case !s.listed:
-		c.Status, c.Reason = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotWaitingReason
+		c.Status, c.Reason = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotPendingReason
 		c.Message = "Waiting for the control plane to be initialised, or restored"
 	case s.unsigned:
 		c.Reason = controlplanev1.EtcdSnapshotNotAuthenticReason
 		c.Message = fmt.Sprintf("Snapshot %s in the bucket is not signed with the key of this cluster: remove it, take another prefix, "+
 			"or ask for a snapshot by annotation to go on", s.newest.Name)
 	case s.foreign:
-		c.Reason = controlplanev1.EtcdSnapshotOtherHistoryReason
+		c.Reason = controlplanev1.EtcdSnapshotHistoryMismatchReason
 		c.Message = fmt.Sprintf("Snapshot %s in the bucket is of another control plane of this name: restore it, take another prefix, "+
 			"or ask for a snapshot by annotation to go on with what runs now", s.newest.Name)
 	case s.newest.Name == "":
-		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotWaitingReason, "No snapshot has been taken yet"
+		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotPendingReason, "No snapshot has been taken yet"
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdSnapshotTakenReason
 	}

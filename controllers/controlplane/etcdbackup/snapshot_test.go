@@ -250,7 +250,7 @@ var _ = Describe("Snapshots", func() {
 			var err error
 			cp, _, err = r.snapshot(ctx)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotOtherHistoryReason),
+			Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotHistoryMismatchReason),
 				HaveField("Message", ContainSubstring("Snapshot "+last+" in the bucket is of another control plane"))))
 			Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(last))
 			Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("<", r.now), "it counts as missed")
@@ -302,7 +302,7 @@ var _ = Describe("Snapshots", func() {
 		r.now = r.now.Add(6 * time.Hour)
 		cp, _, err = r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotOtherHistoryReason))
+		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotHistoryMismatchReason))
 		revise(1)
 		cp, _ = r.taken(ctx)
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))

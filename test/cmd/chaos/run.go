@@ -199,7 +199,7 @@ func (r *run) report(work, api prober.Report, losses int, settled error) error {
 
 // acts are the events by which a control plane tells that it took something
 // from etcd.
-var acts = sets.New("EtcdMemberRemoved", "MachineReleased")
+var acts = sets.New("EtcdMemberRemoved", "MachineSafeToDelete")
 
 // actBefore says what the control plane last took from etcd before a time: its
 // own act has to be told from a trouble and from hosts that starve.

@@ -14,7 +14,7 @@ func TestLastAct(t *testing.T) {
 	event := func(reason, message string, before time.Duration) corev1.Event {
 		return corev1.Event{Reason: reason, Message: message, EventTime: metav1.NewMicroTime(at.Add(-before))}
 	}
-	old := corev1.Event{Reason: "MachineReleased", Message: "old", FirstTimestamp: metav1.NewTime(at.Add(-time.Hour))}
+	old := corev1.Event{Reason: "MachineSafeToDelete", Message: "old", FirstTimestamp: metav1.NewTime(at.Add(-time.Hour))}
 	for name, tc := range map[string]struct {
 		events []corev1.Event
 		want   string
@@ -23,7 +23,7 @@ func TestLastAct(t *testing.T) {
 		"Others":  {events: []corev1.Event{event("MachineCreated", "made", time.Second)}, want: "the control plane had taken nothing from etcd"},
 		"Later":   {events: []corev1.Event{event("EtcdMemberRemoved", "later", -time.Second)}, want: "the control plane had taken nothing from etcd"},
 		"Last": {
-			events: []corev1.Event{event("EtcdMemberRemoved", "removed", 10*time.Second), old, event("MachineReleased", "released", 7*time.Second)},
+			events: []corev1.Event{event("EtcdMemberRemoved", "removed", 10*time.Second), old, event("MachineSafeToDelete", "released", 7*time.Second)},
 			want:   "the control plane's last act was 7 s before: released",
 		},
 		"Old": {events: []corev1.Event{old}, want: "the control plane's last act was 3600 s before: old"},

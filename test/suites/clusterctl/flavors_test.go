@@ -17,12 +17,12 @@ import (
 // flavors are those that both hypervisors have, with the variables that only
 // they ask for.
 var flavors = map[string]map[string]string{
-	"":                  nil,
-	"ha":                nil,
-	"external-balancer": nil,
-	"autoscaled":        nil,
-	"ignition":          nil,
-	"topology":          nil,
+	"":                      nil,
+	"ha":                    nil,
+	"external-loadbalancer": nil,
+	"autoscaled":            nil,
+	"ignition":              nil,
+	"topology":              nil,
 	"air-gapped": {
 		"UNIVERSE_IMAGE_REPOSITORY": "hub.universe.example/nova-universe",
 		"UNIVERSE_REGISTRY_MIRROR":  "https://hub.universe.example/all",
@@ -46,7 +46,7 @@ func generatesFlavors(ctx context.Context) {
 		h, err := b.Hypervisor(hypervisor)
 		Expect(err).NotTo(HaveOccurred())
 		base := required(listVariables(ctx, h.Facts().Provider, ""))
-		Expect(base).To(ContainElement("CONTROL_PLANE_ENDPOINT_IP"))
+		Expect(base).To(ContainElement("CONTROL_PLANE_ENDPOINT_HOST"))
 		for flavor, more := range flavors {
 			By("generating " + flavor + " on " + hypervisor)
 			for _, variable := range required(listVariables(ctx, h.Facts().Provider, flavor)) {

@@ -104,7 +104,7 @@ var _ = describeFull("The redundancy of a control plane", func() {
 			held := func(g Gomega, ctx context.Context) {
 				machine := &clusterv1.Machine{}
 				g.Expect(b.Client.Get(ctx, client.ObjectKey{Namespace: c.Namespace, Name: good}, machine)).To(Succeed())
-				g.Expect(conditions.GetMessage(machine, controlplanev1.MachineReleasedCondition)).To(ContainSubstring(controlplanev1.SkipRedundancyAnnotation))
+				g.Expect(conditions.GetMessage(machine, controlplanev1.MachineSafeToDeleteCondition)).To(ContainSubstring(controlplanev1.SkipRedundancyAnnotation))
 			}
 			Eventually(held).WithContext(ctx).WithTimeout(changeTimeout).Should(Succeed(), func() string { return story(ctx, c) })
 			By("waiting until the replacement serves, which is not enough")
