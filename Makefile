@@ -44,6 +44,10 @@ components: ## Write what clusterctl installs to bin/components
 release: ## Make a release in out/: VERSION, or the tag of this commit
 	@hack/release.sh out "$(or $(VERSION),$(shell git describe --tags --exact-match 2>/dev/null))"
 
+.PHONY: docs-site
+docs-site: ## Build the documents as a static site with search to out/site: VERSION, main unless set
+	@hack/site.sh out/site "$(or $(VERSION),main)"
+
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml
 	@hack/lint.sh

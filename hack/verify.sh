@@ -96,7 +96,7 @@ links() {
 		[[ -z $target || $target == *://* || -e $(dirname "$document")/$target ]] && continue
 		echo "$document points at $target, which does not exist"
 		missing=1
-	done < <(find README.md docs -name '*.md' | while read -r document; do
+	done < <(find *.md docs -name '*.md' | while read -r document; do
 		# What looks like a link in code, such as a pattern, is none.
 		sed 's/`[^`]*`//g' "$document" | grep -oE '\]\([^)]+\)' | sed "s|^|$document:|"
 	done)
