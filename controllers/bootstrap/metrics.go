@@ -7,7 +7,7 @@ import (
 
 var judged = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "nova_bootstrap_certificate_requests_total",
-	Help: "Certificate requests of nodes that were judged, by what they are for (join, serving, renewal) and the ruling (approve, deny, hold).",
+	Help: "Decisions on certificate signing requests of nodes, by purpose (join, serving, renewal) and decision (approve, deny, hold).",
 }, []string{"kind", "ruling"})
 
 func init() { metrics.Registry.MustRegister(judged) }

@@ -9,7 +9,7 @@ import (
 
 var orphanedVMs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "nova_cluster_orphaned_vms",
-	Help: "VMs that were created for machines of an infrastructure cluster which the management cluster does not have.",
+	Help: "VMs of an infrastructure cluster whose machines do not exist in the management cluster.",
 }, []string{"kind", "namespace", "name"})
 
 func init() { metrics.Registry.MustRegister(orphanedVMs) }

@@ -15,11 +15,11 @@ var (
 	}, append(ofOne, "state"))
 	etcdMembers = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_control_plane_etcd_members",
-		Help: "Members of a control plane's own etcd by state: Voting, those of them that are Answering, Learner, and Foreign: those of no Machine. A lost quorum is Answering of half of Voting or less.",
+		Help: "Members of a control plane's own etcd by state: Voting, Answering (voting members that respond), Learner, and Foreign (members without a Machine). Quorum is lost if Answering is half of Voting or less.",
 	}, append(ofOne, "state"))
 	certificatesExpireAt = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_control_plane_certificates_expire_timestamp_seconds",
-		Help: "When the first of a control plane's certificates expires, in seconds since 1970, by what they are of: Machines, Kubeconfig, ClusterCA.",
+		Help: "Unix time at which the first certificate of a control plane expires, by owner of the certificates: Machines, Kubeconfig, ClusterCA.",
 	}, append(ofOne, "of"))
 	machinesCreated = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_machines_created_total",
@@ -27,19 +27,19 @@ var (
 	})
 	actionsDone = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_control_plane_actions_total",
-		Help: "Actions carried out by kind.",
+		Help: "Successful actions of the control plane controller by action.",
 	}, []string{"action"})
 	actionsFailed = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_control_plane_action_failures_total",
-		Help: "Actions that failed by kind.",
+		Help: "Failed actions of the control plane controller by action.",
 	}, []string{"action"})
 	remediations = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_remediations_total",
-		Help: "Machines replaced because they failed.",
+		Help: "Failed control plane machines that were replaced.",
 	})
 	orphansDeleted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_orphans_deleted_total",
-		Help: "Objects deleted because the machine they were made for was never created.",
+		Help: "Objects deleted because their Machine was never created.",
 	})
 	kubeconfigsIssued = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "nova_control_plane_kubeconfigs_issued_total",
@@ -47,7 +47,7 @@ var (
 	})
 	etcdObservations = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_control_plane_etcd_observations_total",
-		Help: "Looks at a tenant's etcd by result.",
+		Help: "Observations of the etcd of a workload cluster by result.",
 	}, []string{"result"})
 )
 

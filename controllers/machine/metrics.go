@@ -20,23 +20,23 @@ var byState = []string{"kind", "namespace", "cluster", "state"}
 var (
 	provisionSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nova_machine_provision_seconds",
-		Help:    "Seconds from the creation of an infrastructure machine until its VM was up.",
+		Help:    "Seconds from the creation of an infrastructure machine until its VM was provisioned.",
 		Buckets: []float64{5, 10, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 3600},
 	}, []string{"kind"})
 
 	machines = prometheus.NewDesc("nova_machines",
-		"Infrastructure machines by cluster and state: the reason of the condition VirtualMachineProvisioned.", byState, nil)
+		"Number of infrastructure machines by cluster and state, which is the reason of the condition VirtualMachineProvisioned.", byState, nil)
 
 	machinesLongest = prometheus.NewDesc("nova_machines_longest_seconds",
-		"How long the one of these machines that came first into the state has been in it.", byState, nil)
+		"Time that the machine that has been longest in this state has been in it, in seconds.", byState, nil)
 
 	boots = prometheus.NewDesc("nova_machine_first_boots",
-		"Infrastructure machines by cluster and how far the guest is on its way to a node: the reason of the condition NodeBootstrapped.",
+		"Number of infrastructure machines by cluster and progress of the first boot, which is the reason of the condition NodeBootstrapped.",
 		byState, nil)
 
 	actionsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_machine_actions_total",
-		Help: "Actions that a hypervisor was asked for, by action, kind of machine and result: accepted, or failed at once or later.",
+		Help: "Actions requested from a hypervisor, by action, kind of machine and result: accepted or failed. An action that was accepted and fails later counts under both.",
 	}, []string{"action", "kind", "result"})
 )
 

@@ -8,15 +8,15 @@ import (
 var (
 	writes = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_modules_writes_total",
-		Help: "Objects of Flux written, by kind. None are while nothing changes.",
+		Help: "Flux objects written, by kind. No object is written while nothing changes.",
 	}, []string{"kind"})
 	removals = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_modules_removals_total",
-		Help: "Modules taken away from Clusters, by how.",
+		Help: "Modules removed from Clusters, by method.",
 	}, []string{"how"})
 	clusters = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_modules_clusters",
-		Help: "Clusters of a set, by state: selected, updated, ready, failed.",
+		Help: "Clusters of a NovaModuleSet by state: selected, updated, ready, failed.",
 	}, []string{"namespace", "set", "state"})
 )
 

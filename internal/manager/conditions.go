@@ -23,10 +23,10 @@ const lookTimeout = 5 * time.Second
 
 var (
 	conditionStatus = prometheus.NewDesc("nova_condition",
-		"Conditions of an object: 1 is True, 0 is False, -1 is Unknown.",
+		"Status of the conditions of an object: 1 is True, 0 is False, -1 is Unknown.",
 		[]string{"kind", "namespace", "name", "condition"}, nil)
 	conditionSince = prometheus.NewDesc("nova_condition_transition_timestamp_seconds",
-		"When a condition took its present status, in seconds since 1970.",
+		"Unix time at which a condition changed to its current status.",
 		[]string{"kind", "namespace", "name", "condition"}, nil)
 
 	told = &conditionMetrics{}

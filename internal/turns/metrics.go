@@ -13,7 +13,7 @@ const (
 
 var creations = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 	Name: "nova_creations",
-	Help: "VMs whose creation is under way at an endpoint (InFlight) or waits for its turn (Queued).",
+	Help: "VM creations at a server by state: in progress (InFlight) or waiting in the creation queue (Queued).",
 }, []string{"server", "state"})
 
 func init() {

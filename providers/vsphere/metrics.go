@@ -18,7 +18,7 @@ var (
 
 	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nova_vsphere_request_seconds",
-		Help:    "Time requests to a vCenter took by method, without long polls.",
+		Help:    "Duration of requests to a vCenter by method, without long polls.",
 		Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
 	}, []string{"server", "method"})
 
@@ -28,10 +28,10 @@ var (
 	}, []string{"server", "state"})
 
 	streamAge = prometheus.NewDesc("nova_vsphere_stream_age_seconds",
-		"Seconds since a vCenter last said what is new, or that nothing is; of several sessions the oldest.", []string{"server"}, nil)
+		"Seconds since the last update from a vCenter, including empty updates; the maximum of all sessions.", []string{"server"}, nil)
 
 	tasks = prometheus.NewDesc("nova_vsphere_tasks",
-		"Actions under way at a vCenter.", []string{"server", "action"}, nil)
+		"Tasks in progress at a vCenter by action.", []string{"server", "action"}, nil)
 
 	live = &gauges{sessions: map[*session]struct{}{}}
 )

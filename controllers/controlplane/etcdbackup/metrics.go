@@ -15,27 +15,27 @@ var labels = []string{"namespace", "control_plane"}
 var (
 	lastSnapshotTime = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshot_last_timestamp_seconds",
-		Help: "When the newest snapshot of etcd in the bucket was begun, in seconds since 1970; its age is time() minus this.",
+		Help: "Unix time at which the newest etcd snapshot in the bucket was started; its age is time() minus this value.",
 	}, labels)
 	lastSnapshotSize = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshot_last_size_bytes",
-		Help: "Size of the newest snapshot of etcd in the bucket.",
+		Help: "Size of the newest etcd snapshot in the bucket.",
 	}, labels)
 	lastSnapshotDuration = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshot_last_duration_seconds",
-		Help: "How long it took to take the newest snapshot of etcd in the bucket.",
+		Help: "Time that it took to create the newest etcd snapshot in the bucket.",
 	}, labels)
 	nextSnapshotTime = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshot_next_timestamp_seconds",
-		Help: "When the next snapshot of etcd is due by the schedule, in seconds since 1970. What lies in the past was missed.",
+		Help: "Unix time of the next etcd snapshot by the schedule. A time in the past means that a snapshot was missed.",
 	}, labels)
 	snapshotsKept = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "nova_etcd_snapshots",
-		Help: "Snapshots of etcd in the bucket.",
+		Help: "Number of etcd snapshots in the bucket.",
 	}, labels)
 	snapshotsTaken = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_etcd_snapshots_taken_total",
-		Help: "Snapshots of etcd taken, by result.",
+		Help: "Attempts to create an etcd snapshot, by result.",
 	}, append([]string{"result"}, labels...))
 )
 

@@ -13,12 +13,12 @@ import (
 var (
 	requests = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "nova_zvirt_requests_total",
-		Help: "Requests to an engine by method, path with {} for IDs, and status code (or error).",
+		Help: "Requests to an engine by method, path (with {} instead of IDs) and status code (or error).",
 	}, []string{"server", "method", "path", "code"})
 
 	requestSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "nova_zvirt_request_seconds",
-		Help:    "Time requests to an engine took.",
+		Help:    "Duration of requests to an engine.",
 		Buckets: prometheus.ExponentialBuckets(0.01, 2, 12),
 	}, []string{"server"})
 
