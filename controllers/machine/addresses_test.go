@@ -85,11 +85,10 @@ var _ = Describe("An address from a pool", func() {
 		m, machine := rig.InfraMachine(), rig.Machine()
 		machine.Spec.FailureDomain = "zone-a"
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "network-0"}}
-		// The VM reports an IPv4 address that no pool has given to it.
-		m.Spec.Network.Interfaces[0].DHCP4 = ptr.To(true)
 		m.Spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
 			{Name: "zone-b", AddressesFromPools: []ipamv1.IPPoolReference{v4.Ref()}},
-			{Name: "zone-a", AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}},
+			// The VM reports an IPv4 address that no pool has given to it.
+			{Name: "zone-a", DHCP4: ptr.To(true), AddressesFromPools: []ipamv1.IPPoolReference{v6.Ref()}},
 		}
 		Expect(rig.CreateMachine(ctx, machine, m)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())

@@ -128,6 +128,17 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		Entry("routes", func(m *spec) {
 			m.Network.Interfaces[0].Routes = []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}
 		}, "the engine cannot tell a guest routes"),
+		Entry("routes of a failure domain", func(m *spec) {
+			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
+				{Name: "a"}, {Name: "b", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}},
+			}
+		}, "the engine cannot tell a guest routes"),
+		Entry("a gateway of a failure domain without an address", func(m *spec) {
+			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "a", Gateway4: "192.0.2.1"}}
+		}, "gateway4 needs addressesFromPools"),
+		Entry("a name server of a failure domain that is no address", func(m *spec) {
+			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "a", Nameservers: []string{"ns.example.com"}}}
+		}, "a name server must be an IP address"),
 		Entry("two addresses of a family", func(m *spec) {
 			m.Network.Interfaces[0].Addresses = []string{"192.0.2.10/24", "192.0.2.11/24"}
 		}, "one address of each family"),

@@ -73,12 +73,15 @@ func TestAim(t *testing.T) {
 			g.Expect(got.source).To(Equal(tt.source))
 		})
 	}
-	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254"}}
+	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"}}}
 	spec.Network.Interfaces[0].Gateway4 = "192.0.2.1"
 	for zone, want := range map[string]string{"full": "192.0.2.254", "second": "192.0.2.1"} {
 		got, err := aim(cluster, spec, zone)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		NewWithT(t).Expect(got.interfaces[0].Gateway4).To(Equal(want), zone)
+		if zone == "full" {
+			NewWithT(t).Expect(got.interfaces[0].Nameservers).To(ConsistOf("192.0.2.2"), "before those of the failure domain")
+		}
 	}
 	NewWithT(t).Expect(spec.Network.Interfaces[0].AddressesFromPools).To(BeEmpty())
 	if spec.Network.Interfaces[0].Network != "a" {

@@ -94,8 +94,8 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:MaxItems=32
 	Routes []Route `json:"routes,omitempty"`
 
-	// failureDomains are the pools of this interface in failure domains that have
-	// a network of their own. If not set, machines have the same pools in all
+	// failureDomains are the settings of this interface in failure domains that have
+	// a network of their own. If not set, machines have the same settings in all
 	// failure domains.
 	// +optional
 	// +listType=map
@@ -105,8 +105,12 @@ type InterfaceAddressing struct {
 	FailureDomains []InterfaceFailureDomain `json:"failureDomains,omitempty"`
 }
 
-// InterfaceFailureDomain is how a network interface gets its addresses in one
-// failure domain. It replaces the pools and the gateways of the interface.
+// InterfaceFailureDomain has the settings of a network interface in one failure
+// domain. If addressesFromPools, dhcp4 or dhcp6 is set, these and the gateways
+// replace those of the interface. Each other field replaces its own. A name server
+// or search domain here takes precedence over one of the failure domain.
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway4) || has(self.addressesFromPools)",message="gateway4 needs addressesFromPools"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway6) || has(self.addressesFromPools)",message="gateway6 needs addressesFromPools"
 type InterfaceFailureDomain struct {
 	// name is the name of the failure domain.
 	// +required
@@ -114,9 +118,17 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=256
 	Name string `json:"name,omitempty"`
 
+	// dhcp4 requests an IPv4 address by DHCP in this failure domain.
+	// +optional
+	DHCP4 *bool `json:"dhcp4,omitempty"`
+
+	// dhcp6 requests an IPv6 address by DHCP in this failure domain.
+	// +optional
+	DHCP6 *bool `json:"dhcp6,omitempty"`
+
 	// addressesFromPools are Cluster API IPAM pools that each give the interface
 	// one address in this failure domain.
-	// +required
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
@@ -137,6 +149,34 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:Format=ipv6
 	Gateway6 string `json:"gateway6,omitempty"`
+
+	// nameservers are the addresses of DNS servers in this failure domain. If not
+	// set, those of the interface are used.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a name server must be an IP address"
+	Nameservers []string `json:"nameservers,omitempty"`
+
+	// searchDomains are the domains that short names are looked up in. If not set,
+	// those of the interface are used.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	SearchDomains []string `json:"searchDomains,omitempty"`
+
+	// routes are further routes over the interface in this failure domain. If not
+	// set, those of the interface are used.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Routes []Route `json:"routes,omitempty"`
 }
 
 // Route is a route over an interface.
@@ -162,15 +202,27 @@ type Route struct {
 	Metric int32 `json:"metric,omitempty"`
 }
 
-// In returns how the interface gets its addresses in a failure domain: a itself, or
-// a copy with the pools and gateways of that domain.
+// In returns the settings of the interface in a failure domain: a itself, or a copy
+// with the settings of that domain.
 func (a *InterfaceAddressing) In(domain string) *InterfaceAddressing {
 	i := slices.IndexFunc(a.FailureDomains, func(d InterfaceFailureDomain) bool { return d.Name == domain })
 	if i < 0 {
 		return a
 	}
-	out := *a
-	out.AddressesFromPools, out.Gateway4, out.Gateway6 = a.FailureDomains[i].AddressesFromPools, a.FailureDomains[i].Gateway4, a.FailureDomains[i].Gateway6
+	out, own := *a, &a.FailureDomains[i]
+	if own.AddressesFromPools != nil || own.DHCP4 != nil || own.DHCP6 != nil {
+		out.AddressesFromPools, out.DHCP4, out.DHCP6 = own.AddressesFromPools, own.DHCP4, own.DHCP6
+		out.Gateway4, out.Gateway6 = own.Gateway4, own.Gateway6
+	}
+	if own.Nameservers != nil {
+		out.Nameservers = own.Nameservers
+	}
+	if own.SearchDomains != nil {
+		out.SearchDomains = own.SearchDomains
+	}
+	if own.Routes != nil {
+		out.Routes = own.Routes
+	}
 	return &out
 }
 

@@ -447,7 +447,7 @@ type NovaZVirtNetwork struct {
 // guest of it is DHCP, or an address and a gateway of each family, and the
 // name servers of the first interface that has some.
 // +kubebuilder:validation:XValidation:rule="!has(self.mtu)",message="the engine sets an interface's MTU by its network: change it there"
-// +kubebuilder:validation:XValidation:rule="!has(self.routes)",message="the engine cannot tell a guest routes: set them in the bootstrap configuration"
+// +kubebuilder:validation:XValidation:rule="!has(self.routes) && !(has(self.failureDomains) && self.failureDomains.exists(d, has(d.routes)))",message="the engine cannot tell a guest routes: set them in the bootstrap configuration"
 // +kubebuilder:validation:XValidation:rule="!has(self.addresses) || (self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 4).size() <= 1 && self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 6).size() <= 1)",message="the engine can give an interface one address of each family"
 type NovaZVirtInterface struct {
 	// vnicProfile is the vNIC profile as network/profile, or its ID. Empty

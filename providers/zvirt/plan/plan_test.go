@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
@@ -327,6 +329,40 @@ func TestVM(t *testing.T) {
 	thin.Spec.Storage.Allocation = infrav1.ZVirtThin
 	if _, err := VM(thin, l, Site{}, from, id); !hypervisor.IsTerminal(err) {
 		t.Errorf("a thin raw disk: %v", err)
+	}
+}
+
+// An interface gets the settings of the machine's failure domain.
+func TestVMInFailureDomain(t *testing.T) {
+	m := machine()
+	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
+		DHCP4: ptr.To(true), Nameservers: []string{"192.0.2.53"},
+		FailureDomains: []infrav1.InterfaceFailureDomain{{
+			Name: "site-b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "site-b"}}, Nameservers: []string{"198.51.100.53"}, SearchDomains: []string{"b.example.com"},
+		}},
+	}}}
+	pooled := [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("198.51.100.7/24"), Gateway: netip.MustParseAddr("198.51.100.1")}}}
+	for zone, want := range map[string]*ovirt.Initialization{
+		"site-a": {DNSServers: "192.0.2.53", NICConfigurations: &ovirt.NICConfigurations{NICs: []ovirt.NICConfiguration{
+			{Name: "eth0", OnBoot: true, BootProtocol: "dhcp", IPv6Protocol: "none"},
+		}}},
+		"site-b": {DNSServers: "198.51.100.53", DNSSearch: "b.example.com", NICConfigurations: &ovirt.NICConfigurations{NICs: []ovirt.NICConfiguration{{
+			Name: "eth0", OnBoot: true, BootProtocol: "static", IPv6Protocol: "none",
+			IP: &ovirt.IP{Address: "198.51.100.7", Netmask: "255.255.255.0", Gateway: "198.51.100.1", Version: "v4"},
+		}}}},
+	} {
+		l := hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Zone: zone}
+		if zone == "site-b" {
+			l.Interfaces = pooled
+		}
+		got, err := initialization(m, l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want.HostName, want.NetworkProtocol, want.CustomScript = got.HostName, got.NetworkProtocol, got.CustomScript
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: -want +got\n%s", zone, diff)
+		}
 	}
 }
 
