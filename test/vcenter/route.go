@@ -20,6 +20,7 @@ var routed = map[string]map[string]bool{
 	},
 	"VirtualMachineSnapshot": {methodRemoveSnapshot: true, methodRevert: true},
 	"ClusterComputeResource": {methodReconfigureCluster: true},
+	"EnvironmentBrowser":     {"QueryConfigOption": true, "QueryConfigOptionEx": true},
 	"StorageResourceManager": {"RecommendDatastores": true},
 	"PropertyCollector": {
 		"RetrieveProperties": true, "RetrievePropertiesEx": true,

@@ -1,0 +1,33 @@
+package vcenter_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"github.com/vmware/govmomi/vim25/methods"
+	"github.com/vmware/govmomi/vim25/types"
+
+	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
+)
+
+// New VMs have the default hardware version of the cluster, as the template.
+func TestConfigOption(t *testing.T) {
+	b := start(t, vcenter.Options{})
+	cluster, err := b.finder.ClusterComputeResource(b.ctx, "DC0_C0")
+	b.Expect(err).NotTo(HaveOccurred())
+	browser, err := cluster.EnvironmentBrowser(b.ctx)
+	b.Expect(err).NotTo(HaveOccurred())
+	option, err := browser.QueryConfigOption(b.ctx, nil)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(option.Version).To(Equal(b.read(b.template()).Config.Version))
+	b.Expect(option.HardwareOptions.HwVersion).To(BeEquivalentTo(21))
+
+	option, err = browser.QueryConfigOption(b.ctx, &types.EnvironmentBrowserConfigOptionQuerySpec{Key: "vmx-19"})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(option.HardwareOptions.HwVersion).To(BeEquivalentTo(19))
+	res, err := methods.QueryConfigOption(b.ctx, b.client, &types.QueryConfigOption{This: browser.Reference()})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(res.Returnval.HardwareOptions.HwVersion).To(BeEquivalentTo(21))
+	_, err = methods.QueryConfigOption(b.ctx, b.client, &types.QueryConfigOption{This: browser.Reference(), Key: "vmx-99"})
+	b.Expect(err).To(HaveOccurred())
+}
