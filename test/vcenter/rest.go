@@ -1,6 +1,8 @@
 package vcenter
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"strings"
 
@@ -47,7 +49,19 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 	if s.refuseREST(w, restMethod(r)) || s.serveLibrary(w, r) {
 		return
 	}
+	if strings.Contains(r.URL.Path, "/cis/tagging/category") {
+		trimTypes(w, r)
+	}
 	s.svc.ServeMux.ServeHTTP(w, r)
+}
+
+// trimTypes removes the namespace from the types in a request about a category.
+// Since version 7.0.1 clients have to send it, as urn:vim25:VirtualMachine, and
+// vCenter returns the type without it.
+func trimTypes(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)) // what is missing makes the JSON invalid
+	body = bytes.ReplaceAll(body, []byte(`"urn:vim25:`), []byte(`"`))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }
 
 // restMethod names a REST call as the documentation of its API does, without

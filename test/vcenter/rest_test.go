@@ -40,3 +40,21 @@ func TestREST(t *testing.T) {
 	b.Expect(requests).To(HaveKeyWithValue("POST /rest/com/vmware/cis/session?get", 1))
 	b.Expect(requests).To(HaveKeyWithValue("POST /rest/com/vmware/cis/tagging/tag-association/{id}?attach", 1))
 }
+
+// Clients send types with their namespace since version 7.0.1, and get them without.
+func TestTypesOfCategory(t *testing.T) {
+	b := start(t, vcenter.Options{})
+	client := rest.NewClient(b.client)
+	b.Expect(client.Login(b.ctx, b.server.Userinfo())).To(Succeed())
+	manager := tags.NewManager(client)
+	id, err := manager.CreateCategory(b.ctx, &tags.Category{Name: "owner", Cardinality: "SINGLE", AssociableTypes: []string{"urn:vim25:VirtualMachine"}})
+	b.Expect(err).NotTo(HaveOccurred())
+	category, err := manager.GetCategory(b.ctx, id)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(category.AssociableTypes).To(ConsistOf("VirtualMachine"))
+	category.AssociableTypes = []string{"urn:vim25:VirtualMachine", "urn:vim25:Folder"}
+	b.Expect(manager.UpdateCategory(b.ctx, category)).To(Succeed())
+	category, err = manager.GetCategory(b.ctx, id)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(category.AssociableTypes).To(ConsistOf("VirtualMachine", "Folder"))
+}
