@@ -293,6 +293,7 @@ func (c *clone) config(ctx *simulator.Context, vm *simulator.VirtualMachine) typ
 		extra = append(extra, &types.OptionValue{Key: option.GetOptionValue().Key, Value: option.GetOptionValue().Value})
 	}
 	spec.ExtraConfig = append(extra, spec.ExtraConfig...)
+	setDefault(&spec.SwapPlacement, c.source.Config.SwapPlacement)
 	return spec
 }
 

@@ -31,3 +31,28 @@ func TestConfigOption(t *testing.T) {
 	_, err = methods.QueryConfigOption(b.ctx, b.client, &types.QueryConfigOption{This: browser.Reference(), Key: "vmx-99"})
 	b.Expect(err).To(HaveOccurred())
 }
+
+// Clients of older versions of the API send these fields back as they read them.
+func TestDefaultsOfHardware(t *testing.T) {
+	b := start(t, vcenter.Options{})
+	vm := b.clone("vm", b.cloneSpec())
+	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{DeviceChange: []types.BaseVirtualDeviceConfigSpec{&types.VirtualDeviceConfigSpec{
+		Operation: types.VirtualDeviceConfigSpecOperationAdd,
+		Device: &types.ParaVirtualSCSIController{VirtualSCSIController: types.VirtualSCSIController{
+			SharedBus:         types.VirtualSCSISharingNoSharing,
+			VirtualController: types.VirtualController{BusNumber: 1, VirtualDevice: types.VirtualDevice{Key: -1}},
+		}},
+	}}}))
+	config := b.read(vm).Config
+	b.Expect(config.SwapPlacement).To(Equal("inherit"))
+	units := 0
+	for _, device := range config.Hardware.Device {
+		if controller, ok := device.(*types.ParaVirtualSCSIController); ok {
+			b.Expect(controller.ScsiCtlrUnitNumber).To(BeEquivalentTo(7))
+			units++
+		}
+	}
+	b.Expect(units).To(Equal(2))
+	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{SwapPlacement: "vmDirectory"}))
+	b.Expect(b.read(vm).Config.SwapPlacement).To(Equal("vmDirectory"))
+}

@@ -23,6 +23,7 @@ const (
 	controllerKey   = 1000
 	diskKey         = 2000
 	cardKey         = 4000
+	scsiUnit        = 7
 	vCenterBuild    = "24022515"
 )
 
@@ -143,6 +144,7 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 		vm.Summary.Config.Uuid = vm.Config.Uuid
 		vm.Summary.Config.InstanceUuid = vm.Config.InstanceUuid
 		vm.Guest.Net = nil
+		vm.Config.SwapPlacement = string(types.VirtualMachineConfigInfoSwapPlacementTypeInherit)
 		if t.VApp {
 			vm.Config.VAppConfig = cloudImage()
 		}
@@ -154,7 +156,7 @@ func (s *Server) addTemplate(ctx context.Context, folder *object.Folder, pool *o
 
 func templateSpec(t Template) types.VirtualMachineConfigSpec {
 	controller := &types.ParaVirtualSCSIController{VirtualSCSIController: types.VirtualSCSIController{
-		SharedBus: types.VirtualSCSISharingNoSharing,
+		SharedBus: types.VirtualSCSISharingNoSharing, ScsiCtlrUnitNumber: scsiUnit,
 		VirtualController: types.VirtualController{
 			VirtualDevice: types.VirtualDevice{Key: controllerKey},
 		},

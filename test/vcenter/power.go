@@ -208,6 +208,12 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 	}
 	// The simulator changes the list in place, and snapshots share it.
 	vm.Config.Hardware.Device = slices.Clone(vm.Config.Hardware.Device)
+	for _, change := range spec.DeviceChange {
+		// vCenter sets it, and clients leave that unit out when they place disks.
+		if controller, ok := change.GetVirtualDeviceConfigSpec().Device.(types.BaseVirtualSCSIController); ok {
+			setDefault(&controller.GetVirtualSCSIController().ScsiCtlrUnitNumber, scsiUnit)
+		}
+	}
 	spec.ExtraConfig = effective(vm, spec.ExtraConfig)
 	before := describe(ctx, vm).ExtraConfig
 	_, refused := s.inner(ctx, func() types.ManagedObjectReference {
@@ -218,6 +224,9 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 		vm.Guest.Net = nil // the simulator adds cards that no guest reported
 	}
 	if refused == nil {
+		if spec.SwapPlacement != "" { // the simulator ignores it
+			vm.Config.SwapPlacement = spec.SwapPlacement
+		}
 		completeEvent(ctx, vm.Self, before, spec.ExtraConfig)
 	}
 	return refused

@@ -140,6 +140,7 @@ func configNeeds(spec *types.VirtualMachineConfigSpec) []string {
 			spec.NestedHVEnabled != nil || spec.VAppConfigRemoved != nil || spec.Tools != nil || spec.Flags != nil,
 		"VirtualMachine.Config.AdvancedConfig": len(spec.ExtraConfig) > 0,
 		"VirtualMachine.Config.Rename":         spec.Name != "",
+		"VirtualMachine.Config.SwapPlacement":  spec.SwapPlacement != "",
 	} {
 		if needed {
 			list = append(list, privilege)
