@@ -53,6 +53,7 @@ func TestDefaultsOfHardware(t *testing.T) {
 		}
 	}
 	b.Expect(units).To(Equal(2))
-	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{SwapPlacement: "vmDirectory"}))
+	b.done(vm.Reconfigure(b.ctx, types.VirtualMachineConfigSpec{SwapPlacement: "vmDirectory", Annotation: "changed"}))
 	b.Expect(b.read(vm).Config.SwapPlacement).To(Equal("vmDirectory"))
+	b.Expect(b.read(vm).Summary.Config.Annotation).To(Equal("changed"))
 }

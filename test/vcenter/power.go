@@ -224,9 +224,12 @@ func (s *Server) reconfigure(ctx *simulator.Context, vm *simulator.VirtualMachin
 		vm.Guest.Net = nil // the simulator adds cards that no guest reported
 	}
 	if refused == nil {
-		if spec.SwapPlacement != "" { // the simulator ignores it
-			vm.Config.SwapPlacement = spec.SwapPlacement
-		}
+		// The simulator ignores the one, and leaves the other out of the summary.
+		setDefault(&spec.SwapPlacement, vm.Config.SwapPlacement)
+		ctx.Update(vm, []types.PropertyChange{
+			{Name: "config.swapPlacement", Val: spec.SwapPlacement},
+			{Name: "summary.config.annotation", Val: vm.Config.Annotation},
+		})
 		completeEvent(ctx, vm.Self, before, spec.ExtraConfig)
 	}
 	return refused

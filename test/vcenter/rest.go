@@ -59,7 +59,7 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 // Since version 7.0.1 clients have to send it, as urn:vim25:VirtualMachine, and
 // vCenter returns the type without it.
 func trimTypes(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)) // what is missing makes the JSON invalid
+	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)) // an incomplete body is invalid JSON, which is refused
 	body = bytes.ReplaceAll(body, []byte(`"urn:vim25:`), []byte(`"`))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 }

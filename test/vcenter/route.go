@@ -29,7 +29,7 @@ var routed = map[string]map[string]bool{
 	},
 	"PropertyFilter":       {"DestroyPropertyFilter": true},
 	"SessionManager":       {"Login": true, "Logout": true},
-	"AuthorizationManager": {"HasPrivilegeOnEntities": true},
+	"AuthorizationManager": {"HasPrivilegeOnEntities": true, "SetEntityPermissions": true},
 }
 
 // operations holds one Go method for each routed call; the simulator finds it

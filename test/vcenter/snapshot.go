@@ -94,7 +94,7 @@ func (o *operations) snapshotTask(
 	return o.vmTask(ctx, snapshot.Vm, method, "", "", func(vm *simulator.VirtualMachine) *failure { return run(vm, snapshot) })
 }
 
-// RemoveSnapshotTask removes a snapshot, with its children if the request says so.
+// RemoveSnapshotTask removes a snapshot, with its children if removeChildren is set.
 // The disks that only they have are removed too. The simulator panics if the current
 // snapshot has no parent.
 func (o *operations) RemoveSnapshotTask(ctx *simulator.Context, req *types.RemoveSnapshot_Task) soap.HasFault {

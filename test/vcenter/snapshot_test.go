@@ -57,7 +57,7 @@ func TestRevertToSnapshot(t *testing.T) {
 	change(8, "blue")
 	b.done(vm.RevertToSnapshot(b.ctx, "on", true))
 	has(4, "green")
-	b.Expect(b.read(vm).Runtime.PowerState).To(Equal(types.VirtualMachinePowerStatePoweredOff), "the request says so")
+	b.Expect(b.read(vm).Runtime.PowerState).To(Equal(types.VirtualMachinePowerStatePoweredOff), "suppressPowerOn is set")
 	b.done(vm.RevertToCurrentSnapshot(b.ctx, false))
 	b.Expect(b.read(vm).Runtime.PowerState).To(Equal(types.VirtualMachinePowerStatePoweredOn))
 	b.done(vm.RevertToSnapshot(b.ctx, "off", false))
