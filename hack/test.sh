@@ -42,12 +42,12 @@ prepare() {
 			return 1
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
-		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip"
+		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip govc"
 		# Clusters are upgraded from the minor version before, and to the one after.
 		if [[ ${NOVA_SUITES:-} == full ]]; then
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
-			tools+=" ignition"
+			tools+=" ignition terraform terraform-provider-vsphere"
 			hack/ensure-packages.sh haproxy || return
 		fi
 	fi

@@ -50,6 +50,9 @@ locate() {
 	capd) module=capd package=./inmemory flags=$capi_flags ;;
 	clusterctl) module=capi package=sigs.k8s.io/cluster-api/cmd/clusterctl flags=$capi_flags ;;
 	capv) module=capv package=sigs.k8s.io/cluster-api-provider-vsphere flags=$capv_flags ;;
+	govc) module=govc package=./govc ;;
+	terraform) module=terraform package=github.com/hashicorp/terraform ;;
+	terraform-provider-vsphere) module=terraform-provider-vsphere package=github.com/hashicorp/terraform-provider-vsphere ;;
 	coredns) module=coredns package=github.com/coredns/coredns ;;
 	source-controller | kustomize-controller | helm-controller) module=flux-${1%-controller} package=github.com/fluxcd/$1 ;;
 	sops) module=flux-kustomize package=github.com/getsops/sops/v3/cmd/sops ;;
