@@ -93,7 +93,7 @@ cp client.crt etcd-ca.crt`},
 // begin, with who runs them. Their programs have to understand them all the
 // same.
 var elsewhere = map[string]map[string]string{
-	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make test": "CI", "make components": "test/suites/clusterctl"},
+	"README.md":      {"make quickstart": "people, and the tests of test/cmd/novabed", "make test": "CI", "make release": "test/suites/clusterctl, without a registry"},
 	"e2e/README.md":  {"make e2e": "CI"},
 	"docs/alerts.md": {"kubectl create namespace monitoring": "test/monitoring, with the operator's definitions"},
 	"docs/autoscaler.md": {
