@@ -62,7 +62,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 			return nil
 		}
 	}
-	s.lookAgain(s.decision.Again)
+	s.lookAgain(s.decision.RequeueAfter)
 	return nil
 }
 

@@ -109,7 +109,7 @@ func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clus
 		conditions.Delete(machine, clusterv1.MachineOwnerRemediatedCondition)
 		return
 	}
-	if !conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) || plan.Sick(in, seen) == "" {
+	if !conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) || plan.UnhealthyReason(in, seen) == "" {
 		return
 	}
 	c := metav1.Condition{

@@ -43,19 +43,19 @@ func input(s *scope, now time.Time) plan.Input {
 		CertificateLifetime: s.lifetime,
 		Limits:              limits(spec),
 		Initialized:         s.initialized,
-		Unasked:             unasked(&s.tenant, now),
+		InitUnknown:         unasked(&s.tenant, now),
 		ExternalEtcd:        externalEtcd(s),
 		LockHolder:          s.lock.Holder,
 		LockSince:           s.lock.Since,
 		KubeadmVersion:      s.tenant.KubeadmVersion,
-		NoJoin:              cmp.Or(s.noJoin, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
+		JoinBlocked:         cmp.Or(s.noJoin, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
 		OldestKubelet:       s.tenant.OldestKubelet,
 		LastRemediation:     lastRemediation(s.controlPlane),
 	}
 	for _, machine := range s.sorted() {
 		in.Machines = append(in.Machines, inputMachine(s, machine))
 	}
-	in.Etcd, in.Silence = inputEtcd(s, now)
+	in.Etcd, in.EtcdProblem = inputEtcd(s, now)
 	return in
 }
 
@@ -79,7 +79,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 		MaxRetry:         int(spec.Remediation.GetMaxRetry()),
 		RetryPeriod:      spec.Remediation.GetRetryPeriod(),
 		MinHealthyPeriod: spec.Remediation.GetMinHealthyPeriod(),
-		JoinBound:        spec.Platform.GetJoinTimeout(),
+		JoinTimeout:      spec.Platform.GetJoinTimeout(),
 		LearnerGrace:     learnerGrace,
 	}
 }
@@ -253,11 +253,11 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	case s.tenant.Etcd == nil:
 		return nil, s.tenant.EtcdSilence
 	}
-	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms, Strays: s.tenant.Etcd.Strays}
+	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms, OrphanedAlarms: s.tenant.Etcd.Strays}
 	for _, m := range s.tenant.Etcd.Members {
 		member := plan.Member{
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
-			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, Clings: s.clings[m.ID],
+			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, LeaderTransferFailed: s.clings[m.ID],
 		}
 		member.Foreign = isForeign(s, m)
 		found.Members = append(found.Members, member)

@@ -74,7 +74,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 // endless says that a rollout ahead of the certificates' expiry would have no
 // end, and is not begun.
 func (s *scope) endless() string {
-	if !plan.Endless(input(s, s.at)) {
+	if !plan.ExpiryWindowTooLong(input(s, s.at)) {
 		return ""
 	}
 	return fmt.Sprintf("spec.rollout.before.certificatesExpiryDays is ignored: certificates last %.0f days, so %d days before they expire each new machine would be replaced at once",
@@ -135,7 +135,7 @@ func (s *scope) remediatingCondition() metav1.Condition {
 	in := input(s, s.at)
 	var sick, going []string
 	for _, m := range in.Machines {
-		why := plan.Sick(in, m)
+		why := plan.UnhealthyReason(in, m)
 		switch {
 		case m.Deleting && (why != "" || in.LastRemediation != nil && in.LastRemediation.Machine == m.Name):
 			going = append(going, named(m.Name, why))

@@ -139,11 +139,11 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 	}
 	switch {
 	case len(others) > 0:
-		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be gone before etcd is restored: " + shorten(others)}
+		return restoreDecision{action: restoreRemove, machines: others, reason: "Waiting for machines to be deleted before etcd is restored: " + shorten(others)}
 	case restorer == nil:
 		return mayCreateRestorer(f)
 	case restorer.deleting:
-		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be gone, which was to restore etcd", restorer.name)}
+		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be deleted, which was selected to restore etcd", restorer.name)}
 	}
 	return judgeRestorer(f, restorer)
 }

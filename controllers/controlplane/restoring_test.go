@@ -126,7 +126,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(left[0].Annotations).To(And(Not(HaveKey(controlplanev1.MachineHookAnnotation)), HaveKey(clusterv1.ExcludeNodeDrainingAnnotation)))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(available).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("Waiting for machines to be gone before etcd is restored: "+held.Name))))
+		Expect(available).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("Waiting for machines to be deleted before etcd is restored: "+held.Name))))
 
 		released := left[0].DeepCopy()
 		released.Finalizers = nil
@@ -176,7 +176,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r.reconcileTimes(ctx, reconciler, 5)
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(available.Message).To(HaveSuffix("Waiting for machines to be gone before etcd is restored: "+slow), "only those that are named are not waited for")
+		Expect(available.Message).To(HaveSuffix("Waiting for machines to be deleted before etcd is restored: "+slow), "only those that are named are not waited for")
 		Expect(r.restoring(ctx).Machine).To(BeEmpty())
 
 		left := &clusterv1.Machine{}

@@ -161,7 +161,7 @@ var _ = Describe("A restore with fencing", func() {
 		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		r.begin(ctx, "back", "")
-		Expect(message(r.reconcileRestore(ctx, "back"))).To(Equal("Waiting for machines to be gone: "+machineName), "it is deleted first")
+		Expect(message(r.reconcileRestore(ctx, "back"))).To(Equal("Waiting for machines to be deleted: "+machineName), "it is deleted first")
 		machine := &clusterv1.Machine{}
 		Expect(testEnv.Client.Get(ctx, r.key(machineName), machine)).To(Succeed())
 		machine.Finalizers = []string{"test.example.com/held"}

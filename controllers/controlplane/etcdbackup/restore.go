@@ -536,7 +536,7 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	machine, others := s.restorer()
 	switch {
 	case len(others) > 0:
-		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be gone: %s", strings.Join(others, ", "))
+		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be deleted: %s", strings.Join(others, ", "))
 		return restoreAgain, nil
 	case machine == nil && s.answers:
 		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting until the API server does not answer any more: it still does, although all known control plane Machines are deleted. "+

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// rules are the rules that everything depends on. A test breaks one to show
-// that the simulation notices.
+// rules are the rules that every decision depends on. A test replaces one of
+// them to show that the simulation notices.
 type rules struct {
-	// mayInit reports whether the init lock may pass on.
+	// mayInit reports whether the init lock may move to another machine.
 	mayInit func(p *problem) bool
 	// survives reports whether etcd keeps its quorum without a member.
 	survives func(p *problem, remove Member) bool
-	// mayVanish reports whether etcd keeps its quorum when the host of a
-	// machine without a member goes.
-	mayVanish func(p *problem, m Machine) bool
+	// mayRelease reports whether etcd keeps its quorum when the host of a
+	// machine without a member is deleted.
+	mayRelease func(p *problem, m Machine) bool
 	// oneRemediation reports whether no other remediation is under way.
 	oneRemediation func(p *problem) bool
 	// needed returns why a machine has to stay until others can replace it.
@@ -28,55 +28,56 @@ type rules struct {
 	maxRetry func(p *problem) int
 }
 
-func sound() rules {
+func defaultRules() rules {
 	return rules{
-		mayInit: lockFree, survives: survives, mayVanish: mayVanish, oneRemediation: noRemediation,
+		mayInit: lockFree, survives: survives, mayRelease: mayRelease, oneRemediation: noRemediation,
 		needed: needed, replacementFirst: replacementFirst, maxRetry: maxRetry,
 	}
 }
 
-// Decide returns what to do next.
+// Decide returns the next action.
 func Decide(in Input) Decision {
-	return decide(in, sound())
+	return decide(in, defaultRules())
 }
 
-// problem is the input and what follows from it at once.
+// problem is the input and the values derived from it.
 type problem struct {
 	Input
 
 	rules rules
-	// staying are the machines that nobody deleted, old to new; going are the
-	// others.
-	staying, going []Machine
-	voters         []Member
-	// healthy is how many of the voters are, and lasting how many of those are
-	// on machines that nobody let go.
-	healthy, lasting int
+	// active are the machines without a deletion timestamp, old to new; deleting
+	// are the machines with one.
+	active, deleting []Machine
+	voters           []Member
+	// healthy is the number of healthy voters. healthyUnreleased is the number of healthy
+	// voters whose machines are not released.
+	healthy, healthyUnreleased int
 }
 
 func decide(in Input, r rules) Decision {
 	p := newProblem(in, r)
 	d := p.next()
 	if d == nil {
-		d = &Decision{Action: Nothing, Reason: "The control plane is as it should be"}
+		d = &Decision{Action: Nothing, Reason: "The control plane matches its spec"}
 	}
-	if due := p.due(); due > 0 && (d.Again == 0 || due < d.Again) {
-		d.Again = due
+	if due := p.due(); due > 0 && (d.RequeueAfter == 0 || due < d.RequeueAfter) {
+		d.RequeueAfter = due
 	}
 	return *d
 }
 
-// next goes through the steps. A remediation that has to wait keeps nothing
-// else: what is created or deleted meanwhile may be what it waits for.
+// next runs the steps in order. A remediation that has to wait does not block
+// the other steps: it may wait for a machine that one of them creates or
+// deletes.
 func (p *problem) next() *Decision {
 	if !p.Initialized {
-		return p.spare(start(p))
+		return p.guardUnknownInit(start(p))
 	}
-	if d := etcdKnown(p); d != nil {
+	if d := waitForEtcd(p); d != nil {
 		return d
 	}
 	if !p.ExternalEtcd {
-		if d := strayAlarms(p); d != nil {
+		if d := clearOrphanedAlarms(p); d != nil {
 			return d
 		}
 		if d := orphanMembers(p); d != nil {
@@ -101,26 +102,26 @@ func (p *problem) next() *Decision {
 	return waiting
 }
 
-// due is when time alone changes what is to be done; 0 means never.
+// due returns when the decision may change with time alone; 0 means never.
 func (p *problem) due() time.Duration {
 	var first time.Duration
 	for _, t := range append(p.rolloutTimes(), p.joinTimes()...) {
 		if left := t.Sub(p.Now); left > 0 && (first == 0 || left < first) {
-			// A moment later, so that the time is over then.
+			// One second later, so that the time has passed by then.
 			first = left + time.Second
 		}
 	}
 	return first
 }
 
-// rolloutTimes are when machines become outdated.
+// rolloutTimes returns when machines become outdated.
 func (p *problem) rolloutTimes() []time.Time {
 	if !p.Initialized || p.Strategy == OnDelete {
 		return nil
 	}
 	times := []time.Time{p.RolloutAfter}
 	window := expiryWindow(p.Input)
-	for _, m := range p.staying {
+	for _, m := range p.active {
 		if window > 0 && !m.CertificatesExpire.IsZero() {
 			times = append(times, m.CertificatesExpire.Add(-window))
 		}
@@ -128,10 +129,10 @@ func (p *problem) rolloutTimes() []time.Time {
 	return times
 }
 
-// joinTimes are when machines and learners have had their time to join.
+// joinTimes returns when the join timeouts of machines and learners end.
 func (p *problem) joinTimes() []time.Time {
 	if holder, ok := p.machine(p.LockHolder); ok && !p.Initialized {
-		return []time.Time{p.initBound(holder)}
+		return []time.Time{p.initDeadline(holder)}
 	}
 	if !p.Initialized || p.ExternalEtcd || p.Etcd == nil {
 		return nil
@@ -139,7 +140,7 @@ func (p *problem) joinTimes() []time.Time {
 	var times []time.Time
 	for _, m := range p.Machines {
 		if _, has := p.member(m.Name); !has {
-			times = append(times, p.joinBound(m))
+			times = append(times, p.joinDeadline(m))
 		}
 	}
 	for _, m := range p.Etcd.Members {
@@ -150,7 +151,7 @@ func (p *problem) joinTimes() []time.Time {
 	return times
 }
 
-// machine returns the machine of a name.
+// machine returns the machine with a name.
 func (p *problem) machine(name string) (Machine, bool) {
 	at := slices.IndexFunc(p.Machines, func(m Machine) bool { return m.Name == name })
 	if at < 0 || name == "" {
@@ -171,8 +172,8 @@ func (p *problem) member(machine string) (Member, bool) {
 	return p.Etcd.Members[at], true
 }
 
-// deadVoter returns a voter that does not answer.
-func (p *problem) deadVoter() (Member, bool) {
+// unhealthyVoter returns a voter that does not respond.
+func (p *problem) unhealthyVoter() (Member, bool) {
 	at := slices.IndexFunc(p.voters, func(m Member) bool { return !m.Healthy })
 	if at < 0 {
 		return Member{}, false
@@ -180,16 +181,17 @@ func (p *problem) deadVoter() (Member, bool) {
 	return p.voters[at], true
 }
 
-// draining returns a machine that goes and does not wait for us.
+// draining returns a machine that is being deleted and does not wait at our
+// hook.
 func (p *problem) draining() (Machine, bool) {
-	at := slices.IndexFunc(p.going, func(m Machine) bool { return !m.AtHook })
+	at := slices.IndexFunc(p.deleting, func(m Machine) bool { return !m.AtHook })
 	if at < 0 {
 		return Machine{}, false
 	}
-	return p.going[at], true
+	return p.deleting[at], true
 }
 
-// replaces is the remediated machine that a new one takes the place of.
+// replaces returns the remediated machine whose replacement is to be created.
 func (p *problem) replaces() string {
 	if p.LastRemediation == nil {
 		return ""
@@ -213,10 +215,11 @@ func newProblem(in Input, r rules) *problem {
 	if at < 0 {
 		at = len(machines)
 	}
-	p.staying, p.going = machines[:at:at], machines[at:]
-	// A node that joined tells that there was something to join, also if
-	// nobody saw it: it must not be taken away as if nothing were in use.
-	p.Initialized = in.Initialized || slices.ContainsFunc(p.staying, func(m Machine) bool { return m.Role == Join && m.Node })
+	p.active, p.deleting = machines[:at:at], machines[at:]
+	// A node that joined proves that kubeadm init succeeded, even if the
+	// controller did not observe it. Its machine must not be deleted as if the
+	// cluster were not in use.
+	p.Initialized = in.Initialized || slices.ContainsFunc(p.active, func(m Machine) bool { return m.Role == Join && m.Node })
 	if in.Etcd == nil || in.ExternalEtcd {
 		return p
 	}
@@ -227,13 +230,13 @@ func newProblem(in Input, r rules) *problem {
 		p.voters = append(p.voters, m)
 		if m.Healthy {
 			p.healthy++
-			p.lasting += order(!p.released(m))
+			p.healthyUnreleased += order(!p.released(m))
 		}
 	}
 	return p
 }
 
-// order puts what is true last.
+// order sorts true after false.
 func order(is bool) int {
 	if is {
 		return 1

@@ -8,13 +8,13 @@ import (
 
 var now = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 
-// running returns an initialised control plane of so many machines that is as
-// it should be. Its first machine leads.
+// running returns a healthy initialized control plane with the given number of
+// machines. Its first machine is etcd's leader.
 func running(replicas int) Input {
 	in := Input{
 		Now: now, Replicas: replicas, Version: "v1.36.3", KubeadmVersion: "v1.36.3", MaxSurge: 1, Initialized: true, LockHolder: "a",
 		Limits: Limits{
-			MaxRetry: 2, RetryPeriod: 5 * time.Minute, MinHealthyPeriod: time.Hour, JoinBound: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
+			MaxRetry: 2, RetryPeriod: 5 * time.Minute, MinHealthyPeriod: time.Hour, JoinTimeout: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
 		},
 		Etcd: &Etcd{},
 	}
@@ -30,16 +30,16 @@ func running(replicas int) Input {
 	return in
 }
 
-// fresh returns a control plane of three that nobody initialised yet.
+// fresh returns a control plane of three that is not initialized yet.
 func fresh() Input {
-	in := Input{Now: now, Replicas: 3, Version: "v1.36.3", Limits: Limits{MaxRetry: -1, MinHealthyPeriod: time.Hour, JoinBound: 35 * time.Minute}, Silence: "no answer"}
+	in := Input{Now: now, Replicas: 3, Version: "v1.36.3", Limits: Limits{MaxRetry: -1, MinHealthyPeriod: time.Hour, JoinTimeout: 35 * time.Minute}, EtcdProblem: "no answer"}
 	for _, name := range []string{"a", "b", "c"} {
 		in.Machines = append(in.Machines, Machine{Name: name, Created: now.Add(-time.Minute), Version: "v1.36.3"})
 	}
 	return in
 }
 
-func newcomer(name string) Machine {
+func joining(name string) Machine {
 	return Machine{Name: name, Created: now.Add(-time.Minute), Version: "v1.36.3", Role: Join, Booted: true}
 }
 
@@ -75,13 +75,13 @@ func check(t *testing.T, steps map[string]step) {
 func TestStart(t *testing.T) {
 	check(t, map[string]step{
 		"Create": {
-			reason: "missing machines are created before anything is initialised",
+			reason: "missing machines are created before anything is initialized",
 			in:     fresh(), change: func(in *Input) { in.Machines = in.Machines[:1] }, want: CreateMachine, about: "1 of 3",
 		},
 		"Init": {reason: "the oldest takes the lock", in: fresh(), want: StartInit, on: "a"},
 		"Holder": {
-			reason: "while its holder is there nobody else takes it",
-			in:     fresh(), change: func(in *Input) { in.LockHolder, in.Machines[0].Role = "a", Init }, want: Wait, about: "machine a to initialise",
+			reason: "while its holder exists no other machine acquires it",
+			in:     fresh(), change: func(in *Input) { in.LockHolder, in.Machines[0].Role = "a", Init }, want: Wait, about: "machine a to initialize",
 		},
 		"FailedHolder": {
 			reason: "a holder that failed is replaced",
@@ -90,63 +90,63 @@ func TestStart(t *testing.T) {
 			}, want: ReplaceInit, on: "a", about: "no node in time",
 			also: func(d Decision) bool { return d.Remediation != nil && d.Remediation.Machine == "a" },
 		},
-		"FailedHolderUnasked": {
-			reason: "nobody knows whether it failed before the tenant was asked",
+		"FailedHolderUnreachable": {
+			reason: "whether it failed is unknown until the workload cluster answers",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Remediate = "a", Init, true, "no node in time"
-				in.Unasked = true
-			}, want: Wait, about: "to be asked", also: func(d Decision) bool { return d.Remediation == nil },
+				in.InitUnknown = true
+			}, want: Wait, about: "to answer", also: func(d Decision) bool { return d.Remediation == nil },
 		},
-		"LateHolderUnasked": {
-			reason: "nor whether its time was too short",
+		"LateHolderUnreachable": {
+			reason: "nor whether it exceeded its time",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted = "a", Init, true
-				in.LockSince, in.Now, in.Unasked = now, now.Add(36*time.Minute), true
-			}, want: Wait, about: "to be asked",
+				in.LockSince, in.Now, in.InitUnknown = now, now.Add(36*time.Minute), true
+			}, want: Wait, about: "to answer",
 		},
-		"MendedUnasked": {
-			reason: "nor whether it serves somebody",
+		"OutdatedUnreachable": {
+			reason: "nor whether it is in use",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Differs = "a", Init, true, []string{"config.files"}
-				in.Unasked = true
-			}, want: Wait, about: "to be asked",
+				in.InitUnknown = true
+			}, want: Wait, about: "to answer",
 		},
-		"HookUnasked": {
+		"HookUnreachable": {
 			reason: "nor whether its member is needed",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted = "a", Init, true
-				in.Machines[2].Deleting, in.Machines[2].AtHook, in.Unasked = true, true, true
-			}, want: Wait, about: "to be asked",
+				in.Machines[2].Deleting, in.Machines[2].AtHook, in.InitUnknown = true, true, true
+			}, want: Wait, about: "to answer",
 		},
-		"NotBootedUnasked": {
-			reason: "who has not booted has initialised nothing",
+		"NotBootedUnreachable": {
+			reason: "a machine that has not booted has initialized nothing",
 			in:     fresh(), change: func(in *Input) {
-				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate, in.Unasked = "a", Init, "no host", true
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate, in.InitUnknown = "a", Init, "no host", true
 			}, want: ReplaceInit, on: "a",
 		},
-		"CreateUnasked": {
-			reason: "who is made is in nobody's way",
+		"CreateUnreachable": {
+			reason: "creating a machine is safe",
 			in:     fresh(), change: func(in *Input) {
-				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Unasked = "a", Init, true, true
+				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.InitUnknown = "a", Init, true, true
 				in.Machines = in.Machines[:1]
 			}, want: CreateMachine,
 		},
 		"FailedHolderWithEtcd": {
-			reason: "etcd may run where an init failed before kubeadm stored its configuration: nobody can have joined it",
+			reason: "etcd may run where an init failed before kubeadm stored its configuration: no machine can have joined it",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Remediate = "a", Init, true, "its first boot failed"
 				in.Etcd = &Etcd{Members: []Member{{ID: 1, Name: "a", Machine: "a", Healthy: true, Leader: true}}}
 			}, want: ReplaceInit, on: "a", about: "first boot failed",
 		},
 		"FailedHolderKeepsLock": {
-			reason: "as long as its host is there nobody initialises beside it",
+			reason: "while its host exists no other machine initializes",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Booted, in.Machines[0].Deleting = "a", Init, true, true
 				in.Etcd = &Etcd{Members: []Member{{ID: 1, Name: "a", Machine: "a", Healthy: true, Leader: true}}}
-			}, want: Wait, about: "machine a to be gone",
+			}, want: Wait, about: "machine a to be deleted",
 		},
 		"LateHolder": {
-			reason: "a holder that never gets through is replaced unasked",
+			reason: "a holder that exceeds its time is replaced without a MachineHealthCheck",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role = "a", Init
 				in.LockSince, in.Now = now, now.Add(36*time.Minute)
@@ -158,68 +158,68 @@ func TestStart(t *testing.T) {
 				in.LockHolder, in.Machines[0].Role = "a", Init
 				in.LockSince, in.Now = now, now.Add(36*time.Minute)
 				in.Machines[0].Started = now.Add(30 * time.Minute)
-			}, want: Wait, about: "machine a to initialise",
+			}, want: Wait, about: "machine a to initialize",
 		},
 		"SlowHolder": {
 			reason: "its time begins with the lock",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role = "a", Init
 				in.LockSince, in.Now = now, now.Add(35*time.Minute-time.Second)
-			}, want: Wait, about: "to initialise", also: func(d Decision) bool { return d.Again == 2*time.Second },
+			}, want: Wait, about: "to initialize", also: func(d Decision) bool { return d.RequeueAfter == 2*time.Second },
 		},
-		"ToldHolder": {
-			reason: "a holder that was told to join before it got the lock never initialises",
+		"JoiningHolder": {
+			reason: "a holder that was configured to join before it acquired the lock never initializes",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.LockSince, in.Machines[0].Role = "a", now, Join
-			}, want: ReplaceInit, on: "a", about: "told to join",
+			}, want: ReplaceInit, on: "a", about: "configured to join",
 		},
 		"FailedAgain": {
-			reason: "who initialises next takes the place of who failed", in: fresh(), change: func(in *Input) {
+			reason: "the next lock holder counts as the replacement of the failed one", in: fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate = "a", Init, "no node in time"
 				in.LastRemediation = &Remediation{Machine: "gone", At: now.Add(-time.Minute), Retries: 1}
 			}, want: ReplaceInit, on: "a", also: func(d Decision) bool { return d.Remediation.Retries == 2 },
 		},
 		"FailedOften": {
-			reason: "what failed again and again is tried at length only", in: fresh(), change: func(in *Input) {
+			reason: "retries of a machine that failed often wait longer", in: fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Remediate = "a", Init, "no node in time"
 				in.LastRemediation = &Remediation{Machine: "gone", At: now.Add(-time.Minute), Retries: 5}
-			}, want: Wait, about: "retry period", also: func(d Decision) bool { return d.Again == 2*time.Minute },
+			}, want: Wait, about: "retry period", also: func(d Decision) bool { return d.RequeueAfter == 2*time.Minute },
 		},
-		"Mended": {
-			reason: "what is wrong with a machine may be why nothing gets through",
+		"Outdated": {
+			reason: "the difference may be why the init fails",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Differs = "a", Init, []string{"config.files"}
 			}, want: DeleteMachine, on: "a", about: "config.files",
 		},
-		"MendedOnDelete": {
-			reason: "unless people do that",
+		"OutdatedOnDelete": {
+			reason: "unless users replace machines",
 			in:     fresh(), change: func(in *Input) { in.Machines[0].Differs, in.Strategy = []string{"config.files"}, OnDelete }, want: StartInit, on: "a",
 		},
-		"GoingHolder": {
-			reason: "a holder keeps the lock until its host is gone",
+		"DeletingHolder": {
+			reason: "a holder keeps the lock until its host is deleted",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[0].Role, in.Machines[0].Deleting = "a", Init, true
-			}, want: Wait, about: "machine a to be gone",
+			}, want: Wait, about: "machine a to be deleted",
 		},
-		"GoneHolder": {
-			reason: "a dead holder cannot keep the lock",
+		"DeletedHolder": {
+			reason: "a deleted holder does not keep the lock",
 			in:     fresh(), change: func(in *Input) { in.LockHolder = "gone" }, want: StartInit, on: "a",
 		},
-		"DoubtfulJoiner": {
-			reason: "who may have joined the holder that is gone goes first",
+		"PossiblyJoined": {
+			reason: "a machine that may have joined the deleted holder is deleted first",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[1].Role, in.Machines[1].Booted = "gone", Join, true
 			}, want: DeleteMachine, on: "b",
 		},
 		"JoinedNode": {
-			reason: "a node that joined tells of an init that nobody saw",
+			reason: "a node that joined proves an init that was not observed",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder, in.Machines[1].Role, in.Machines[1].Booted, in.Machines[1].Node = "gone", Join, true, true
-				in.Machines[1].Remediate = "dead"
+				in.Machines[1].Remediate = "unhealthy"
 			}, want: Wait, about: "no answer",
 		},
-		"NobodyLeft": {
-			reason: "a machine that was told to join cannot initialise",
+		"NoneLeft": {
+			reason: "a machine that was configured to join cannot initialize",
 			in:     fresh(), change: func(in *Input) {
 				in.LockHolder = "gone"
 				for i := range in.Machines {
@@ -228,11 +228,11 @@ func TestStart(t *testing.T) {
 			}, want: DeleteMachine, on: "a",
 		},
 		"Hook": {
-			reason: "before the init nothing is held back",
+			reason: "before the init no machine waits at the hook",
 			in:     fresh(), change: func(in *Input) { in.Machines[2].Deleting, in.Machines[2].AtHook = true, true }, want: ReleaseHook, on: "c",
 		},
 		"TooMany": {
-			reason: "the youngest goes",
+			reason: "the youngest is deleted",
 			in:     fresh(), change: func(in *Input) { in.Replicas = 1 }, want: DeleteMachine, on: "c",
 		},
 		"Limit": {
@@ -250,27 +250,27 @@ func TestStart(t *testing.T) {
 func TestQuorum(t *testing.T) {
 	check(t, map[string]step{
 		"Whole": {reason: "nothing to do", in: running(3), want: Nothing},
-		"Silent": {
-			reason: "what is not known is not changed",
-			in:     running(3), change: func(in *Input) { in.Etcd, in.Silence, in.Replicas = nil, "the API server is away", 5 }, want: Wait, about: "API server is away",
+		"Unreachable": {
+			reason: "nothing is changed while etcd is unreachable",
+			in:     running(3), change: func(in *Input) { in.Etcd, in.EtcdProblem, in.Replicas = nil, "the API server is unreachable", 5 }, want: Wait, about: "API server is unreachable",
 		},
 		"Lost": {
-			reason: "without a quorum it says how to recover and changes nothing",
+			reason: "without a quorum the reason explains the recovery and nothing is changed",
 			in:     running(3), change: func(in *Input) {
 				for i := range in.Etcd.Members {
 					in.Etcd.Members[i].Healthy, in.Etcd.Members[i].Leader = false, false
 				}
-				in.Machines[1].Remediate = "dead"
+				in.Machines[1].Remediate = "unhealthy"
 			}, want: Wait, about: "restore etcd from a snapshot", also: func(d Decision) bool { return d.QuorumLost },
 		},
-		"Unasked": {
-			reason: "a leader is seen, but who works is not known",
+		"MembersUnreachable": {
+			reason: "there is a leader, but which members work is unknown",
 			in:     running(3), change: func(in *Input) {
-				in.Etcd.Members[1].Healthy, in.Etcd.Members[2].Healthy, in.Machines[1].Remediate = false, false, "dead"
+				in.Etcd.Members[1].Healthy, in.Etcd.Members[2].Healthy, in.Machines[1].Remediate = false, false, "unhealthy"
 			}, want: Wait, about: "only 1 of 3", also: func(d Decision) bool { return !d.QuorumLost },
 		},
 		"NoLeader": {
-			reason: "an election is waited for",
+			reason: "an election has to complete",
 			in:     running(3), change: func(in *Input) { in.Etcd.Members[0].Leader = false }, want: Wait, about: "elect",
 		},
 	})
@@ -285,41 +285,41 @@ func TestSurvives(t *testing.T) {
 		want   bool
 	}{
 		"OneOfThree": {reason: "two of two are left", in: running(3), remove: 2, want: true},
-		"Last":       {reason: "nobody is left", in: running(1)},
+		"Last":       {reason: "no member is left", in: running(1)},
 		"OneOfThreeBesideDead": {
 			reason: "one of two is no majority", in: running(3), change: func(in *Input) { in.Etcd.Members[1].Healthy = false }, remove: 2,
 		},
 		"DeadOfThree": {
-			reason: "who does not answer is not missed", in: running(3), change: func(in *Input) { in.Etcd.Members[1].Healthy = false }, remove: 1, want: true,
+			reason: "a member that does not answer is not needed", in: running(3), change: func(in *Input) { in.Etcd.Members[1].Healthy = false }, remove: 1, want: true,
 		},
 		"DeadOfFiveWithTwoLost": {
 			reason: "three of four are left", in: running(5),
 			change: func(in *Input) { in.Etcd.Members[1].Healthy, in.Etcd.Members[2].Healthy = false, false }, remove: 1, want: true,
 		},
 		"TwoBesideLearner": {
-			reason: "promoted and silent, the learner makes it one of two", in: running(2),
+			reason: "promoted and not responding, the learner makes it one of two", in: running(2),
 			change: func(in *Input) { in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Learner: true}) },
 		},
 		"ThreeBesideTwoToCome": {
 			reason: "two of four are no majority", in: running(3),
-			change: func(in *Input) { in.Machines = append(in.Machines, newcomer("x"), newcomer("y")) },
+			change: func(in *Input) { in.Machines = append(in.Machines, joining("x"), joining("y")) },
 		},
 		"ThreeBesideOneToCome": {
 			reason: "two of three are a majority", in: running(3),
-			change: func(in *Input) { in.Machines = append(in.Machines, newcomer("x")) }, want: true,
+			change: func(in *Input) { in.Machines = append(in.Machines, joining("x")) }, want: true,
 		},
-		"BesideOneLetGo": {
-			reason: "its host may be gone at any moment", in: running(3),
+		"BesideReleased": {
+			reason: "its host may be deleted at any moment", in: running(3),
 			change: func(in *Input) { in.Machines[1].Deleting, in.Machines[1].Released = true, true },
 		},
-		"OneLetGo": {
-			reason: "two of two are left, and it is going anyway", in: running(3), remove: 1, want: true,
+		"Released": {
+			reason: "two of two are left, and its host is deleted in any case", in: running(3), remove: 1, want: true,
 			change: func(in *Input) { in.Machines[1].Deleting, in.Machines[1].Released = true, true },
 		},
-		"BesideOneThatGoes": {
-			reason: "it may get through before its host is gone", in: running(2),
+		"BesideDeletingJoiner": {
+			reason: "it may join before its host is deleted", in: running(2),
 			change: func(in *Input) {
-				x := newcomer("x")
+				x := joining("x")
 				x.Deleting = true
 				in.Machines = append(in.Machines, x)
 			},
@@ -333,7 +333,7 @@ func TestSurvives(t *testing.T) {
 			if tc.change != nil {
 				tc.change(&tc.in)
 			}
-			if got := survives(newProblem(tc.in, sound()), tc.in.Etcd.Members[tc.remove]); got != tc.want {
+			if got := survives(newProblem(tc.in, defaultRules()), tc.in.Etcd.Members[tc.remove]); got != tc.want {
 				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
 			}
 		})
@@ -341,101 +341,101 @@ func TestSurvives(t *testing.T) {
 }
 
 func TestRemoval(t *testing.T) {
-	going := func(i int) func(in *Input) {
+	deleting := func(i int) func(in *Input) {
 		return func(in *Input) { in.Machines[i].Deleting, in.Machines[i].AtHook = true, true }
 	}
 	check(t, map[string]step{
 		"Leader": {
-			reason: "the leadership goes before the member", in: running(3), change: going(0), want: MoveLeader, on: "a", member: 1,
+			reason: "the leadership is moved before the member is removed", in: running(3), change: deleting(0), want: MoveLeader, on: "a", member: 1,
 			also: func(d Decision) bool { return d.Target == 2 },
 		},
-		"SilentLeader": {
-			reason: "a leader that cannot be asked cannot hand over", in: running(3), change: func(in *Input) {
-				going(0)(in)
+		"UnreachableLeader": {
+			reason: "an unreachable leader cannot transfer its leadership", in: running(3), change: func(in *Input) {
+				deleting(0)(in)
 				in.Etcd.Members[0].Healthy = false
 			}, want: RemoveMember, on: "a", member: 1,
 		},
-		"ClingingLeader": {
-			reason: "nobody waits for a leader for ever", in: running(3), change: func(in *Input) {
-				going(0)(in)
-				in.Etcd.Members[0].Clings = true
+		"LeaderTransferFailed": {
+			reason: "the removal does not wait for a failing transfer indefinitely", in: running(3), change: func(in *Input) {
+				deleting(0)(in)
+				in.Etcd.Members[0].LeaderTransferFailed = true
 			}, want: RemoveMember, on: "a", member: 1,
 		},
-		"Heir": {
-			reason: "a machine that stays and is up to date leads next", in: running(5), change: func(in *Input) {
-				going(0)(in)
+		"NextLeader": {
+			reason: "a machine that is up to date and not being deleted leads next", in: running(5), change: func(in *Input) {
+				deleting(0)(in)
 				in.Machines[1].Differs, in.Machines[2].Deleting = []string{"version"}, true
 			}, want: MoveLeader, on: "a", member: 1, also: func(d Decision) bool { return d.Target == 4 },
 		},
-		"Member":   {reason: "then the member goes, by its ID", in: running(3), change: going(1), want: RemoveMember, on: "b", member: 2},
-		"Draining": {reason: "not before the drain", in: running(3), change: func(in *Input) { in.Machines[1].Deleting = true }, want: Wait, about: "machine b to be gone"},
+		"Member":   {reason: "then the member is removed by its ID", in: running(3), change: deleting(1), want: RemoveMember, on: "b", member: 2},
+		"Draining": {reason: "not before the drain", in: running(3), change: func(in *Input) { in.Machines[1].Deleting = true }, want: Wait, about: "machine b to be deleted"},
 		"Release": {
 			reason: "then the hook", in: running(3), change: func(in *Input) {
-				going(1)(in)
+				deleting(1)(in)
 				in.Etcd.Members = append(in.Etcd.Members[:1], in.Etcd.Members[2])
 			}, want: ReleaseHook, on: "b",
 		},
-		"NodeGone": {
+		"NodeDeleted": {
 			reason: "it needs neither node nor kubelet", in: running(3), change: func(in *Input) {
-				going(1)(in)
+				deleting(1)(in)
 				in.Machines[1].Node, in.Machines[1].Ready, in.Etcd.Members[1].Healthy = false, false, false
 			}, want: RemoveMember, on: "b", member: 2,
 		},
 		"DeadFirst": {
-			reason: "who does not answer goes first", in: running(5), change: func(in *Input) {
-				going(1)(in)
-				going(3)(in)
+			reason: "a member that does not answer is removed first", in: running(5), change: func(in *Input) {
+				deleting(1)(in)
+				deleting(3)(in)
 				in.Etcd.Members[3].Healthy = false
 			}, want: RemoveMember, on: "d", member: 4,
 		},
 		"LastVoter": {
-			reason: "the last voter waits for another, which is made", in: running(1), change: going(0), want: CreateMachine, about: "0 of 1",
+			reason: "the last voter waits for another one, which is created", in: running(1), change: deleting(0), want: CreateMachine, about: "0 of 1",
 		},
 		"LastVoterWaits": {
-			reason: "and says so", in: running(1), change: func(in *Input) {
-				going(0)(in)
-				in.Machines = append(in.Machines, newcomer("x"))
+			reason: "and the reason names the count", in: running(1), change: func(in *Input) {
+				deleting(0)(in)
+				in.Machines = append(in.Machines, joining("x"))
 			}, want: Wait, about: "0 healthy members",
 		},
 		"MaybeJoining": {
-			reason: "beside one voter a machine that may be joining is held, for a time", in: running(1), change: func(in *Input) {
-				x := newcomer("x")
+			reason: "beside one voter a machine that may be joining is held, for a limited time", in: running(1), change: func(in *Input) {
+				x := joining("x")
 				x.Deleting, x.AtHook = true, true
 				in.Machines = append(in.Machines, x)
-			}, want: Wait, about: "about to join", also: func(d Decision) bool { return d.Again == 36*time.Minute+time.Second },
+			}, want: Wait, about: "about to join", also: func(d Decision) bool { return d.RequeueAfter == 36*time.Minute+time.Second },
 		},
 		"NeverJoined": {
-			reason: "when that time is over it goes", in: running(1), change: func(in *Input) {
-				x := newcomer("x")
+			reason: "when that time is over it is released", in: running(1), change: func(in *Input) {
+				x := joining("x")
 				x.Deleting, x.AtHook, x.Created = true, true, now.Add(-time.Hour)
 				in.Machines = append(in.Machines, x)
 			}, want: ReleaseHook, on: "x",
 		},
 		"WasMember": {
 			reason: "one whose member was removed does not join again", in: running(1), change: func(in *Input) {
-				x := newcomer("x")
+				x := joining("x")
 				x.Deleting, x.AtHook, x.Joined = true, true, true
 				in.Machines = append(in.Machines, x)
 			}, want: ReleaseHook, on: "x",
 		},
 		"Orphan": {
-			reason: "a member without a machine goes", in: running(3), change: func(in *Input) {
+			reason: "a member without a machine is removed", in: running(3), change: func(in *Input) {
 				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Name: "x", Machine: "x"})
 			}, want: RemoveMember, on: "x", member: 9, about: "belongs to no machine",
 		},
-		"Stranger": {
-			reason: "what runs is somebody's and no reason to wait",
+		"Foreign": {
+			reason: "a running foreign member is kept and blocks nothing",
 			in:     running(3), change: func(in *Input) {
 				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Name: "x", Healthy: true, Foreign: true})
 			}, want: Nothing,
 		},
 		"FreshLearner": {
-			reason: "one that has not started may be anybody's", in: running(3), change: func(in *Input) {
+			reason: "a member that has not started may belong to a machine", in: running(3), change: func(in *Input) {
 				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Learner: true, Since: now.Add(-time.Minute)})
-			}, want: Wait, about: "9", also: func(d Decision) bool { return d.Again == time.Minute+time.Second },
+			}, want: Wait, about: "9", also: func(d Decision) bool { return d.RequeueAfter == time.Minute+time.Second },
 		},
 		"OldLearner": {
-			reason: "but not for ever", in: running(3), change: func(in *Input) {
+			reason: "but only for a limited time", in: running(3), change: func(in *Input) {
 				in.Etcd.Members = append(in.Etcd.Members, Member{ID: 9, Learner: true, Since: now.Add(-time.Hour)})
 			}, want: RemoveMember, member: 9,
 		},

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// Action is what to do.
+// Action is the kind of the next step.
 type Action string
 
 const (
-	// Nothing is left to do.
+	// Nothing means that nothing is left to do.
 	Nothing Action = "Nothing"
-	// Wait changes nothing: something that goes on by itself, or somebody, has
-	// to come first.
+	// Wait changes nothing: the reason names the process or the user action
+	// that has to come first.
 	Wait Action = "Wait"
 	// CreateMachine creates a machine.
 	CreateMachine Action = "CreateMachine"
-	// StartInit gives the init lock to Machine, if it still is as observed.
+	// StartInit assigns the init lock to Machine if it is unchanged since the
+	// observation.
 	StartInit Action = "StartInit"
 	// ReplaceInit stores Remediation and then deletes Machine, which holds the
 	// init lock and failed.
@@ -27,35 +28,35 @@ const (
 	Remediate Action = "Remediate"
 	// MoveLeader makes Target the leader instead of Member.
 	MoveLeader Action = "MoveLeader"
-	// RemoveMember removes Member from etcd, by its ID, after it stored that
-	// Machine was a member.
+	// RemoveMember removes Member from etcd by its ID. Before that it stores on
+	// Machine that it was a member.
 	RemoveMember Action = "RemoveMember"
-	// ReleaseHook takes our pre-terminate hook off Machine.
+	// ReleaseHook removes our pre-terminate hook from Machine.
 	ReleaseHook Action = "ReleaseHook"
 	// SetVersion writes the wanted version into kubeadm's configuration.
 	SetVersion Action = "SetVersion"
 )
 
-// Recovery is how to come back from a lost quorum, for people.
+// Recovery describes how to recover from a lost quorum, for users.
 const Recovery = "Start the hosts of lost members again, or restore etcd from a snapshot or from one surviving member; nothing is changed until a majority answers"
 
-// Decision is what to do next, and why.
+// Decision is the next action and its reason.
 type Decision struct {
 	Action Action
-	// Machine is the one to act on.
+	// Machine is the name of the machine to act on.
 	Machine string
 	// Member and Target are members to act on.
 	Member, Target uint64
-	// Replaces is the machine whose remediation a new one is made for.
+	// Replaces is the remediated machine that the new machine replaces.
 	Replaces string
-	// Remediation is to be stored before a remediation begins.
+	// Remediation is stored before a remediation begins.
 	Remediation *Remediation
-	// Reason says why, for people.
+	// Reason explains the action to users.
 	Reason string
-	// Again is when to ask again even if nothing changes; 0 means never.
-	Again time.Duration
+	// RequeueAfter is when to decide again even if nothing changes; 0 means never.
+	RequeueAfter time.Duration
 
-	// QuorumLost is true if fewer than a majority of etcd's voters answer.
+	// QuorumLost is true if fewer than a majority of etcd's voters respond.
 	QuorumLost bool
 	// LimitReached is true if remediation stopped at its retry limit.
 	LimitReached bool

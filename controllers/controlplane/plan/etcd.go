@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// majority is how many of so many voters must answer.
+// majority returns how many of the voters must respond.
 func majority(voters int) int { return voters/2 + 1 }
 
-// survives is the worst-case simulation: without the member, and with every
-// learner promoted and every machine still to come joined and none of those
-// answering, a majority is left. A voter that does not answer is no part of a
-// majority; without it fewer are needed, whoever is still to come.
+// survives simulates the worst case: without the member, with every learner
+// promoted, every pending machine joined and none of those responding, a
+// majority is left. A voter that does not respond is not part of a majority;
+// without it the majority is smaller, independent of pending machines.
 func survives(p *problem, remove Member) bool {
 	if p.healthy < majority(len(p.voters)) {
 		return false
@@ -26,20 +26,21 @@ func survives(p *problem, remove Member) bool {
 	case !remove.Healthy:
 		return p.healthy >= majority(voters)
 	case p.released(remove):
-		return p.lasting >= majority(voters)
+		return p.healthyUnreleased >= majority(voters)
 	}
-	return p.lasting-1 >= majority(voters+p.toCome())
+	return p.healthyUnreleased-1 >= majority(voters+p.pendingMembers())
 }
 
-// released reports whether a member's host may be gone at any moment.
+// released reports whether the host of a member may be deleted at any moment.
 func (p *problem) released(m Member) bool {
 	on, ok := p.machine(m.Machine)
 	return ok && on.Released
 }
 
-// toCome counts the learners and the machines that may still become members.
-// One that is going away may: until its host is gone, kubeadm may get through.
-func (p *problem) toCome() int {
+// pendingMembers counts the learners and the machines that may still become members. A
+// machine that is being deleted counts too: until its host is deleted, kubeadm
+// may still succeed.
+func (p *problem) pendingMembers() int {
 	count := 0
 	for _, m := range p.Etcd.Members {
 		if m.Learner {
@@ -60,37 +61,38 @@ func (p *problem) mayJoin(m Machine) bool {
 		return false
 	}
 	_, has := p.member(m.Name)
-	return !has && !p.joinBound(m).Before(p.Now)
+	return !has && !p.joinDeadline(m).Before(p.Now)
 }
 
-// joinBound is when a machine has had its time to join. A join that was begun
+// joinDeadline returns when the time of a machine to join ends. A join that starts
 // at the last moment takes a little longer.
-func (p *problem) joinBound(m Machine) time.Time {
+func (p *problem) joinDeadline(m Machine) time.Time {
 	if !m.JoinBy.IsZero() {
 		return m.JoinBy.Add(p.Limits.LearnerGrace)
 	}
-	return m.Created.Add(p.Limits.JoinBound + p.Limits.LearnerGrace)
+	return m.Created.Add(p.Limits.JoinTimeout + p.Limits.LearnerGrace)
 }
 
-// mayVanish reports whether the host of a machine without a member may go. It
-// may be about to join: etcd then counts on a voter that is no more.
-func mayVanish(p *problem, m Machine) bool {
-	return !p.mayJoin(m) || p.lasting >= majority(len(p.voters)+p.toCome())
+// mayRelease reports whether the host of a machine without a member may be
+// deleted. The machine may be about to join: etcd would then count a voter that
+// no longer exists.
+func mayRelease(p *problem, m Machine) bool {
+	return !p.mayJoin(m) || p.healthyUnreleased >= majority(len(p.voters)+p.pendingMembers())
 }
 
-// etcdKnown waits as long as etcd cannot be asked or has no quorum: whatever
-// is changed then may make it worse.
-func etcdKnown(p *problem) *Decision {
+// waitForEtcd waits while etcd cannot be reached or has no quorum, because any
+// change could make that worse.
+func waitForEtcd(p *problem) *Decision {
 	if p.Etcd == nil {
-		return wait("Waiting for etcd to answer: %s", p.Silence)
+		return wait("Waiting for etcd to answer: %s", p.EtcdProblem)
 	}
 	if p.ExternalEtcd {
 		return nil
 	}
 	if p.healthy > 0 && p.healthy < majority(len(p.voters)) {
-		// A leader is seen, so a majority works. Taking away one of it would
-		// be easy, because nobody knows which members it is.
-		return wait("Waiting for more members of etcd to answer: it has a leader, but only %d of %d voting members can be asked, and nothing is changed until it is known which work",
+		// There is a leader, so a majority works. Removing one of its members
+		// would break it, and it is unknown which members they are.
+		return wait("Waiting for more members of etcd to answer: it has a leader, but only %d of %d voting members can be reached, and nothing is changed until it is known which of them work",
 			p.healthy, len(p.voters))
 	}
 	if p.healthy < majority(len(p.voters)) {
@@ -106,28 +108,29 @@ func etcdKnown(p *problem) *Decision {
 	return wait("Waiting for etcd to elect a leader")
 }
 
-// remove takes a member out, its leadership first. It returns nil if etcd
-// could lose its quorum.
+// remove removes a member and moves its leadership first. It returns nil if
+// etcd could lose its quorum.
 func (p *problem) remove(m Member, why string) *Decision {
 	if !p.rules.survives(p, m) {
 		return nil
 	}
-	if m.Leader && m.Healthy && !m.Clings {
-		if target, ok := p.heir(m); ok {
+	if m.Leader && m.Healthy && !m.LeaderTransferFailed {
+		if target, ok := p.nextLeader(m); ok {
 			return &Decision{
 				Action: MoveLeader, Machine: m.Machine, Member: m.ID, Target: target.ID,
-				Reason: fmt.Sprintf("Moving etcd's leadership from %s to %s: %s", title(m), title(target), why),
+				Reason: fmt.Sprintf("Moving etcd's leadership from %s to %s: %s", memberName(m), memberName(target), why),
 			}
 		}
 	}
 	return &Decision{
 		Action: RemoveMember, Machine: m.Machine, Member: m.ID,
-		Reason: fmt.Sprintf("Removing etcd member %s: %s", title(m), why),
+		Reason: fmt.Sprintf("Removing etcd member %s: %s", memberName(m), why),
 	}
 }
 
-// heir is the best next leader: on a machine that stays and is up to date.
-func (p *problem) heir(of Member) (best Member, found bool) {
+// nextLeader returns the best next leader: on a machine that is up to date and not
+// being deleted.
+func (p *problem) nextLeader(of Member) (best Member, found bool) {
 	rank := -2
 	for _, m := range p.voters {
 		if m.ID == of.ID || !m.Healthy {
@@ -149,13 +152,13 @@ func (p *problem) heir(of Member) (best Member, found bool) {
 	return best, found
 }
 
-// title names a member for people.
-func title(m Member) string {
+// memberName returns the name of a member for users.
+func memberName(m Member) string {
 	if m.Name == "" {
 		return strconv.FormatUint(m.ID, 16)
 	}
 	return fmt.Sprintf("%s (%x)", m.Name, m.ID)
 }
 
-// alarms says which alarms are raised.
+// alarms returns the raised alarms.
 func (p *problem) alarms() string { return strings.Join(p.Etcd.Alarms, ", ") }

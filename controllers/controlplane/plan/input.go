@@ -4,18 +4,18 @@ import (
 	"time"
 )
 
-// Strategy says how machines that differ from the spec are replaced.
+// Strategy is how machines that differ from the spec are replaced.
 type Strategy string
 
 const (
-	// RollingUpdate replaces one after another.
+	// RollingUpdate replaces one machine after another.
 	RollingUpdate Strategy = "RollingUpdate"
-	// OnDelete replaces a machine when somebody deletes it.
+	// OnDelete replaces a machine after a user deletes it.
 	OnDelete Strategy = "OnDelete"
 )
 
-// Role says how a machine becomes a node. It is settled once, before the
-// machine boots.
+// Role is how a machine becomes a node. It is decided once, before the machine
+// boots.
 type Role string
 
 const (
@@ -27,172 +27,175 @@ const (
 	Join Role = "Join"
 )
 
-// Input is what was observed and what is wanted.
+// Input is the observed and the desired state.
 type Input struct {
-	// Now is when it was observed.
+	// Now is the time of the observation.
 	Now time.Time
 
-	// Replicas is the number of machines wanted.
+	// Replicas is the desired number of machines.
 	Replicas int
-	// Version is the Kubernetes version wanted.
+	// Version is the desired Kubernetes version.
 	Version string
-	// Strategy is RollingUpdate or OnDelete; empty means RollingUpdate.
+	// Strategy is RollingUpdate or OnDelete. If not set, it is RollingUpdate.
 	Strategy Strategy
-	// MaxSurge is 0 or 1: how many machines more a rollout may make.
+	// MaxSurge is 0 or 1: how many additional machines a rollout may create.
 	MaxSurge int
-	// RolloutAfter replaces machines created before it, once it has passed.
-	// Zero means never.
+	// RolloutAfter replaces machines that were created before it, once it has
+	// passed. Zero means never.
 	RolloutAfter time.Time
 	// ExpiryWindow replaces machines whose certificates expire within it. Zero
 	// means never.
 	ExpiryWindow time.Duration
-	// CertificateLifetime is how long the certificates of a new machine last;
-	// zero if that is not known.
+	// CertificateLifetime is the lifetime of the certificates of a new machine;
+	// zero if unknown.
 	CertificateLifetime time.Duration
 	// Limits bound remediation.
 	Limits Limits
 
-	// Initialized is true once kubeadm init is known to be through. It never
-	// becomes false again. A node that joined says the same.
+	// Initialized is true once kubeadm init is known to have succeeded. It
+	// never becomes false again. A node that joined proves it too.
 	Initialized bool
-	// Unasked is true while nobody could ask the tenant whether it is
-	// initialised: it may be, and nobody has noted it.
-	Unasked bool
-	// LockHolder is the machine that the init lock names; empty if nobody took
-	// it yet. Its Machine may be gone.
+	// InitUnknown is true while the workload cluster could not be queried: it may
+	// be initialized without that being recorded.
+	InitUnknown bool
+	// LockHolder is the machine that holds the init lock; empty if no machine
+	// held it yet. Its Machine may be deleted.
 	LockHolder string
-	// LockSince is when it took the lock; zero if that is not known.
+	// LockSince is when it acquired the lock; zero if unknown.
 	LockSince time.Time
-	// Machines are all machines of the control plane, also those that go.
+	// Machines are all machines of the control plane, including those being
+	// deleted.
 	Machines []Machine
 	// ExternalEtcd is true if etcd runs elsewhere. Machines have no members
-	// then, and it is somebody else's to keep its quorum.
+	// then, and the administrator of that etcd keeps its quorum.
 	ExternalEtcd bool
-	// Etcd is nil if etcd could not be asked.
+	// Etcd is nil if etcd could not be reached.
 	Etcd *Etcd
-	// Silence is why it could not be asked, for people.
-	Silence string
-	// KubeadmVersion is the version in kubeadm's stored configuration, which a
-	// joining control plane takes; empty if it is not known.
+	// EtcdProblem is why etcd could not be reached, for users.
+	EtcdProblem string
+	// KubeadmVersion is the version in kubeadm's stored configuration, which
+	// joining control plane machines use; empty if unknown.
 	KubeadmVersion string
-	// NoJoin is why a machine that is made now could not join, for people;
-	// empty if nothing is known that keeps it from it.
-	NoJoin string
-	// OldestKubelet is the lowest version of a worker's kubelet; empty if
-	// there is none.
+	// JoinBlocked is why a machine created now could not join, for users; empty if
+	// no such reason is known.
+	JoinBlocked string
+	// OldestKubelet is the lowest version of a worker's kubelet; empty if there
+	// are no workers.
 	OldestKubelet string
-	// LastRemediation is the one that was begun last; nil if there was none.
+	// LastRemediation is the remediation that began last; nil if there was
+	// none.
 	LastRemediation *Remediation
 }
 
 // Limits bound remediation.
 type Limits struct {
-	// MaxRetry is how often the replacement of a machine may be replaced in
-	// turn. Negative means without end.
+	// MaxRetry is how many times in a row the replacement of a machine may be
+	// replaced. Negative means no limit.
 	MaxRetry int
-	// RetryPeriod is the least time between such replacements.
+	// RetryPeriod is the minimum time between such replacements.
 	RetryPeriod time.Duration
-	// MinHealthyPeriod is after which time a failure is a new one and no retry.
+	// MinHealthyPeriod is the time after which a failure counts as a new one
+	// and not as a retry.
 	MinHealthyPeriod time.Duration
-	// JoinBound bounds the initialization by a machine, and the join of a machine
-	// whose JoinBy is not known.
-	JoinBound time.Duration
-	// LearnerGrace is how long a join takes at most once it was begun: so long
-	// a member that has not started and belongs to nobody is left alone.
+	// JoinTimeout bounds the initialization by a machine, and the join of a
+	// machine whose JoinBy is unknown.
+	JoinTimeout time.Duration
+	// LearnerGrace is the maximum time of a join after it began. An unstarted
+	// member without a machine is not removed before that.
 	LearnerGrace time.Duration
 }
 
-// Machine is one machine.
+// Machine is a control plane machine.
 type Machine struct {
 	Name    string
 	Created time.Time
-	// Started is when its infrastructure became ready; zero if that is not known.
+	// Started is when its infrastructure became ready; zero if unknown.
 	Started time.Time
-	// JoinBy is until when it may begin to join; zero if that is not known.
+	// JoinBy is the time until which it may begin to join; zero if unknown.
 	JoinBy time.Time
-	// Version is the one it was made with.
+	// Version is the version that it was created with.
 	Version string
-	// Domain is its failure domain; empty if there are none.
+	// Domain is its failure domain; empty if there are no failure domains.
 	Domain string
 	// Role is how it becomes a node.
 	Role Role
 	// Booted is true once its host may have started with bootstrap data.
 	Booted bool
-	// Joined is true if it was a member of etcd. Whoever removes its member
-	// stores that first: a member that was removed does not join again, so
-	// nobody has to wait whether it does.
+	// Joined is true if it was a member of etcd. It is stored before its member
+	// is removed: a removed member does not join again, so no decision has to
+	// wait for its join.
 	Joined bool
 	// Node is true if its node exists.
 	Node bool
-	// APIServer is the state of the API server on it.
+	// APIServer is the state of the API server on the machine.
 	APIServer APIServer
-	// SkipRedundancy is true if an administrator lets the machine be removed
-	// before others replace it.
+	// SkipRedundancy is true if an administrator allows the removal of the
+	// machine before others replace it.
 	SkipRedundancy bool
 	// Ready is true if the node is ready and the control plane's components
 	// there are healthy.
 	Ready bool
-	// Differs names what it was not made with, for people.
+	// Differs names the settings in which it differs from the spec, for users.
 	Differs []string
-	// CertificatesExpire is when the first of its certificates expires; zero
-	// if that is not known.
+	// CertificatesExpire is when the first of its certificates expires; zero if
+	// unknown.
 	CertificatesExpire time.Time
-	// DeleteFirst is true if somebody asked for it to be the first to go.
+	// DeleteFirst is true if a user marked it to be deleted first.
 	DeleteFirst bool
-	// Remediate is why a MachineHealthCheck asks for its replacement; empty if
-	// none does.
+	// Remediate is why a MachineHealthCheck requested its replacement; empty if
+	// it did not.
 	Remediate string
-	// Replaces is the machine whose remediation it was made for.
+	// Replaces is the remediated machine that it replaces.
 	Replaces string
-	// Deleting is true once its deletion was asked for.
+	// Deleting is true if it has a deletion timestamp.
 	Deleting bool
 	// AtHook is true while the deletion waits for our pre-terminate hook.
 	AtHook bool
-	// Released is true once a deleted machine bears no such hook any more: its
-	// host may be gone at any moment.
+	// Released is true once a deleted machine no longer has our hook: its host
+	// may be deleted at any moment.
 	Released bool
 }
 
-// Etcd is what etcd said of itself.
+// Etcd is the state that etcd reports.
 type Etcd struct {
 	Members []Member
-	// Alarms are those that are raised, for people.
+	// Alarms are the raised alarms, for users.
 	Alarms []string
-	// Strays are the IDs of members that are gone and left alarms behind.
-	Strays []uint64
+	// OrphanedAlarms are the IDs of removed members whose alarms are still raised.
+	OrphanedAlarms []uint64
 }
 
 // Member is one member of etcd.
 type Member struct {
 	ID uint64
-	// Name is empty until the member has started.
+	// Name is empty until the member starts.
 	Name string
-	// Machine is the one that it runs on, found by the node's name or, before
-	// the member has started, by its address; empty if none is found.
+	// Machine is the machine that it runs on, found by the node's name or,
+	// before the member starts, by its address; empty if none is found.
 	Machine string
-	// Foreign is true if it belongs to no machine but to somebody: it answers,
-	// or its node is there. It is left alone.
+	// Foreign is true if it belongs to no machine, but responds or has a node.
+	// It is not removed, because another owner may use it.
 	Foreign bool
-	// Since is when it was first seen.
+	// Since is when it was first observed.
 	Since time.Time
 	// Learner is true until the member votes.
 	Learner bool
-	// Healthy is true if it answered and saw a leader.
+	// Healthy is true if it responded and has a leader.
 	Healthy bool
 	// Leader is true for the leader.
 	Leader bool
-	// Clings is true if its leadership could not be moved, again and again: it
-	// goes with the member then.
-	Clings bool
+	// LeaderTransferFailed is true if the transfer of its leadership failed repeatedly: it is
+	// then removed while it leads.
+	LeaderTransferFailed bool
 }
 
-// Remediation is a remediation that was begun. Whoever carries it out stores
-// it first.
+// Remediation is a remediation that began. It is stored before it is carried
+// out.
 type Remediation struct {
 	Machine string
 	At      time.Time
-	// Replaces is the machine whose remediation that one was made for.
+	// Replaces is the machine that the remediated machine replaced.
 	Replaces string
-	// Retries counts the replacements before it that failed too.
+	// Retries counts the preceding replacements that failed too.
 	Retries int
 }

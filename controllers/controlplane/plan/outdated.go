@@ -2,28 +2,28 @@ package plan
 
 import "time"
 
-// leastLife is how long a new machine has to be up to date: a rollout that is
-// due again when it is through never ends.
-const leastLife = 24 * time.Hour
+// minLifetime is how long a new machine has to stay up to date. If a rollout made
+// machines that are outdated when it completes, it would never end.
+const minLifetime = 24 * time.Hour
 
-// Endless reports whether each new machine would be replaced at once, because
-// its certificates never last longer than ExpiryWindow. That counts for nothing
-// then. How old a machine is says nothing of it: a move to another management
-// cluster makes all of them young.
-func Endless(in Input) bool {
-	return in.CertificateLifetime > 0 && in.ExpiryWindow > in.CertificateLifetime-leastLife
+// ExpiryWindowTooLong reports whether ExpiryWindow is as long as the lifetime of
+// certificates, so that each new machine would be replaced at once.
+// ExpiryWindow is ignored then. The age of a machine does not show the
+// lifetime: after a move to another management cluster all machines are young.
+func ExpiryWindowTooLong(in Input) bool {
+	return in.CertificateLifetime > 0 && in.ExpiryWindow > in.CertificateLifetime-minLifetime
 }
 
-// expiryWindow is ExpiryWindow where it counts.
+// expiryWindow returns ExpiryWindow, or 0 if it is ignored.
 func expiryWindow(in Input) time.Duration {
-	if Endless(in) {
+	if ExpiryWindowTooLong(in) {
 		return 0
 	}
 	return in.ExpiryWindow
 }
 
-// Outdated says why a machine is to be replaced, for people: what it was not
-// made with, and what time has brought.
+// Outdated returns why a machine is to be replaced, for users: settings in
+// which it differs from the spec, rollout.after and expiring certificates.
 func Outdated(in Input, m Machine) []string {
 	why := append([]string(nil), m.Differs...)
 	if !in.RolloutAfter.IsZero() && !in.RolloutAfter.After(in.Now) && m.Created.Before(in.RolloutAfter) {
@@ -35,7 +35,8 @@ func Outdated(in Input, m Machine) []string {
 	return why
 }
 
-// Sick says why a machine is to be remediated, for people; empty if it is not.
-func Sick(in Input, m Machine) string {
-	return newProblem(in, sound()).sickness(m)
+// UnhealthyReason returns why a machine is to be remediated, for users; empty if it is
+// healthy.
+func UnhealthyReason(in Input, m Machine) string {
+	return newProblem(in, defaultRules()).unhealthyReason(m)
 }

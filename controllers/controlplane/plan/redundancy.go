@@ -7,7 +7,7 @@ type APIServer string
 
 const (
 	// APIServerUnknown means that the machine's kubelet does not report and the
-	// API server did not answer at its own address.
+	// API server did not respond at its own address.
 	APIServerUnknown APIServer = ""
 	// APIServerServes means that the API server serves requests.
 	APIServerServes APIServer = "Serves"
@@ -60,7 +60,7 @@ func (p *problem) votes(m Machine) bool {
 }
 
 // serves reports whether a machine's API server is known to serve. With stacked
-// etcd it serves from its own member only, so that member has to answer too.
+// etcd it uses its own member only, so that member has to respond too.
 func (p *problem) serves(m Machine) bool {
 	return m.APIServer == APIServerServes && (p.ExternalEtcd || p.votes(m))
 }
@@ -86,5 +86,5 @@ func Needed(in Input, m Machine) string {
 	if in.Etcd == nil {
 		return ""
 	}
-	return needed(newProblem(in, sound()), m)
+	return needed(newProblem(in, defaultRules()), m)
 }

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// mute makes API servers unknown, as they are while their kubelets do not report.
-func mute(in *Input, machines ...int) {
+// loseKubelets makes API servers unknown, as they are while their kubelets do not
+// report.
+func loseKubelets(in *Input, machines ...int) {
 	for _, i := range machines {
 		in.Machines[i].APIServer, in.Machines[i].Ready = APIServerUnknown, false
 	}
@@ -19,8 +20,8 @@ func fail(in *Input, machines ...int) {
 	}
 }
 
-// giveUp has a MachineHealthCheck give machines up.
-func giveUp(in *Input, machines ...int) {
+// markUnhealthy marks machines for remediation, as a MachineHealthCheck does.
+func markUnhealthy(in *Input, machines ...int) {
 	for _, i := range machines {
 		in.Machines[i].Remediate, in.Machines[i].Ready = "its node is not ready", false
 	}
@@ -43,7 +44,7 @@ func without(in *Input, machine int) {
 
 // join adds a machine that serves and votes.
 func join(in *Input, name, replaces string) {
-	m := newcomer(name)
+	m := joining(name)
 	m.Node, m.Ready, m.APIServer, m.Replaces = true, true, APIServerServes, replaces
 	in.Machines = append(in.Machines, m)
 	if !in.ExternalEtcd {
@@ -56,11 +57,11 @@ func external(in *Input) { in.ExternalEtcd, in.Etcd = true, &Etcd{} }
 func TestRedundancy(t *testing.T) {
 	check(t, map[string]step{
 		"ThreeAtOnce": {
-			reason: "one of three is removed", in: running(3), change: func(in *Input) { giveUp(in, 0, 1, 2) }, want: Remediate, on: "a",
+			reason: "one of three is removed", in: running(3), change: func(in *Input) { markUnhealthy(in, 0, 1, 2) }, want: Remediate, on: "a",
 		},
 		"ThreeAtOnceThen": {
 			reason: "its replacement is created before the next one is removed", in: running(3), change: func(in *Input) {
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 				without(in, 0)
 				in.Etcd.Members[0].Leader = true
 				in.LastRemediation = &Remediation{Machine: "a", At: now.Add(-time.Minute)}
@@ -68,44 +69,44 @@ func TestRedundancy(t *testing.T) {
 		},
 		"ThreeAtOnceWhileItJoins": {
 			reason: "and has joined", in: running(3), change: func(in *Input) {
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 				without(in, 0)
 				in.Etcd.Members[0].Leader = true
-				in.Machines = append(in.Machines, newcomer("d"))
+				in.Machines = append(in.Machines, joining("d"))
 				in.LastRemediation = &Remediation{Machine: "a", At: now.Add(-time.Minute)}
 			}, want: Wait, about: "would keep 1 healthy members",
 		},
 		"ThreeAtOnceNext": {
 			reason: "then the next one is removed", in: running(3), change: func(in *Input) {
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 				without(in, 0)
 				in.Etcd.Members[0].Leader = true
 				join(in, "d", "a")
 				in.LastRemediation = &Remediation{Machine: "a", At: now.Add(-time.Minute)}
 			}, want: Remediate, on: "b",
 		},
-		"KubeletsOfAllSilent": {
+		"NoKubeletReports": {
 			reason: "no API server is known to serve, so a machine is created first", in: running(3), change: func(in *Input) {
-				giveUp(in, 0, 1, 2)
-				mute(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
+				loseKubelets(in, 0, 1, 2)
 			}, want: CreateMachine, about: "known to serve", also: func(d Decision) bool { return d.Replaces == "a" },
 		},
-		"LastServingIsSick": {
+		"LastServingUnhealthy": {
 			reason: "the last API server that serves is not remediated", in: running(3), change: func(in *Input) {
 				fail(in, 1, 2)
-				giveUp(in, 0)
+				markUnhealthy(in, 0)
 			}, want: Wait, about: "no other machine has an API server that is known to serve",
 		},
 		"FailingFirst": {
 			reason: "machines whose API server fails are, member or not", in: running(3), change: func(in *Input) {
 				fail(in, 1, 2)
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 			}, want: Remediate, on: "b",
 		},
 		"FailingOneAfterAnother": {
 			reason: "one after another", in: running(3), change: func(in *Input) {
 				fail(in, 1, 2)
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 				without(in, 1)
 			}, want: CreateMachine, about: "2 of 3",
 		},
@@ -119,8 +120,8 @@ func TestRedundancy(t *testing.T) {
 			reason: "and it is held until they serve", in: running(3), change: func(in *Input) {
 				fail(in, 1, 2)
 				atHook(in, 0)
-				in.Machines = append(in.Machines, newcomer("d"))
-			}, want: Wait, about: "machine a to be gone: no other machine",
+				in.Machines = append(in.Machines, joining("d"))
+			}, want: Wait, about: "machine a to be deleted: no other machine",
 		},
 		"LastServingOverridden": {
 			reason: "unless an administrator set the annotation", in: running(3), change: func(in *Input) {
@@ -133,7 +134,7 @@ func TestRedundancy(t *testing.T) {
 			reason: "the annotation does not let etcd lose its last member", in: running(1), change: func(in *Input) {
 				atHook(in, 0)
 				in.Machines[0].SkipRedundancy = true
-				in.Machines = append(in.Machines, newcomer("d"))
+				in.Machines = append(in.Machines, joining("d"))
 			}, want: Wait, about: "could lose its quorum",
 		},
 		"TwoDeletedByHand": {
@@ -145,16 +146,16 @@ func TestRedundancy(t *testing.T) {
 		},
 		"DeadMembersOfFive": {
 			reason: "members that do not answer are not needed", in: running(5), change: func(in *Input) {
-				giveUp(in, 3, 4)
-				mute(in, 3, 4)
+				markUnhealthy(in, 3, 4)
+				loseKubelets(in, 3, 4)
 				in.Etcd.Members[3].Healthy, in.Etcd.Members[4].Healthy = false, false
 				without(in, 3)
 			}, want: Remediate, on: "e",
 		},
 		"FailedJoiners": {
-			reason: "the replacement comes first there too", in: running(3), change: func(in *Input) {
+			reason: "the replacement is created first there too", in: running(3), change: func(in *Input) {
 				in.Replicas = 5
-				in.Machines = append(in.Machines, newcomer("x"))
+				in.Machines = append(in.Machines, joining("x"))
 				in.Machines[3].Remediate = "its first boot failed"
 			}, want: CreateMachine, about: "4 of 5",
 		},
@@ -167,14 +168,14 @@ func TestRedundancy(t *testing.T) {
 func TestRedundancyWithExternalEtcd(t *testing.T) {
 	check(t, map[string]step{
 		"AllSick": {
-			reason: "one of three is removed", in: running(3), change: func(in *Input) { external(in); giveUp(in, 0, 1, 2) }, want: Remediate, on: "a",
+			reason: "one of three is removed", in: running(3), change: func(in *Input) { external(in); markUnhealthy(in, 0, 1, 2) }, want: Remediate, on: "a",
 		},
 		"AllSickThen": {
 			reason: "the next one only after its replacement", in: running(3), change: func(in *Input) {
 				external(in)
-				giveUp(in, 0, 1, 2)
+				markUnhealthy(in, 0, 1, 2)
 				without(in, 0)
-				in.Machines = append(in.Machines, newcomer("d"))
+				in.Machines = append(in.Machines, joining("d"))
 			}, want: Wait, about: "1 API servers would serve",
 		},
 		"SoleDeleted": {
@@ -185,14 +186,14 @@ func TestRedundancyWithExternalEtcd(t *testing.T) {
 			reason: "until it serves", in: running(1), change: func(in *Input) {
 				external(in)
 				atHook(in, 0)
-				in.Machines = append(in.Machines, newcomer("d"))
-			}, want: Wait, about: "machine a to be gone: no other machine",
+				in.Machines = append(in.Machines, joining("d"))
+			}, want: Wait, about: "machine a to be deleted: no other machine",
 		},
-		"SoleDeletedGoes": {
+		"SoleDeletedReleased": {
 			reason: "then it is removed", in: running(1), change: func(in *Input) { external(in); atHook(in, 0); join(in, "d", "") }, want: ReleaseHook, on: "a",
 		},
 		"AllDeleted": {
-			reason: "of all that are deleted two are kept", in: running(3), change: func(in *Input) { external(in); atHook(in, 0, 1, 2) },
+			reason: "of three deleted machines two are kept", in: running(3), change: func(in *Input) { external(in); atHook(in, 0, 1, 2) },
 			want: ReleaseHook, on: "a",
 		},
 		"AllDeletedThen": {
@@ -200,25 +201,25 @@ func TestRedundancyWithExternalEtcd(t *testing.T) {
 				external(in)
 				atHook(in, 0, 1, 2)
 				without(in, 0)
-				in.Machines = append(in.Machines, newcomer("d"), newcomer("e"), newcomer("f"))
+				in.Machines = append(in.Machines, joining("d"), joining("e"), joining("f"))
 			}, want: Wait, about: "1 API servers would serve",
 		},
 		"DeadOfThree": {
-			reason: "a host that is lost does not keep the other one that is", in: running(3), change: func(in *Input) {
+			reason: "a lost host does not block the remediation of another lost host", in: running(3), change: func(in *Input) {
 				external(in)
-				mute(in, 1, 2)
-				giveUp(in, 1, 2)
+				loseKubelets(in, 1, 2)
+				markUnhealthy(in, 1, 2)
 			}, want: Remediate, on: "b",
 		},
 		"InitNoNode": {
 			reason: "a machine that ran kubeadm init serves before its node exists", in: running(1), change: func(in *Input) {
 				external(in)
 				in.Machines[0].Role, in.Machines[0].Node, in.Machines[0].Differs = Init, false, []string{"config.files"}
-				mute(in, 0)
+				loseKubelets(in, 0)
 			}, want: Wait, about: "machine a to become a node",
 		},
 		"Even": {
-			reason: "an even number is as good", in: running(2), change: func(in *Input) { external(in); giveUp(in, 0, 1) }, want: Remediate, on: "a",
+			reason: "an even number of replicas works too", in: running(2), change: func(in *Input) { external(in); markUnhealthy(in, 0, 1) }, want: Remediate, on: "a",
 		},
 	})
 }
@@ -228,7 +229,7 @@ func TestSoleReplica(t *testing.T) {
 		in := running(1)
 		in.Limits.MaxRetry, in.Limits.RetryPeriod = -1, 0
 		in.LastRemediation, in.Machines[0].Replaces = last, replaces
-		giveUp(&in, 0)
+		markUnhealthy(&in, 0)
 		return in
 	}
 	check(t, map[string]step{
@@ -242,12 +243,12 @@ func TestSoleReplica(t *testing.T) {
 		},
 		"Limit": {
 			reason: "and not again and again", in: sole(&Remediation{Machine: "z", At: now.Add(-time.Minute), Retries: 1}, "z"),
-			want: Wait, about: "2 replacements failed", also: func(d Decision) bool { return d.LimitReached && d.Again == 59*time.Minute },
+			want: Wait, about: "2 replacements failed", also: func(d Decision) bool { return d.LimitReached && d.RequeueAfter == 59*time.Minute },
 		},
 		"FailedBoots": {
 			reason: "replacements that never joined count", in: sole(&Remediation{Machine: "y", Replaces: "a", At: now.Add(-time.Minute), Retries: 1}, ""),
 			change: func(in *Input) {
-				x := newcomer("x")
+				x := joining("x")
 				x.Replaces, x.Remediate = "a", "its first boot failed"
 				in.Machines = append(in.Machines, x)
 			}, want: Wait, about: "2 replacements failed", also: func(d Decision) bool { return d.LimitReached },
@@ -266,10 +267,10 @@ func TestMovedWhileDeleted(t *testing.T) {
 		in.Etcd.Members = in.Etcd.Members[:2]
 	}
 	check(t, map[string]step{
-		"Sick":   {reason: "it never joins again and is replaced at once", in: running(3), change: moved, want: Remediate, on: "c", about: "removed from etcd"},
-		"Silent": {reason: "unless etcd is silent", in: running(3), change: func(in *Input) { moved(in); in.Etcd = nil }, want: Wait},
+		"Unhealthy":   {reason: "it never joins again and is replaced at once", in: running(3), change: moved, want: Remediate, on: "c", about: "removed from etcd"},
+		"Unreachable": {reason: "unless etcd is unreachable", in: running(3), change: func(in *Input) { moved(in); in.Etcd = nil }, want: Wait},
 		"Member": {
-			reason: "one whose removal was noted and not carried out is a member", in: running(3),
+			reason: "a member whose removal was recorded and not carried out is still a member", in: running(3),
 			change: func(in *Input) { in.Machines[2].Joined = true }, want: Nothing,
 		},
 	})

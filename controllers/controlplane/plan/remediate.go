@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// remediation replaces machines that are given up, one at a
-// time: first those whose member does not answer, because nobody can join
-// beside it, then those that never became nodes, then the others.
+// remediation replaces machines that need remediation, one at a time: first
+// those whose member does not respond, because no machine can join beside it,
+// then those that never became nodes, then the others.
 func remediation(p *problem) *Decision {
-	var sick []Machine
-	for _, m := range p.staying {
-		if p.sickness(m) != "" {
-			sick = append(sick, m)
+	var unhealthy []Machine
+	for _, m := range p.active {
+		if p.unhealthyReason(m) != "" {
+			unhealthy = append(unhealthy, m)
 		}
 	}
-	if len(sick) == 0 {
+	if len(unhealthy) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(sick, func(a, b Machine) int { return p.urgency(a) - p.urgency(b) })
+	slices.SortStableFunc(unhealthy, func(a, b Machine) int { return p.remediationPriority(a) - p.remediationPriority(b) })
 	if !p.rules.oneRemediation(p) {
-		return wait("Remediation of machine %s waits for another machine to be gone", sick[0].Name)
+		return wait("Remediation of machine %s waits for another machine to be deleted", unhealthy[0].Name)
 	}
 	if p.rules.replacementFirst(p) {
-		return wait("Remediation of machine %s waits for its turn: %d of %d machines exist", sick[0].Name, len(p.staying), p.Replicas)
+		return wait("Remediation of machine %s waits for the replacement of another machine: %d of %d machines exist", unhealthy[0].Name, len(p.active), p.Replicas)
 	}
-	// One that has to stay for now keeps nobody else: it may be the others that
-	// etcd could count on in vain.
+	// A machine that has to stay for now does not block the others: it may be
+	// the only one of them that etcd needs.
 	var first *Decision
-	for _, m := range sick {
+	for _, m := range unhealthy {
 		d := p.replace(m)
 		if d.Action == Remediate {
 			return d
@@ -40,16 +40,17 @@ func remediation(p *problem) *Decision {
 	return first
 }
 
-// replacementFirst reports whether machines are missing that could join: the
-// replacement of one machine is created before the next one is remediated. None
-// can join beside a voter that does not answer, or while an alarm is raised.
+// replacementFirst reports whether a machine that could join is missing: the
+// replacement of one machine is created before the next one is remediated. No
+// machine can join beside a voter that does not respond, or while an alarm is
+// raised.
 func replacementFirst(p *problem) bool {
-	_, dead := p.deadVoter()
-	return len(p.staying) < p.Replicas && !dead && len(p.Etcd.Alarms) == 0
+	_, unresponsive := p.unhealthyVoter()
+	return len(p.active) < p.Replicas && !unresponsive && len(p.Etcd.Alarms) == 0
 }
 
-// replace replaces a machine that was given up, if the control plane can do
-// without it.
+// replace remediates a machine if the control plane keeps its redundancy and
+// quorum without it.
 func (p *problem) replace(m Machine) *Decision {
 	retries, d := p.mayRetry(m)
 	if d != nil {
@@ -61,13 +62,13 @@ func (p *problem) replace(m Machine) *Decision {
 	if member, has := p.member(m.Name); has && !member.Learner && !p.rules.survives(p, member) {
 		return p.makeRoom(m, "etcd could lose its quorum without it")
 	}
-	d = onMachine(Remediate, m, "Replacing machine %s: %s", m.Name, p.sickness(m))
+	d = onMachine(Remediate, m, "Replacing machine %s: %s", m.Name, p.unhealthyReason(m))
 	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Replaces: m.Replaces, Retries: retries}
 	return d
 }
 
-// urgency sorts machines for remediation.
-func (p *problem) urgency(m Machine) int {
+// remediationPriority sorts machines for remediation.
+func (p *problem) remediationPriority(m Machine) int {
 	member, has := p.member(m.Name)
 	switch {
 	case has && !member.Learner && !member.Healthy:
@@ -79,36 +80,37 @@ func (p *problem) urgency(m Machine) int {
 	}
 }
 
-// makeRoom creates one machine more for a machine that is needed, unless those
-// that exist may still become ready.
+// makeRoom creates one additional machine before a needed machine is
+// remediated, unless the existing machines may still become ready.
 func (p *problem) makeRoom(m Machine, why string) *Decision {
 	blocked := wait("Remediation of machine %s is blocked: %s", m.Name, why)
-	if _, going := p.draining(); going || len(p.staying) != p.Replicas || len(p.Etcd.Alarms) > 0 {
+	if _, deleting := p.draining(); deleting || len(p.active) != p.Replicas || len(p.Etcd.Alarms) > 0 {
 		return blocked
 	}
-	for _, o := range p.staying {
-		if p.sickness(o) == "" && p.unwell(o) != nil {
+	for _, o := range p.active {
+		if p.unhealthyReason(o) == "" && p.waitForHealthy(o) != nil {
 			return blocked
 		}
 	}
-	d := p.createOrSetVersion("Creating a machine: %s is to be replaced, and %s", m.Name, why)
+	d := p.createOrSetVersion("Creating a machine: %s has to be replaced, and %s", m.Name, why)
 	if d.Action == CreateMachine {
 		d.Replaces = m.Name
 	}
 	return d
 }
 
-// noRemediation reports whether no machine is on its way out, remediated or
-// not. One that etcd still needs is no reason to wait: only another remediation
-// may let it go.
+// noRemediation reports whether no machine is being deleted, remediated or not.
+// A machine at our hook does not count: etcd may still need it, and only
+// another remediation may allow its deletion.
 func noRemediation(p *problem) bool {
-	_, going := p.draining()
-	return !going
+	_, deleting := p.draining()
+	return !deleting
 }
 
-// sickness is why a machine is to be replaced: a MachineHealthCheck asks for
-// it, or it did not initialise the control plane or join etcd in time.
-func (p *problem) sickness(m Machine) string {
+// unhealthyReason returns why a machine is to be replaced: a MachineHealthCheck
+// requested it, or the machine did not initialize the control plane or join
+// etcd in time.
+func (p *problem) unhealthyReason(m Machine) string {
 	_, has := p.member(m.Name)
 	switch {
 	case m.Remediate != "":
@@ -117,50 +119,49 @@ func (p *problem) sickness(m Machine) string {
 		switch {
 		case m.Name != p.LockHolder:
 		case m.Role == Join:
-			return "it was told to join and cannot initialise the control plane"
-		case p.initBound(m).Before(p.Now):
-			return "it did not initialise the control plane in time"
+			return "it was configured to join and cannot initialize the control plane"
+		case p.initDeadline(m).Before(p.Now):
+			return "it did not initialize the control plane in time"
 		}
 	case p.ExternalEtcd || p.Etcd == nil || has:
 	case m.Joined && !m.Deleting:
 		// It was recreated by a move to another management cluster while it was
 		// being deleted, and never joins again.
 		return "its member was removed from etcd"
-	case p.joinBound(m).Before(p.Now):
+	case p.joinDeadline(m).Before(p.Now):
 		return "it did not join etcd in time"
 	}
 	return ""
 }
 
-// initBound is when a machine that holds the lock has had its time.
-func (p *problem) initBound(holder Machine) time.Time {
+// initDeadline returns when the time of the lock holder to initialize ends.
+func (p *problem) initDeadline(holder Machine) time.Time {
 	since := holder.Created
 	for _, later := range []time.Time{p.LockSince, holder.Started} {
 		if later.After(since) {
 			since = later
 		}
 	}
-	return since.Add(p.Limits.JoinBound)
+	return since.Add(p.Limits.JoinTimeout)
 }
 
 const (
-	// retriesAtOnce are the retries without a pause of our own.
+	// retriesAtOnce is the number of retries without an additional pause.
 	retriesAtOnce = 2
 	// longestPause is the longest pause between retries.
 	longestPause = 30 * time.Minute
 )
 
-// pause is the least time from the last remediation to a retry. What failed
-// again and again is not likely to get through the next time: each retry waits
-// a minute longer, so that it does not wear out the hypervisor.
+// pause returns the minimum time from the last remediation to a retry. A
+// machine that failed several times is likely to fail again: each retry waits
+// one minute longer, to limit the load on the hypervisor.
 func (p *problem) pause(last *Remediation) time.Duration {
 	own := time.Duration(last.Retries-retriesAtOnce) * time.Minute
 	return max(p.Limits.RetryPeriod, min(own, longestPause))
 }
 
-// replacesLast reports whether a machine took the place of the one that was
-// remediated last. The place of a failed init is taken by whoever initialises
-// next.
+// replacesLast reports whether a machine replaced the one that was remediated
+// last. After a failed init that is the next holder of the init lock.
 func (p *problem) replacesLast(m Machine) bool {
 	if !p.Initialized && m.Name == p.LockHolder {
 		return true
@@ -174,8 +175,8 @@ func (p *problem) replacesLast(m Machine) bool {
 // the machine is not the cause.
 const soleRetries = 1
 
-// maxRetry returns how many replacements in a row may fail; negative means
-// without end.
+// maxRetry returns how many replacements in a row may fail; negative means no
+// limit.
 func maxRetry(p *problem) int {
 	if p.Limits.MaxRetry < 0 && p.Initialized && p.Replicas == 1 {
 		return soleRetries
@@ -183,12 +184,14 @@ func maxRetry(p *problem) int {
 	return p.Limits.MaxRetry
 }
 
-// mayRetry counts how often the machine's place was remediated in a row, and
-// returns what to wait for if that was too often or not long enough ago.
+// mayRetry counts how often the machine's predecessors were remediated in a
+// row. It returns a decision to wait if the limit is reached or the last retry
+// is too recent.
 func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 	last := p.LastRemediation
 	if last != nil && last.Machine == m.Name {
-		// It was stored and the machine not deleted yet: the same once more.
+		// The remediation was stored, but the machine was not deleted yet:
+		// repeat it.
 		return last.Retries, nil
 	}
 	if last == nil || !p.replacesLast(m) || p.Now.Sub(last.At) >= p.Limits.MinHealthyPeriod {
@@ -198,12 +201,12 @@ func (p *problem) mayRetry(m Machine) (retries int, d *Decision) {
 	if limit := p.rules.maxRetry(p); limit >= 0 && retries > limit {
 		d = wait("Remediation of machine %s is stopped: %d replacements failed, which is the limit", m.Name, last.Retries+1)
 		d.LimitReached = true
-		d.Again = p.Limits.MinHealthyPeriod - p.Now.Sub(last.At)
+		d.RequeueAfter = p.Limits.MinHealthyPeriod - p.Now.Sub(last.At)
 		return 0, d
 	}
 	if left := p.pause(last) - p.Now.Sub(last.At); left > 0 {
 		d = wait("Waiting for the retry period before machine %s is replaced", m.Name)
-		d.Again = left
+		d.RequeueAfter = left
 		return 0, d
 	}
 	return retries, nil

@@ -5,54 +5,54 @@ import (
 	"slices"
 )
 
-// scaleUp creates machines that are missing, as many as are: they join one
-// after another.
+// scaleUp creates all missing machines; they join one after another.
 func scaleUp(p *problem) *Decision {
-	if len(p.staying) >= p.Replicas {
+	if len(p.active) >= p.Replicas {
 		return nil
 	}
 	if m, ok := p.draining(); ok {
-		return wait("Waiting for machine %s to be gone", m.Name)
+		return wait("Waiting for machine %s to be deleted", m.Name)
 	}
-	return p.createOrSetVersion("Creating a machine: %d of %d exist", len(p.staying), p.Replicas)
+	return p.createOrSetVersion("Creating a machine: %d of %d exist", len(p.active), p.Replicas)
 }
 
-// createOrSetVersion creates a machine if it could join. A newcomer takes the
-// version that kubeadm stored, so that one is moved first.
+// createOrSetVersion creates a machine if it could join. A joining machine uses
+// the version in kubeadm's stored configuration, so that version is updated
+// first.
 func (p *problem) createOrSetVersion(format string, args ...any) *Decision {
-	if m, dead := p.deadVoter(); dead {
-		return wait("No machine can join: etcd member %s does not answer", title(m))
+	if m, unresponsive := p.unhealthyVoter(); unresponsive {
+		return wait("No machine can join: etcd member %s does not answer", memberName(m))
 	}
 	if len(p.Etcd.Alarms) > 0 {
 		return wait("No machine can join: %s", p.alarms())
 	}
-	if why := p.refused(); why != "" {
+	if why := p.joinRefused(); why != "" {
 		return wait("%s", why)
 	}
 	if p.KubeadmVersion != "" && p.KubeadmVersion != p.Version {
-		return &Decision{Action: SetVersion, Reason: "Machines to come run " + p.Version}
+		return &Decision{Action: SetVersion, Reason: "Setting the version for new machines to " + p.Version}
 	}
 	return create(p, format, args...)
 }
 
 // scaleDown deletes a machine if there are too many.
 func scaleDown(p *problem) *Decision {
-	if len(p.staying) <= p.Replicas {
+	if len(p.active) <= p.Replicas {
 		return nil
 	}
-	victim := p.victim(p.staying)
-	if d := p.unsettled(victim); d != nil {
+	victim := p.victim(p.active)
+	if d := p.waitForStable(victim); d != nil {
 		return d
 	}
 	return onMachine(DeleteMachine, victim, "Deleting machine %s: %d machines are wanted", victim.Name, p.Replicas)
 }
 
-// victim picks who goes: asked for and outdated, asked for, outdated and not
-// ready, outdated, not ready; then from the failure domain with most machines;
-// then who is not the leader; then the oldest.
+// victim selects the machine to delete, in this order: marked by a user and
+// outdated; marked; outdated and not ready; outdated; not ready; in the failure
+// domain with most machines; not the leader; the oldest.
 func (p *problem) victim(of []Machine) Machine {
 	domains := map[string]int{}
-	for _, m := range p.staying {
+	for _, m := range p.active {
 		domains[m.Domain]++
 	}
 	rank := func(m Machine) int {
@@ -67,24 +67,24 @@ func (p *problem) victim(of []Machine) Machine {
 	})
 }
 
-// unsettled says what a change that can wait has to wait for. Who goes need
-// not be well itself.
-func (p *problem) unsettled(victim Machine) *Decision {
+// waitForStable returns the reason why a non-urgent change has to wait. The machine
+// to be deleted does not have to be healthy.
+func (p *problem) waitForStable(victim Machine) *Decision {
 	if len(p.Etcd.Alarms) > 0 {
 		return wait("Waiting for etcd: %s", p.alarms())
 	}
-	if len(p.going) > 0 {
-		m := p.going[0]
+	if len(p.deleting) > 0 {
+		m := p.deleting[0]
 		if m.AtHook {
-			return wait("Waiting for machine %s to be gone: %s", m.Name, p.held(m))
+			return wait("Waiting for machine %s to be deleted: %s", m.Name, p.hookReason(m))
 		}
-		return wait("Waiting for machine %s to be gone", m.Name)
+		return wait("Waiting for machine %s to be deleted", m.Name)
 	}
-	for _, m := range p.staying {
+	for _, m := range p.active {
 		if m.Name == victim.Name {
 			continue
 		}
-		if d := p.unwell(p.beside(victim, m)); d != nil {
+		if d := p.waitForHealthy(p.assumeReady(victim, m)); d != nil {
 			return d
 		}
 	}
@@ -92,35 +92,36 @@ func (p *problem) unsettled(victim Machine) *Decision {
 		on, ok := p.machine(m.Machine)
 		switch {
 		case m.Foreign:
-			// Somebody's, and no reason to wait for ever.
+			// It belongs to another owner and would block the rollout
+			// indefinitely.
 		case !ok || m.Learner && on.Name != victim.Name:
-			return wait("Waiting for etcd member %s", title(m))
+			return wait("Waiting for etcd member %s", memberName(m))
 		}
 	}
-	return p.kept(victim)
+	return p.removalBlocked(victim)
 }
 
-// kept says why a machine cannot be removed although all others are well.
-func (p *problem) kept(victim Machine) *Decision {
+// removalBlocked returns why a machine cannot be removed although all others are healthy.
+func (p *problem) removalBlocked(victim Machine) *Decision {
 	if why := p.rules.needed(p, victim); why != "" {
-		return wait("Machine %s cannot go: %s", victim.Name, why)
+		return wait("Machine %s cannot be deleted: %s", victim.Name, why)
 	}
 	if member, has := p.member(victim.Name); has && !p.rules.survives(p, member) {
-		return wait("Machine %s cannot go: etcd could lose its quorum without it", victim.Name)
+		return wait("Machine %s cannot be deleted: etcd could lose its quorum without it", victim.Name)
 	}
 	return nil
 }
 
-// beside is a machine as it counts when the victim goes. As long as nobody goes
-// who is ready, others that are not are not waited for if they are to be replaced
-// too: a spec that was mended may be all they lack.
-func (p *problem) beside(victim, m Machine) Machine {
+// assumeReady treats an outdated machine as ready if the machine to be deleted is
+// not ready. Such machines do not have to become ready first: a corrected spec
+// may be all they need.
+func (p *problem) assumeReady(victim, m Machine) Machine {
 	m.Ready = m.Ready || !victim.Ready && len(p.outdated(m)) > 0
 	return m
 }
 
-// unwell says what a machine lacks.
-func (p *problem) unwell(m Machine) *Decision {
+// waitForHealthy returns a decision to wait if a machine is not healthy.
+func (p *problem) waitForHealthy(m Machine) *Decision {
 	member, has := p.member(m.Name)
 	switch {
 	case !m.Node:
@@ -128,13 +129,13 @@ func (p *problem) unwell(m Machine) *Decision {
 	case !has && !p.ExternalEtcd:
 		return wait("Waiting for machine %s to join etcd", m.Name)
 	case member.Learner:
-		return wait("Waiting for etcd member %s to vote", title(member))
+		return wait("Waiting for etcd member %s to vote", memberName(member))
 	case has && !member.Healthy:
-		return wait("Waiting for etcd member %s to answer", title(member))
+		return wait("Waiting for etcd member %s to answer", memberName(member))
 	case !m.Ready:
 		return wait("Waiting for machine %s to be ready", m.Name)
-	case p.sickness(m) != "":
-		return wait("Waiting for machine %s to be replaced: %s", m.Name, p.sickness(m))
+	case p.unhealthyReason(m) != "":
+		return wait("Waiting for machine %s to be replaced: %s", m.Name, p.unhealthyReason(m))
 	}
 	return nil
 }

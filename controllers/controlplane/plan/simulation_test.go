@@ -13,62 +13,63 @@ import (
 
 const (
 	histories = 10_000
-	// turbulent is for how many ticks things break, and calm how many ticks
-	// the control plane then has to come right.
-	turbulent, calm = 90, 900
+	// faultTicks is the number of ticks with injected faults, and calmTicks is the
+	// number of ticks after them in which the control plane has to recover.
+	faultTicks, calmTicks = 90, 900
 )
 
-// outcome is what became of a history.
+// outcome is the result of a history.
 type outcome string
 
 const (
-	whole    outcome = "whole"
-	lostLong outcome = "quorum lost by fate"
-	noServer outcome = "no API server serves by fate"
-	unasked  outcome = "members or API servers work and cannot be asked"
-	limited  outcome = "retry limit reached"
+	whole       outcome = "whole"
+	lostLong    outcome = "quorum lost by injected faults"
+	noServer    outcome = "no API server serves because of injected faults"
+	unreachable outcome = "members or API servers work and are unreachable"
+	limited     outcome = "retry limit reached"
 )
 
-// play plays one history and returns what became of it, or which invariant
-// broke.
+// play plays one history and returns its outcome. If an invariant broke,
+// world.broken describes it.
 func play(seed uint64, r rules) (outcome, *world) {
 	w := newWorld(seed)
 	return w.play(r), w
 }
 
 func (w *world) play(r rules) outcome {
-	for range turbulent {
+	for range faultTicks {
 		w.users()
-		w.turn(r)
+		w.tick(r)
 		if w.broken != "" {
 			return ""
 		}
 	}
 	w.calm, w.alarm = true, false
-	for range calm {
-		d := w.turn(r)
+	for range calmTicks {
+		d := w.tick(r)
 		if w.broken != "" {
 			return ""
 		}
-		if result, over := w.verdict(d); over {
-			return result
+		if end, over := w.result(d); over {
+			return end
 		}
 	}
 	w.failf("no progress: %s", w.state())
 	return ""
 }
 
-// retell plays a history that failed again and tells its end.
-func retell(seed uint64, r rules) string {
+// replay replays a failed history and returns the end of its trace.
+func replay(seed uint64, r rules) string {
 	const lines = 60
 	w := newWorld(seed)
-	w.tell = true
+	w.traced = true
 	w.play(r)
 	return strings.Join(w.trace[max(0, len(w.trace)-lines):], "\n")
 }
 
-// turn is one look, one decision and its effect, with time passing between.
-func (w *world) turn(r rules) Decision {
+// tick is one observation, one decision and its effect, with time passing
+// between.
+func (w *world) tick(r rules) Decision {
 	w.step()
 	in := w.observe()
 	d := decide(in, r)
@@ -79,8 +80,8 @@ func (w *world) turn(r rules) Decision {
 	return d
 }
 
-// verdict says whether a calm history is over.
-func (w *world) verdict(d Decision) (outcome, bool) {
+// result reports whether a calm history is over.
+func (w *world) result(d Decision) (outcome, bool) {
 	voters, _, ok := w.quorum()
 	switch {
 	case w.initialized && !w.answers() && (ok || w.in.ExternalEtcd):
@@ -95,21 +96,22 @@ func (w *world) verdict(d Decision) (outcome, bool) {
 	case w.in.ExternalEtcd:
 		known := slices.ContainsFunc(w.hosts, func(h *host) bool { return h.APIServer == APIServerServes })
 		if w.initialized && !known && d.Action == Wait && strings.Contains(d.Reason, "known to serve") {
-			return unasked, true
+			return unreachable, true
 		}
 	case w.initialized && !ok:
 		if d.Action != Wait || !d.QuorumLost && !strings.Contains(d.Reason, "no answer") {
 			w.failf("acts without a quorum: %s %s", d.Action, d.Reason)
 			return "", false
 		}
-		// Hosts that were only off stay off: nobody is left to start them.
+		// Stopped hosts stay stopped: the simulation has no administrator to
+		// start them.
 		return lostLong, true
-	case ok && w.askable() < majority(voters) && w.initialized:
+	case ok && w.reachableVoters() < majority(voters) && w.initialized:
 		if d.Action != Wait {
-			w.failf("acts without knowing who works: %s %s", d.Action, d.Reason)
+			w.failf("acts without knowing which members work: %s %s", d.Action, d.Reason)
 			return "", false
 		}
-		return unasked, true
+		return unreachable, true
 	}
 	switch {
 	case d.LimitReached:
@@ -124,30 +126,30 @@ func (w *world) verdict(d Decision) (outcome, bool) {
 	return whole, true
 }
 
-// askable counts the voters that work and can be asked.
-func (w *world) askable() int {
+// reachableVoters counts the voters that work and are reachable.
+func (w *world) reachableVoters() int {
 	count := 0
 	for _, m := range w.etcd {
-		if h := w.on(m.ID); !m.Learner && h != nil && w.asked(h) {
+		if h := w.on(m.ID); !m.Learner && h != nil && w.reachable(h) {
 			count++
 		}
 	}
 	return count
 }
 
-// unfinished says what is not as it should be.
+// unfinished returns how the control plane differs from the desired state.
 func (w *world) unfinished() string {
 	voters, healthy, _ := w.quorum()
 	switch {
 	case len(w.hosts) != w.in.Replicas:
-		return "the number of machines is not the one wanted"
+		return "the number of machines differs from spec.replicas"
 	case w.in.ExternalEtcd:
 	case voters != w.in.Replicas || healthy != voters || len(w.etcd) != voters:
-		return "etcd is not whole"
+		return "etcd is not healthy"
 	}
 	for _, h := range w.hosts {
 		if !h.Ready || h.Deleting {
-			return h.Name + " is not well"
+			return h.Name + " is not healthy"
 		}
 		if w.in.Strategy != OnDelete && h.template != w.template {
 			return h.Name + " is outdated"
@@ -158,20 +160,20 @@ func (w *world) unfinished() string {
 
 func (w *world) state() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "want %d, external %t, direct %t, local %t, initialised %t, lock %s, etcd",
+	fmt.Fprintf(&b, "want %d, external %t, direct %t, local %t, initialized %t, lock %s, etcd",
 		w.in.Replicas, w.in.ExternalEtcd, w.direct, w.local, w.initialized, w.lock)
 	for _, m := range w.etcd {
 		fmt.Fprintf(&b, " %d=%s/learner=%t/leader=%t/up=%t", m.ID, m.Name, m.Learner, m.Leader, w.up(m.ID))
 	}
 	for _, h := range w.hosts {
-		fmt.Fprintf(&b, "\n  %s role=%s booted=%t node=%t running=%t kubelet=%t api=%t/%s joined=%t deleting=%t hook=%t released=%t sick=%q replaces=%s",
+		fmt.Fprintf(&b, "\n  %s role=%s booted=%t node=%t running=%t kubelet=%t api=%t/%s joined=%t deleting=%t hook=%t released=%t unhealthy=%q replaces=%s",
 			h.Name, h.Role, h.Booted, h.Node, h.running, h.kubelet, h.api, h.APIServer, h.Joined, h.Deleting, h.AtHook, h.Released, h.Remediate, h.Replaces)
 	}
 	return b.String()
 }
 
 // playAll plays many histories until one breaks an invariant. It returns that
-// one and how often what came out and what was done.
+// history and counts the outcomes and actions.
 func playAll(n uint64, r rules) (*world, uint64, map[outcome]int, map[Action]int) {
 	var next atomic.Uint64
 	var group sync.WaitGroup
@@ -211,12 +213,12 @@ func playAll(n uint64, r rules) (*world, uint64, map[outcome]int, map[Action]int
 
 func TestSimulation(t *testing.T) {
 	begin := time.Now()
-	w, seed, outcomes, did := playAll(histories, sound())
+	w, seed, outcomes, did := playAll(histories, defaultRules())
 	t.Logf("%d histories in %s: %v, %v", histories, time.Since(begin).Round(time.Millisecond), outcomes, did)
 	if w != nil {
-		t.Fatalf("history %d: %s\n%s", seed, w.broken, retell(seed, sound()))
+		t.Fatalf("history %d: %s\n%s", seed, w.broken, replay(seed, defaultRules()))
 	}
-	for _, result := range []outcome{whole, lostLong, noServer, unasked, limited} {
+	for _, result := range []outcome{whole, lostLong, noServer, unreachable, limited} {
 		if outcomes[result] == 0 {
 			t.Errorf("no history ended with: %s", result)
 		}
@@ -237,35 +239,35 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 		broken func(r *rules)
 		want   string
 	}{
-		"LockOfWhoGoes": {
-			reason: "a holder that is being deleted may still initialise",
+		"LockOfDeletingHolder": {
+			reason: "a holder that is being deleted may still initialize",
 			broken: func(r *rules) {
 				r.mayInit = func(p *problem) bool {
 					holder, ok := p.machine(p.LockHolder)
 					return !ok || holder.Deleting
 				}
 			},
-			want: "initialises while",
+			want: "initializes while",
 		},
-		"JoinersOfWhoWent": {
-			reason: "who joined a holder that is gone is a cluster of its own",
+		"JoinersOfDeletedHolder": {
+			reason: "machines that joined a deleted holder are a cluster of their own",
 			broken: func(r *rules) {
 				r.mayInit = func(p *problem) bool {
 					_, ok := p.machine(p.LockHolder)
 					return !ok
 				}
 			},
-			want: "initialises while",
+			want: "initializes while",
 		},
 		"Quorum": {
-			reason: "a member may only go if a majority stays",
+			reason: "a member may only be removed if a majority is left",
 			broken: func(r *rules) { r.survives = func(p *problem, m Member) bool { return m.Learner || p.healthy > 1 } },
-			want:   "the quorum with it",
+			want:   "the quorum is lost with it",
 		},
 		"HalfJoined": {
 			reason: "a machine that may be joining is part of the worst case",
-			broken: func(r *rules) { r.mayVanish = func(*problem, Machine) bool { return true } },
-			want:   "took the quorum with it",
+			broken: func(r *rules) { r.mayRelease = func(*problem, Machine) bool { return true } },
+			want:   "the quorum was lost with it",
 		},
 		"Remediation": {
 			reason: "one remediation at a time",
@@ -275,14 +277,14 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 		"Members": {
 			reason: "healthy members are kept",
 			broken: func(r *rules) {
-				r.needed = believing(func(p *problem) { p.ExternalEtcd, p.Etcd = true, &Etcd{} })
+				r.needed = withFacts(func(p *problem) { p.ExternalEtcd, p.Etcd = true, &Etcd{} })
 			},
 			want: "healthy members are left",
 		},
 		"Servers": {
 			reason: "serving API servers are kept",
 			broken: func(r *rules) {
-				r.needed = believing(func(p *problem) {
+				r.needed = withFacts(func(p *problem) {
 					for i := range p.Machines {
 						p.Machines[i].APIServer = APIServerFails
 					}
@@ -291,9 +293,9 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 			want: "API server",
 		},
 		"LastServer": {
-			reason: "an API server that may serve does not stand in for one that does",
+			reason: "an API server that may serve does not replace one that does",
 			broken: func(r *rules) {
-				r.needed = believing(func(p *problem) {
+				r.needed = withFacts(func(p *problem) {
 					for i, m := range p.Machines {
 						if p.mayServe(m) {
 							p.Machines[i].APIServer = APIServerServes
@@ -304,8 +306,8 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 			want: "the last API server that serves",
 		},
 		"One": {
-			reason: "one is fewer than the spec asks for minus one",
-			broken: func(r *rules) { r.needed = believing(func(p *problem) { p.Replicas = 1 }) },
+			reason: "one is fewer than spec.replicas minus one",
+			broken: func(r *rules) { r.needed = withFacts(func(p *problem) { p.Replicas = 1 }) },
 			want:   "are left of",
 		},
 		"Hook": {
@@ -342,7 +344,7 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := sound()
+			r := defaultRules()
 			tc.broken(&r)
 			w, seed, _, _ := playAll(histories, r)
 			if w == nil {
@@ -356,8 +358,8 @@ func TestSimulationNoticesBrokenRules(t *testing.T) {
 	}
 }
 
-// believing is the rule of redundancy over facts that are changed.
-func believing(change func(p *problem)) func(p *problem, m Machine) string {
+// withFacts evaluates the rule of redundancy on changed facts.
+func withFacts(change func(p *problem)) func(p *problem, m Machine) string {
 	return func(p *problem, m Machine) string {
 		in := p.Input
 		in.Machines = slices.Clone(in.Machines)

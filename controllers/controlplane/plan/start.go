@@ -5,35 +5,37 @@ import (
 	"strings"
 )
 
-// start brings a control plane to its one init. Until that is through nothing
-// is in use, so machines come and go freely; only a second init must never be.
+// start initializes a control plane with exactly one kubeadm init. Before that
+// the cluster is not in use, so machines may be created and deleted freely;
+// only a second init must never happen.
 func start(p *problem) *Decision {
-	if d := p.releaseEarly(); d != nil {
+	if d := p.releaseBeforeInit(); d != nil {
 		return d
 	}
 	var limited *Decision
-	for _, m := range p.staying {
-		if p.sickness(m) == "" {
+	for _, m := range p.active {
+		if p.unhealthyReason(m) == "" {
 			continue
 		}
-		d := p.replaceEarly(m)
+		d := p.remediateBeforeInit(m)
 		if d.Action != Wait {
 			return d
 		}
 		limited = d
 	}
-	if d := p.mendEarly(); d != nil {
+	if d := p.replaceOutdatedBeforeInit(); d != nil {
 		return d
 	}
 	if holder, ok := p.machine(p.LockHolder); ok && holder.Deleting && !p.rules.mayInit(p) {
-		// A machine made now would be told to join what is about to go.
-		return wait("Waiting for machine %s to be gone, which was to initialise the control plane", holder.Name)
+		// A new machine would be configured to join a machine that is being
+		// deleted.
+		return wait("Waiting for machine %s to be deleted, which was selected to initialize the control plane", holder.Name)
 	}
-	if len(p.staying) < p.Replicas {
-		return create(p, "Creating a machine: %d of %d exist", len(p.staying), p.Replicas)
+	if len(p.active) < p.Replicas {
+		return create(p, "Creating a machine: %d of %d exist", len(p.active), p.Replicas)
 	}
-	if len(p.staying) > p.Replicas {
-		for _, m := range slices.Backward(p.staying) {
+	if len(p.active) > p.Replicas {
+		for _, m := range slices.Backward(p.active) {
 			if m.Name != p.LockHolder {
 				return onMachine(DeleteMachine, m, "Deleting machine %s: %d machines are wanted", m.Name, p.Replicas)
 			}
@@ -45,59 +47,61 @@ func start(p *problem) *Decision {
 	if limited != nil {
 		return limited
 	}
-	return p.awaitInit()
+	return p.waitForInit()
 }
 
-// spare keeps all machines until somebody asked the tenant: one that has booted
-// may have initialised it while nobody looked, and all of it would go with it.
-func (p *problem) spare(d *Decision) *Decision {
-	if !p.Unasked || !takesAway(d.Action) || !slices.ContainsFunc(p.Machines, func(m Machine) bool { return m.Booted }) {
+// guardUnknownInit keeps all machines until the workload cluster responds: a booted
+// machine may have initialized it while the controller was down, and deleting
+// it would delete the cluster.
+func (p *problem) guardUnknownInit(d *Decision) *Decision {
+	if !p.InitUnknown || !removesMachine(d.Action) || !slices.ContainsFunc(p.Machines, func(m Machine) bool { return m.Booted }) {
 		return d
 	}
-	return wait("Waiting for the tenant to be asked whether it is initialised, before machine %s goes", d.Machine)
+	return wait("Waiting for the workload cluster to answer whether it is initialized, before machine %s is deleted", d.Machine)
 }
 
-// takesAway reports whether an action lets a machine go.
-func takesAway(a Action) bool {
+// removesMachine reports whether an action deletes a machine.
+func removesMachine(a Action) bool {
 	return a == ReplaceInit || a == Remediate || a == DeleteMachine || a == ReleaseHook
 }
 
-// releaseEarly lets machines go: nobody needs them yet.
-func (p *problem) releaseEarly() *Decision {
-	for _, m := range p.going {
+// releaseBeforeInit releases deleted machines: before the init the cluster does not
+// need them.
+func (p *problem) releaseBeforeInit() *Decision {
+	for _, m := range p.deleting {
 		if m.AtHook {
-			return onMachine(ReleaseHook, m, "Releasing machine %s: the control plane is not initialised", m.Name)
+			return onMachine(ReleaseHook, m, "Releasing machine %s: the control plane is not initialized", m.Name)
 		}
 	}
 	return nil
 }
 
-// mendEarly replaces a machine that differs from the spec before it serves
-// anybody: what is wrong with it may be why nothing gets through.
-func (p *problem) mendEarly() *Decision {
+// replaceOutdatedBeforeInit replaces a machine that differs from the spec before it is in use:
+// the difference may be why the init does not succeed.
+func (p *problem) replaceOutdatedBeforeInit() *Decision {
 	if p.Strategy == OnDelete {
 		return nil
 	}
-	for _, m := range p.staying {
+	for _, m := range p.active {
 		if len(m.Differs) > 0 && !m.Node {
-			return onMachine(DeleteMachine, m, "Replacing machine %s, which is no node yet: %s", m.Name, strings.Join(m.Differs, ", "))
+			return onMachine(DeleteMachine, m, "Replacing machine %s, which is not a node yet: %s", m.Name, strings.Join(m.Differs, ", "))
 		}
 	}
 	return nil
 }
 
-// awaitInit waits for whoever initialises, or makes room for another if that
-// one is gone.
-func (p *problem) awaitInit() *Decision {
+// waitForInit waits for the lock holder to initialize the control plane. If the
+// lock holder is deleted, it deletes machines that block the next init.
+func (p *problem) waitForInit() *Decision {
 	if holder, ok := p.machine(p.LockHolder); ok {
-		return wait("Waiting for machine %s to initialise the control plane", holder.Name)
+		return wait("Waiting for machine %s to initialize the control plane", holder.Name)
 	}
-	return p.clearJoiners()
+	return p.deleteJoiners()
 }
 
-// lockFree reports whether the init lock may pass on: its holder's Machine is
-// gone, and so is everyone who may have joined what that one initialised. A
-// Machine is gone only after its host.
+// lockFree reports whether the init lock may move to another machine: the
+// Machine of its holder is deleted, and so are all machines that may have
+// joined the holder's cluster. A Machine is deleted only after its host.
 func lockFree(p *problem) bool {
 	for _, m := range p.Machines {
 		if m.Name == p.LockHolder || m.Role == Init || m.Node || m.Role == Join && m.Booted {
@@ -109,37 +113,37 @@ func lockFree(p *problem) bool {
 
 // startInit gives the lock to the oldest machine that has no role yet.
 func (p *problem) startInit() *Decision {
-	for _, m := range p.staying {
+	for _, m := range p.active {
 		if m.Role == Undecided {
-			return onMachine(StartInit, m, "Machine %s initialises the control plane", m.Name)
+			return onMachine(StartInit, m, "Machine %s is selected to initialize the control plane", m.Name)
 		}
 	}
-	if len(p.staying) > 0 {
-		m := p.staying[0]
-		return onMachine(DeleteMachine, m, "Deleting machine %s: none is left that could initialise the control plane", m.Name)
+	if len(p.active) > 0 {
+		m := p.active[0]
+		return onMachine(DeleteMachine, m, "Deleting machine %s: none is left that could initialize the control plane", m.Name)
 	}
 	return wait("Waiting for replicas to be more than 0")
 }
 
-// clearJoiners takes machines away that may have joined what a holder that is
-// gone had initialised: beside a new init they would be a second cluster.
-func (p *problem) clearJoiners() *Decision {
-	for _, m := range p.staying {
+// deleteJoiners deletes machines that may have joined the cluster of a deleted
+// lock holder: beside a new init they would be a second cluster.
+func (p *problem) deleteJoiners() *Decision {
+	for _, m := range p.active {
 		if m.Role == Init {
-			return wait("Waiting for the tenant to answer: machine %s may have initialised it", m.Name)
+			return wait("Waiting for the workload cluster to answer: machine %s may have initialized it", m.Name)
 		}
 		if m.Role == Join && m.Booted {
-			return onMachine(DeleteMachine, m, "Deleting machine %s: it may have joined what failed to initialise", m.Name)
+			return onMachine(DeleteMachine, m, "Deleting machine %s: it may have joined a cluster whose initialization failed", m.Name)
 		}
 	}
-	if len(p.going) > 0 {
-		return wait("Waiting for machine %s to be gone", p.going[0].Name)
+	if len(p.deleting) > 0 {
+		return wait("Waiting for machine %s to be deleted", p.deleting[0].Name)
 	}
-	return wait("Waiting for the control plane to be initialised")
+	return wait("Waiting for the control plane to be initialized")
 }
 
-// replaceEarly replaces a machine that failed before the init was through.
-func (p *problem) replaceEarly(m Machine) *Decision {
+// remediateBeforeInit remediates a machine that failed before the init succeeded.
+func (p *problem) remediateBeforeInit(m Machine) *Decision {
 	retries, d := p.mayRetry(m)
 	if d != nil {
 		return d
@@ -148,7 +152,7 @@ func (p *problem) replaceEarly(m Machine) *Decision {
 	if m.Name == p.LockHolder {
 		action = ReplaceInit
 	}
-	d = onMachine(action, m, "Replacing machine %s: %s", m.Name, p.sickness(m))
+	d = onMachine(action, m, "Replacing machine %s: %s", m.Name, p.unhealthyReason(m))
 	d.Remediation = &Remediation{Machine: m.Name, At: p.Now, Retries: retries}
 	return d
 }

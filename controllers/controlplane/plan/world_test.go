@@ -9,37 +9,38 @@ import (
 
 const (
 	tick = 30 * time.Second
-	// startup and patience are when a MachineHealthCheck gives a machine up
-	// that is no node yet, or whose node is not ready.
-	startup  = 20 * tick
-	patience = 4 * tick
-	// stale is how old the status of an API server's pod may be.
+	// startupTimeout and nodeTimeout are the MachineHealthCheck timeouts for a machine
+	// without a node, and for a node that is not ready.
+	startupTimeout = 20 * tick
+	nodeTimeout    = 4 * tick
+	// stale is the maximum age of the status of an API server's pod.
 	stale = 2 * tick
 )
 
-// host is a machine, what runs on it and what is true of it, seen or not.
+// host is a machine and the true state of its host, observed or not.
 type host struct {
 	Machine
 
 	template int
 	// running is true while the host runs; lost ones never run again.
 	running, lost bool
-	// kubelet is true while the kubelet answers.
+	// kubelet is true while the kubelet runs.
 	kubelet bool
-	// api is true while the process of its API server runs, and apiEnded is when it
-	// ended last.
+	// api is true while the process of its API server runs, and apiEnded is
+	// when it ended last.
 	api      bool
 	apiEnded time.Time
 	// exists is true from the clone until the host is destroyed.
 	exists bool
 	bootAt time.Time
-	// member is its member's ID, 0 without one; of is the init that it is part
-	// of, also after the member was removed.
-	member, of uint64
-	sickSince  time.Time
-	drainedAt  time.Time
-	// releasedInUse is true if the hook was released when the control plane
-	// was known to be initialised, after so many failures.
+	// member is the ID of its etcd member, 0 without one; of is the number of
+	// the init that its cluster began with, also after the member was removed.
+	member, of     uint64
+	unhealthySince time.Time
+	drainedAt      time.Time
+	// releasedInUse is true if the hook was released when the control plane was
+	// known to be initialized; failuresSeen is the number of failures at that
+	// time.
 	releasedInUse bool
 	failuresSeen  int
 	destroyAt     time.Time
@@ -48,7 +49,8 @@ type host struct {
 	joinedOnce bool
 }
 
-// world is a model of a control plane: the truth that is observed in parts.
+// world is a model of a control plane: the true state, which is observed in
+// parts.
 type world struct {
 	r      *rand.Rand
 	now    time.Time
@@ -64,20 +66,21 @@ type world struct {
 	// direct is true where managers reach API servers and members at their own
 	// addresses, and local where kubelets use the API server of their own host.
 	direct, local bool
-	// plague is true where no node stays ready, as without a CNI.
-	plague bool
-	// changes counts the changes of the world that no decision made, and observed
-	// is their number at the last look, or -1 if that look was old.
+	// noCNI is true where no node stays ready, as without a CNI.
+	noCNI bool
+	// changes counts the changes of the world that no decision made, and
+	// observed is their number at the last observation, or -1 if that
+	// observation was old.
 	changes, observed int
-	// late is a decision of a controller that froze before it acted, and goes on
-	// at lateAt beside the one that took over.
+	// late is a decision of a controller that froze before it acted, and
+	// continues at lateAt while another controller runs.
 	late     *Decision
 	lateLast *Remediation
 	lateLock string
 	lateAt   time.Time
-	// answered is true if an API server served at the last look.
+	// answered is true if an API server served at the last observation.
 	answered bool
-	// acting is true while that one acts.
+	// acting is true while the late controller acts.
 	acting bool
 	// soles are the times at which a sole machine that had joined was remediated,
 	// and then each replacement.
@@ -88,27 +91,27 @@ type world struct {
 	// and checks of redundancy.
 	moved, restored, overtaken, checked int
 
-	// What was noted down outside of the machines.
+	// The state that is stored outside of the machines.
 	initialized bool
 	last        *Remediation
 
 	in       Input
 	template int
-	// failures counts what fate broke.
+	// failures counts the injected faults.
 	failures int
-	// seen are older looks at etcd.
+	// seen are older observations of etcd.
 	seen []look
-	// faulty is how often something breaks, in 1/1000 for each tick and host.
+	// faulty is the fault rate, in 1/1000 for each tick and host.
 	faulty int
 
 	broken string
 	did    map[Action]int
-	// tell makes it keep a trace.
-	tell  bool
-	trace []string
+	// traced enables the trace.
+	traced bool
+	trace  []string
 }
 
-// look is one look at etcd and the truth at that time.
+// look is one observation of etcd and the true state at that time.
 type look struct {
 	etcd     *Etcd
 	healthy  map[uint64]bool
@@ -125,17 +128,17 @@ func newWorld(seed uint64) *world {
 		Replicas: []int{1, 3, 5}[r.IntN(3)], Version: "v1.36.3", MaxSurge: r.IntN(2), ExternalEtcd: r.IntN(3) == 0,
 		Limits: Limits{
 			MaxRetry: -1, RetryPeriod: time.Duration(r.IntN(5)) * tick, MinHealthyPeriod: time.Hour,
-			JoinBound: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
+			JoinTimeout: 35 * time.Minute, LearnerGrace: 2 * time.Minute,
 		},
 	}
 	if r.IntN(3) == 0 {
 		w.in.Limits.MaxRetry = r.IntN(3)
 	}
-	w.direct, w.local, w.plague = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(10) == 0
+	w.direct, w.local, w.noCNI = r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(10) == 0
 	return w
 }
 
-// chance is true in so many of 1000 cases.
+// chance is true with the given probability in 1/1000.
 func (w *world) chance(of int) bool { return w.r.IntN(1000) < of }
 
 func (w *world) failf(format string, args ...any) {
@@ -168,7 +171,7 @@ func (w *world) up(id uint64) bool {
 	return h != nil && h.running
 }
 
-// quorum counts the voters and those of them that work.
+// quorum returns the number of voters and of working voters.
 func (w *world) quorum() (voters, healthy int, ok bool) {
 	for _, m := range w.etcd {
 		if m.Learner {
@@ -203,27 +206,30 @@ func (w *world) serves(h *host) bool {
 // answers reports whether an API server serves.
 func (w *world) answers() bool { return slices.ContainsFunc(w.hosts, w.serves) }
 
-// heard reports whether the kubelet of a host reports.
-func (w *world) heard(h *host) bool { return h.running && h.kubelet && (h.api || !w.local) }
+// kubeletReports reports whether the kubelet of a host reports.
+func (w *world) kubeletReports(h *host) bool { return h.running && h.kubelet && (h.api || !w.local) }
 
-// asked reports whether the member on a host can be asked.
-func (w *world) asked(h *host) bool { return h.running && (w.heard(h) || w.direct) }
+// reachable reports whether the member on a host is reachable.
+func (w *world) reachable(h *host) bool { return h.running && (w.kubeletReports(h) || w.direct) }
 
-// refuses reports whether a manager finds that a host which runs has no API server.
-func (w *world) refuses(h *host) bool { return w.direct && h.running && !h.api && w.answers() }
+// refusesConnections reports whether a manager finds that a running host has no API
+// server.
+func (w *world) refusesConnections(h *host) bool {
+	return w.direct && h.running && !h.api && w.answers()
+}
 
 // seenServing is the observed state of the API server on a host.
 func (w *world) seenServing(h *host) APIServer {
 	switch {
 	case w.direct && w.serves(h):
 		return APIServerServes
-	case w.refuses(h):
+	case w.refusesConnections(h):
 		return APIServerFails
 	case w.direct && h.Node && !h.api && w.now.Sub(h.apiEnded) < stale:
 		return APIServerUnknown
-	case h.Node && !w.heard(h) && w.direct && w.answers():
+	case h.Node && !w.kubeletReports(h) && w.direct && w.answers():
 		return APIServerFails
-	case !h.Node || !w.heard(h):
+	case !h.Node || !w.kubeletReports(h):
 		return APIServerUnknown
 	case !h.api:
 		return APIServerFails
@@ -238,18 +244,18 @@ func (w *world) seenServing(h *host) APIServer {
 func (w *world) step() {
 	w.now = w.now.Add(tick)
 	if !w.calm {
-		w.fate()
+		w.injectFaults()
 	}
 	for _, h := range slices.Clone(w.hosts) {
-		w.live(h)
+		w.advance(h)
 	}
 	w.elect()
 	w.healthCheck()
 	w.join()
 }
 
-// fate breaks things.
-func (w *world) fate() {
+// injectFaults injects faults.
+func (w *world) injectFaults() {
 	for _, h := range w.hosts {
 		if !h.exists || !w.chance(w.faulty) {
 			continue
@@ -272,14 +278,14 @@ func (w *world) fate() {
 			h.running, h.kubelet, h.api = true, true, true
 			w.changes++
 		}
-		if w.plague && h.Node {
+		if w.noCNI && h.Node {
 			h.kubelet = false
 			w.failures++
 			w.changes++
 		}
 	}
 	if w.chance(w.faulty / 4) {
-		w.strike()
+		w.failAll()
 	}
 	if w.chance(5) {
 		w.alarm = !w.alarm
@@ -287,15 +293,15 @@ func (w *world) fate() {
 	}
 }
 
-// endAPI ends the process of an API server for good.
+// endAPI stops the process of an API server permanently.
 func (w *world) endAPI(h *host) {
 	if h.api {
 		h.api, h.apiEnded = false, w.now
 	}
 }
 
-// strike breaks the same on all hosts at once, as a wrong policy does.
-func (w *world) strike() {
+// failAll injects the same fault on all hosts at once, as a wrong policy does.
+func (w *world) failAll() {
 	kubelets := w.chance(700)
 	for _, h := range w.hosts {
 		if h.exists {
@@ -323,14 +329,14 @@ func (w *world) move() {
 	}
 }
 
-// restore deletes all machines, and everything begins again.
+// restore deletes all machines and starts a new control plane.
 func (w *world) restore() {
 	w.restored++
 	w.changes++
 	w.hosts, w.etcd, w.seen, w.lock, w.initialized, w.alarm, w.late = nil, nil, nil, "", false, false, nil
 }
 
-// users change their minds.
+// users changes the spec and deletes machines, as users do.
 func (w *world) users() {
 	switch w.r.IntN(66) {
 	case 8:
@@ -382,8 +388,8 @@ func (w *world) deleteMachine(h *host) {
 	}
 }
 
-// live moves one host on: cloned, told what to be, booted, destroyed.
-func (w *world) live(h *host) {
+// advance advances one host: cloned, bootstrapped, booted, destroyed.
+func (w *world) advance(h *host) {
 	if h.Role == Undecided && !h.Deleting && h.Name != w.lock && (w.initialized || w.find(w.lock) != nil) && w.chance(700) {
 		h.Role = Join
 	}
@@ -392,7 +398,7 @@ func (w *world) live(h *host) {
 	}
 	if !h.Booted {
 		// Its credential is renewed until it starts.
-		h.JoinBy = w.now.Add(w.in.Limits.JoinBound)
+		h.JoinBy = w.now.Add(w.in.Limits.JoinTimeout)
 	}
 	if !h.bootAt.IsZero() && !h.Booted && !h.Deleting && !w.now.Before(h.bootAt) {
 		h.Booted, h.exists, h.running, h.kubelet, h.api = true, true, true, true, true
@@ -409,23 +415,23 @@ func (w *world) live(h *host) {
 	}
 }
 
-// init is kubeadm init getting through.
+// init is a successful kubeadm init.
 func (w *world) init(h *host) {
 	if !w.calm && w.chance(100) {
-		h.running, h.lost = false, true // It failed, and nobody mends it.
+		h.running, h.lost = false, true // It failed and does not recover.
 		return
 	}
 	for _, other := range w.hosts {
 		if other != h && other.exists && other.of != 0 {
-			w.failf("%s initialises while %s is part of another init", h.Name, other.Name)
+			w.failf("%s initializes while %s is part of another init", h.Name, other.Name)
 		}
 	}
 	if w.initialized {
-		w.failf("%s initialises what is initialised", h.Name)
+		w.failf("%s initializes a cluster that is initialized", h.Name)
 	}
 	w.inits++
 	w.nextID++
-	w.seen = nil // They were looks at another etcd.
+	w.seen = nil // They were observations of another etcd.
 	h.of, h.Node, h.joinedOnce = w.inits, true, true
 	if !w.in.ExternalEtcd {
 		h.member = w.nextID
@@ -433,17 +439,17 @@ func (w *world) init(h *host) {
 	}
 }
 
-// destroy takes a host that was released away, and its Machine with it.
+// destroy deletes the host of a released machine, and its Machine with it.
 func (w *world) destroy(h *host) {
 	_, _, before := w.quorum()
 	h.exists, h.running = false, false
 	w.hosts = slices.DeleteFunc(w.hosts, func(o *host) bool { return o == h })
 	if _, _, after := w.quorum(); before && !after && h.releasedInUse && h.failuresSeen == w.failures {
-		w.failf("machine %s was let go and took the quorum with it", h.Name)
+		w.failf("machine %s was released and the quorum was lost with it", h.Name)
 	}
 }
 
-// elect finds a leader among those that work.
+// elect elects a leader among the working members.
 func (w *world) elect() {
 	_, _, ok := w.quorum()
 	leader := -1
@@ -463,8 +469,8 @@ func (w *world) elect() {
 	}
 }
 
-// join lets one joiner go on: etcd takes one learner at a time, and none
-// beside a member that does not answer.
+// join advances one join: etcd accepts one learner at a time, and none beside a
+// member that does not respond.
 func (w *world) join() {
 	if !w.answers() {
 		return
@@ -504,7 +510,7 @@ func (w *world) join() {
 	}
 }
 
-// joinExternal lets joiners go on that have no members.
+// joinExternal advances joins without members.
 func (w *world) joinExternal() {
 	for _, h := range w.hosts {
 		if h.Role == Join && h.running && h.of == 0 && (w.calm || w.chance(600)) {
@@ -513,34 +519,35 @@ func (w *world) joinExternal() {
 	}
 }
 
-// healthCheck is what a MachineHealthCheck asks for.
+// healthCheck marks machines for remediation, as a MachineHealthCheck does.
 func (w *world) healthCheck() {
 	for _, h := range w.hosts {
-		well := h.Node && w.heard(h)
-		since := h.Created.Add(startup)
+		well := h.Node && w.kubeletReports(h)
+		since := h.Created.Add(startupTimeout)
 		if h.Node {
 			if well {
-				h.sickSince = time.Time{}
-			} else if h.sickSince.IsZero() {
-				h.sickSince = w.now
+				h.unhealthySince = time.Time{}
+			} else if h.unhealthySince.IsZero() {
+				h.unhealthySince = w.now
 			}
-			since = h.sickSince.Add(patience)
+			since = h.unhealthySince.Add(nodeTimeout)
 		}
 		h.Remediate = ""
 		if !well && w.now.After(since) {
-			h.Remediate = "its node is not well"
+			h.Remediate = "its node is not healthy"
 		}
 		h.Ready = well && h.api
 		h.APIServer = w.seenServing(h)
 	}
 }
 
-// observe looks at the world. Answers of the tenant get lost or are old.
+// observe observes the world. Responses of the workload cluster get lost or are
+// old.
 func (w *world) observe() Input {
 	in := w.in
 	in.Now, in.LockHolder, in.LockSince, in.LastRemediation = w.now, w.lock, w.since, w.last
 	w.observed = w.changes
-	staying := 0
+	active := 0
 	in.Machines = make([]Machine, 0, len(w.hosts))
 	for _, h := range w.hosts {
 		m := h.Machine
@@ -548,16 +555,16 @@ func (w *world) observe() Input {
 			m.Differs = []string{"template"}
 		}
 		if !m.Deleting {
-			staying++
+			active++
 			w.initialized = w.initialized || m.Role == Join && m.Node
 		}
 		in.Machines = append(in.Machines, m)
 	}
-	in.Silence = "no answer"
+	in.EtcdProblem = "no answer"
 	_, _, ok := w.quorum()
 	answers := w.answers()
 	w.answered = answers
-	// Members that are asked directly say that the quorum is lost.
+	// Members that are reached directly report that the quorum is lost.
 	if answers || len(w.etcd) > 0 && !ok && w.chance(500) {
 		w.seen = append(w.seen, w.look())
 		at := len(w.seen) - 1
@@ -568,7 +575,7 @@ func (w *world) observe() Input {
 		if w.calm || !w.chance(150) {
 			in.Etcd = w.seen[at].etcd
 			w.seen = slices.Delete(w.seen, 0, at)
-			w.initialized = w.initialized || answers && staying > 0
+			w.initialized = w.initialized || answers && active > 0
 		}
 	}
 	in.Initialized = w.initialized
@@ -586,7 +593,7 @@ func (w *world) look() look {
 			if m.Name == "" && m.ID%3 == 0 {
 				m.Machine = "" // Its address is not known yet.
 			}
-			m.Healthy = m.Healthy && w.asked(h)
+			m.Healthy = m.Healthy && w.reachable(h)
 		} else {
 			m.Machine = m.Name
 		}
@@ -598,10 +605,10 @@ func (w *world) look() look {
 	return l
 }
 
-// act carries a decision out, or dies before it or halfway.
+// act carries a decision out, or crashes before it or halfway.
 func (w *world) act(d Decision) {
 	w.did[d.Action]++
-	if w.tell {
+	if w.traced {
 		w.trace = append(w.trace, fmt.Sprintf("%s %s %s", w.now.Format("15:04:05"), d.Action, d.Reason))
 	}
 	if !w.calm && w.chance(50) {
@@ -619,8 +626,8 @@ func (w *world) act(d Decision) {
 	}
 }
 
-// actLate is a controller that goes on after another one took over. Its requests
-// name the objects that it saw, so they take no effect on others.
+// actLate is a controller that continues after another one took over. Its
+// requests name the observed objects, so they have no effect on others.
 func (w *world) actLate() {
 	d := *w.late
 	w.late = nil
@@ -636,7 +643,7 @@ func (w *world) actLate() {
 	case RemoveMember, ReleaseHook, DeleteMachine, CreateMachine, MoveLeader, Nothing, Wait, SetVersion:
 	}
 	w.overtaken++
-	// Its action is not held against the controller that took over.
+	// Its action does not count against the controller that took over.
 	w.acting, w.observed = true, -1
 	w.failures++
 	w.carryOut(d)
@@ -680,7 +687,7 @@ func (w *world) carryOut(d Decision) {
 	}
 }
 
-// latest is the look that the decision was made on.
+// latest is the observation that the decision is based on.
 func (w *world) latest() look {
 	if len(w.seen) == 0 {
 		return look{}
@@ -688,16 +695,17 @@ func (w *world) latest() look {
 	return w.seen[0]
 }
 
-// checkRedundancy fails if a machine is released that others cannot stand in for.
-// It counts the true state, and of API servers also those whose kubelet does not
-// report, unless their hosts refuse connections. A decision on an old look is not checked.
+// checkRedundancy fails if a machine is released that others cannot replace. It
+// counts the true state, and of API servers also those whose kubelet does not
+// report, unless their hosts refuse connections. A decision on an old
+// observation is not checked.
 func (w *world) checkRedundancy(h *host) {
 	if h == nil || !w.initialized || h.Released || h.SkipRedundancy || w.observed != w.changes {
 		return
 	}
 	w.checked++
 	floor := max(1, w.in.Replicas-1)
-	voters, serving, silent := 0, 0, 0
+	voters, serving, unknown := 0, 0, 0
 	for _, o := range w.hosts {
 		if o == h || o.Released {
 			continue
@@ -705,42 +713,42 @@ func (w *world) checkRedundancy(h *host) {
 		switch {
 		case w.serves(o):
 			serving++
-		case o.Node && o.APIServer == APIServerUnknown && !w.refuses(o):
-			silent++
+		case o.Node && o.APIServer == APIServerUnknown && !w.refusesConnections(o):
+			unknown++
 		}
-		if w.votes(o) && w.asked(o) {
+		if w.votes(o) && w.reachable(o) {
 			voters++
 		}
 	}
-	serves := w.serves(h) && (w.in.ExternalEtcd || w.asked(h))
+	serves := w.serves(h) && (w.in.ExternalEtcd || w.reachable(h))
 	switch {
-	case w.votes(h) && w.asked(h) && voters < floor:
+	case w.votes(h) && w.reachable(h) && voters < floor:
 		w.failf("machine %s is released: %d healthy members are left of %d", h.Name, voters, w.in.Replicas)
 	case serves && serving == 0:
 		w.failf("machine %s is released: it was the last API server that serves", h.Name)
-	case serves && serving+silent < floor:
-		w.failf("machine %s is released: %d API servers are left of %d", h.Name, serving+silent, w.in.Replicas)
+	case serves && serving+unknown < floor:
+		w.failf("machine %s is released: %d API servers are left of %d", h.Name, serving+unknown, w.in.Replicas)
 	}
 }
 
 // checkRemediation fails if a machine is remediated before the last one was
-// replaced, or a sole machine again and again.
+// replaced, or a sole machine repeatedly.
 func (w *world) checkRemediation(h *host) {
 	if !w.initialized || w.observed != w.changes {
 		return
 	}
-	staying := 0
+	active := 0
 	for _, o := range w.hosts {
 		if !o.Deleting {
-			staying++
+			active++
 		}
 	}
-	dead := slices.ContainsFunc(w.etcd, func(m Member) bool {
+	unresponsive := slices.ContainsFunc(w.etcd, func(m Member) bool {
 		o := w.on(m.ID)
-		return !m.Learner && (o == nil || !w.asked(o))
+		return !m.Learner && (o == nil || !w.reachable(o))
 	})
-	if staying < w.in.Replicas && !dead && !w.alarm {
-		w.failf("machine %s is remediated while %d of %d machines exist", h.Name, staying, w.in.Replicas)
+	if active < w.in.Replicas && !unresponsive && !w.alarm {
+		w.failf("machine %s is remediated while %d of %d machines exist", h.Name, active, w.in.Replicas)
 	}
 	if w.in.Replicas != 1 || w.in.Limits.MaxRetry >= 0 || !h.joinedOnce || h.Name == w.sole.Name {
 		return
@@ -761,14 +769,14 @@ func (w *world) create(d Decision) {
 		Machine:  Machine{Name: fmt.Sprintf("m%d", w.count), Created: w.now, Version: w.in.Version, Replaces: d.Replaces},
 		template: w.template,
 	})
-	staying := 0
+	active := 0
 	for _, h := range w.hosts {
 		if !h.Deleting {
-			staying++
+			active++
 		}
 	}
-	if staying > w.in.Replicas+1 && !w.acting {
-		w.failf("%d machines stay where %d are wanted", staying, w.in.Replicas)
+	if active > w.in.Replicas+1 && !w.acting {
+		w.failf("%d machines exist where %d are wanted", active, w.in.Replicas)
 	}
 }
 
@@ -801,16 +809,16 @@ func (w *world) moveLeader(d Decision) {
 	if !ok || at < 0 || !w.up(d.Target) {
 		return
 	}
-	if h := w.on(d.Member); h == nil || !w.asked(h) {
-		return // Only the leader itself can do it.
+	if h := w.on(d.Member); h == nil || !w.reachable(h) {
+		return // Only the leader itself can transfer its leadership.
 	}
 	for i := range w.etcd {
 		w.etcd[i].Leader = i == at
 	}
 }
 
-// remove takes a member out. etcd refuses what would cost the quorum because
-// of something that happened after the decision's look.
+// remove removes a member. etcd rejects a removal that would lose the quorum
+// because of an event after the observation.
 func (w *world) remove(id uint64) {
 	at := slices.IndexFunc(w.etcd, func(m Member) bool { return m.ID == id })
 	if _, _, ok := w.quorum(); !ok || at < 0 {
@@ -828,7 +836,7 @@ func (w *world) remove(id uint64) {
 		return
 	}
 	if w.latest().failures == w.failures {
-		w.failf("member %d is removed and the quorum with it", id)
+		w.failf("member %d is removed and the quorum is lost with it", id)
 	}
 	w.etcd = before
 	for _, h := range w.hosts {

@@ -51,7 +51,7 @@ var _ = describeFull("A control plane of three machines, one of them on a dead h
 		r := restore(ctx, c, latest)
 		Eventually(func(g Gomega, ctx context.Context) {
 			g.Expect(b.Client.Get(ctx, client.ObjectKeyFromObject(r), r)).To(Succeed())
-			g.Expect(conditions.GetMessage(r, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting for machines to be gone: " + dead))
+			g.Expect(conditions.GetMessage(r, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting for machines to be deleted: " + dead))
 		}).WithContext(ctx).WithTimeout(bootTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
 
 		By("declaring it dead")
