@@ -1,6 +1,7 @@
 package ovirtsim
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -72,6 +73,21 @@ func TestRoutesAreOfTheAPI(t *testing.T) {
 		}
 		if _, _, err := loadModel().find(r.method, r.parts); err != nil {
 			t.Errorf("%s %s: %v", r.method, r.path, err)
+		}
+	}
+}
+
+// The server compares every request with the model, on every path.
+func TestEveryRequestIsChecked(t *testing.T) {
+	e := newEngine(t)
+	for _, r := range e.routes {
+		if r.method == http.MethodOptions {
+			continue
+		}
+		path := "/" + strings.ReplaceAll(r.path, "{}", newID()) + "?surely_unknown=1"
+		status, answer := e.send(r.method, path, "")
+		if detail := answer.str("detail") + answer.str("fault/detail"); status != http.StatusBadRequest || !strings.Contains(detail, "not in the engine's API: the parameter surely_unknown") {
+			t.Errorf("%s %s: %d %s", r.method, r.path, status, text(answer))
 		}
 	}
 }

@@ -270,6 +270,22 @@ func TestConfiguration(t *testing.T) {
 	}
 }
 
+// Sites have subnets of their own.
+func TestGatewayOfAFailureDomain(t *testing.T) {
+	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
+		m.Network.Interfaces[0].InterfaceAddressing = infrav1.InterfaceAddressing{
+			Addresses: []string{"10.0.0.5/24"}, Gateway4: "10.0.0.1",
+			FailureDomains: []infrav1.InterfaceFailureDomain{{Name: "b", Gateway4: "10.0.0.254"}},
+		}
+	})
+	for zone, want := range map[string]string{"": "10.0.0.1", "a": "10.0.0.1", "b": "10.0.0.254"} {
+		got, err := initialization(m, hypervisor.Launch{UserData: []byte("#cloud-config\n"), Zone: zone})
+		if err != nil || got.NICConfigurations.NICs[0].IP.Gateway != want {
+			t.Errorf("the gateway in %q is %v, %v, want %s", zone, got, err, want)
+		}
+	}
+}
+
 // rich says all that can be said.
 func rich(m *infrav1.NovaZVirtMachineSpec) {
 	m.Hardware = infrav1.NovaZVirtHardware{
