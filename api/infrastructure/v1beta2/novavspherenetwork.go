@@ -40,9 +40,9 @@ type NovaVSphereInterface struct {
 	// +optional
 	Type NovaVSphereInterfaceType `json:"type,omitempty"`
 
-	// deviceName is what the guest calls the interface. Empty means eth and
-	// the interface's index, or, for a single interface that only asks DHCP
-	// for an IPv4 address, whatever the guest calls it.
+	// deviceName is the name of the interface in the guest. If not set, the name is
+	// eth and the index of the interface. With Ignition, a single interface that only
+	// requests an IPv4 address by DHCP keeps the name that the guest gives it.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15
