@@ -23,6 +23,9 @@ var doing = map[action]string{
 func (s *scope[M]) asked() (reason, note string) {
 	switch s.do {
 	case create:
+		if s.vm.Message != "" {
+			return "Deleting", s.vm.Message // of an attempt before
+		}
 		return "Created", "Asked the hypervisor to create the VM"
 	case start:
 		return "Started", "Asked the hypervisor to power the VM on"

@@ -10,6 +10,7 @@ import (
 	clientfake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // An action that fails again and again is told as a failure, once, and not as
@@ -32,5 +33,15 @@ func TestActTellsOnlyFirstAttempts(t *testing.T) {
 	}
 	if got := len(recorder.Events); got != 1 {
 		t.Errorf("%d events, want 1", got)
+	}
+}
+
+// The event of a step before the creation does not report that the VM is created.
+func TestEventsOfCreation(t *testing.T) {
+	for message, want := range map[string]string{"": "Created", "Deleting the VM vm-7": "Deleting"} {
+		s := &scope[*infrav1.NovaVSphereMachine]{do: create, vm: hypervisor.VM{State: hypervisor.Absent, Message: message}}
+		if reason, note := s.asked(); reason != want || message != "" && note != message {
+			t.Errorf("%q becomes the event %s %q, want %s", message, reason, note, want)
+		}
 	}
 }

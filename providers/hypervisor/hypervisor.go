@@ -150,8 +150,8 @@ type VM struct {
 	// Report is what the guest says of its first boot; empty when it says
 	// nothing.
 	Report Report
-	// Message is the current operation of a Busy VM, or the fault of a Running
-	// one, for people.
+	// Message is the current operation of a Busy VM, the fault of a Running one, or
+	// the step before an Absent one can be created, for people.
 	Message string
 }
 

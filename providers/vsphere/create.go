@@ -44,6 +44,9 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	if d.session.inv.isRejected(id, vm) {
 		return d.reject(ctx, id, m, vm)
 	}
+	if err := d.uuidTaken(id); err != nil {
+		return err
+	}
 	p, err := d.plan(ctx, id, m, l)
 	if err != nil {
 		return err

@@ -116,6 +116,9 @@ type machine struct {
 	// another instance UUID. It has the machine's name and user data, and is to
 	// be deleted.
 	rejected ref
+	// uuidTaken is why that VM was deleted, and uuidTakenAt when.
+	uuidTaken   *hypervisor.Error
+	uuidTakenAt time.Time
 	// going means it is being deleted.
 	going bool
 	// failures counts how often its VM could not be made. A restart forgets

@@ -387,10 +387,33 @@ func TestTakenInstanceUUID(t *testing.T) {
 			}
 			b.Expect(b.vmNamed("m")).To(BeEmpty())
 			b.Expect(b.vmNamed("twin")).To(HaveLen(1))
+			if !deleted {
+				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(MatchError(ContainSubstring("was deleted")), "no clone a minute")
+			}
 			b.Expect(b.vc.Requests()["CloneVM_Task"]).To(Equal(1))
 			b.Expect(b.vc.Requests()["PowerOffVM_Task"]).To(Equal(1))
 		})
 	}
+}
+
+// The next clone is requested some time after vCenter gave another instance UUID,
+// and succeeds if the other VM is deleted.
+func TestTakenInstanceUUIDIsFreed(t *testing.T) {
+	b := newBed(t)
+	b.options.pace.reclone = time.Second
+	b.connector = b.newConnector()
+	m := b.machine("m")
+	b.addPlainVM("twin", types.VirtualMachineConfigSpec{InstanceUuid: b.id(m).String()})
+	b.Expect(b.vc.SetHidden(b.idOf("twin"), true)).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
+	vm := b.reaches(m, hypervisor.Absent)
+	b.Expect(vm.Message).To(HavePrefix("Deleting the VM "+b.idOf("m")), "the next step is no creation")
+	b.Expect(b.rejected(m)).To(MatchError(ContainSubstring("was deleted")))
+	b.Expect(b.vc.SetHidden(b.idOf("twin"), false)).To(Succeed())
+	b.wait(b.vm("twin").Destroy(b.ctx()))
+	b.reaches(m, hypervisor.Absent)
+	b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, launch) }).Should(Succeed())
+	b.reaches(m, hypervisor.Running)
 }
 
 // rejected has the controller try to create a machine's VM until that fails.

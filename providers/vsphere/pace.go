@@ -24,6 +24,9 @@ type pace struct {
 	settle time.Duration
 	// gather is how long what can be asked for together is collected.
 	gather time.Duration
+	// reclone is how long no clone is requested for a machine whose last clone got
+	// another instance UUID: each attempt copies the disks of the template.
+	reclone time.Duration
 }
 
 // usually is the pace for a real vCenter.
@@ -32,7 +35,7 @@ var usually = pace{
 	request: 20 * time.Second, poll: 25 * time.Second, patience: 2 * time.Second,
 	firstRetry: time.Second, lastRetry: 30 * time.Second,
 	firstLogin: time.Minute, lastLogin: 5 * time.Minute,
-	settle: 30 * time.Second, gather: 300 * time.Millisecond,
+	settle: 30 * time.Second, gather: 300 * time.Millisecond, reclone: 10 * time.Minute,
 }
 
 // slowness is how many times longer a slow request may take than others.

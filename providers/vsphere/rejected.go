@@ -2,6 +2,7 @@ package vsphere
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/vmware/govmomi/object"
@@ -44,6 +45,7 @@ func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
 	switch {
 	case listed && !m.act.destroyed(i.world):
 		s.rejected, s.vm.State = vm, hypervisor.Absent
+		s.vm.Message = rejecting(vm)
 		if m.going {
 			s.vm.State = hypervisor.Stopped // it has to be deleted before the machine
 		}
@@ -56,7 +58,21 @@ func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
 		s.vm.State = hypervisor.Absent
 		s.failure = failure(infrav1.HypervisorErrorReason, "vCenter gave the new VM (%s) another instance UUID than the requested one, because a VM that the account cannot see has that:"+
 			" the new VM was deleted; let the account see the other VM or delete that, or replace the Machine", vm.Value)
+		m.uuidTaken, m.uuidTakenAt = s.failure, time.Now()
 	}
+}
+
+// uuidTaken returns why the last clone of a machine was deleted, if that was a short
+// time ago. The next clone would most likely end in the same way.
+func (d *driver) uuidTaken(id uuid.UUID) error {
+	inv := d.session.inv
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	m := inv.machines[id]
+	if m == nil || m.uuidTaken == nil || time.Since(m.uuidTakenAt) > d.session.line.pace.reclone {
+		return nil
+	}
+	return m.uuidTaken
 }
 
 // isRejected reports whether vm was created for the machine with another instance
@@ -71,7 +87,7 @@ func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 // reject takes one step towards the end of a VM that was created with another
 // instance UUID. Its power is read each time: the stream does not report it.
 func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
-	if !d.session.inv.begin(id, keyOf(m), destroying, "Deleting the VM "+vm.Value+", to which vCenter gave another instance UUID") {
+	if !d.session.inv.begin(id, keyOf(m), destroying, rejecting(vm)) {
 		return nil
 	}
 	return d.ask(urgent(ctx), id, func(ctx context.Context, c *vim25.Client) (ref, error) {
@@ -81,6 +97,10 @@ func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 		}
 		return task, err
 	})
+}
+
+func rejecting(vm ref) string {
+	return "Deleting the VM " + vm.Value + ", to which vCenter gave another instance UUID"
 }
 
 func (d *driver) rejection(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
