@@ -37,7 +37,7 @@ func value(a bootstrapv1.Arg) string {
 
 // kubeletArgs are the kubelet's arguments. All node-labels become one, because
 // a kubelet takes the last one only.
-func kubeletArgs(spec *bootstrapv1.NovaConfigSpec) ([]any, error) {
+func kubeletArgs(spec *bootstrapv1.NodeConfigSpec) ([]any, error) {
 	var users []bootstrapv1.Arg
 	var labels []string
 	for _, a := range spec.Kubelet.ExtraArgs {

@@ -35,8 +35,7 @@ var (
 // balancerFiles have a worker reach the API servers over a balancer of its
 // own, and a control plane machine let it.
 func balancerFiles(in *Input) ([]writeFile, error) {
-	balancer := &in.Platform.APIBalancer
-	if !balancer.Used() {
+	if in.Platform.APIServerLoadBalancer == nil {
 		return nil, nil
 	}
 	port := strconv.Itoa(int(bindPort(in)))
@@ -134,7 +133,7 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 			"terminationGracePeriodSeconds": 5,
 			"containers": []any{map[string]any{
 				"name":            "haproxy",
-				"image":           in.Platform.APIBalancer.GetImage(),
+				"image":           in.Platform.APIServerLoadBalancer.GetImage(),
 				"imagePullPolicy": pullPolicy(in),
 				"command":         []any{"sh", "-c", watchConfig},
 				"env":             []any{map[string]any{"name": "CONFIG", "value": balancerDir + "/haproxy.cfg"}},

@@ -12,9 +12,9 @@ import (
 
 // balanced sets what has to do with how nodes reach others.
 func balanced(in *Input) {
-	in.Platform.APIBalancer = bootstrapv1.APIBalancerSpec{Type: bootstrapv1.APIBalancerTypeHAProxy}
+	in.Platform.APIServerLoadBalancer = &bootstrapv1.APIServerLoadBalancerSpec{}
 	in.Platform.KubeProxy = bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeIPVS, Scheduler: "lc"}
-	in.Platform.Resolvers = bootstrapv1.ResolversSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
+	in.Platform.DNS.Nodes = bootstrapv1.NodeDNSSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
 	in.Spec.Kernel.Modules = []string{"br_netfilter", "ip_vs"}
 	in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"}
 	in.Endpoint.Port = 7443
@@ -207,7 +207,7 @@ func TestKubeProxyIsTurned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, facts(Init, func(in *Input) {
-				in.Platform.APIBalancer.Type = bootstrapv1.APIBalancerTypeHAProxy
+				in.Platform.APIServerLoadBalancer = &bootstrapv1.APIServerLoadBalancerSpec{}
 				in.Endpoint.Port = 7443
 				in.Network.APIServerPort = 7443
 			}))

@@ -46,7 +46,7 @@ func etcdConfiguration(in *Input) map[string]any {
 			"endpoints": in.ExternalEtcd, "caFile": etcdCAFile, "certFile": etcdClientCertFile, "keyFile": etcdClientKeyFile,
 		}}
 	}
-	return map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, in.Platform.Etcd.ExtraArgs)}}
+	return map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, in.Etcd.ExtraArgs)}}
 }
 
 // expectEtcdData lets kubeadm init go on from data of etcd that lies there. It

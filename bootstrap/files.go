@@ -72,7 +72,7 @@ func hidden(in *Input, f *bootstrapv1.File) error {
 
 // ownCalls give files to whom they belong. They are written for root alone to
 // own, because users are added later than that.
-func ownCalls(spec *bootstrapv1.NovaConfigSpec) [][]string {
+func ownCalls(spec *bootstrapv1.NodeConfigSpec) [][]string {
 	var calls [][]string
 	for i := range spec.Files {
 		f := &spec.Files[i]

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // Mode is how a machine becomes a node.
@@ -39,7 +40,7 @@ type Input struct {
 	Network Network
 	// Spec is the NovaConfig's spec, with the content of every file in place,
 	// also of those that name where it is from.
-	Spec bootstrapv1.NovaConfigSpec
+	Spec bootstrapv1.NodeConfigSpec
 	// Platform are the cluster-wide settings.
 	Platform bootstrapv1.PlatformSpec
 	// PasswordHashes are what users of Spec name in Secrets, by the user's name.
@@ -55,6 +56,8 @@ type Input struct {
 	// Patience is how long the machine may wait for its cluster before it gives
 	// up. It is never less than the platform's join timeout.
 	Patience time.Duration
+	// Etcd configures the etcd member of a control plane machine.
+	Etcd controlplanev1.LocalEtcdSpec
 	// ExternalEtcd are the endpoints of an etcd that somebody else runs. Empty
 	// runs a member on each control plane machine.
 	ExternalEtcd []string

@@ -150,7 +150,7 @@ func clusterConfiguration(in *Input) document {
 		verified = []arg{{"kubelet-certificate-authority", clusterCAFile}}
 	}
 	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes)
-	if sans := platform.APIServer.GetCertSANs(); len(sans) > 0 {
+	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}
 	content := map[string]any{

@@ -97,7 +97,7 @@ func skipPhases(in *Input) ([]string, error) {
 // get into the cluster's, as other machines may lack the file; the user's wins.
 func kubeletPatch(in *Input) (map[string]json.RawMessage, error) {
 	patch := map[string]json.RawMessage{}
-	if len(in.Platform.Resolvers.Servers) > 0 {
+	if len(in.Platform.DNS.Nodes.Servers) > 0 {
 		patch["resolvConf"] = json.RawMessage(`"` + resolvConf + `"`)
 	} else if in.Mode == Init {
 		return patch, nil

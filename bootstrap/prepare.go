@@ -103,10 +103,10 @@ func accountFiles(in *Input) ([]writeFile, error) {
 			keys := strings.Join(u.SSHAuthorizedKeys, "\n") + "\n"
 			files = append(files, newFile(path.Join(runDir, "users", u.Name), "0600", []byte(keys)))
 		}
-		if from := u.PasswordHashFrom; from.Name != "" {
+		if from := u.PasswordHashSecretRef; from.Name != "" {
 			hash := strings.TrimSpace(in.PasswordHashes[u.Name])
 			if !passwordHash.MatchString(hash) {
-				return nil, renderErrorf(fmt.Sprintf("spec.users[%s].passwordHashFrom", u.Name),
+				return nil, renderErrorf(fmt.Sprintf("spec.users[%s].passwordHashSecretRef", u.Name),
 					"key %s of Secret %s holds no hash of a password; make one with \"mkpasswd\"", from.Key, from.Name)
 			}
 			files = append(files, newFile(path.Join(runDir, "users", u.Name+".hash"), "0600", []byte(u.Name+":"+hash+"\n")))
@@ -169,14 +169,14 @@ func machineCalls(in *Input) [][]string {
 func surroundingCalls(in *Input) [][]string {
 	var calls [][]string
 	p := &in.Platform
-	if r := &p.Resolvers; len(r.Servers) > 0 {
+	if r := &p.DNS.Nodes; len(r.Servers) > 0 {
 		calls = append(calls, []string{"ask_resolvers", strings.Join(r.Servers, " "), strings.Join(r.SearchDomains, " ")})
 	}
 	forContainerd := len(calls)
 	if p.Proxy.Used() {
 		calls = append(calls, []string{"use_proxy"})
 	}
-	if len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.UniverseCA) > 0 {
+	if len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.MirrorCA) > 0 {
 		calls = append(calls, []string{"trust"})
 	}
 	if len(registryHosts(in)) > 0 {

@@ -28,7 +28,7 @@ func equipped(in *Input) {
 	}
 	in.Spec.Users = []bootstrapv1.User{
 		{Name: "ops", SSHAuthorizedKeys: []string{"ssh-ed25519 AAAA it's ops", "ssh-ed25519 BBBB"}, Groups: []string{"wheel", "adm"}, Sudo: "ALL=(ALL) NOPASSWD:ALL"},
-		{Name: "backup", Shell: "/bin/sh", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "backup"}},
+		{Name: "backup", Shell: "/bin/sh", PasswordHashSecretRef: bootstrapv1.KeyReference{Name: "passwords", Key: "backup"}},
 	}
 	in.PasswordHashes = map[string]string{"backup": testHash + "\n"}
 	in.Spec.Disks = []bootstrapv1.Disk{
@@ -275,7 +275,7 @@ func TestPasswordsAreHashed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := Render(facts(JoinWorker, func(in *Input) {
-				in.Spec.Users = []bootstrapv1.User{{Name: "ops", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}}}
+				in.Spec.Users = []bootstrapv1.User{{Name: "ops", PasswordHashSecretRef: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}}}
 				in.PasswordHashes = map[string]string{"ops": tc.hash}
 			}))
 			if tc.taken != (err == nil) {
@@ -287,7 +287,7 @@ func TestPasswordsAreHashed(t *testing.T) {
 				}
 				return
 			}
-			if !strings.HasPrefix(err.Error(), "spec.users[ops].passwordHashFrom: key ops of Secret passwords holds no hash") || strings.Contains(err.Error(), "hunter2") {
+			if !strings.HasPrefix(err.Error(), "spec.users[ops].passwordHashSecretRef: key ops of Secret passwords holds no hash") || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("err = %v", err)
 			}
 		})

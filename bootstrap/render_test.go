@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -93,15 +94,14 @@ func shapes() map[string]Input {
 			in.Platform = bootstrapv1.PlatformSpec{
 				ImageRepository: "registry.local/k8s",
 				APIServer: bootstrapv1.APIServerSpec{
-					FQDN:      "k8s.blue.example",
-					CertSANs:  []string{"api.blue.example"},
+					CertSANs:  []string{"k8s.blue.example", "api.blue.example"},
 					ExtraArgs: []bootstrapv1.Arg{{Name: "audit-log-maxage", Value: ptr.To("7")}},
 				},
 				ControllerManager: bootstrapv1.ControlPlaneComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("2")}}},
 				Scheduler:         bootstrapv1.ControlPlaneComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "v", Value: ptr.To("3")}}},
-				Etcd:              bootstrapv1.ComponentSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8589934592")}}},
 				KubeProxy:         bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables},
 			}
+			in.Etcd = controlplanev1.LocalEtcdSpec{ExtraArgs: []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8589934592")}}}
 		}),
 		"init-external-dual-stack": facts(Init, func(in *Input) {
 			in.Endpoint = Endpoint{Host: "api.blue.example", Port: 443}

@@ -58,9 +58,9 @@ func TestResolversAreTold(t *testing.T) {
 // them alone, of which the cluster's other kubelets are not told.
 func TestPodsAskTheResolvers(t *testing.T) {
 	const patchFile, own = "/etc/kubernetes/patches/kubeletconfiguration+merge.json", "/etc/nova/resolv.conf"
-	resolvers := bootstrapv1.ResolversSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
+	resolvers := bootstrapv1.NodeDNSSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
 	for name, tc := range map[string]struct {
-		resolvers   bootstrapv1.ResolversSpec
+		resolvers   bootstrapv1.NodeDNSSpec
 		patch       string
 		init, joins string
 		want        string
@@ -68,7 +68,7 @@ func TestPodsAskTheResolvers(t *testing.T) {
 		"Unset":      {},
 		"UnsetPatch": {patch: "maxPods: 7", joins: `{"maxPods":7}`},
 		"Servers": {
-			resolvers: bootstrapv1.ResolversSpec{Servers: resolvers.Servers},
+			resolvers: bootstrapv1.NodeDNSSpec{Servers: resolvers.Servers},
 			init:      `{"resolvConf":"` + own + `"}`, joins: `{"resolvConf":"` + own + `"}`,
 			want: "nameserver 10.0.0.53\nnameserver fd00::53\n",
 		},
@@ -87,7 +87,7 @@ func TestPodsAskTheResolvers(t *testing.T) {
 		for mode, patch := range map[Mode]string{Init: tc.init, JoinControlPlane: tc.joins, JoinWorker: tc.joins} {
 			t.Run(name+string(mode), func(t *testing.T) {
 				files := filesOf(t, render(t, facts(mode, func(in *Input) {
-					in.Platform.Resolvers = tc.resolvers
+					in.Platform.DNS.Nodes = tc.resolvers
 					if tc.patch != "" {
 						in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "KubeletConfiguration", Patch: tc.patch}}
 					}

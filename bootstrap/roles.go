@@ -16,7 +16,7 @@ const (
 )
 
 // Roles returns what a machine's node is for.
-func Roles(spec *bootstrapv1.NovaConfigSpec, controlPlane bool) []bootstrapv1.NodeRole {
+func Roles(spec *bootstrapv1.NodeConfigSpec, controlPlane bool) []bootstrapv1.NodeRole {
 	switch {
 	case len(spec.Roles) > 0:
 		return spec.Roles
@@ -72,7 +72,7 @@ func tainting(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
 }
 
 // ownTaints returns what the user adds to the taints of the roles.
-func ownTaints(spec *bootstrapv1.NovaConfigSpec) []any {
+func ownTaints(spec *bootstrapv1.NodeConfigSpec) []any {
 	list := make([]any, 0, len(spec.Taints))
 	for _, t := range spec.Taints {
 		own := map[string]any{"key": t.Key, "effect": t.Effect}

@@ -30,7 +30,7 @@ func TestRoles(t *testing.T) {
 		"ControlPlaneWorker":  {"a small cluster's only node is open", []bootstrapv1.NodeRole{"control-plane", "worker"}, true, nil, []string{"control-plane", "worker"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			roles := Roles(&bootstrapv1.NovaConfigSpec{Roles: tc.roles}, tc.controlPlane)
+			roles := Roles(&bootstrapv1.NodeConfigSpec{Roles: tc.roles}, tc.controlPlane)
 			var keys []string
 			for _, taint := range taints(roles, tc.controlPlane) {
 				keys = append(keys, taint.(map[string]any)["key"].(string))

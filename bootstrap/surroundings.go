@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
 const (
@@ -40,14 +42,14 @@ type Login struct {
 
 // Surroundings are what the platform's settings name in Secrets and ConfigMaps.
 type Surroundings struct {
-	// ProxyLogin is for the proxies, UniverseLogin for registries and packages.
-	ProxyLogin, UniverseLogin Login
-	// ProxyCA and UniverseCA are certificates in PEM.
-	ProxyCA, UniverseCA []byte
+	// ProxyLogin is for the proxies, MirrorLogin for mirrors and package repositories.
+	ProxyLogin, MirrorLogin Login
+	// ProxyCA and MirrorCA are certificates in PEM.
+	ProxyCA, MirrorCA []byte
 }
 
-// surroundingFiles carry out what the platform says of proxy, Universe, clocks
-// and name servers. A platform that says nothing has none of them.
+// surroundingFiles configure proxy, mirrors, package repositories, time servers and name
+// servers. A file is rendered only if its setting is set.
 func surroundingFiles(in *Input) ([]writeFile, error) {
 	authorities, err := authorityFiles(in)
 	if err != nil {
@@ -70,7 +72,7 @@ func surroundingFiles(in *Input) ([]writeFile, error) {
 
 // resolverFiles tell pods of the name servers.
 func resolverFiles(in *Input) []writeFile {
-	r := &in.Platform.Resolvers
+	r := &in.Platform.DNS.Nodes
 	if len(r.Servers) == 0 {
 		return nil
 	}
@@ -92,8 +94,8 @@ func authorityFiles(in *Input) ([]writeFile, error) {
 		field, name string
 		content     []byte
 	}{
-		{"platform.proxy.trustedCA", "proxy", in.Surroundings.ProxyCA},
-		{"platform.universe.trustedCA", "universe", in.Surroundings.UniverseCA},
+		{"platform.proxy.trustedCAFrom", "proxy", in.Surroundings.ProxyCA},
+		{"platform.mirrorTrustedCAFrom", "mirror", in.Surroundings.MirrorCA},
 	} {
 		rest := bytes.TrimSpace(bundle.content)
 		for i := 0; len(rest) > 0; i++ {
@@ -200,14 +202,13 @@ type registryHost struct {
 // mirrors, and the one of the image repository if it wants a login or has an
 // authority of its own.
 func registryHosts(in *Input) []registryHost {
-	u := &in.Platform.Universe
 	var hosts []registryHost
-	for _, m := range u.RegistryMirrors {
+	for _, m := range in.Platform.RegistryMirrors {
 		hosts = append(hosts, registryHost{registry: m.Registry, endpoints: m.Endpoints})
 	}
-	own, _, _ := strings.Cut(u.ImageRepository, "/")
+	own, _, _ := strings.Cut(in.Platform.ImageRepository, "/")
 	named := func(h registryHost) bool { return h.registry == own }
-	if own != "" && (in.Surroundings.UniverseLogin != Login{} || len(in.Surroundings.UniverseCA) > 0) && !slices.ContainsFunc(hosts, named) {
+	if own != "" && own != bootstrapv1.DefaultImageRepository && (in.Surroundings.MirrorLogin != Login{} || len(in.Surroundings.MirrorCA) > 0) && !slices.ContainsFunc(hosts, named) {
 		hosts = append(hosts, registryHost{registry: own, endpoints: []string{"https://" + own}})
 	}
 	return hosts
@@ -215,15 +216,15 @@ func registryHosts(in *Input) []registryHost {
 
 // mirrorFiles are containerd's hosts.toml files.
 func mirrorFiles(in *Input) ([]writeFile, error) {
-	authorization, err := authorization(in.Surroundings.UniverseLogin)
+	authorization, err := authorization(in.Surroundings.MirrorLogin)
 	if err != nil {
 		return nil, err
 	}
-	bundle := novaDir + "/universe-ca.crt"
+	bundle := novaDir + "/mirror-ca.crt"
 	var files []writeFile
 	hosts := registryHosts(in)
-	if len(hosts) > 0 && len(in.Surroundings.UniverseCA) > 0 {
-		files = append(files, newFile(bundle, "0644", in.Surroundings.UniverseCA))
+	if len(hosts) > 0 && len(in.Surroundings.MirrorCA) > 0 {
+		files = append(files, newFile(bundle, "0644", in.Surroundings.MirrorCA))
 	}
 	for _, h := range hosts {
 		folder, out := h.registry, &bytes.Buffer{}
@@ -236,7 +237,7 @@ func mirrorFiles(in *Input) ([]writeFile, error) {
 			fmt.Fprintf(out, "server = %q\n", "https://"+h.registry)
 		}
 		for _, endpoint := range h.endpoints {
-			writeHost(out, endpoint, authorization, len(in.Surroundings.UniverseCA) > 0, bundle)
+			writeHost(out, endpoint, authorization, len(in.Surroundings.MirrorCA) > 0, bundle)
 		}
 		permissions := "0644"
 		if authorization != "" {
@@ -268,7 +269,7 @@ func writeHost(out *bytes.Buffer, endpoint, authorization string, ca bool, bundl
 // authorization is the header of a login, or nothing.
 func authorization(login Login) (string, error) {
 	if strings.ContainsAny(login.Token+login.Username+login.Password, "\r\n\x00") {
-		return "", renderErrorf("platform.universe.credentials", "holds a line break")
+		return "", renderErrorf("platform.mirrorCredentialsSecretRef", "holds a line break")
 	}
 	switch {
 	case login.Token != "":
@@ -283,8 +284,8 @@ func authorization(login Login) (string, error) {
 func packageFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	logins := &bytes.Buffer{}
-	login := in.Surroundings.UniverseLogin
-	for _, r := range in.Platform.Universe.PackageRepositories {
+	login := in.Surroundings.MirrorLogin
+	for _, r := range in.Platform.PackageRepositories {
 		source := &bytes.Buffer{}
 		fmt.Fprintf(source, "Types: deb\nURIs: %s\nSuites: %s\n", r.URI, r.Suite)
 		if len(r.Components) > 0 {
@@ -304,7 +305,7 @@ func packageFiles(in *Input) ([]writeFile, error) {
 			user, password = "token", login.Token
 		}
 		if strings.ContainsAny(user+password, " \t\r\n") {
-			return nil, renderErrorf("platform.universe.credentials", "holds a space, which apt cannot read")
+			return nil, renderErrorf("platform.mirrorCredentialsSecretRef", "holds a space, which apt cannot read")
 		}
 		fmt.Fprintf(logins, "machine %s\nlogin %s\npassword %s\n", r.URI, user, password)
 	}

@@ -21,27 +21,25 @@ func surrounded(in *Input) {
 	in.Platform = bootstrapv1.PlatformSpec{
 		Proxy: bootstrapv1.ProxySpec{
 			HTTPProxy: "http://proxy.corp:3128", HTTPSProxy: "https://[fd00::1]:3129/",
-			NoProxy:     []string{"10.0.0.0/8", "git.corp", ".internal"},
-			Credentials: bootstrapv1.SecretReference{Name: "proxy"},
+			NoProxy:              []string{"10.0.0.0/8", "git.corp", ".internal"},
+			CredentialsSecretRef: bootstrapv1.SecretReference{Name: "proxy"},
 		},
-		Universe: bootstrapv1.UniverseSpec{
-			ImageRepository: "hub.universe.corp/nova-universe",
-			RegistryMirrors: []bootstrapv1.RegistryMirror{
-				{Registry: "docker.io", Endpoints: []string{"https://hub.universe.corp/docker", "https://mirror.corp"}},
-				{Registry: "*", Endpoints: []string{"https://hub.universe.corp/all/"}},
-			},
-			PackageRepositories: []bootstrapv1.PackageRepository{
-				{Name: "nova", URI: "https://packages.universe.corp/apt", Suite: "stable", Components: []string{"main", "extra"}, Key: "the key"},
-				{Name: "flat", URI: "https://packages.universe.corp/flat", Suite: "/"},
-			},
+		ImageRepository: "hub.universe.corp/nova-universe",
+		RegistryMirrors: []bootstrapv1.RegistryMirror{
+			{Registry: "docker.io", Endpoints: []string{"https://hub.universe.corp/docker", "https://mirror.corp"}},
+			{Registry: "*", Endpoints: []string{"https://hub.universe.corp/all/"}},
+		},
+		PackageRepositories: []bootstrapv1.PackageRepository{
+			{Name: "nova", URI: "https://packages.universe.corp/apt", Suite: "stable", Components: []string{"main", "extra"}, Key: "the key"},
+			{Name: "flat", URI: "https://packages.universe.corp/flat", Suite: "/"},
 		},
 		NTP: bootstrapv1.NTPSpec{Servers: []string{"ntp1.corp", "10.0.0.1"}},
 	}
 	in.Surroundings = Surroundings{
-		ProxyLogin:    Login{Username: "nova", Password: "p'a:s@s/1"},
-		UniverseLogin: Login{Token: "t0ken"},
-		ProxyCA:       []byte("# root\n" + certificateA + "# next\n" + certificateB + "# end\n"),
-		UniverseCA:    []byte(certificateB),
+		ProxyLogin:  Login{Username: "nova", Password: "p'a:s@s/1"},
+		MirrorLogin: Login{Token: "t0ken"},
+		ProxyCA:     []byte("# root\n" + certificateA + "# next\n" + certificateB + "# end\n"),
+		MirrorCA:    []byte(certificateB),
 	}
 }
 
@@ -88,10 +86,10 @@ func TestSurroundingErrors(t *testing.T) {
 		change func(*Surroundings)
 		field  string
 	}{
-		"NoPEM":        {func(s *Surroundings) { s.ProxyCA = []byte("hunter2") }, "platform.proxy.trustedCA"},
-		"PrivateKey":   {func(s *Surroundings) { s.UniverseCA = []byte("-----BEGIN hunter2-----\nYQ==\n-----END hunter2-----\n") }, "platform.universe.trustedCA"},
-		"TokenBreaks":  {func(s *Surroundings) { s.UniverseLogin = Login{Token: "hunter2\n"} }, "platform.universe.credentials"},
-		"SpaceInLogin": {func(s *Surroundings) { s.UniverseLogin = Login{Username: "a", Password: "hunter2 b"} }, "platform.universe.credentials"},
+		"NoPEM":        {func(s *Surroundings) { s.ProxyCA = []byte("hunter2") }, "platform.proxy.trustedCAFrom"},
+		"PrivateKey":   {func(s *Surroundings) { s.MirrorCA = []byte("-----BEGIN hunter2-----\nYQ==\n-----END hunter2-----\n") }, "platform.mirrorTrustedCAFrom"},
+		"TokenBreaks":  {func(s *Surroundings) { s.MirrorLogin = Login{Token: "hunter2\n"} }, "platform.mirrorCredentialsSecretRef"},
+		"SpaceInLogin": {func(s *Surroundings) { s.MirrorLogin = Login{Username: "a", Password: "hunter2 b"} }, "platform.mirrorCredentialsSecretRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(facts(JoinWorker, func(in *Input) {

@@ -21,7 +21,7 @@ type WorkerNode struct {
 
 // Worker tells what the Node of a worker with this spec will have, before
 // there is one.
-func Worker(spec *bootstrapv1.NovaConfigSpec) WorkerNode {
+func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
 	roles := Roles(spec, false)
 	node := WorkerNode{Labels: RoleLabels(roles)}
 	for _, role := range tainting(roles) {

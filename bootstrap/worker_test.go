@@ -12,17 +12,17 @@ import (
 func TestWorker(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
-		spec   bootstrapv1.NovaConfigSpec
+		spec   bootstrapv1.NodeConfigSpec
 		want   WorkerNode
 	}{
-		"Nothing": {"a plain worker has its role's label and no taint that stays", bootstrapv1.NovaConfigSpec{}, WorkerNode{
+		"Nothing": {"a plain worker has its role's label and no taint that stays", bootstrapv1.NodeConfigSpec{}, WorkerNode{
 			Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
 		}},
-		"Infra": {"infra nodes are kept free", bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"infra", "ingress"}}, WorkerNode{
+		"Infra": {"infra nodes are kept free", bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"infra", "ingress"}}, WorkerNode{
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/ingress": ""},
 			Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}},
 		}},
-		"Own": {"what the user adds counts too", bootstrapv1.NovaConfigSpec{
+		"Own": {"what the user adds counts too", bootstrapv1.NodeConfigSpec{
 			Taints: []bootstrapv1.Taint{{Key: "example.com/gpu", Value: "a100", Effect: "NoExecute"}},
 			Kubelet: bootstrapv1.KubeletSpec{ExtraArgs: []bootstrapv1.Arg{
 				{Name: "max-pods", Value: ptr.To("60")}, {Name: "max-pods", Value: ptr.To("200")},

@@ -15,7 +15,8 @@ type DNSFacts struct {
 	Address string `json:"address"`
 	// ForwardZones are domains that other servers know.
 	ForwardZones []ForwardZone `json:"forwardZones"`
-	// Servers replace the resolvers of the nodes. Empty keeps those.
+	// Servers are the upstream servers of CoreDNS. If empty, it uses the name
+	// servers of its node.
 	Servers []string `json:"servers"`
 }
 
@@ -45,7 +46,7 @@ const kubeadmServices = "10.96.0.0/12"
 func DNSOf(platform map[string]any, services []string) DNSFacts {
 	out := DNSFacts{Mode: DNSNone, BaseDomain: text(platform, "dns", "baseDomain"), ForwardZones: []ForwardZone{}}
 	dns, _ := platform["dns"].(map[string]any)
-	out.Servers = texts(dns["servers"])
+	out.Servers = texts(dns["upstreamServers"])
 	zones, _ := dns["forwardZones"].([]any)
 	external := false
 	for _, z := range zones {

@@ -22,7 +22,7 @@ func TestDNSOf(t *testing.T) {
 		"Internal":   {platform(map[string]any{"baseDomain": "apps.example", "mode": "Internal"}), []string{"10.233.0.0/18"}, DNSFacts{Mode: DNSInternal, BaseDomain: "apps.example", Address: "10.233.63.254"}},
 		"External":   {platform(map[string]any{"baseDomain": "corp.example", "forwardZones": zone("corp.example")}), []string{"10.233.0.0/18"}, DNSFacts{Mode: DNSExternal, BaseDomain: "corp.example", Address: "10.233.63.254", ForwardZones: one}},
 		"OtherZone":  {platform(map[string]any{"baseDomain": "apps.corp.example", "forwardZones": zone("corp.example")}), []string{"10.233.0.0/18"}, DNSFacts{Mode: DNSHybrid, BaseDomain: "apps.corp.example", Address: "10.233.63.254", ForwardZones: one}},
-		"ZonesAlone": {platform(map[string]any{"forwardZones": zone("corp.example"), "servers": []any{"192.0.2.1"}}), []string{"fd00::/112", "10.0.0.0/16"}, DNSFacts{Mode: DNSNone, Address: "fd00::ffff", ForwardZones: one, Servers: []string{"192.0.2.1"}}},
+		"ZonesAlone": {platform(map[string]any{"forwardZones": zone("corp.example"), "upstreamServers": []any{"192.0.2.1"}}), []string{"fd00::/112", "10.0.0.0/16"}, DNSFacts{Mode: DNSNone, Address: "fd00::ffff", ForwardZones: one, Servers: []string{"192.0.2.1"}}},
 		"NoRange":    {nil, []string{"nonsense"}, DNSFacts{Mode: DNSNone}},
 	}
 	for name, tc := range cases {

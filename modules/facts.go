@@ -2,7 +2,6 @@ package modules
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -139,7 +138,7 @@ func (f *Facts) Substitutions() map[string]string {
 		"clusterId":            f.Cluster.ID,
 		"controlPlaneTopology": f.ControlPlane.Topology,
 		"dnsBaseDomain":        text(f.Platform, "dns", "baseDomain"),
-		"imageRepository":      imageRepository(f.Platform),
+		"imageRepository":      text(f.Platform, "imageRepository"),
 		"infraNodesCount":      strconv.Itoa(int(f.Nodes.Infra)),
 		"k8sDefaultDnsZone":    f.Network.Domain,
 		"mirrorRepoType":       "gitea",
@@ -152,16 +151,11 @@ const publicImages = "registry.k8s.io"
 
 // ImagesOf says where images come from, by the platform settings.
 func ImagesOf(platform map[string]any) ImageFacts {
-	registry := imageRepository(platform)
+	registry := text(platform, "imageRepository")
 	if registry == publicImages {
 		registry = ""
 	}
 	return ImageFacts{Registry: registry}
-}
-
-// imageRepository is where images come from, by the platform settings.
-func imageRepository(platform map[string]any) string {
-	return cmp.Or(text(platform, "imageRepository"), text(platform, "universe", "imageRepository"))
 }
 
 // inManagement returns the facts for modules of the management cluster: the

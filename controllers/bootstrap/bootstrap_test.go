@@ -51,7 +51,7 @@ var _ = Describe("Bootstrap data", func() {
 		b := newBed(ctx)
 		b.run(0)
 		cluster := b.cluster(ctx, "blue")
-		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"infra"}})
+		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"infra"}}})
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 
 		secret, err := b.secret(ctx, "w-1")()
@@ -160,9 +160,9 @@ var _ = Describe("Bootstrap data", func() {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
-		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{{
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Files: []bootstrapv1.File{{
 			Path: "/etc/motd", ContentFormat: bootstrapv1.ContentFormatTemplate, Content: "{{ .Cluster.Nmae }}",
-		}}})
+		}}}})
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.RenderingFailedReason,
 			And(ContainSubstring("/etc/motd"), ContainSubstring("Nmae"))))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning RenderingFailed"))
@@ -182,10 +182,10 @@ var _ = Describe("Bootstrap data", func() {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
-		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Files: []bootstrapv1.File{
 			{Path: "/etc/a", ContentFrom: bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "content", Key: "a"}}},
 			{Path: "/etc/b", ContentFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "content", Key: "b"}}},
-		}})
+		}}})
 		unavailable := func(words string) OmegaMatcher {
 			return haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason, ContainSubstring(words))
 		}
@@ -214,22 +214,22 @@ var _ = Describe("Bootstrap data", func() {
 		controlPlane := &controlplanev1.NovaControlPlane{}
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(cluster), controlPlane)).To(Succeed())
 		controlPlane.Spec.Platform.Proxy = bootstrapv1.ProxySpec{
-			HTTPProxy: "http://proxy.corp:3128", Credentials: bootstrapv1.SecretReference{Name: "proxy"},
-			TrustedCA: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "corporate", Key: "ca"}},
+			HTTPProxy: "http://proxy.corp:3128", CredentialsSecretRef: bootstrapv1.SecretReference{Name: "proxy"},
+			TrustedCAFrom: bootstrapv1.FileSource{ConfigMap: bootstrapv1.KeyReference{Name: "corporate", Key: "ca"}},
 		}
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
 		b.machine(ctx, "blue", "cp-1", true, bootstrapv1.NovaConfigSpec{})
 		unavailable := func(words string) OmegaMatcher {
 			return haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason, ContainSubstring(words))
 		}
-		Eventually(b.config(ctx, "cp-1")).Should(unavailable("ConfigMap corporate, which platform.proxy.trustedCA names, does not exist"))
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("ConfigMap corporate, which platform.proxy.trustedCAFrom names, does not exist"))
 		ca, err := b.secret(ctx, "blue-ca")()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(b.Create(ctx, &corev1.ConfigMap{ObjectMeta: b.meta("corporate"), Data: map[string]string{"ca": string(ca.Data["tls.crt"])}})).To(Succeed())
-		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentials names, does not exist"))
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentialsSecretRef names, does not exist"))
 		login := &corev1.Secret{ObjectMeta: b.meta("proxy"), StringData: map[string]string{"username": "nova"}}
 		Expect(b.Create(ctx, login)).To(Succeed())
-		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentials names, lacks username and password"))
+		Eventually(b.config(ctx, "cp-1")).Should(unavailable("Secret proxy, which platform.proxy.credentialsSecretRef names, lacks username and password"))
 		login.StringData = map[string]string{"password": "hunter2"}
 		Expect(b.Update(ctx, login)).To(Succeed())
 		Eventually(b.config(ctx, "cp-1")).Should(beAvailable())
@@ -244,7 +244,7 @@ var _ = Describe("Bootstrap data", func() {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
-		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Format: bootstrapv1.FormatIgnition})
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Format: bootstrapv1.FormatIgnition}})
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 		data, err := b.secret(ctx, "w-1")()
 		Expect(err).NotTo(HaveOccurred())
@@ -272,18 +272,18 @@ var _ = Describe("Bootstrap data", func() {
 		b := newBed(ctx)
 		Expect(b.Create(ctx, &bootstrapv1.NovaConfig{ObjectMeta: b.meta("w-1"), Spec: spec})).To(MatchError(ContainSubstring(words)))
 	},
-		Entry("taints of roles", bootstrapv1.NovaConfigSpec{Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}}},
+		Entry("taints of roles", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}}}},
 			"name the role in spec.roles"),
-		Entry("templates that are encoded", bootstrapv1.NovaConfigSpec{Files: []bootstrapv1.File{{
-			Path: "/etc/x", Content: "x", ContentFormat: bootstrapv1.ContentFormatTemplate, Encoding: bootstrapv1.ContentEncodingBase64}}},
+		Entry("templates that are encoded", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Files: []bootstrapv1.File{{
+			Path: "/etc/x", Content: "x", ContentFormat: bootstrapv1.ContentFormatTemplate, Encoding: bootstrapv1.ContentEncodingBase64}}}},
 			"a template cannot be encoded"),
 		Entry("a login in a proxy's address", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
 			Proxy: bootstrapv1.ProxySpec{HTTPProxy: "http://me:secret@proxy:3128"}}},
 			"spec.platform.proxy.httpProxy in body should match"),
 		Entry("a login for no proxy", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
-			Proxy: bootstrapv1.ProxySpec{Credentials: bootstrapv1.SecretReference{Name: "x"}}}},
-			"credentials and noProxy need httpProxy or httpsProxy"),
-		Entry("a format that nobody knows", bootstrapv1.NovaConfigSpec{Format: "talos"}, "supported values"),
+			Proxy: bootstrapv1.ProxySpec{CredentialsSecretRef: bootstrapv1.SecretReference{Name: "x"}}}},
+			"credentialsSecretRef and noProxy need httpProxy or httpsProxy"),
+		Entry("a format that nobody knows", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Format: "talos"}}, "supported values"),
 	)
 
 	It("does nothing while paused", func(ctx SpecContext) {

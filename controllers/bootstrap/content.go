@@ -19,7 +19,7 @@ import (
 // readContent copies what files name in Secrets and ConfigMaps into the spec,
 // and reads what users name.
 func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
-	s.spec = *s.config.Spec.DeepCopy()
+	s.spec = *s.config.Spec.NodeConfigSpec.DeepCopy()
 	for i := range s.spec.Files {
 		file := &s.spec.Files[i]
 		if isZero(file.ContentFrom) {
@@ -35,10 +35,10 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 	s.passwordHashes = map[string]string{}
 	for i := range s.spec.Users {
 		user := &s.spec.Users[i]
-		if isZero(user.PasswordHashFrom) {
+		if isZero(user.PasswordHashSecretRef) {
 			continue
 		}
-		hash, err := r.read(ctx, s.config.Namespace, bootstrapv1.FileSource{Secret: user.PasswordHashFrom}, "user "+user.Name)
+		hash, err := r.read(ctx, s.config.Namespace, bootstrapv1.FileSource{Secret: user.PasswordHashSecretRef}, "user "+user.Name)
 		if err != nil {
 			return err
 		}

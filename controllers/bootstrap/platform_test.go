@@ -17,15 +17,15 @@ var _ = Describe("What nodes and platform say", func() {
 		b := newBed(ctx)
 		b.run(0)
 		b.cluster(ctx, "blue")
-		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{Users: []bootstrapv1.User{
-			{Name: "ops", PasswordHashFrom: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}},
-		}})
+		b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Users: []bootstrapv1.User{
+			{Name: "ops", PasswordHashSecretRef: bootstrapv1.KeyReference{Name: "passwords", Key: "ops"}},
+		}}})
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.SourceNotFoundReason,
 			ContainSubstring("Secret passwords, which user ops names, does not exist")))
 		secret := &corev1.Secret{ObjectMeta: b.meta("passwords"), StringData: map[string]string{"ops": "hunter2"}}
 		Expect(b.Create(ctx, secret)).To(Succeed())
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.RenderingFailedReason,
-			And(ContainSubstring("users[ops].passwordHashFrom"), Not(ContainSubstring("hunter2")))))
+			And(ContainSubstring("users[ops].passwordHashSecretRef"), Not(ContainSubstring("hunter2")))))
 		secret.StringData = map[string]string{"ops": hash + "\n"}
 		Expect(b.Update(ctx, secret)).To(Succeed())
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
@@ -42,12 +42,12 @@ var _ = Describe("What nodes and platform say", func() {
 		controlPlane.Spec.Platform.KubeProxy.Scheduler = "lc"
 		Expect(b.Update(ctx, controlPlane)).To(MatchError(ContainSubstring("scheduler is for mode ipvs only")))
 		controlPlane.Spec.Platform.KubeProxy = bootstrapv1.KubeProxySpec{}
-		controlPlane.Spec.Platform.APIBalancer.Type = bootstrapv1.APIBalancerTypeHAProxy
+		controlPlane.Spec.Platform.APIServerLoadBalancer = &bootstrapv1.APIServerLoadBalancerSpec{}
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
-		controlPlane.Spec.Platform.APIBalancer.Image = "registry.corp/haproxy:3"
+		controlPlane.Spec.Platform.APIServerLoadBalancer.Image = "registry.corp/haproxy:3"
 		Expect(b.Update(ctx, controlPlane)).To(Succeed())
-		refused := MatchError(ContainSubstring("apiBalancer cannot be taken away"))
-		controlPlane.Spec.Platform.APIBalancer = bootstrapv1.APIBalancerSpec{}
+		refused := MatchError(ContainSubstring("apiServerLoadBalancer cannot be removed"))
+		controlPlane.Spec.Platform.APIServerLoadBalancer = nil
 		Expect(b.Update(ctx, controlPlane)).To(refused)
 		controlPlane.Spec.Platform = bootstrapv1.PlatformSpec{}
 		Expect(b.Update(ctx, controlPlane)).To(refused)

@@ -56,6 +56,7 @@ func input(s *scope) bootstrap.Input {
 		PKI:          s.pki,
 		Join:         s.join,
 		Patience:     patience(s),
+		Etcd:         localEtcd(s.controlPlane),
 		ExternalEtcd: externalEtcd(s.controlPlane),
 		Restore:      s.restore,
 	}

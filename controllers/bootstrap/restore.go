@@ -92,6 +92,14 @@ func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) 
 	return secret, nil
 }
 
+// localEtcd returns the settings of the etcd member of a control plane machine.
+func localEtcd(controlPlane *controlplanev1.NovaControlPlane) controlplanev1.LocalEtcdSpec {
+	if controlPlane == nil {
+		return controlplanev1.LocalEtcdSpec{}
+	}
+	return controlPlane.Spec.Etcd.Local
+}
+
 // externalEtcd are the endpoints of an etcd that somebody else runs.
 func externalEtcd(controlPlane *controlplanev1.NovaControlPlane) []string {
 	if controlPlane == nil {

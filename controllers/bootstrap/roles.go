@@ -15,7 +15,7 @@ import (
 // Machine. A label that is there, whatever its value, is left alone.
 func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
 	missing := map[string]string{}
-	for key, value := range bootstrap.RoleLabels(bootstrap.Roles(&s.config.Spec, s.isControlPlane())) {
+	for key, value := range bootstrap.RoleLabels(bootstrap.Roles(&s.config.Spec.NodeConfigSpec, s.isControlPlane())) {
 		if _, found := s.machine.Labels[key]; !found {
 			missing[key] = value
 		}

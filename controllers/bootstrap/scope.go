@@ -28,7 +28,7 @@ type scope struct {
 	// controlPlane is nil under another control plane provider.
 	controlPlane *controlplanev1.NovaControlPlane
 	mode         bootstrap.Mode
-	spec         bootstrapv1.NovaConfigSpec
+	spec         bootstrapv1.NodeConfigSpec
 	surroundings bootstrap.Surroundings
 	// passwordHashes are those of the spec's users, by name.
 	passwordHashes map[string]string

@@ -122,7 +122,7 @@ func indexContent(ctx context.Context, mgr ctrl.Manager) error {
 				}
 			}
 			for i := range config.Spec.Users {
-				if n := by.file(bootstrapv1.FileSource{Secret: config.Spec.Users[i].PasswordHashFrom}); n != "" {
+				if n := by.file(bootstrapv1.FileSource{Secret: config.Spec.Users[i].PasswordHashSecretRef}); n != "" {
 					names = append(names, n)
 				}
 			}

@@ -21,8 +21,8 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 		from bootstrapv1.FileSource
 		into *[]byte
 	}{
-		{"platform.proxy.trustedCA", p.Proxy.TrustedCA, &s.surroundings.ProxyCA},
-		{"platform.universe.trustedCA", p.Universe.TrustedCA, &s.surroundings.UniverseCA},
+		{"platform.proxy.trustedCAFrom", p.Proxy.TrustedCAFrom, &s.surroundings.ProxyCA},
+		{"platform.mirrorTrustedCAFrom", p.MirrorTrustedCAFrom, &s.surroundings.MirrorCA},
 	} {
 		if isZero(authority.from) {
 			continue
@@ -39,8 +39,8 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 		tokens bool
 		into   *bootstrap.Login
 	}{
-		{"platform.proxy.credentials", p.Proxy.Credentials, false, &s.surroundings.ProxyLogin},
-		{"platform.universe.credentials", p.Universe.Credentials, true, &s.surroundings.UniverseLogin},
+		{"platform.proxy.credentialsSecretRef", p.Proxy.CredentialsSecretRef, false, &s.surroundings.ProxyLogin},
+		{"platform.mirrorCredentialsSecretRef", p.MirrorCredentialsSecretRef, true, &s.surroundings.MirrorLogin},
 	} {
 		if login.ref.Name == "" {
 			continue
@@ -92,12 +92,12 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 
 // platformSecrets are the Secrets that a platform's settings name.
 func platformSecrets(p *bootstrapv1.PlatformSpec) []string {
-	return notEmpty(p.Proxy.Credentials.Name, p.Universe.Credentials.Name, p.Proxy.TrustedCA.Secret.Name, p.Universe.TrustedCA.Secret.Name)
+	return notEmpty(p.Proxy.CredentialsSecretRef.Name, p.MirrorCredentialsSecretRef.Name, p.Proxy.TrustedCAFrom.Secret.Name, p.MirrorTrustedCAFrom.Secret.Name)
 }
 
 // platformConfigMaps are the ConfigMaps that a platform's settings name.
 func platformConfigMaps(p *bootstrapv1.PlatformSpec) []string {
-	return notEmpty(p.Proxy.TrustedCA.ConfigMap.Name, p.Universe.TrustedCA.ConfigMap.Name)
+	return notEmpty(p.Proxy.TrustedCAFrom.ConfigMap.Name, p.MirrorTrustedCAFrom.ConfigMap.Name)
 }
 
 func notEmpty(names ...string) []string {

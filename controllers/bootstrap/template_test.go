@@ -20,7 +20,7 @@ func (b *bed) template(ctx context.Context, name string, annotations map[string]
 	template := &bootstrapv1.NovaConfigTemplate{
 		ObjectMeta: b.meta(name),
 		Spec: bootstrapv1.NovaConfigTemplateSpec{Template: bootstrapv1.NovaConfigTemplateResource{
-			Spec: bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"worker"}},
+			Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"worker"}}},
 		}},
 	}
 	template.Annotations = annotations

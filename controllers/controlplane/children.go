@@ -126,7 +126,7 @@ func desiredConfig(s *scope, name string) *bootstrapv1.NovaConfig {
 			Labels:          identity(s),
 			OwnerReferences: []metav1.OwnerReference{s.parent()},
 		},
-		Spec: *s.controlPlane.Spec.Config.DeepCopy(),
+		Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *s.controlPlane.Spec.Config.DeepCopy()},
 	}
 }
 

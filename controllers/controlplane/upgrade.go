@@ -32,6 +32,7 @@ func upgrade(s *scope) (Upgrade, error) {
 		},
 		Spec:         spec.Config,
 		Platform:     spec.Platform,
+		Etcd:         spec.Etcd.Local,
 		ExternalEtcd: spec.Etcd.External.Endpoints,
 	}
 	configuration, err := bootstrap.ClusterConfiguration(in)

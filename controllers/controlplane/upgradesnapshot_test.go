@@ -68,7 +68,7 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 			c.Spec.Version = "v1.35.4"
 			c.Spec.Etcd.Snapshots = controlplanev1.EtcdSnapshotsSpec{
 				Schedule: "@daily", BeforeUpgrade: ptr.To(true),
-				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", Credentials: bootstrapv1.SecretReference{Name: "bucket"}},
+				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", CredentialsSecretRef: bootstrapv1.SecretReference{Name: "bucket"}},
 			}
 		})
 		tenant := &facts{}

@@ -87,7 +87,7 @@ func observed(recorded map[string]string, machine *clusterv1.Machine, infra *met
 	}
 	if config != nil {
 		maps.DeleteFunc(is, func(field, _ string) bool { return strings.HasPrefix(field, configPrefix) })
-		maps.Copy(is, configFields(config.Spec))
+		maps.Copy(is, configFields(config.Spec.NodeConfigSpec))
 	}
 	return is
 }
@@ -112,8 +112,8 @@ func changed(was, is map[string]string, initialized bool) []string {
 }
 
 // settings are the fields of the spec that a machine is created from, hashed
-// except for the version and the name of the template. How names are resolved is
-// not among them, as modules carry that out, nor a timeout that machines have passed.
+// except for the version and the name of the template. DNS of pods is not among them,
+// because modules configure it, nor a timeout that machines have passed.
 func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	spec := &controlPlane.Spec
 	ref := spec.MachineTemplate.Spec.InfrastructureRef
@@ -121,16 +121,17 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	fields[versionField] = spec.Version
 	fields[infrastructureField] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String() + "/" + ref.Name
 	platform := spec.Platform
-	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{}, 0
+	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{Nodes: platform.DNS.Nodes}, 0
 	addHashes(fields, "platform.", platform)
 	addHashes(fields, "endpoint.", spec.Endpoint)
+	addHashes(fields, "etcd.local.", spec.Etcd.Local)
 	addHashes(fields, "etcd.external.", spec.Etcd.External)
 	return fields
 }
 
 // configFields are the fields of a machine's NovaConfig. The patches of documents
 // that only kubeadm init reads have fields of their own.
-func configFields(spec bootstrapv1.NovaConfigSpec) map[string]string {
+func configFields(spec bootstrapv1.NodeConfigSpec) map[string]string {
 	fields := map[string]string{}
 	var others []bootstrapv1.ConfigPatch
 	for _, p := range spec.Kubeadm.ConfigPatches {

@@ -106,6 +106,21 @@ func TestDifferences(t *testing.T) {
 			},
 			want: []string{"etcd.external.endpoints"},
 		},
+		"LocalEtcd": {
+			reason: "a member of etcd keeps the arguments that its machine was created with",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Etcd.Local.ExtraArgs = []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8589934592")}}
+			},
+			want: []string{"etcd.local.extraArgs"},
+		},
+		"NodeDNS": {
+			reason: "a node keeps the name servers that it was created with, and the other DNS settings are for modules",
+			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
+				c.Spec.Platform.DNS.Nodes.Servers = []string{"192.0.2.53"}
+				c.Spec.Platform.DNS.UpstreamServers = []string{"192.0.2.54"}
+			},
+			want: []string{"platform.dns"},
+		},
 		"Snapshots": {
 			reason: "snapshots are not the business of machines",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
@@ -123,7 +138,7 @@ func TestDifferences(t *testing.T) {
 		"InPlace": {
 			reason: "metadata, timeouts, gates and taints are passed on in place, and names are the business of modules",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
-				c.Spec.Platform.DNS.BaseDomain = "apps.example"
+				c.Spec.Platform.DNS.BaseDomain, c.Spec.Platform.DNS.UpstreamServers = "apps.example", []string{"192.0.2.54"}
 				c.Spec.Platform.JoinTimeoutSeconds = 7200
 				c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
 				c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(5))
@@ -153,7 +168,7 @@ func TestDifferences(t *testing.T) {
 				MachineTemplate: controlplanev1.NovaControlPlaneMachineTemplate{Spec: controlplanev1.NovaControlPlaneMachineTemplateSpec{
 					InfrastructureRef: clusterv1.ContractVersionedObjectReference{APIGroup: "infra", Kind: "FooTemplate", Name: "cp"},
 				}},
-				Config:   bootstrapv1.NovaConfigSpec{Kubeadm: bootstrapv1.KubeadmSpec{ImagePullPolicy: "Never"}},
+				Config:   bootstrapv1.NodeConfigSpec{Kubeadm: bootstrapv1.KubeadmSpec{ImagePullPolicy: "Never"}},
 				Platform: bootstrapv1.PlatformSpec{KubeProxy: bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables}},
 			}}
 			recorded, err := encodeSettings(c)
@@ -167,7 +182,7 @@ func TestDifferences(t *testing.T) {
 			infra := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
 				clusterv1.TemplateClonedFromNameAnnotation: "cp", clusterv1.TemplateClonedFromGroupKindAnnotation: "FooTemplate.infra",
 			}}}
-			config := &bootstrapv1.NovaConfig{Spec: *c.Spec.Config.DeepCopy()}
+			config := &bootstrapv1.NovaConfig{Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: *c.Spec.Config.DeepCopy()}}
 			if tc.change != nil {
 				tc.change(c, m, infra, config)
 			}

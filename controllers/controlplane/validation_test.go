@@ -68,27 +68,24 @@ var _ = Describe("What the API server refuses", func() {
 		Entry("a template of another group", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate.Spec.InfrastructureRef.APIGroup = "cluster.x-k8s.io"
 		}, "must be an infrastructure machine template"),
-		Entry("the platform said twice", func(c *controlplanev1.NovaControlPlane) {
-			c.Spec.Config.Platform.ImageRepository = "x"
-		}, "platform is said once"),
 		Entry("a control plane that is only a worker", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Config.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleWorker}
 		}, "must include control-plane"),
 		Entry("names by Nova DNS", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Platform.DNS = bootstrapv1.DNSSpec{
-				BaseDomain: "apps.example", Mode: bootstrapv1.DNSModeInternal, Servers: []string{"192.0.2.1", "2001:db8::1"},
+				BaseDomain: "apps.example", Mode: bootstrapv1.DNSModeInternal, UpstreamServers: []string{"192.0.2.1", "2001:db8::1"},
 				ForwardZones: []bootstrapv1.ForwardZone{{Name: "corp.example", Servers: []string{"192.0.2.53"}}},
 			}
 		}, ""),
 		Entry("a mode of Nova DNS without a domain", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Platform.DNS.Mode = bootstrapv1.DNSModeInternal
-		}, "set that too"),
+		}, "mode needs baseDomain"),
 		Entry("a mode of Nova DNS for a domain that others serve", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Platform.DNS = externalDNS()
 			c.Spec.Platform.DNS.Mode = bootstrapv1.DNSModeHybrid
-		}, "leave one of them out"),
+		}, "mode cannot be set if baseDomain"),
 		Entry("a name server by its name", func(c *controlplanev1.NovaControlPlane) {
-			c.Spec.Platform.DNS.Servers = []string{"dns.example"}
+			c.Spec.Platform.DNS.UpstreamServers = []string{"dns.example"}
 		}, "named by its IP address"),
 		Entry("a base domain that is none", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Platform.DNS.BaseDomain = "Apps.example."
@@ -107,8 +104,8 @@ var _ = Describe("What the API server refuses", func() {
 		}, "lower case letters, digits"),
 		Entry("arguments for etcd that others run", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://etcd-0.example.org:2379"}
-			c.Spec.Platform.Etcd.ExtraArgs = []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8")}}
-		}, "cannot be set beside etcd.external"),
+			c.Spec.Etcd.Local.ExtraArgs = []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8")}}
+		}, "cannot be set beside external"),
 	)
 
 	DescribeTable("refuses changes that only new clusters could carry out", func(ctx SpecContext, from, to bootstrapv1.PlatformSpec, message string) {
@@ -195,7 +192,7 @@ var _ = Describe("What the API server refuses", func() {
 		runs("v1.35.4", "v1.36.3")
 		Expect(back()).To(Succeed())
 		runs("v1.36.3")
-		Expect(back()).To(MatchError(ContainSubstring("does not go back")))
+		Expect(back()).To(MatchError(ContainSubstring("cannot go below the oldest minor version")))
 	})
 
 	It("refuses even replicas through the scale subresource too, and scales by it", func(ctx SpecContext) {

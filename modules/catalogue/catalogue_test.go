@@ -76,7 +76,7 @@ func (s site) facts() *modules.Facts {
 func hybrid() map[string]any { return map[string]any{"baseDomain": "apps.example"} }
 
 func internal() map[string]any {
-	return map[string]any{"baseDomain": "apps.example", "mode": "Internal", "servers": []any{"192.0.2.1"}}
+	return map[string]any{"baseDomain": "apps.example", "mode": "Internal", "upstreamServers": []any{"192.0.2.1"}}
 }
 
 func external() map[string]any {

@@ -166,14 +166,3 @@ func TestManagementImagesAreTheAdministrators(t *testing.T) {
 		}
 	}
 }
-
-// A closed network names its registry in universe.imageRepository.
-func TestUniverseIsARegistry(t *testing.T) {
-	platform := map[string]any{"universe": map[string]any{"imageRepository": "hub.example/nova"}}
-	if got := modules.ImagesOf(platform).Registry; got != "hub.example/nova" {
-		t.Errorf("images come from %q", got)
-	}
-	if got := (&modules.Facts{Platform: platform}).Substitutions()["imageRepository"]; got != "hub.example/nova" {
-		t.Errorf("imageRepository is %q", got)
-	}
-}

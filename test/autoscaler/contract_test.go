@@ -103,13 +103,13 @@ func tellsNodes(ctx context.Context, r *rig) {
 	})
 
 	By("adding a pool of a role, with taints, labels and hardware of its own")
-	r.pool(ctx, "special", bootstrapv1.NovaConfigSpec{
+	r.pool(ctx, "special", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
 		Roles:  []bootstrapv1.NodeRole{bootstrapv1.NodeRoleInfra},
 		Taints: []bootstrapv1.Taint{{Key: "example.com/gpu", Value: "a100", Effect: "NoExecute"}},
 		Kubelet: bootstrapv1.KubeletSpec{ExtraArgs: []bootstrapv1.Arg{
 			{Name: "node-labels", Value: ptr.To("example.com/pool=special")}, {Name: "max-pods", Value: ptr.To("60")},
 		}},
-	}, func(infra *unstructured.Unstructured) {
+	}}, func(infra *unstructured.Unstructured) {
 		hardware := map[string]any{"memoryMiB": int64(65536)}
 		if r.platform.name == bed.VSphere {
 			hardware["cpus"], hardware["vgpuProfiles"] = int64(16), []any{"grid_a100-40c", "grid_a100-40c"}
@@ -132,7 +132,7 @@ func tellsNodes(ctx context.Context, r *rig) {
 
 	By("going over to another template")
 	Expect(r.Create(ctx, &bootstrapv1.NovaConfigTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "other"}, Spec: bootstrapv1.NovaConfigTemplateSpec{
-		Template: bootstrapv1.NovaConfigTemplateResource{Spec: bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"ingress"}}},
+		Template: bootstrapv1.NovaConfigTemplateResource{Spec: bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"ingress"}}}},
 	}})).To(Succeed())
 	r.change(ctx, "special", func(d *clusterv1.MachineDeployment) { d.Spec.Template.Spec.Bootstrap.ConfigRef.Name = "other" })
 	want["pods"] = "110"
@@ -276,7 +276,7 @@ func leavesAlone(ctx context.Context, r *rig) {
 	Eventually(r.ids(ctx)).Should(ConsistOf(group))
 
 	By("having one of another cluster beside it, and one without bounds")
-	r.pool(ctx, "foreign", bootstrapv1.NovaConfigSpec{Roles: []bootstrapv1.NodeRole{"worker"}}, func(*unstructured.Unstructured) {})
+	r.pool(ctx, "foreign", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Roles: []bootstrapv1.NodeRole{"worker"}}}, func(*unstructured.Unstructured) {})
 	Eventually(r.ids(ctx)).Should(HaveLen(2))
 	d := r.deployment(ctx, "foreign")
 	Expect(r.Delete(ctx, d)).To(Succeed())

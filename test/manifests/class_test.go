@@ -197,8 +197,8 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	_, file := split(class(provider))
 	known := map[string][]string{
 		"platform":           jsonFields[bootstrapv1.PlatformSpec](),
-		"controlPlaneConfig": without(jsonFields[bootstrapv1.NovaConfigSpec](), "platform"),
-		"nodeConfig":         without(jsonFields[bootstrapv1.NovaConfigSpec](), "platform", "roles"),
+		"controlPlaneConfig": jsonFields[bootstrapv1.NodeConfigSpec](),
+		"nodeConfig":         without(jsonFields[bootstrapv1.NodeConfigSpec](), "roles"),
 	}
 	for _, variable := range file.Spec.Variables {
 		fields, ok := known[variable.Name]

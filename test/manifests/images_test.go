@@ -28,7 +28,7 @@ var _ = It("a release's list for closed networks names all images that run unask
 	images := strings.Fields(string(out))
 	Expect(images).To(HaveEach(MatchRegexp(`^[a-z0-9.]+(/[a-z0-9-]+)+:v?[0-9][a-z0-9.-]*$`)))
 	Expect(images).To(ContainElements(
-		"registry.example/nova-vsphere:v0.1.7", controlplanev1.DefaultKubeVIPImage, bootstrapv1.DefaultAPIBalancerImage,
+		"registry.example/nova-vsphere:v0.1.7", controlplanev1.DefaultKubeVIPImage, bootstrapv1.DefaultAPIServerLoadBalancerImage,
 		HavePrefix("registry.k8s.io/cluster-api/cluster-api-controller:"), HavePrefix("quay.io/jetstack/cert-manager-webhook:"),
 		HavePrefix("ghcr.io/fluxcd/helm-controller:"), HavePrefix("registry.k8s.io/autoscaling/cluster-autoscaler:"),
 		HavePrefix("registry.k8s.io/kube-apiserver:"), HavePrefix("registry.k8s.io/etcd:"), HavePrefix("registry.k8s.io/pause:"),

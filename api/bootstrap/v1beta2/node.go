@@ -1,10 +1,10 @@
 package v1beta2
 
-// Taint keeps pods off a node that do not tolerate it.
+// Taint repels pods that do not tolerate it.
 type Taint struct {
-	// key is the taint's key, for instance example.com/dedicated. Those of
-	// node-role.kubernetes.io, node.kubernetes.io and node.cluster.x-k8s.io
-	// are set by roles and controllers.
+	// key is the key of the taint, for instance example.com/dedicated. Roles and
+	// controllers set the keys of node-role.kubernetes.io, node.kubernetes.io and
+	// node.cluster.x-k8s.io.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
@@ -12,7 +12,7 @@ type Taint struct {
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node-role.kubernetes.io/') && !self.startsWith('node.kubernetes.io/') && !self.startsWith('node.cluster.x-k8s.io/')",message="this taint is set by roles or controllers: name the role in spec.roles"
 	Key string `json:"key,omitempty"`
 
-	// value is the taint's value. Empty means none.
+	// value is the value of the taint. If not set, the taint has no value.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -25,18 +25,17 @@ type Taint struct {
 	Effect string `json:"effect,omitempty"`
 }
 
-// User can log in to a node, with keys, or with a password where a Secret has
-// its hash.
+// User is a user that can log in to a node with SSH keys or with a password.
 type User struct {
-	// name is the user's name. One that the image has is kept as it is, and
-	// gets the keys and groups.
+	// name is the name of the user. If the image has the user, the keys and groups are
+	// added to it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^[a-z_][a-z0-9_-]*$`
 	Name string `json:"name,omitempty"`
 
-	// sshAuthorizedKeys are public keys. Empty adds none.
+	// sshAuthorizedKeys are public keys. If not set, none are added.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -46,14 +45,14 @@ type User struct {
 	// +kubebuilder:validation:items:Pattern=`^[^\r\n]+$`
 	SSHAuthorizedKeys []string `json:"sshAuthorizedKeys,omitempty"`
 
-	// passwordHashFrom is a key of a Secret with the hash of the user's
-	// password, as "mkpasswd" makes it for /etc/shadow. What is no hash is
-	// refused. Empty sets no password.
+	// passwordHashSecretRef is a key of a Secret with the crypt(3) hash of the user's
+	// password, as mkpasswd prints it. Other values are rejected. If not set, the user
+	// has no password.
 	// +optional
-	PasswordHashFrom KeyReference `json:"passwordHashFrom,omitempty,omitzero"`
+	PasswordHashSecretRef KeyReference `json:"passwordHashSecretRef,omitempty,omitzero"`
 
-	// groups are groups beside the user's own. One that does not exist is
-	// made. Empty adds none.
+	// groups are additional groups of the user. Groups that do not exist are created.
+	// If not set, none are added.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -63,15 +62,15 @@ type User struct {
 	// +kubebuilder:validation:items:Pattern=`^[a-z_][a-z0-9_-]*$`
 	Groups []string `json:"groups,omitempty"`
 
-	// shell is the login shell. Empty means /bin/bash.
+	// shell is the login shell. Defaults to /bin/bash.
 	// +optional
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	Shell string `json:"shell,omitempty"`
 
-	// sudo is what follows the name in a rule of sudoers, for instance
-	// ALL=(ALL) NOPASSWD:ALL. Empty gives no rights.
+	// sudo is the rule of sudoers without the name of the user, for instance
+	// ALL=(ALL) NOPASSWD:ALL. If not set, the user cannot use sudo.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -79,30 +78,30 @@ type User struct {
 	Sudo string `json:"sudo,omitempty"`
 }
 
-// Disk is a whole disk with one file system.
+// Disk is a disk with one file system.
 type Disk struct {
-	// device is the disk, for instance /dev/sdb or one of /dev/disk/by-path.
+	// device is the device of the disk, for instance /dev/sdb or a path in
+	// /dev/disk/by-path.
 	// +required
 	// +kubebuilder:validation:MinLength=6
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/dev/[A-Za-z0-9._:/+-]+$`
 	Device string `json:"device,omitempty"`
 
-	// filesystem is ext4 or xfs. It is made on an empty disk; one that is
-	// there is kept, and a disk that holds something else is an error. Empty
-	// means ext4.
+	// filesystem is ext4 or xfs. It is created on an empty disk and kept on a disk that
+	// has it. Any other content is an error. Defaults to ext4.
 	// +optional
 	// +kubebuilder:validation:Enum=ext4;xfs
 	Filesystem string `json:"filesystem,omitempty"`
 
-	// mountPath is where it is mounted, for instance /var/lib/etcd.
+	// mountPath is the mount point, for instance /var/lib/etcd.
 	// +required
 	// +kubebuilder:validation:MinLength=2
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
 	MountPath string `json:"mountPath,omitempty"`
 
-	// mountOptions are as in fstab. Empty means defaults.
+	// mountOptions are the options of fstab. Defaults to defaults.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -113,19 +112,20 @@ type Disk struct {
 	MountOptions []string `json:"mountOptions,omitempty"`
 }
 
-// SwapSpec makes a swap file.
+// SwapSpec creates a swap file.
 type SwapSpec struct {
-	// sizeMiB is its size in MiB.
+	// sizeMiB is the size in MiB.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1048576
 	SizeMiB int32 `json:"sizeMiB,omitempty"`
 }
 
-// KernelSpec sets the kernel up.
+// KernelSpec configures the kernel.
 // +kubebuilder:validation:MinProperties=1
 type KernelSpec struct {
-	// modules are loaded now and on each boot. Empty loads none.
+	// modules are kernel modules that are loaded at each boot. If not set, none are
+	// loaded.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -135,8 +135,8 @@ type KernelSpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9_-]+$`
 	Modules []string `json:"modules,omitempty"`
 
-	// sysctls are set now and on each boot, for instance vm.nr_hugepages.
-	// Empty sets none.
+	// sysctls are kernel parameters that are set at each boot, for instance
+	// vm.nr_hugepages. If not set, none are set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -144,10 +144,9 @@ type KernelSpec struct {
 	// +kubebuilder:validation:MaxItems=200
 	Sysctls []Sysctl `json:"sysctls,omitempty"`
 
-	// arguments are added to the kernel's command line, for instance
-	// hugepagesz=1G. The machine starts once more for them, before it joins.
-	// cloud-config needs an image with grubby or Debian's update-grub. Empty
-	// adds none.
+	// arguments are added to the kernel command line, for instance hugepagesz=1G. The
+	// machine reboots once before it joins. With cloud-config the image must have
+	// grubby or Debian's update-grub. If not set, none are added.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -158,16 +157,16 @@ type KernelSpec struct {
 	Arguments []string `json:"arguments,omitempty"`
 }
 
-// Sysctl is a setting of the kernel.
+// Sysctl is a kernel parameter.
 type Sysctl struct {
-	// name is the setting's name.
+	// name is the name of the parameter.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_*./-]+$`
 	Name string `json:"name,omitempty"`
 
-	// value is the setting's value.
+	// value is the value of the parameter.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -175,11 +174,11 @@ type Sysctl struct {
 	Value string `json:"value,omitempty"`
 }
 
-// ContainerdSpec adds to containerd's configuration.
+// ContainerdSpec adds to the configuration of containerd.
 // +kubebuilder:validation:MinProperties=1
 type ContainerdSpec struct {
-	// snippets are files that containerd's configuration imports. Empty
-	// imports none.
+	// snippets are files that the configuration of containerd imports. If not set, none
+	// are imported.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -188,9 +187,9 @@ type ContainerdSpec struct {
 	Snippets []ContainerdSnippet `json:"snippets,omitempty"`
 }
 
-// ContainerdSnippet is a part of containerd's configuration.
+// ContainerdSnippet is a part of the configuration of containerd.
 type ContainerdSnippet struct {
-	// name is the file's name.
+	// name is the name of the file.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

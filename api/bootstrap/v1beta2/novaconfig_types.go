@@ -7,25 +7,24 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// DataSecretAvailableCondition is true once the machine's user data stands in
-// a Secret. The Ready condition of a NovaConfig repeats it.
+// DataSecretAvailableCondition is true once the bootstrap data of the machine is
+// stored in a Secret. The Ready condition of a NovaConfig repeats it.
 const DataSecretAvailableCondition = "DataSecretAvailable"
 
-// ModeAnnotation stands on the Secret with bootstrap data and says how the
-// machine that boots with it becomes a node: Init, JoinControlPlane or
-// JoinWorker.
+// ModeAnnotation is set on the Secret with bootstrap data and holds how the
+// machine becomes a node: Init, JoinControlPlane or JoinWorker.
 const ModeAnnotation = "nova.bootstrap.cluster.x-k8s.io/mode"
 
-// CertifiedKeyAnnotation stands on a NovaConfig once a certificate was approved
-// for its machine's kubelet and holds the hash of the key: sha256: and the
+// CertifiedKeyAnnotation is set on a NovaConfig when a certificate was approved
+// for the kubelet of its machine. It holds the hash of the key: sha256: and the
 // hexadecimal SHA-256 of its DER-encoded SubjectPublicKeyInfo. No other key of
 // the machine is approved.
 const CertifiedKeyAnnotation = "nova.bootstrap.cluster.x-k8s.io/certified-key"
 
 // JoinByAnnotation is set on the NovaConfig of a control plane machine and holds
-// the time until which the machine's credential to join is good (RFC 3339). Its
-// control plane counts on the machine until then. The credential is renewed until
-// the machine's infrastructure is ready.
+// the time until which the machine's join credential is valid (RFC 3339). The
+// control plane expects the machine to join until then. The credential is renewed
+// until the machine's infrastructure is ready.
 const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
 
 // JoinBound is how long a machine tries to initialize or to join its control plane
@@ -33,31 +32,33 @@ const JoinByAnnotation = "nova.bootstrap.cluster.x-k8s.io/join-by"
 const JoinBound = time.Hour
 
 const (
-	// DataSecretAvailableReason: the user data is there.
+	// DataSecretAvailableReason: the Secret with the bootstrap data exists.
 	DataSecretAvailableReason = clusterv1.AvailableReason
 	// WaitingForInfrastructureReason: the cluster's infrastructure is not provisioned yet.
 	WaitingForInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
-	// WaitingForEndpointReason: the Cluster names no control plane endpoint yet.
+	// WaitingForEndpointReason: the Cluster has no control plane endpoint yet.
 	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
 	// WaitingForCertificatesReason: the cluster's certificates do not exist yet.
 	WaitingForCertificatesReason = "WaitingForClusterCertificates"
-	// WaitingForControlPlaneReason: the control plane has not said yet which machine initialises the cluster.
+	// WaitingForControlPlaneReason: the control plane has not selected the machine
+	// that initializes the cluster yet.
 	WaitingForControlPlaneReason = "WaitingForControlPlane"
-	// WaitingForAPIServerReason: the cluster's authority has no key in the
-	// management cluster, and its API server, which makes a bootstrap token,
-	// does not answer yet.
+	// WaitingForAPIServerReason: the management cluster does not have the key of the
+	// cluster's CA, and the API server, which creates a bootstrap token instead,
+	// does not respond yet.
 	WaitingForAPIServerReason = "WaitingForAPIServer"
-	// SourceNotFoundReason: a Secret or ConfigMap that a file names lacks the content.
+	// SourceNotFoundReason: a Secret or ConfigMap that the spec refers to does not
+	// exist, lacks the key, or is not allowed on machines.
 	SourceNotFoundReason = "SourceNotFound"
-	// RenderingFailedReason: the user data cannot be rendered from the spec.
+	// RenderingFailedReason: the bootstrap data cannot be rendered from the spec.
 	RenderingFailedReason = "RenderingFailed"
 	// MachinePoolNotSupportedReason: a MachinePool owns the NovaConfig.
 	MachinePoolNotSupportedReason = "MachinePoolNotSupported"
-	// InternalErrorReason: something else failed.
+	// InternalErrorReason: an unexpected error occurred.
 	InternalErrorReason = clusterv1.InternalErrorReason
 )
 
-// NodeRole is what a node is for.
+// NodeRole is a role of a node.
 // +kubebuilder:validation:Enum=control-plane;infra;ingress;worker
 type NodeRole string
 
@@ -70,11 +71,11 @@ const (
 	NodeRoleWorker       NodeRole = "worker"
 )
 
-// Format is the language of the first-boot document.
+// Format is the format of the bootstrap data.
 // +kubebuilder:validation:Enum=cloud-config;ignition
 type Format string
 
-// Formats of the first-boot document, as Cluster API names them.
+// Formats of the bootstrap data, as Cluster API names them.
 const (
 	// FormatCloudConfig is for images with cloud-init.
 	FormatCloudConfig Format = "cloud-config"
@@ -82,23 +83,39 @@ const (
 	FormatIgnition Format = "ignition"
 )
 
-// NovaConfigSpec is what a node is told on its first boot.
+// NovaConfigSpec configures one machine.
 type NovaConfigSpec struct {
-	// format is the language of the document: cloud-config or ignition,
-	// whichever the image understands. Empty means cloud-config.
+	NodeConfigSpec `json:",inline"`
+
+	// platform holds the settings of the whole workload cluster. Set it only with a
+	// control plane provider other than this one. If not set, the settings of the
+	// cluster's NovaControlPlane apply.
+	// +optional
+	Platform PlatformSpec `json:"platform,omitempty,omitzero"`
+}
+
+// NodeConfigSpec configures a node. It is read once, when the bootstrap data of a
+// machine is rendered. In a NovaControlPlane, a change of any field replaces control
+// plane machines. In a NovaConfigTemplate, a change replaces no machine: new
+// machines use it. In a ClusterClass, a change of the template or of a variable
+// replaces the workers that use it.
+type NodeConfigSpec struct {
+	// format is the format of the bootstrap data: cloud-config or ignition. The image
+	// must support it. A change replaces machines. Defaults to cloud-config.
 	// +optional
 	Format Format `json:"format,omitempty"`
 
-	// roles are what the node is for. Empty means control-plane on a control
-	// plane machine and worker elsewhere.
+	// roles are the roles of the node. A change replaces machines. Defaults to
+	// control-plane for a control plane machine and to worker for others.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	Roles []NodeRole `json:"roles,omitempty"`
 
-	// taints are what the node registers with beside the taints of its roles.
-	// Empty adds none. Later changes are for the Machine.
+	// taints are the taints that the node registers with, in addition to those of
+	// its roles. Taints that change later are set in the Machine. A change replaces
+	// machines. If not set, the node has the taints of its roles.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -107,21 +124,18 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Taints []Taint `json:"taints,omitempty"`
 
-	// platform holds cluster-wide settings. Empty takes those of the
-	// cluster's NovaControlPlane; say it only with another control-plane
-	// provider.
-	// +optional
-	Platform PlatformSpec `json:"platform,omitempty,omitzero"`
-
-	// kubelet adds to the kubelet's settings. Empty adds nothing.
+	// kubelet configures the kubelet. A change replaces machines. If not set, the
+	// defaults of kubeadm apply.
 	// +optional
 	Kubelet KubeletSpec `json:"kubelet,omitempty,omitzero"`
 
-	// kubeadm adds to what kubeadm is told. Empty adds nothing.
+	// kubeadm configures kubeadm on this machine. A change replaces machines. If not
+	// set, the defaults of kubeadm apply.
 	// +optional
 	Kubeadm KubeadmSpec `json:"kubeadm,omitempty,omitzero"`
 
-	// files are written before any command runs. Empty writes none.
+	// files are files that are written before any command runs. A change replaces
+	// machines. If not set, none are written.
 	// +optional
 	// +listType=map
 	// +listMapKey=path
@@ -129,7 +143,8 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=200
 	Files []File `json:"files,omitempty"`
 
-	// users can log in to the node. Empty adds none.
+	// users are users that can log in to the node. A change replaces machines. If not
+	// set, the node has the users of its image.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -137,8 +152,8 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Users []User `json:"users,omitempty"`
 
-	// disks are whole disks that the node uses, for instance one for etcd.
-	// Empty uses none but the image's.
+	// disks are additional disks, each with one file system, for instance for etcd. A
+	// change replaces machines. If not set, the node uses the disks of its image.
 	// +optional
 	// +listType=map
 	// +listMapKey=device
@@ -146,21 +161,23 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Disks []Disk `json:"disks,omitempty"`
 
-	// swap makes a swap file, and has the kubelet start with it. Empty makes
-	// none.
+	// swap creates a swap file and lets the kubelet start with swap. A change replaces
+	// machines. If not set, there is no swap file.
 	// +optional
 	Swap SwapSpec `json:"swap,omitempty,omitzero"`
 
-	// kernel sets the kernel up. Empty leaves it as the image has it.
+	// kernel configures the kernel. A change replaces machines. If not set, the
+	// settings of the image apply.
 	// +optional
 	Kernel KernelSpec `json:"kernel,omitempty,omitzero"`
 
-	// containerd adds to containerd's configuration. Empty adds nothing.
+	// containerd adds to the configuration of containerd. A change replaces machines.
+	// If not set, the configuration of the image applies.
 	// +optional
 	Containerd ContainerdSpec `json:"containerd,omitempty,omitzero"`
 
-	// preKubeadmCommands are shell commands that run before kubeadm; if one
-	// fails the node does not join. Empty runs none.
+	// preKubeadmCommands are shell commands that run before kubeadm. If one fails, the
+	// machine does not become a node. A change replaces machines. If not set, none run.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -169,8 +186,8 @@ type NovaConfigSpec struct {
 	// +kubebuilder:validation:items:MaxLength=10240
 	PreKubeadmCommands []string `json:"preKubeadmCommands,omitempty"`
 
-	// postKubeadmCommands are shell commands that run after kubeadm. Empty
-	// runs none.
+	// postKubeadmCommands are shell commands that run after kubeadm. A change replaces
+	// machines. If not set, none run.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -181,19 +198,19 @@ type NovaConfigSpec struct {
 }
 
 // GetFormat returns the format or its default.
-func (s *NovaConfigSpec) GetFormat() Format {
+func (s *NodeConfigSpec) GetFormat() Format {
 	if s.Format == "" {
 		return FormatCloudConfig
 	}
 	return s.Format
 }
 
-// KubeletSpec adds to the kubelet's settings.
+// KubeletSpec configures the kubelet.
 // +kubebuilder:validation:MinProperties=1
 type KubeletSpec struct {
-	// extraArgs are command line arguments of the kubelet. They win over the
-	// provider's own; node-labels are added to the roles' labels. Empty adds
-	// none.
+	// extraArgs are command line arguments of the kubelet. They override the
+	// arguments that the provider sets; node-labels are added to the labels of the
+	// roles. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -203,11 +220,12 @@ type KubeletSpec struct {
 	ExtraArgs []Arg `json:"extraArgs,omitempty"`
 }
 
-// KubeadmSpec adds to what kubeadm is told.
+// KubeadmSpec configures kubeadm on one machine.
 // +kubebuilder:validation:MinProperties=1
 type KubeadmSpec struct {
-	// ignorePreflightErrors are preflight checks whose failure is only
-	// warned of, or all. Empty ignores none.
+	// ignorePreflightErrors are preflight checks whose errors kubeadm shows as
+	// warnings. The value all stands for all checks. If not set, each error fails
+	// kubeadm.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -216,14 +234,14 @@ type KubeadmSpec struct {
 	// +kubebuilder:validation:items:MaxLength=512
 	IgnorePreflightErrors []string `json:"ignorePreflightErrors,omitempty"`
 
-	// imagePullPolicy is how kubeadm pulls images: Always, IfNotPresent or
-	// Never. Empty means IfNotPresent.
+	// imagePullPolicy is when kubeadm pulls images: Always, IfNotPresent or Never.
+	// Defaults to IfNotPresent.
 	// +optional
 	// +kubebuilder:validation:Enum=Always;IfNotPresent;Never
 	ImagePullPolicy string `json:"imagePullPolicy,omitempty"`
 
-	// configPatches are merged into the documents that kubeadm is given.
-	// Empty merges none.
+	// configPatches are merged into the configuration of kubeadm. Use the fields of
+	// this API where one exists. If not set, none are merged.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind
@@ -231,24 +249,26 @@ type KubeadmSpec struct {
 	// +kubebuilder:validation:MaxItems=5
 	ConfigPatches []ConfigPatch `json:"configPatches,omitempty"`
 
-	// patches are what kubeadm itself applies to the components it deploys,
-	// see "kubeadm init --patches". Empty applies none.
+	// patches are patches that kubeadm applies to the components that it deploys, see
+	// "kubeadm init --patches". If not set, none are applied.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	Patches []ComponentPatch `json:"patches,omitempty"`
 
-	// verbosity is the level of kubeadm's log. Empty means 0.
+	// verbosity is the log level of kubeadm. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10
 	Verbosity *int32 `json:"verbosity,omitempty"`
 }
 
-// ConfigPatch is merged into one of kubeadm's documents.
+// ConfigPatch is merged into one document of the configuration of kubeadm.
 type ConfigPatch struct {
-	// kind is the document's kind.
+	// kind is the kind of the document. kubeadm reads InitConfiguration and
+	// KubeProxyConfiguration when the cluster is initialized: a change of their patches
+	// replaces nothing.
 	// +required
 	// +kubebuilder:validation:Enum=InitConfiguration;ClusterConfiguration;JoinConfiguration;KubeletConfiguration;KubeProxyConfiguration
 	Kind string `json:"kind,omitempty"`
@@ -267,7 +287,7 @@ type ComponentPatch struct {
 	// +kubebuilder:validation:Enum=kube-apiserver;kube-controller-manager;kube-scheduler;etcd;kubeletconfiguration;corednsdeployment
 	Target string `json:"target,omitempty"`
 
-	// type is strategic, merge or json. Empty means strategic.
+	// type is strategic, merge or json. Defaults to strategic.
 	// +optional
 	// +kubebuilder:validation:Enum=strategic;merge;json
 	Type string `json:"type,omitempty"`
@@ -279,21 +299,21 @@ type ComponentPatch struct {
 	Patch string `json:"patch,omitempty"`
 }
 
-// ContentFormat is how a file's content is read.
+// ContentFormat is how the content of a file is interpreted.
 // +kubebuilder:validation:Enum=Plain;Template
 type ContentFormat string
 
-// Formats of a file's content.
+// Formats of the content of a file.
 const (
 	ContentFormatPlain    ContentFormat = "Plain"
 	ContentFormatTemplate ContentFormat = "Template"
 )
 
-// ContentEncoding is how a file's content is written down.
+// ContentEncoding is the encoding of the content of a file.
 // +kubebuilder:validation:Enum=Base64;Gzip;GzipBase64
 type ContentEncoding string
 
-// Encodings of a file's content.
+// Encodings of the content of a file.
 const (
 	// ContentEncodingBase64 is base64.
 	ContentEncodingBase64 ContentEncoding = "Base64"
@@ -315,62 +335,63 @@ type File struct {
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute, such as /etc/motd"
 	Path string `json:"path,omitempty"`
 
-	// owner is user:group. Empty means root:root.
+	// owner is the user and group, such as root:root. Defaults to root:root.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Owner string `json:"owner,omitempty"`
 
-	// permissions are the octal mode, for instance "0640". Empty means "0640".
+	// permissions are the octal mode. Defaults to "0640".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=5
 	// +kubebuilder:validation:XValidation:rule="self.matches('^0?[0-7]{3,4}$')",message="permissions must be an octal mode such as 0640"
 	Permissions string `json:"permissions,omitempty"`
 
-	// append adds to the file instead of replacing it. Empty means false.
+	// append appends to the file instead of replacing it. Defaults to false.
 	// +optional
 	Append *bool `json:"append,omitempty"`
 
-	// content is the content. Empty takes contentFrom.
+	// content is the content. Exactly one of content and contentFrom must be set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=131072
 	Content string `json:"content,omitempty"`
 
-	// contentFrom names a Secret or ConfigMap in the same namespace. Empty
-	// takes content.
+	// contentFrom is the Secret or ConfigMap in the same namespace with the content.
+	// Exactly one of content and contentFrom must be set.
 	// +optional
 	ContentFrom FileSource `json:"contentFrom,omitempty,omitzero"`
 
 	// contentFormat is Plain, or Template for a Go text/template that may use
 	// .Cluster.Name, .Cluster.Namespace, .Machine.Name, .Version, .Endpoint.Host,
-	// .Endpoint.Port and .Roles. Empty means Plain.
+	// .Endpoint.Port and .Roles. Defaults to Plain.
 	// +optional
 	ContentFormat ContentFormat `json:"contentFormat,omitempty"`
 
-	// encoding is how the content is written down: Base64, Gzip or
-	// GzipBase64. The node unpacks it. Empty means as it is.
+	// encoding is the encoding of the content, which the node decodes: Base64, Gzip or
+	// GzipBase64. If not set, the content is not encoded.
 	// +optional
 	Encoding ContentEncoding `json:"encoding,omitempty"`
 }
 
-// FileSource is where a file's content comes from.
+// FileSource is a key of a Secret or ConfigMap in the same namespace.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.secret) != has(self.configMap)",message="exactly one of secret and configMap must be set"
 type FileSource struct {
-	// secret is a key of a Secret. Empty takes configMap.
+	// secret is a key of a Secret. Exactly one of secret and configMap must be set.
 	// +optional
 	Secret KeyReference `json:"secret,omitempty,omitzero"`
 
-	// configMap is a key of a ConfigMap. Empty takes secret.
+	// configMap is a key of a ConfigMap. Exactly one of secret and configMap must be
+	// set.
 	// +optional
 	ConfigMap KeyReference `json:"configMap,omitempty,omitzero"`
 }
 
 // KeyReference is a key of a Secret or ConfigMap in the same namespace.
 type KeyReference struct {
-	// name is the object's name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -383,23 +404,23 @@ type KeyReference struct {
 	Key string `json:"key,omitempty"`
 }
 
-// NovaConfigStatus is what is known of the user data.
+// NovaConfigStatus is the observed state of a NovaConfig.
 type NovaConfigStatus struct {
-	// conditions are Ready, DataSecretAvailable and Paused. Empty until the
-	// first reconcile.
+	// conditions are Ready, DataSecretAvailable and Paused. They are not set before
+	// the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells Cluster API that the user data is there. Empty
-	// until then.
+	// initialization holds the state that Cluster API waits for. It is not set before
+	// the bootstrap data is stored.
 	// +optional
 	Initialization NovaConfigInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// dataSecretName is the Secret that holds the user data. Empty until it
-	// is there.
+	// dataSecretName is the name of the Secret with the bootstrap data. It is not set
+	// before the Secret exists.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -414,8 +435,8 @@ type NovaConfigStatus struct {
 // NovaConfigInitializationStatus is part of the Cluster API contract.
 // +kubebuilder:validation:MinProperties=1
 type NovaConfigInitializationStatus struct {
-	// dataSecretCreated is true once the user data stands in a Secret. Empty
-	// means false.
+	// dataSecretCreated is true once the bootstrap data is stored in a Secret. If not
+	// set, it is not stored yet.
 	// +optional
 	DataSecretCreated *bool `json:"dataSecretCreated,omitempty"`
 }
@@ -426,15 +447,15 @@ type NovaConfigInitializationStatus struct {
 // +kubebuilder:resource:path=novaconfigs,scope=Namespaced,categories=cluster-api,shortName=novacfg
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
-// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the user data is there"
-// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='DataSecretAvailable')].reason",description="Why it is there or not"
+// +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the bootstrap data is stored in a Secret"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='DataSecretAvailable')].reason",description="Reason of the condition DataSecretAvailable"
 // +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.roles",description="Roles of the node",priority=10
-// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the user data",priority=10
+// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".status.dataSecretName",description="Secret with the bootstrap data",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of the condition Ready"
 
-// NovaConfig is the first-boot document of one machine.
+// NovaConfig configures one machine and renders its bootstrap data.
 type NovaConfig struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -442,11 +463,11 @@ type NovaConfig struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. Empty makes a plain node.
+	// spec is the desired state. If not set, the machine becomes a node with defaults.
 	// +optional
 	Spec NovaConfigSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state. It is not set before the first reconcile.
 	// +optional
 	Status NovaConfigStatus `json:"status,omitempty,omitzero"`
 }
@@ -468,19 +489,21 @@ type NovaConfigList struct {
 
 // NovaConfigTemplateSpec holds the template.
 type NovaConfigTemplateSpec struct {
-	// template is what a NovaConfig is made from.
+	// template is the template of a NovaConfig.
 	// +required
 	Template NovaConfigTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaConfigTemplateResource is the NovaConfig to make.
+// NovaConfigTemplateResource is the template of a NovaConfig.
 // +kubebuilder:validation:MinProperties=1
 type NovaConfigTemplateResource struct {
-	// metadata holds labels and annotations for the NovaConfig. Empty adds none.
+	// metadata holds labels and annotations for the NovaConfig. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the NovaConfig's spec. Empty makes a plain node.
+	// spec is the spec of the NovaConfig. If not set, machines become nodes with
+	// defaults.
 	// +optional
 	Spec NovaConfigSpec `json:"spec,omitempty,omitzero"`
 }
@@ -490,7 +513,7 @@ type NovaConfigTemplateResource struct {
 // +kubebuilder:resource:path=novaconfigtemplates,scope=Namespaced,categories=cluster-api,shortName=novacfgt
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Roles",type="string",JSONPath=".spec.template.spec.roles",description="Roles of nodes"
-// +kubebuilder:printcolumn:name="Format",type="string",JSONPath=".spec.template.spec.format",description="What images boot by, cloud-config if empty",priority=10
+// +kubebuilder:printcolumn:name="Format",type="string",JSONPath=".spec.template.spec.format",description="Format of the bootstrap data, cloud-config if not set",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
 // NovaConfigTemplate is a template for NovaConfigs.

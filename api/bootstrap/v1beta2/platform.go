@@ -2,19 +2,18 @@ package v1beta2
 
 import (
 	"cmp"
-	"slices"
 	"time"
 )
 
 // Defaults of the platform settings.
 const (
-	// DefaultImageRepository is where Kubernetes' own images come from.
+	// DefaultImageRepository is the registry of the images of Kubernetes.
 	DefaultImageRepository = "registry.k8s.io"
-	// DefaultKubeProxyMode is kube-proxy's mode on platforms that say nothing.
+	// DefaultKubeProxyMode is the default mode of kube-proxy.
 	DefaultKubeProxyMode = KubeProxyModeIPTables
 )
 
-// KubeProxyMode is how kube-proxy programs services.
+// KubeProxyMode is how kube-proxy programs Services.
 // +kubebuilder:validation:Enum=iptables;ipvs;nftables;none
 type KubeProxyMode string
 
@@ -23,51 +22,86 @@ const (
 	KubeProxyModeIPTables KubeProxyMode = "iptables"
 	KubeProxyModeIPVS     KubeProxyMode = "ipvs"
 	KubeProxyModeNFTables KubeProxyMode = "nftables"
-	// KubeProxyModeNone installs no kube-proxy: the network plugin takes its
-	// place, as Cilium can.
+	// KubeProxyModeNone installs no kube-proxy: the CNI plugin replaces it, as
+	// Cilium can.
 	KubeProxyModeNone KubeProxyMode = "none"
-	// DefaultIPVSScheduler is IPVS' scheduler on platforms that name none.
+	// DefaultIPVSScheduler is the default scheduler of IPVS.
 	DefaultIPVSScheduler = IPVSScheduler("rr")
 )
 
-// IPVSScheduler is how IPVS chooses a service's backend, by the name that the
-// kernel has for it.
+// IPVSScheduler is how IPVS selects a backend of a Service, by the kernel's name.
 // +kubebuilder:validation:Enum=rr;wrr;lc;wlc;lblc;lblcr;sh;dh;sed;nq;mh
 type IPVSScheduler string
 
-// PlatformSpec holds what is said once for a whole tenant cluster. The control
-// plane's NovaControlPlane names it; a NovaConfig reads it from there, or
-// states its own under another control-plane provider.
+// PlatformSpec holds the settings of a whole workload cluster. They are set in the
+// NovaControlPlane. A NovaConfig sets its own only with another control plane
+// provider. Settings that new machines get apply to existing workers when these are
+// next replaced.
 // +kubebuilder:validation:MinProperties=1
 type PlatformSpec struct {
-	// imageRepository is the registry and path that Kubernetes' images, etcd,
-	// CoreDNS and pause are pulled from. Empty means universe.imageRepository,
-	// or registry.k8s.io.
+	// imageRepository is the registry and path of the images of Kubernetes, etcd,
+	// CoreDNS and pause. A change replaces control plane machines; new workers use
+	// it. Defaults to registry.k8s.io.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?$`
 	ImageRepository string `json:"imageRepository,omitempty"`
 
-	// apiServer adds to the API server's settings. Empty adds nothing.
+	// registryMirrors are the mirrors that containerd pulls images from. A change
+	// replaces control plane machines; new workers use it. If not set, containerd
+	// pulls from the registries.
+	// +optional
+	// +listType=map
+	// +listMapKey=registry
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	RegistryMirrors []RegistryMirror `json:"registryMirrors,omitempty"`
+
+	// packageRepositories are repositories of apt, in addition to those of the
+	// image. A change replaces control plane machines; new workers use it. If not
+	// set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	PackageRepositories []PackageRepository `json:"packageRepositories,omitempty"`
+
+	// mirrorCredentialsSecretRef names a Secret in the same namespace with the key
+	// token, or username and password. Nodes send them to registryMirrors, to
+	// packageRepositories and to the registry of imageRepository. A change replaces
+	// control plane machines; new workers use it. If not set, no credentials are
+	// sent.
+	// +optional
+	MirrorCredentialsSecretRef SecretReference `json:"mirrorCredentialsSecretRef,omitempty,omitzero"`
+
+	// mirrorTrustedCAFrom is the Secret or ConfigMap with the CA certificates, in
+	// PEM, of registryMirrors, packageRepositories and the registry of
+	// imageRepository. They are added to the system's store, too. A change replaces
+	// control plane machines; new workers use it. If not set, the CA certificates of
+	// the image apply.
+	// +optional
+	MirrorTrustedCAFrom FileSource `json:"mirrorTrustedCAFrom,omitempty,omitzero"`
+
+	// apiServer configures the API servers. A change replaces control plane
+	// machines. If not set, kubeadm's defaults apply.
 	// +optional
 	APIServer APIServerSpec `json:"apiServer,omitempty,omitzero"`
 
-	// controllerManager adds to the controller manager's settings. Empty adds
-	// nothing.
+	// controllerManager configures kube-controller-manager. A change replaces
+	// control plane machines. If not set, kubeadm's defaults apply.
 	// +optional
 	ControllerManager ControlPlaneComponentSpec `json:"controllerManager,omitempty,omitzero"`
 
-	// scheduler adds to the scheduler's settings. Empty adds nothing.
+	// scheduler configures kube-scheduler. A change replaces control plane machines.
+	// If not set, kubeadm's defaults apply.
 	// +optional
 	Scheduler ControlPlaneComponentSpec `json:"scheduler,omitempty,omitzero"`
 
-	// etcd adds to etcd's settings. Empty adds nothing.
-	// +optional
-	Etcd ComponentSpec `json:"etcd,omitempty,omitzero"`
-
-	// featureGates are kubeadm's own feature gates. If not set, kubeadm's defaults
-	// apply. Feature gates of components are set by their extraArgs.
+	// featureGates are the feature gates of kubeadm. Feature gates of components are
+	// set by extraArgs. A change replaces control plane machines. If not set,
+	// kubeadm's defaults apply.
 	// +optional
 	// +kubebuilder:validation:MinProperties=1
 	// +kubebuilder:validation:MaxProperties=50
@@ -75,66 +109,61 @@ type PlatformSpec struct {
 
 	// joinTimeoutSeconds bounds how long a machine tries to initialize or to join
 	// its control plane, from its start. A control plane machine that has not
-	// joined by then is replaced. Raise it where images are pulled slowly. Changing
-	// it replaces no machine. Defaults to 3600.
+	// joined by then is replaced. Raise it where images are pulled slowly. A change
+	// replaces nothing. Defaults to 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=600
 	// +kubebuilder:validation:Maximum=86400
 	JoinTimeoutSeconds int32 `json:"joinTimeoutSeconds,omitempty"`
 
-	// kubeletCertificates says who signs what kubelets serve with: Cluster has
-	// the tenant's authority sign it, for the machine's own names and
-	// addresses; SelfSigned lets each kubelet sign for itself. It cannot change.
-	// Defaults to Cluster.
+	// kubeletCertificates selects the signer of the serving certificates of
+	// kubelets. Cluster: the CA of the workload cluster signs them for the names and
+	// addresses of the machine. SelfSigned: each kubelet signs its own. It cannot be
+	// changed. Defaults to Cluster.
 	// +optional
 	KubeletCertificates KubeletCertificates `json:"kubeletCertificates,omitempty"`
 
-	// kubeProxy configures kube-proxy. If not set, it uses iptables.
+	// kubeProxy configures kube-proxy. A change replaces nothing: kube-proxy is
+	// reconfigured in the workload cluster. If not set, kube-proxy uses iptables.
 	// +optional
 	KubeProxy KubeProxySpec `json:"kubeProxy,omitempty,omitzero"`
 
-	// apiBalancer has each worker reach the API servers over a balancer of its
-	// own, which follows the control plane. It can be added later, and not
-	// taken away. Empty has them ask the cluster's endpoint.
+	// apiServerLoadBalancer runs a load balancer on each worker, which distributes
+	// the worker's connections over all API servers. It can be added later, and not
+	// removed. A change replaces control plane machines; new workers use it. If not
+	// set, workers connect to the endpoint of the cluster.
 	// +optional
-	APIBalancer APIBalancerSpec `json:"apiBalancer,omitempty,omitzero"`
+	APIServerLoadBalancer *APIServerLoadBalancerSpec `json:"apiServerLoadBalancer,omitempty"`
 
-	// resolvers are the name servers that nodes ask, and with them pods for
-	// names outside of the cluster. Empty leaves it to the machine's network.
-	// +optional
-	Resolvers ResolversSpec `json:"resolvers,omitempty,omitzero"`
-
-	// dns says how names are resolved. Modules read it, no machine is made
-	// anew for it. Empty resolves the cluster's own names, and all others by
-	// the resolvers of the nodes.
+	// dns configures name resolution of nodes and pods. A change of dns.nodes
+	// replaces control plane machines, and new workers use it; a change of other
+	// fields replaces nothing. If not set, nodes use the name servers of their
+	// network, and pods those of their node.
 	// +optional
 	DNS DNSSpec `json:"dns,omitempty,omitzero"`
 
-	// proxy is how nodes reach the outside. Empty means directly.
+	// proxy sets the HTTP proxy of the nodes. A change replaces control plane
+	// machines; new workers use it. If not set, nodes connect directly.
 	// +optional
 	Proxy ProxySpec `json:"proxy,omitempty,omitzero"`
 
-	// universe says where a closed network has its images and packages. Empty
-	// takes them from where they are published.
-	// +optional
-	Universe UniverseSpec `json:"universe,omitempty,omitzero"`
-
-	// ntp says which clocks the nodes follow. Empty leaves it to the image.
+	// ntp sets the time servers of the nodes. A change replaces control plane
+	// machines; new workers use it. If not set, the time servers of the image apply.
 	// +optional
 	NTP NTPSpec `json:"ntp,omitempty,omitzero"`
 }
 
-// KubeletCertificates says who signs what kubelets serve with.
+// KubeletCertificates selects the signer of serving certificates of kubelets.
 // +kubebuilder:validation:Enum=Cluster;SelfSigned
 type KubeletCertificates string
 
-// Who signs what kubelets serve with.
+// Signers of serving certificates of kubelets.
 const (
 	KubeletCertificatesCluster    KubeletCertificates = "Cluster"
 	KubeletCertificatesSelfSigned KubeletCertificates = "SelfSigned"
 )
 
-// GetJoinTimeout returns how long a machine tries to become a node, or the default.
+// GetJoinTimeout returns the join timeout or its default.
 func (p *PlatformSpec) GetJoinTimeout() time.Duration {
 	if p.JoinTimeoutSeconds == 0 {
 		return JoinBound
@@ -142,15 +171,14 @@ func (p *PlatformSpec) GetJoinTimeout() time.Duration {
 	return time.Duration(p.JoinTimeoutSeconds) * time.Second
 }
 
-// GetKubeletCertificates returns who signs what kubelets serve with, or its
-// default.
+// GetKubeletCertificates returns the signer or its default.
 func (p *PlatformSpec) GetKubeletCertificates() KubeletCertificates {
 	return cmp.Or(p.KubeletCertificates, KubeletCertificatesCluster)
 }
 
 // GetImageRepository returns the image repository or its default.
 func (p *PlatformSpec) GetImageRepository() string {
-	return cmp.Or(p.ImageRepository, p.Universe.ImageRepository, DefaultImageRepository)
+	return cmp.Or(p.ImageRepository, DefaultImageRepository)
 }
 
 // GetKubeProxyMode returns kube-proxy's mode or its default.
@@ -166,20 +194,12 @@ func (k *KubeProxySpec) GetScheduler() IPVSScheduler {
 	return cmp.Or(k.Scheduler, DefaultIPVSScheduler)
 }
 
-// APIServerSpec adds to the API server's settings.
+// APIServerSpec configures the API servers.
 // +kubebuilder:validation:MinProperties=1
 type APIServerSpec struct {
-	// fqdn is the name by which people reach the API server (Nova's
-	// k8sAPIDefaultFqdn). Its certificate is good for it; that it resolves to
-	// the endpoint is for whoever keeps that name. Empty gives it none.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="fqdn must be a DNS name such as api.blue.example"
-	FQDN string `json:"fqdn,omitempty"`
-
-	// certSANs are names and addresses, beyond the endpoint, that the API
-	// server's certificate is good for. Empty adds none.
+	// certSANs are further DNS names and addresses in the serving certificate of the
+	// API servers, such as the name that users connect to. If not set, the
+	// certificate has the endpoint and the names and addresses of the machine.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -188,8 +208,8 @@ type APIServerSpec struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	CertSANs []string `json:"certSANs,omitempty"`
 
-	// extraArgs are command line arguments. They win over the provider's own.
-	// Empty adds none.
+	// extraArgs are command line arguments. They override the arguments that the
+	// provider sets. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -208,8 +228,7 @@ type APIServerSpec struct {
 	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
 }
 
-// ControlPlaneComponentSpec adds to the settings of the controller manager or the
-// scheduler.
+// ControlPlaneComponentSpec configures kube-controller-manager or kube-scheduler.
 // +kubebuilder:validation:MinProperties=1
 type ControlPlaneComponentSpec struct {
 	// extraArgs are command line arguments. They win over the provider's own.
@@ -232,8 +251,7 @@ type ControlPlaneComponentSpec struct {
 	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
 }
 
-// HostPathType is the kind of path that has to exist on the machine, or is
-// created.
+// HostPathType is the kind of path that must exist on the machine, or is created.
 // +kubebuilder:validation:Enum=DirectoryOrCreate;Directory;FileOrCreate;File;Socket;CharDevice;BlockDevice
 type HostPathType string
 
@@ -264,98 +282,58 @@ type HostPathMount struct {
 	// +optional
 	ReadOnly *bool `json:"readOnly,omitempty"`
 
-	// pathType is checked by the kubelet before it mounts hostPath. If not set,
-	// nothing is checked.
+	// pathType is the type that the kubelet checks before it mounts hostPath. If not
+	// set, the kubelet checks nothing.
 	// +optional
 	PathType HostPathType `json:"pathType,omitempty"`
 }
 
-// GetCertSANs returns the names and addresses, beyond the endpoint, that the API
-// server's certificate is good for.
-func (a *APIServerSpec) GetCertSANs() []string {
-	if a.FQDN == "" || slices.Contains(a.CertSANs, a.FQDN) {
-		return a.CertSANs
-	}
-	return append([]string{a.FQDN}, a.CertSANs...)
-}
-
-// ComponentSpec adds to etcd's settings.
-// +kubebuilder:validation:MinProperties=1
-type ComponentSpec struct {
-	// extraArgs are command line arguments. They win over the provider's own.
-	// Empty adds none.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +listMapKey=value
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=100
-	ExtraArgs []Arg `json:"extraArgs,omitempty"`
-}
-
-// KubeProxySpec says how services are programmed.
+// KubeProxySpec configures kube-proxy.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.scheduler) || has(self.mode) && self.mode == 'ipvs'",message="scheduler is for mode ipvs only"
 type KubeProxySpec struct {
-	// mode is iptables, ipvs, nftables, or none where the network plugin does
-	// it. Empty means iptables. For ipvs each node loads the kernel's ip_vs
-	// modules, which the image must have. In a running cluster the mode can
-	// change to iptables and nftables only, without new machines.
+	// mode is iptables, ipvs, nftables, or none if the CNI plugin replaces
+	// kube-proxy. For ipvs the image must have the kernel modules ip_vs, which each
+	// node loads. In a running cluster the mode can change to iptables and nftables
+	// only, which replaces no machine. Defaults to iptables.
 	// +optional
 	Mode KubeProxyMode `json:"mode,omitempty"`
 
-	// scheduler is how ipvs chooses a service's backend, for instance rr in
-	// turn, or lc for the one with the fewest connections. Empty means rr.
+	// scheduler is how ipvs selects a backend of a Service, for instance rr
+	// (round-robin) or lc (least connections). Defaults to rr.
 	// +optional
 	Scheduler IPVSScheduler `json:"scheduler,omitempty"`
 }
 
-// DNSMode is who can ask Nova DNS.
+// DNSMode is where Nova DNS can be queried.
 // +kubebuilder:validation:Enum=Internal;Hybrid
 type DNSMode string
 
 // Modes of Nova DNS.
 const (
-	// DNSModeInternal answers inside the cluster only.
+	// DNSModeInternal serves inside the cluster only.
 	DNSModeInternal DNSMode = "Internal"
-	// DNSModeHybrid answers on port 53 of the infra nodes too, so that the
+	// DNSModeHybrid serves at port 53 of the infra nodes too, so that the
 	// company's DNS can forward the base domain to them.
 	DNSModeHybrid DNSMode = "Hybrid"
-	// DefaultDNSMode is the mode on platforms that say nothing.
-	DefaultDNSMode = DNSModeHybrid
 )
 
-// DNSSpec says how names are resolved. A base domain among forwardZones is
-// served from outside (external DNS); any other one is served by Nova DNS.
+// DNSSpec configures name resolution. If baseDomain is one of forwardZones, other
+// servers serve it (external DNS). Otherwise Nova DNS serves it.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.baseDomain)",message="mode says how Nova DNS serves baseDomain: set that too"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.baseDomain) || !has(self.forwardZones) || !self.forwardZones.exists(z, z.name == self.baseDomain)",message="mode says how Nova DNS serves baseDomain, and forwardZones gives that domain to other servers: leave one of them out"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || has(self.baseDomain)",message="mode needs baseDomain: Nova DNS serves that domain"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.baseDomain) || !has(self.forwardZones) || !self.forwardZones.exists(z, z.name == self.baseDomain)",message="mode cannot be set if baseDomain is one of forwardZones: other servers serve the domain then"
 type DNSSpec struct {
-	// baseDomain is the domain of the platform's own names, such as
-	// nova-console.<baseDomain>. Empty means that there are none, and no Nova
-	// DNS.
+	// nodes sets the name servers of nodes. Pods use them for names outside of the
+	// cluster. A change replaces control plane machines; new workers use it. If not
+	// set, nodes use the name servers of their network.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=230
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
-	BaseDomain string `json:"baseDomain,omitempty"`
+	Nodes NodeDNSSpec `json:"nodes,omitempty,omitzero"`
 
-	// mode is who can ask Nova DNS for names of baseDomain: Internal or
-	// Hybrid. Empty means Hybrid, or that Nova DNS is not asked because
-	// baseDomain is one of forwardZones.
-	// +optional
-	Mode DNSMode `json:"mode,omitempty"`
-
-	// forwardZones are domains that other servers know. Empty forwards none.
-	// +optional
-	// +listType=map
-	// +listMapKey=name
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
-	ForwardZones []ForwardZone `json:"forwardZones,omitempty"`
-
-	// servers are asked for all names that nothing else here knows, by their
-	// addresses. Empty asks the resolvers of the nodes.
+	// upstreamServers are the addresses of the name servers that CoreDNS forwards
+	// queries to, except for names of the cluster, of baseDomain and of
+	// forwardZones. A change replaces nothing. If not set, CoreDNS forwards to the
+	// name servers of its node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -363,19 +341,58 @@ type DNSSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=64
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a server is named by its IP address"
+	UpstreamServers []string `json:"upstreamServers,omitempty"`
+
+	// baseDomain is the domain of the platform's own names, such as
+	// nova-console.<baseDomain>. A change replaces nothing. If not set, there are no
+	// such names and no Nova DNS.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=230
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	BaseDomain string `json:"baseDomain,omitempty"`
+
+	// mode is where Nova DNS serves names of baseDomain. Internal: inside the
+	// cluster. Hybrid: at port 53 of the infra nodes too. A change replaces nothing.
+	// Defaults to Hybrid. It cannot be set if baseDomain is one of forwardZones.
+	// +optional
+	Mode DNSMode `json:"mode,omitempty"`
+
+	// forwardZones are domains that other name servers serve. A change replaces
+	// nothing. If not set, no domain is forwarded.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	ForwardZones []ForwardZone `json:"forwardZones,omitempty"`
+}
+
+// NodeDNSSpec sets the name servers of nodes.
+type NodeDNSSpec struct {
+	// servers are the addresses of the name servers.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=15
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a server is named by its IP address"
 	Servers []string `json:"servers,omitempty"`
+
+	// searchDomains are appended to names that are not fully qualified. If not set,
+	// none are.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
+	SearchDomains []string `json:"searchDomains,omitempty"`
 }
 
-// GetMode returns the mode or its default. It means nothing for a base domain
-// that is one of the forward zones.
-func (d *DNSSpec) GetMode() DNSMode {
-	if d.Mode == "" {
-		return DefaultDNSMode
-	}
-	return d.Mode
-}
-
-// ForwardZone is a domain that other servers know.
+// ForwardZone is a domain that other name servers serve.
 type ForwardZone struct {
 	// name is the domain.
 	// +required
@@ -384,7 +401,7 @@ type ForwardZone struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	Name string `json:"name,omitempty"`
 
-	// servers are the servers' addresses.
+	// servers are the addresses of the name servers.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -397,14 +414,14 @@ type ForwardZone struct {
 
 // Arg is a command line argument, --name=value.
 type Arg struct {
-	// name is the argument's name without dashes.
+	// name is the name of the argument without dashes.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// value is the argument's value.
+	// value is the value of the argument.
 	// +required
 	// +kubebuilder:validation:MinLength=0
 	// +kubebuilder:validation:MaxLength=4096

@@ -1,15 +1,17 @@
 package v1beta2
 
 import (
+	"cmp"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// EtcdSnapshotAnnotation on a NovaControlPlane, with any value, asks for a
-// snapshot of etcd now. It is taken off once the snapshot lies in the bucket.
-// With one that is asked for the schedule goes on, whatever lies in the bucket.
-// A restore that succeeded asks for one.
+// EtcdSnapshotAnnotation on a NovaControlPlane, with any value, requests a snapshot
+// of etcd now. It is removed once the snapshot is stored in the bucket. The schedule
+// continues after such a snapshot even if the bucket holds snapshots of another
+// control plane. A restore that succeeded requests one.
 const EtcdSnapshotAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-snapshot"
 
 // UpgradeSnapshotAnnotation on a NovaControlPlane holds the version of the
@@ -23,61 +25,82 @@ const (
 	S3AccessKeyIDKey = "accessKeyID"
 	// S3SecretAccessKeyKey holds the secret access key.
 	S3SecretAccessKeyKey = "secretAccessKey"
-	// S3SessionTokenKey holds the token of temporary credentials; it may lack.
+	// S3SessionTokenKey holds the token of temporary credentials. It is optional.
 	S3SessionTokenKey = "sessionToken"
 )
 
-// EtcdSnapshotsHealthyCondition is true while the snapshots of etcd that are
-// due lie in the bucket. It is there only where snapshots are asked for.
+// EtcdSnapshotsHealthyCondition is true while the snapshots of etcd that are due are
+// stored in the bucket. It is set if etcd.snapshots is set.
 const EtcdSnapshotsHealthyCondition = "EtcdSnapshotsHealthy"
 
 const (
-	// EtcdSnapshotTakenReason: the last snapshot that was due lies in the bucket.
+	// EtcdSnapshotTakenReason: the last snapshot that was due is stored.
 	EtcdSnapshotTakenReason = "SnapshotTaken"
-	// EtcdSnapshotFailedReason: a snapshot is due and was not taken, the
-	// message says why. It is tried again.
+	// EtcdSnapshotFailedReason: a snapshot that is due failed. It is retried.
 	EtcdSnapshotFailedReason = "SnapshotFailed"
-	// EtcdSnapshotStorageReason: the bucket could not be read, or the settings
-	// for it are not usable, the message says why.
+	// EtcdSnapshotStorageReason: the bucket cannot be read, or its settings are not
+	// valid.
 	EtcdSnapshotStorageReason = "StorageUnavailable"
-	// EtcdSnapshotPendingReason: no snapshot has been due yet, or etcd does not
-	// run yet.
+	// EtcdSnapshotPendingReason: no snapshot has been due yet, or etcd does not run
+	// yet.
 	EtcdSnapshotPendingReason = "SnapshotPending"
-	// EtcdSnapshotHistoryMismatchReason: the newest snapshot in the bucket is not
-	// of what etcd holds now: the control plane was made anew. None is taken
-	// and none removed until one of the two is settled for.
+	// EtcdSnapshotHistoryMismatchReason: the newest snapshot in the bucket is not a
+	// snapshot of this etcd, because the control plane was recreated. No snapshot is
+	// taken or removed until a user decides which of the two counts.
 	EtcdSnapshotHistoryMismatchReason = "SnapshotHistoryMismatch"
 	// EtcdSnapshotNotAuthenticReason: the newest snapshot in the bucket is not
-	// signed with the key of the cluster. None is taken and none removed until
-	// it is removed or a snapshot is requested by annotation.
+	// signed with the key of the cluster. No snapshot is taken or removed until it is
+	// removed or a snapshot is requested by annotation.
 	EtcdSnapshotNotAuthenticReason = "SnapshotNotAuthentic"
 	// EtcdSnapshotSuspendedReason: snapshots are suspended.
 	EtcdSnapshotSuspendedReason = "Suspended"
 )
 
-// EtcdSpec says where etcd runs and how what it holds is kept safe.
+// EtcdSpec selects where etcd runs, configures it and schedules its snapshots.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.snapshots)",message="whoever runs external etcd takes its snapshots: snapshots cannot be set beside external"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.local)",message="local configures etcd on control plane machines and cannot be set beside external: configure external etcd where it runs"
+// +kubebuilder:validation:XValidation:rule="!has(self.external) || !has(self.snapshots)",message="snapshots cannot be set beside external: snapshots of external etcd are taken where it runs"
 type EtcdSpec struct {
-	// external is an etcd that somebody else runs. The API servers trust the
-	// certificate in Secret <cluster>-etcd (tls.crt) and prove themselves with
-	// Secret <cluster>-apiserver-etcd-client (tls.crt and tls.key), both in the
-	// namespace of the Cluster and there before the control plane is made. It
-	// is settled when the control plane is made. Empty puts a member of etcd
-	// on each control plane machine.
+	// local configures the etcd members on control plane machines. A change replaces
+	// control plane machines. If not set, the defaults of kubeadm apply.
+	// +optional
+	Local LocalEtcdSpec `json:"local,omitempty,omitzero"`
+
+	// external is an etcd that is operated elsewhere. The API servers trust the
+	// certificate in Secret <cluster>-etcd (tls.crt) and authenticate with Secret
+	// <cluster>-apiserver-etcd-client (tls.crt and tls.key). Both must exist in the
+	// namespace of the Cluster before the control plane is created. It can be set
+	// only when the control plane is created. A change of its endpoints replaces
+	// control plane machines. If not set, each control plane machine runs an etcd
+	// member.
 	// +optional
 	External ExternalEtcdSpec `json:"external,omitempty,omitzero"`
 
-	// snapshots are taken of etcd on a schedule and put into a bucket. They
-	// hold the tenant's Secrets: keep the bucket as you keep those. Empty takes
-	// none.
+	// snapshots schedules snapshots of etcd and sets the bucket that stores them. They
+	// contain the Secrets of the workload cluster: protect the bucket accordingly. A
+	// change replaces nothing. If not set, none are taken.
 	// +optional
 	Snapshots EtcdSnapshotsSpec `json:"snapshots,omitempty,omitzero"`
 }
 
-// ExternalEtcdSpec is an etcd that somebody else runs.
+// LocalEtcdSpec configures the etcd members on control plane machines.
+// +kubebuilder:validation:MinProperties=1
+type LocalEtcdSpec struct {
+	// extraArgs are command line arguments of etcd. They override the arguments that
+	// the provider sets. If not set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +listMapKey=value
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=100
+	ExtraArgs []bootstrapv1.Arg `json:"extraArgs,omitempty"`
+}
+
+// ExternalEtcdSpec is an etcd that is operated elsewhere.
 type ExternalEtcdSpec struct {
-	// endpoints are the URLs of its members.
+	// endpoints are the URLs of the members. A change replaces control plane
+	// machines.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -88,202 +111,211 @@ type ExternalEtcdSpec struct {
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// EtcdSnapshotsSpec says when snapshots of etcd are taken and where they are kept.
+// EtcdSnapshotsSpec schedules snapshots of etcd and sets the bucket that stores them.
 type EtcdSnapshotsSpec struct {
-	// schedule says when, in the format of cron and in UTC unless it begins
-	// with CRON_TZ=<zone>: "0 */6 * * *", "@hourly" or "@every 30m". A
-	// snapshot that was missed is taken once, as soon as it can be.
-	// +required
+	// schedule is a cron schedule, in UTC unless it begins with CRON_TZ=<zone>, for
+	// instance "0 */6 * * *", "@hourly" or "@every 30m". A missed snapshot is taken
+	// once, as soon as possible. Defaults to "@every 6h".
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^((CRON_TZ|TZ)=[A-Za-z0-9_/+-]+ +)?([^ ]+( +[^ ]+){4}|@(yearly|annually|monthly|weekly|daily|midnight|hourly)|@every +[0-9hms.]+)$')",message="schedule must have the five fields of cron, such as 0 */6 * * *, or be one of @hourly, @daily, @weekly, @monthly, @yearly and @every <duration>"
 	Schedule string `json:"schedule,omitempty"`
 
-	// retention says which snapshots are kept. Empty keeps the last 14.
+	// retention limits the number and the age of snapshots. If not set, the last 14
+	// are kept.
 	// +optional
 	Retention EtcdSnapshotRetention `json:"retention,omitempty,omitzero"`
 
-	// s3 is the bucket.
+	// s3 is the bucket that stores the snapshots.
 	// +required
 	S3 S3Spec `json:"s3,omitempty,omitzero"`
 
-	// beforeUpgrade lets the upgrade to another minor version wait until a
-	// snapshot is stored that was begun after spec.version was changed. While no
-	// snapshot can be taken, the upgrade does not begin. If not set, upgrades do
-	// not wait for a snapshot.
+	// beforeUpgrade delays an upgrade to another minor version until a snapshot is
+	// stored that was started after spec.version was changed. While no snapshot can be
+	// taken, the upgrade does not start. If not set, upgrades do not wait for a
+	// snapshot.
 	// +optional
 	BeforeUpgrade *bool `json:"beforeUpgrade,omitempty"`
 
-	// suspend stops the schedule and the removal of old snapshots. A snapshot
-	// that is asked for by annotation is still taken. Empty means false.
+	// suspend stops the schedule and the removal of old snapshots. A snapshot that is
+	// requested by annotation is still taken. Defaults to false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
-// EtcdSnapshotRetention says which snapshots are kept. A snapshot goes when
-// either limit says so; the newest never goes, nor the newest of a control plane
-// of the same name that was there before.
+// EtcdSnapshotRetention limits the number and the age of snapshots. A snapshot is
+// removed when it exceeds either limit. The newest snapshot is never removed, nor the
+// newest of a previous control plane of the same name.
 // +kubebuilder:validation:MinProperties=1
 type EtcdSnapshotRetention struct {
-	// count is how many are kept. Empty means 14 if days is empty too, and no
-	// limit otherwise.
+	// count is the number of snapshots that are kept. Defaults to 14. If days is set,
+	// there is no default.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	Count int32 `json:"count,omitempty"`
 
-	// days is how long each is kept. Empty means for ever.
+	// days is the number of days after which a snapshot is removed. If not set, age
+	// does not matter.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3650
 	Days int32 `json:"days,omitempty"`
 }
 
-// DefaultEtcdSnapshotCount is how many snapshots are kept where nothing is said.
+// DefaultEtcdSnapshotSchedule is the default schedule of snapshots.
+const DefaultEtcdSnapshotSchedule = "@every 6h"
+
+// DefaultEtcdSnapshotCount is the default number of snapshots that are kept.
 const DefaultEtcdSnapshotCount = int32(14)
 
-// S3Encryption is how a bucket's server encrypts what it stores.
+// S3Encryption is how the server encrypts objects of a bucket.
 // +kubebuilder:validation:Enum=AES256;KMS
 type S3Encryption string
 
-// Ways of a bucket's server to encrypt.
+// Encryption by the server.
 const (
-	// S3EncryptionAES256 lets the server use keys of its own (SSE-S3).
+	// S3EncryptionAES256 uses keys of the server (SSE-S3).
 	S3EncryptionAES256 S3Encryption = "AES256"
-	// S3EncryptionKMS lets the server use a key of its key service (SSE-KMS).
+	// S3EncryptionKMS uses a key of the key management service (SSE-KMS).
 	S3EncryptionKMS S3Encryption = "KMS"
 )
 
-// S3Spec is a place in an S3-compatible bucket.
+// S3Spec is a prefix in a bucket of an S3-compatible server.
 // +kubebuilder:validation:XValidation:rule="!has(self.kmsKeyID) || has(self.encryption) && self.encryption == 'KMS'",message="kmsKeyID needs encryption KMS"
 // +kubebuilder:validation:XValidation:rule="!has(self.encryption) || self.encryption != 'KMS' || has(self.kmsKeyID)",message="encryption KMS needs kmsKeyID"
 type S3Spec struct {
-	// endpoint is the server's URL. Nodes that restore a snapshot must reach
-	// it too.
+	// endpoint is the URL of the server. A node that restores a snapshot connects to it
+	// too.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHost() != '' && url(self).getEscapedPath() in ['', '/']",message="endpoint must be a URL such as https://s3.example.org: snapshots hold Secrets, so it must be https, and the bucket is said in bucket"
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() == 'https' && url(self).getHost() != '' && url(self).getEscapedPath() in ['', '/']",message="endpoint must be a URL such as https://s3.example.org: snapshots hold Secrets, so it must be https, and the bucket is set in bucket"
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// bucket is the bucket's name. It must exist.
+	// bucket is the name of the bucket. It must exist.
 	// +required
 	// +kubebuilder:validation:MinLength=3
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]*[a-z0-9]$')",message="bucket must be a bucket's name: lower case letters, digits, dots and dashes"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]*[a-z0-9]$')",message="bucket must be the name of a bucket: lower case letters, digits, dots and dashes"
 	Bucket string `json:"bucket,omitempty"`
 
-	// prefix stands before the names of all objects; below it each cluster
-	// has <namespace>/<cluster>/. Two management clusters that share a bucket
-	// need different ones. Empty means none.
+	// prefix is the prefix of the names of all objects. <namespace>/<cluster>/ follows
+	// it. Two management clusters that share a bucket need different prefixes. If not
+	// set, there is no prefix.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$') && !self.split('/').exists(p, p == '.' || p == '..')",message="prefix must be words of letters, digits, dots, dashes and underscores with a slash between them"
 	Prefix string `json:"prefix,omitempty"`
 
-	// region is the bucket's region. Empty means us-east-1, which most
-	// servers outside AWS take for theirs.
+	// region is the region of the bucket. Defaults to us-east-1, which most servers
+	// outside of AWS accept.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Region string `json:"region,omitempty"`
 
-	// pathStyle puts the bucket's name into the path instead of the host's
-	// name. Empty lets the endpoint decide: the host's name for AWS, the path
-	// for all others.
+	// pathStyle puts the name of the bucket into the path of the URL instead of the
+	// host name. Defaults to false for AWS and to true for other endpoints.
 	// +optional
 	PathStyle *bool `json:"pathStyle,omitempty"`
 
-	// credentials names a Secret in the same namespace with accessKeyID and
-	// secretAccessKey, and sessionToken if they are temporary.
+	// credentialsSecretRef names a Secret in the same namespace with the keys
+	// accessKeyID and secretAccessKey, and sessionToken for temporary credentials.
 	// +required
-	Credentials bootstrapv1.SecretReference `json:"credentials,omitempty,omitzero"`
+	CredentialsSecretRef bootstrapv1.SecretReference `json:"credentialsSecretRef,omitempty,omitzero"`
 
-	// trustedCA are the certificates that the server is verified against.
-	// Empty takes those of the system.
+	// trustedCAFrom is the Secret or ConfigMap with the CA certificates, in PEM, that
+	// the server is verified against. If not set, those of the system are used.
 	// +optional
-	TrustedCA bootstrapv1.FileSource `json:"trustedCA,omitempty,omitzero"`
+	TrustedCAFrom bootstrapv1.FileSource `json:"trustedCAFrom,omitempty,omitzero"`
 
-	// encryption lets the server encrypt what it stores. Empty leaves that to
-	// the bucket's own setting.
+	// encryption is how the server encrypts objects: AES256 or KMS. If not set, the
+	// default of the bucket applies.
 	// +optional
 	Encryption S3Encryption `json:"encryption,omitempty"`
 
-	// kmsKeyID is the key for encryption KMS.
+	// kmsKeyID is the ID of the key for encryption KMS.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	KMSKeyID string `json:"kmsKeyID,omitempty"`
 }
 
-// EtcdStatus is what is known of etcd's snapshots.
+// EtcdStatus is the observed state of snapshots of etcd.
 // +kubebuilder:validation:MinProperties=1
 type EtcdStatus struct {
-	// lastSnapshot is the newest snapshot in the bucket. Empty until there is
-	// one.
+	// lastSnapshot is the newest snapshot in the bucket. It is not set before the first
+	// snapshot.
 	// +optional
 	LastSnapshot EtcdSnapshotStatus `json:"lastSnapshot,omitempty,omitzero"`
 
-	// nextSnapshotTime is when the next one is due. Empty while snapshots are
-	// suspended or etcd does not run yet.
+	// nextSnapshotTime is the time of the next scheduled snapshot. It is not set while
+	// snapshots are suspended or before etcd runs.
 	// +optional
 	NextSnapshotTime *metav1.Time `json:"nextSnapshotTime,omitempty"`
 
-	// lastFailureTime is when taking a snapshot failed last. Empty once the
-	// next one is taken.
+	// lastFailureTime is the time of the last failure. It is removed when a snapshot
+	// succeeds.
 	// +optional
 	LastFailureTime *metav1.Time `json:"lastFailureTime,omitempty"`
 
-	// snapshots is the number of snapshots in the bucket. Empty until it was
-	// read.
+	// snapshots is the number of snapshots in the bucket. It is not set before the
+	// bucket was listed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Snapshots *int32 `json:"snapshots,omitempty"`
 }
 
-// EtcdSnapshotStatus is one snapshot of etcd.
+// EtcdSnapshotStatus describes a snapshot of etcd.
 type EtcdSnapshotStatus struct {
-	// name names the snapshot for a NovaEtcdRestore.
+	// name is the name of the snapshot, which a NovaEtcdRestore refers to.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name,omitempty"`
 
-	// time is when it was begun.
+	// time is the time at which the snapshot was started.
 	// +required
 	Time metav1.Time `json:"time,omitempty,omitzero"`
 
-	// size is its size in bytes.
+	// size is the size in bytes.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Size int64 `json:"size,omitempty"`
 
-	// revision is etcd's revision when it was begun. The snapshot holds it,
-	// and may hold later ones.
+	// revision is the revision of etcd at the start of the snapshot. The snapshot may
+	// contain later revisions.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Revision int64 `json:"revision,omitempty"`
 
-	// durationSeconds is how long it took to take it, rounded up.
+	// durationSeconds is the duration of the snapshot, rounded up.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	DurationSeconds int32 `json:"durationSeconds,omitempty"`
 }
 
-// IsDefined reports whether etcd is somebody else's.
+// IsDefined reports whether external etcd is used.
 func (e *ExternalEtcdSpec) IsDefined() bool { return len(e.Endpoints) > 0 }
 
-// IsDefined reports whether snapshots are asked for.
-func (s *EtcdSnapshotsSpec) IsDefined() bool { return s.Schedule != "" }
+// IsDefined reports whether snapshots are configured.
+func (s *EtcdSnapshotsSpec) IsDefined() bool { return s.S3.Endpoint != "" }
+
+// GetSchedule returns the schedule or its default.
+func (s *EtcdSnapshotsSpec) GetSchedule() string {
+	return cmp.Or(s.Schedule, DefaultEtcdSnapshotSchedule)
+}
 
 // GatesUpgrades reports whether minor upgrades wait for a snapshot.
 func (s *EtcdSnapshotsSpec) GatesUpgrades() bool { return s.BeforeUpgrade != nil && *s.BeforeUpgrade }
 
-// IsSuspended reports whether the schedule stands still.
+// IsSuspended reports whether the schedule is suspended.
 func (s *EtcdSnapshotsSpec) IsSuspended() bool { return s.Suspend != nil && *s.Suspend }
 
-// GetCount returns how many snapshots are kept, 0 for no limit.
+// GetCount returns the number of snapshots that are kept, 0 for no limit.
 func (r *EtcdSnapshotRetention) GetCount() int32 {
 	switch {
 	case r.Count != 0:

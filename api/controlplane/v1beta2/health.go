@@ -5,45 +5,47 @@ import (
 )
 
 const (
-	// SkipCoreDNSAnnotation stands on a NovaControlPlane whose tenant's CoreDNS
-	// is somebody else's: an upgrade leaves it alone.
+	// SkipCoreDNSAnnotation is set on a NovaControlPlane if CoreDNS of the workload
+	// cluster is managed elsewhere. An upgrade does not change it then.
 	SkipCoreDNSAnnotation = "controlplane.cluster.x-k8s.io/skip-coredns"
-	// SkipKubeProxyAnnotation says the same of kube-proxy.
+	// SkipKubeProxyAnnotation is the same for kube-proxy.
 	SkipKubeProxyAnnotation = "controlplane.cluster.x-k8s.io/skip-kube-proxy"
 )
 
-// Conditions of a control plane Machine say how what kubeadm runs on its node
-// is. They have the names that KubeadmControlPlane gives them.
+// Conditions of a control plane Machine hold the health of the components on its
+// node. They have the names of KubeadmControlPlane.
 const (
 	MachineAPIServerPodHealthyCondition         = "APIServerPodHealthy"
 	MachineControllerManagerPodHealthyCondition = "ControllerManagerPodHealthy"
 	MachineSchedulerPodHealthyCondition         = "SchedulerPodHealthy"
 	MachineEtcdPodHealthyCondition              = "EtcdPodHealthy"
 	MachineEtcdMemberHealthyCondition           = "EtcdMemberHealthy"
-	// MachineKubeVIPPodHealthyCondition is ours: KubeadmControlPlane knows no
-	// kube-vip. It is there once a pod was seen that says what it is.
+	// MachineKubeVIPPodHealthyCondition has no counterpart in KubeadmControlPlane. It
+	// is set once a pod of kube-vip was found.
 	MachineKubeVIPPodHealthyCondition = "KubeVIPPodHealthy"
 )
 
 const (
-	// MachinePodRunningReason: the pod runs and is ready.
+	// MachinePodRunningReason: the pod is running and ready.
 	MachinePodRunningReason = "Running"
-	// MachinePodProvisioningReason: it starts.
+	// MachinePodProvisioningReason: the pod is starting.
 	MachinePodProvisioningReason = "Provisioning"
-	// MachinePodDoesNotExistReason: there is none.
+	// MachinePodDoesNotExistReason: the pod does not exist.
 	MachinePodDoesNotExistReason = "DoesNotExist"
-	// MachinePodFailedReason: it runs no more, or is started again and again.
+	// MachinePodFailedReason: the pod has stopped, or restarts repeatedly.
 	MachinePodFailedReason = "Failed"
-	// MachinePodDeletingReason: it is being taken away.
+	// MachinePodDeletingReason: the pod is being deleted.
 	MachinePodDeletingReason = "Deleting"
-	// MachineInspectionFailedReason: its node is not there or its kubelet has
-	// not been heard of.
+	// MachineInspectionFailedReason: the Node does not exist, or its kubelet has stopped
+	// posting status.
 	MachineInspectionFailedReason = clusterv1.InspectionFailedReason
-	// MachineConnectionDownReason: the tenant's API server does not answer.
+	// MachineConnectionDownReason: the API server of the workload cluster does not
+	// respond.
 	MachineConnectionDownReason = clusterv1.ConnectionDownReason
-	// MachineEtcdMemberHealthyReason: the member answers, votes and sees a leader.
+	// MachineEtcdMemberHealthyReason: the member responds, votes and has a leader.
 	MachineEtcdMemberHealthyReason = "Healthy"
-	// MachineEtcdMemberNotHealthyReason: it does not, the message says what it lacks.
+	// MachineEtcdMemberNotHealthyReason: the member does not respond, does not vote or
+	// has no leader.
 	MachineEtcdMemberNotHealthyReason = "NotHealthy"
 )
 
@@ -52,24 +54,24 @@ const (
 const ControlPlaneComponentsHealthyCondition = "ControlPlaneComponentsHealthy"
 
 const (
-	// ControlPlaneComponentsHealthyReason: they run.
+	// ControlPlaneComponentsHealthyReason: all components run.
 	ControlPlaneComponentsHealthyReason = "Healthy"
-	// ControlPlaneComponentsNotHealthyReason: some do not, the message says which.
+	// ControlPlaneComponentsNotHealthyReason: the components in the message do not run.
 	ControlPlaneComponentsNotHealthyReason = "NotHealthy"
-	// ControlPlaneComponentsHealthUnknownReason: it is not known of some.
+	// ControlPlaneComponentsHealthUnknownReason: the health of some is unknown.
 	ControlPlaneComponentsHealthUnknownReason = "HealthUnknown"
 )
 
-// EndpointHealthyCondition is true while an API server answers at the address
-// that the Cluster names. It says nothing of etcd behind it.
+// EndpointHealthyCondition is true while an API server responds at the control plane
+// endpoint of the Cluster. It does not include the health of etcd.
 const EndpointHealthyCondition = "EndpointHealthy"
 
 const (
-	// EndpointHealthyReason: one answers. With kube-vip the message names the
-	// node that holds the address.
+	// EndpointHealthyReason: an API server responds. With kube-vip the message contains
+	// the node that has the address.
 	EndpointHealthyReason = "Healthy"
-	// EndpointNotHealthyReason: none answers, the message says why.
+	// EndpointNotHealthyReason: no API server responds.
 	EndpointNotHealthyReason = "NotHealthy"
-	// EndpointUnknownReason: nobody has asked yet.
+	// EndpointUnknownReason: the endpoint has not been probed yet.
 	EndpointUnknownReason = "HealthUnknown"
 )

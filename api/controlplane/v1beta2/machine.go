@@ -4,26 +4,25 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MachineHookAnnotation stands on every control plane Machine. Cluster API's
-// deletion of it stops there after drain and volumes, until the machine's
-// member of etcd is removed.
+// MachineHookAnnotation is set on every control plane Machine. Cluster API's deletion
+// of the Machine stops there, after drain and volume detachment, until the etcd member
+// of the machine is removed.
 const MachineHookAnnotation = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/nova-control-plane"
 
 const (
-	// JoinedAnnotation stands on a control plane Machine once it was a member
-	// of etcd, which is stored before its member is removed: it never joins
-	// again.
+	// JoinedAnnotation is set on a control plane Machine once it was an etcd member. It
+	// is stored before the member is removed: the machine never joins again.
 	JoinedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-joined"
-	// RemediationAnnotation stands on a NovaControlPlane and holds the
-	// remediation that was begun last. It is stored before the machine is
-	// deleted, so that a retry is counted once whatever happens.
+	// RemediationAnnotation is set on a NovaControlPlane and holds the last
+	// remediation. It is stored before the machine is deleted, so that a retry is
+	// counted exactly once.
 	RemediationAnnotation = "controlplane.cluster.x-k8s.io/nova-remediation"
-	// ReplacesAnnotation stands on a control plane Machine that was made for a
-	// remediated one, and names that.
+	// ReplacesAnnotation is set on a control plane Machine that replaces a remediated
+	// Machine, and holds the name of the latter.
 	ReplacesAnnotation = "controlplane.cluster.x-k8s.io/nova-replaces"
 	// SkipRedundancyAnnotation is set on a control plane Machine by an
-	// administrator. The Machine is then removed before others can stand in for
-	// its member of etcd and its API server. etcd's quorum is kept all the same.
+	// administrator. The Machine is then removed before others replace its etcd member
+	// and its API server. The quorum of etcd is still kept.
 	SkipRedundancyAnnotation = "controlplane.cluster.x-k8s.io/skip-redundancy"
 )
 
@@ -44,13 +43,13 @@ func ReadinessGates(externalEtcd bool) []clusterv1.MachineReadinessGate {
 		clusterv1.MachineReadinessGate{ConditionType: MachineEtcdMemberHealthyCondition})
 }
 
-// MachineSafeToDeleteCondition stands on a control plane Machine that is being
-// deleted: it is true once etcd does not need the machine's host any more.
+// MachineSafeToDeleteCondition is set on a control plane Machine that is being deleted.
+// It is true once the control plane does not need the VM anymore.
 const MachineSafeToDeleteCondition = "SafeToDelete"
 
 const (
-	// MachineSafeToDeleteReason: the host may go.
+	// MachineSafeToDeleteReason: the VM can be deleted.
 	MachineSafeToDeleteReason = "SafeToDelete"
-	// MachineNotSafeToDeleteReason: it has to stay, the message says why.
+	// MachineNotSafeToDeleteReason: the control plane still needs the VM.
 	MachineNotSafeToDeleteReason = "NotSafeToDelete"
 )

@@ -7,7 +7,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// Finalizer keeps a NovaControlPlane until its machines are gone.
+// Finalizer keeps a NovaControlPlane until its machines are deleted.
 const Finalizer = "controlplane.cluster.x-k8s.io/nova"
 
 const (
@@ -19,8 +19,8 @@ const (
 	// creation, in the format of RFC 3339. clusterctl move creates Machines again,
 	// and their creation timestamp is that of the move.
 	CreatedAnnotation = "controlplane.cluster.x-k8s.io/nova-created"
-	// CoreDNSSpreadAnnotation stands on a NovaControlPlane once the tenant's
-	// CoreDNS pods have been spread, which happens only once.
+	// CoreDNSSpreadAnnotation is set on a NovaControlPlane once the CoreDNS pods of
+	// the workload cluster have been spread over nodes, which happens only once.
 	CoreDNSSpreadAnnotation = "controlplane.cluster.x-k8s.io/nova-coredns-spread"
 )
 
@@ -28,43 +28,42 @@ const (
 const (
 	// DefaultReplicas is the number of control plane machines.
 	DefaultReplicas = int32(1)
-	// DefaultKubeVIPImage is the image of the static pod that holds the endpoint.
+	// DefaultKubeVIPImage is the image of the static pod that announces the endpoint.
 	DefaultKubeVIPImage = "ghcr.io/kube-vip/kube-vip:v0.9.1"
 )
 
 // AvailableCondition is true while the control plane accepts requests: it is
-// initialised, its certificates are there, the tenant's API server answers and
-// etcd has quorum.
+// initialized, its certificates exist, an API server responds and etcd has quorum.
 const AvailableCondition = clusterv1.AvailableCondition
 
 const (
 	// AvailableReason: the control plane accepts requests.
 	AvailableReason = clusterv1.AvailableReason
-	// NotAvailableReason: it does not, the message says why.
+	// NotAvailableReason: the control plane does not accept requests.
 	NotAvailableReason = clusterv1.NotAvailableReason
 )
 
-// InitializedCondition is true once kubeadm init is through. It never becomes
+// InitializedCondition is true once kubeadm init has completed. It never becomes
 // false again.
 const InitializedCondition = "Initialized"
 
 const (
-	// InitializedReason: kubeadm init is through.
+	// InitializedReason: kubeadm init has completed.
 	InitializedReason = "Initialized"
-	// NotInitializedReason: it is not.
+	// NotInitializedReason: kubeadm init has not completed.
 	NotInitializedReason = "NotInitialized"
 )
 
-// CertificatesAvailableCondition is true while the cluster's certificate
-// authorities and keys are there.
+// CertificatesAvailableCondition is true while the CA certificates and keys of the
+// cluster exist.
 const CertificatesAvailableCondition = "CertificatesAvailable"
 
 const (
-	// CertificatesAvailableReason: they are there.
+	// CertificatesAvailableReason: the certificates exist.
 	CertificatesAvailableReason = clusterv1.AvailableReason
-	// CertificatesInvalidReason: a Secret holds something that is no usable certificate or key.
+	// CertificatesInvalidReason: a Secret does not contain a valid certificate or key.
 	CertificatesInvalidReason = "Invalid"
-	// CertificatesInternalErrorReason: reading or writing them failed.
+	// CertificatesInternalErrorReason: reading or writing a certificate failed.
 	CertificatesInternalErrorReason = clusterv1.InternalErrorReason
 )
 
@@ -75,8 +74,8 @@ const EtcdMembersKnownCondition = "EtcdMembersKnown"
 const (
 	// EtcdMembersKnownReason: each member has its Machine.
 	EtcdMembersKnownReason = "Known"
-	// EtcdForeignMembersReason: the members that the message names have none, as
-	// after a restore of the management cluster from an old backup.
+	// EtcdForeignMembersReason: the members in the message have no Machine, for
+	// instance after a restore of the management cluster from an old backup.
 	EtcdForeignMembersReason = "ForeignMembers"
 )
 
@@ -99,24 +98,24 @@ const EtcdClusterHealthyCondition = "EtcdClusterHealthy"
 const (
 	// EtcdHealthyReason: all members are healthy.
 	EtcdHealthyReason = "Healthy"
-	// EtcdNotHealthyReason: some are not, the message says which.
+	// EtcdNotHealthyReason: the members in the message are not healthy.
 	EtcdNotHealthyReason = "NotHealthy"
-	// EtcdUnknownReason: etcd could not be asked.
+	// EtcdUnknownReason: the state of etcd could not be read.
 	EtcdUnknownReason = "InspectionFailed"
 )
 
 // SettingsAppliedCondition is true while the settings of the NovaControlPlane and
-// of its Cluster are carried out, or will be by the next machines.
+// of its Cluster are applied, or will be by the next machines.
 const SettingsAppliedCondition = "SettingsApplied"
 
 const (
-	// SettingsAppliedReason: all settings are carried out.
+	// SettingsAppliedReason: all settings are applied.
 	SettingsAppliedReason = "Applied"
 	// SettingsClusterNetworkChangedReason: spec.clusterNetwork of the Cluster
-	// changed after kubeadm init. The change is not carried out.
+	// changed after kubeadm init. The change is not applied.
 	SettingsClusterNetworkChangedReason = "ClusterNetworkChanged"
 	// SettingsMachinesAlteredReason: another controller or an admission policy
-	// altered machines, which are not replaced for it.
+	// changed machines, which are not replaced for it.
 	SettingsMachinesAlteredReason = "MachinesAltered"
 	// SettingsVersionUnknownReason: this version of the provider does not know
 	// parts of the Kubernetes version, which stay as they are.
@@ -130,8 +129,7 @@ const MachinesReadyCondition = clusterv1.MachinesReadyCondition
 const MachinesUpToDateCondition = clusterv1.MachinesUpToDateCondition
 
 // RollingOutCondition, ScalingUpCondition, ScalingDownCondition and
-// DeletingCondition are true while that is going on, with a message that says
-// how far it is.
+// DeletingCondition are true during the operation. Their messages hold the progress.
 const (
 	RollingOutCondition  = clusterv1.RollingOutCondition
 	ScalingUpCondition   = clusterv1.ScalingUpCondition
@@ -139,89 +137,90 @@ const (
 	DeletingCondition    = clusterv1.DeletingCondition
 )
 
-// RollingOutWaitingForSnapshotReason: an upgrade waits for a snapshot of etcd, as
-// spec.etcd.snapshots.beforeUpgrade asks for. The message says what the snapshot
-// waits for.
+// RollingOutWaitingForSnapshotReason: an upgrade waits for a snapshot of etcd, which
+// spec.etcd.snapshots.beforeUpgrade requires.
 const RollingOutWaitingForSnapshotReason = "WaitingForSnapshot"
 
-// EndpointProvider is what holds the API server's address.
+// EndpointProvider is the provider of the API server's address.
 // +kubebuilder:validation:Enum=KubeVIP;External
 type EndpointProvider string
 
 // Endpoint providers.
 const (
 	// EndpointProviderKubeVIP runs kube-vip as a static pod on each control
-	// plane machine; the endpoint must be a free address of their network.
+	// plane machine. The endpoint must be a free address of their network.
 	EndpointProviderKubeVIP EndpointProvider = "KubeVIP"
-	// EndpointProviderExternal leaves the address to a balancer that stands
-	// before the control plane machines.
+	// EndpointProviderExternal uses a load balancer that is operated elsewhere.
 	EndpointProviderExternal EndpointProvider = "External"
 )
 
-// NovaControlPlaneSpec is the control plane of a tenant cluster.
+// NovaControlPlaneSpec is the desired state of the control plane of a workload
+// cluster.
 // +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.dns) && has(oldSelf.platform.dns.baseDomain) && (!has(oldSelf.platform.dns.forwardZones) || !oldSelf.platform.dns.forwardZones.exists(z, z.name == oldSelf.platform.dns.baseDomain))) || (has(self.platform) && has(self.platform.dns) && has(self.platform.dns.baseDomain) && (!has(self.platform.dns.forwardZones) || !self.platform.dns.forwardZones.exists(z, z.name == self.platform.dns.baseDomain)))",message="Nova DNS serves the base domain of this cluster, and a cluster cannot move away from it to external DNS: keep platform.dns.baseDomain, and keep it out of platform.dns.forwardZones"
-// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.apiBalancer)) || (has(self.platform) && has(self.platform.apiBalancer))",message="platform.apiBalancer cannot be taken away: the tenant's kube-proxy relies on it"
-// +kubebuilder:validation:XValidation:rule="self.version.split('.')[0] == oldSelf.version.split('.')[0] && int(self.version.split('.')[1]) <= int(oldSelf.version.split('.')[1]) + 1",message="a control plane moves up one minor version at a time: go through the one between"
+// +kubebuilder:validation:XValidation:rule="!(has(oldSelf.platform) && has(oldSelf.platform.apiServerLoadBalancer)) || (has(self.platform) && has(self.platform.apiServerLoadBalancer))",message="platform.apiServerLoadBalancer cannot be removed: kube-proxy of the workload cluster relies on it"
+// +kubebuilder:validation:XValidation:rule="self.version.split('.')[0] == oldSelf.version.split('.')[0] && int(self.version.split('.')[1]) <= int(oldSelf.version.split('.')[1]) + 1",message="version can go up by one minor version at a time: upgrade to the next minor version first"
 // +kubebuilder:validation:XValidation:rule="!(has(self.rollout) && has(self.rollout.strategy) && has(self.rollout.strategy.rollingUpdate) && has(self.rollout.strategy.rollingUpdate.maxSurge) && self.rollout.strategy.rollingUpdate.maxSurge == 0) || (has(self.replicas) && self.replicas >= 3)",message="rollout.strategy.rollingUpdate.maxSurge 0 needs 3 replicas at least"
-// +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.external)) == (has(oldSelf.etcd) && has(oldSelf.etcd.external))",message="a control plane cannot move between external etcd and its own: etcd.external is settled when it is made"
-// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.external)) || !(has(self.platform) && has(self.platform.etcd))",message="platform.etcd configures etcd on control plane machines and cannot be set beside etcd.external: configure external etcd where it runs"
+// +kubebuilder:validation:XValidation:rule="(has(self.etcd) && has(self.etcd.external)) == (has(oldSelf.etcd) && has(oldSelf.etcd.external))",message="etcd.external can be set only when the control plane is created: it cannot move between external etcd and its own"
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeletCertificates) ? self.platform.kubeletCertificates : 'Cluster') == (has(oldSelf.platform) && has(oldSelf.platform.kubeletCertificates) ? oldSelf.platform.kubeletCertificates : 'Cluster')",message="platform.kubeletCertificates is used when the cluster is created and cannot change: each kubelet keeps its own configuration"
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') || ((has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') in ['iptables', 'nftables'] && (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'none')",message="platform.kubeProxy.mode can change to iptables or nftables only, and not from none: nodes load the kernel modules of ipvs when they are created, and kubeadm init installs kube-proxy"
 // +kubebuilder:validation:XValidation:rule="(has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.mode) ? self.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.mode) ? oldSelf.platform.kubeProxy.mode : 'iptables') != 'ipvs' || (has(self.platform) && has(self.platform.kubeProxy) && has(self.platform.kubeProxy.scheduler) ? self.platform.kubeProxy.scheduler : 'rr') == (has(oldSelf.platform) && has(oldSelf.platform.kubeProxy) && has(oldSelf.platform.kubeProxy.scheduler) ? oldSelf.platform.kubeProxy.scheduler : 'rr')",message="platform.kubeProxy.scheduler cannot change: nodes load its kernel module when they are created"
 // +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1 || (has(self.etcd) && has(self.etcd.external))",fieldPath=".replicas",message="replicas must be odd unless etcd.external is set: each control plane machine holds an etcd member, and an even number tolerates no more failures than one fewer"
 type NovaControlPlaneSpec struct {
-	// replicas is the number of control plane machines. It must be odd, since
-	// each holds a member of etcd, unless etcd.external is set. Defaults to 1.
+	// replicas is the number of control plane machines. It must be odd, because each
+	// runs an etcd member, unless etcd.external is set. A change adds or deletes
+	// machines. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=9
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// version is the Kubernetes version, for instance v1.36.3.
+	// version is the Kubernetes version, for instance v1.36.3. A change replaces control
+	// plane machines. A Cluster with a topology then replaces its workers.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]*)[.](0|[1-9][0-9]*)[.](0|[1-9][0-9]*)([-+][0-9A-Za-z.+-]+)?$')",message="version must be a full Kubernetes version such as v1.36.3"
 	Version string `json:"version,omitempty"`
 
-	// machineTemplate is what the machines are made from.
+	// machineTemplate is the template of the machines.
 	// +required
 	MachineTemplate NovaControlPlaneMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
 
-	// machineNaming sets the names of new machines. If not set, a machine is named
-	// after the NovaControlPlane, with a random suffix.
+	// machineNaming sets the names of new machines. A change replaces nothing. If not
+	// set, the name of a machine is that of the NovaControlPlane with a random suffix.
 	// +optional
 	MachineNaming MachineNamingSpec `json:"machineNaming,omitempty,omitzero"`
 
-	// config is what the machines are told on their first boot. Its platform
-	// must stay empty: say it in spec.platform. Empty makes plain control
-	// plane nodes.
+	// config configures control plane nodes. A change replaces control plane machines.
+	// If not set, the nodes have the defaults.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.platform)",message="platform is said once, in spec.platform of the NovaControlPlane"
 	// +kubebuilder:validation:XValidation:rule="!has(self.roles) || 'control-plane' in self.roles",message="roles of control plane machines must include control-plane"
-	Config bootstrapv1.NovaConfigSpec `json:"config,omitempty,omitzero"`
+	Config bootstrapv1.NodeConfigSpec `json:"config,omitempty,omitzero"`
 
-	// platform holds the cluster-wide settings. Empty takes the defaults of
-	// each.
+	// platform holds the settings of the whole workload cluster, workers included. Each
+	// field documents whether a change replaces control plane machines; workers are
+	// not replaced by it. If not set, the defaults apply.
 	// +optional
 	Platform bootstrapv1.PlatformSpec `json:"platform,omitempty,omitzero"`
 
-	// endpoint says what holds the API server's address. Empty means kube-vip.
+	// endpoint configures the provider of the API server's address. A change replaces
+	// control plane machines. If not set, kube-vip announces it.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
 
-	// etcd says where etcd runs and when snapshots of it are taken. Empty runs
-	// it on the control plane machines and takes none.
+	// etcd selects where etcd runs, configures it and schedules its snapshots. If not
+	// set, etcd runs on the control plane machines and no snapshots are taken.
 	// +optional
 	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
-	// rollout says when and how machines are replaced that differ from this
-	// spec. Empty replaces one after another, the new one first.
+	// rollout configures when and how machines that differ from this spec are replaced.
+	// A change replaces nothing by itself, except before and after. If not set, machines
+	// are replaced one at a time, and each replacement is created first.
 	// +optional
 	Rollout NovaControlPlaneRolloutSpec `json:"rollout,omitempty,omitzero"`
 
-	// remediation bounds the replacement of machines that a MachineHealthCheck
-	// gave up. Empty takes the defaults.
+	// remediation limits the replacement of machines that a MachineHealthCheck marked
+	// unhealthy. A change replaces nothing. If not set, the defaults apply.
 	// +optional
 	Remediation NovaControlPlaneRemediationSpec `json:"remediation,omitempty,omitzero"`
 }
@@ -233,10 +232,10 @@ const DefaultMachineNaming = "{{ .controlPlane.name }}-{{ .random }}"
 // +kubebuilder:validation:MinProperties=1
 type MachineNamingSpec struct {
 	// template is the name, with the variables {{ .cluster.name }},
-	// {{ .controlPlane.name }} and {{ .random }}, five random characters that
-	// have to be in it. The infrastructure machine, the NovaConfig and the Node have
-	// the same name. A name of more than 63 characters is cut to 58 and gets a
-	// random suffix. Changing the template renames no machine. Defaults to
+	// {{ .controlPlane.name }} and {{ .random }}. {{ .random }} is required and stands
+	// for five random characters. The infrastructure machine, the NovaConfig and the
+	// Node have the same name. A name of more than 63 characters is cut to 58 and gets a
+	// random suffix. A change applies to new machines and replaces nothing. Defaults to
 	// {{ .controlPlane.name }}-{{ .random }}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -254,40 +253,41 @@ func (m *MachineNamingSpec) GetTemplate() string {
 	return m.Template
 }
 
-// EndpointSpec says what holds the API server's address.
+// EndpointSpec configures the provider of the API server's address.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.kubeVIP) || !has(self.provider) || self.provider == 'KubeVIP'",message="kubeVIP can only be set with provider KubeVIP"
 type EndpointSpec struct {
-	// provider is KubeVIP or External. Empty means KubeVIP.
+	// provider is KubeVIP, or External for a load balancer that is operated elsewhere.
+	// Defaults to KubeVIP.
 	// +optional
 	Provider EndpointProvider `json:"provider,omitempty"`
 
-	// kubeVIP holds kube-vip's settings. Empty takes the defaults.
+	// kubeVIP configures kube-vip. If not set, the defaults apply.
 	// +optional
 	KubeVIP KubeVIPSpec `json:"kubeVIP,omitempty,omitzero"`
 }
 
-// KubeVIPSpec holds kube-vip's settings.
+// KubeVIPSpec configures kube-vip.
 // +kubebuilder:validation:MinProperties=1
 type KubeVIPSpec struct {
-	// image is the image. Empty means ghcr.io/kube-vip/kube-vip:v0.9.1.
+	// image is the image of kube-vip. Defaults to ghcr.io/kube-vip/kube-vip:v0.9.1.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
-	// interface is the network interface that carries the address. Empty
-	// lets each node take the one with its default route.
+	// interface is the network interface that gets the address. If not set, it is the
+	// interface with the default route of the node.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15
 	Interface string `json:"interface,omitempty"`
 }
 
-// NovaControlPlaneMachineTemplate is what the machines are made from.
+// NovaControlPlaneMachineTemplate is the template of the machines.
 type NovaControlPlaneMachineTemplate struct {
-	// metadata holds labels and annotations for the machines and what is made
-	// for them. Changes are passed on without a rollout. Empty adds none.
+	// metadata holds labels and annotations for the machines and their objects. A
+	// change is applied in place and replaces nothing. If not set, none are added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
@@ -298,16 +298,17 @@ type NovaControlPlaneMachineTemplate struct {
 
 // NovaControlPlaneMachineTemplateSpec is the spec of the machines.
 type NovaControlPlaneMachineTemplateSpec struct {
-	// infrastructureRef names the template of the infrastructure machines. Its kind
-	// has to be one of Cluster API's infrastructure machine templates, because the
-	// manager creates objects from it with its own permissions.
+	// infrastructureRef names the template of the infrastructure machines. Its kind must
+	// be one of Cluster API's infrastructure machine templates, because the manager
+	// creates objects from it with its own permissions. A change replaces control plane
+	// machines.
 	// +kubebuilder:validation:XValidation:rule="self.apiGroup == 'infrastructure.cluster.x-k8s.io' && self.kind.endsWith('MachineTemplate')",message="must be an infrastructure machine template: a kind of infrastructure.cluster.x-k8s.io that ends in MachineTemplate"
 	// +required
 	InfrastructureRef clusterv1.ContractVersionedObjectReference `json:"infrastructureRef,omitempty,omitzero"`
 
 	// readinessGates are conditions that a machine's Ready waits for besides the
-	// health of the control plane's components on it. If not set, Ready waits for
-	// those alone.
+	// health of the control plane's components on it. A change is applied in place and
+	// replaces nothing. If not set, Ready waits for these components alone.
 	// +optional
 	// +listType=map
 	// +listMapKey=conditionType
@@ -315,12 +316,13 @@ type NovaControlPlaneMachineTemplateSpec struct {
 	// +kubebuilder:validation:MaxItems=27
 	ReadinessGates []clusterv1.MachineReadinessGate `json:"readinessGates,omitempty"`
 
-	// deletion bounds the steps of a machine's deletion. Empty takes Cluster
-	// API's defaults.
+	// deletion sets timeouts of the deletion of a machine. A change is applied in place
+	// and replaces nothing. If not set, the defaults of Cluster API apply.
 	// +optional
 	Deletion NovaControlPlaneMachineDeletionSpec `json:"deletion,omitempty,omitzero"`
 
-	// taints are those that Cluster API keeps on the nodes. Empty adds none.
+	// taints are taints that Cluster API keeps on the nodes. A change is applied in
+	// place and replaces nothing. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -330,22 +332,23 @@ type NovaControlPlaneMachineTemplateSpec struct {
 	Taints []clusterv1.MachineTaint `json:"taints,omitempty"`
 }
 
-// NovaControlPlaneMachineDeletionSpec bounds the steps of a machine's deletion.
+// NovaControlPlaneMachineDeletionSpec sets timeouts of the deletion of a machine.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneMachineDeletionSpec struct {
-	// nodeDrainTimeoutSeconds bounds the drain. Empty or 0 means no bound.
+	// nodeDrainTimeoutSeconds is the timeout of the drain. If not set or 0, there is
+	// none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeDrainTimeoutSeconds *int32 `json:"nodeDrainTimeoutSeconds,omitempty"`
 
-	// nodeVolumeDetachTimeoutSeconds bounds the wait for volumes. Empty or 0
-	// means no bound.
+	// nodeVolumeDetachTimeoutSeconds is the timeout of the wait for volumes to be
+	// detached. If not set or 0, there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeVolumeDetachTimeoutSeconds *int32 `json:"nodeVolumeDetachTimeoutSeconds,omitempty"`
 
-	// nodeDeletionTimeoutSeconds bounds the deletion of the Node. Empty takes
-	// Cluster API's default of 10 seconds, 0 means no bound.
+	// nodeDeletionTimeoutSeconds is the timeout of the deletion of the Node. The value 0
+	// means no timeout. Defaults to 10, as in Cluster API.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	NodeDeletionTimeoutSeconds *int32 `json:"nodeDeletionTimeoutSeconds,omitempty"`
@@ -356,48 +359,45 @@ type NovaControlPlaneStatus struct {
 	// conditions are Available, Initialized, CertificatesAvailable,
 	// EtcdClusterHealthy, ControlPlaneComponentsHealthy, EndpointHealthy,
 	// MachinesReady, MachinesUpToDate, SettingsApplied, RollingOut, ScalingUp, ScalingDown,
-	// Remediating, Deleting and Paused. Empty until the first reconcile.
+	// Remediating, Deleting and Paused. They are not set before the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells Cluster API that the control plane accepts
-	// requests. Empty until then.
+	// initialization holds the state that Cluster API waits for. It is not set before
+	// the control plane accepts requests.
 	// +optional
 	Initialization NovaControlPlaneInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// selector selects the machines, for the scale subresource. Empty until
-	// the first reconcile.
+	// selector selects the machines, for the scale subresource. It is not set before the
+	// first reconcile.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Selector string `json:"selector,omitempty"`
 
-	// replicas is the number of machines. Empty until the first reconcile.
+	// replicas is the number of machines.
 	// +optional
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// readyReplicas is the number of machines whose Ready condition is true.
-	// Empty until the first reconcile.
 	// +optional
 	ReadyReplicas *int32 `json:"readyReplicas,omitempty"`
 
 	// availableReplicas is the number of machines whose Available condition
-	// is true. Empty until the first reconcile.
+	// is true.
 	// +optional
 	AvailableReplicas *int32 `json:"availableReplicas,omitempty"`
 
-	// upToDateReplicas is the number of machines that match the spec. Empty
-	// until the first reconcile.
+	// upToDateReplicas is the number of machines that match the spec.
 	// +optional
 	UpToDateReplicas *int32 `json:"upToDateReplicas,omitempty"`
 
-	// versions are the Kubernetes versions of the API servers of this control
-	// plane, old to new, with their numbers. A machine whose API server has
-	// not been seen counts with the version it is made with. Empty until the
-	// first machine exists.
+	// versions are the Kubernetes versions of the API servers of this control plane,
+	// from old to new, with the number of replicas. A machine whose API server has not
+	// been read yet counts with the version of the Machine.
 	// +optional
 	// +listType=map
 	// +listMapKey=version
@@ -405,13 +405,12 @@ type NovaControlPlaneStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Versions []clusterv1.StatusVersion `json:"versions,omitempty"`
 
-	// lastRemediation is the remediation that was begun last. Empty if there
-	// was none.
+	// lastRemediation is the last remediation. It is not set if there was none.
 	// +optional
 	LastRemediation LastRemediationStatus `json:"lastRemediation,omitempty,omitzero"`
 
-	// etcd is what is known of etcd's snapshots. Empty where none are asked
-	// for.
+	// etcd is the state of snapshots of etcd. It is not set if etcd.snapshots is not
+	// set.
 	// +optional
 	Etcd EtcdStatus `json:"etcd,omitempty,omitzero"`
 
@@ -424,8 +423,8 @@ type NovaControlPlaneStatus struct {
 // NovaControlPlaneInitializationStatus is part of the Cluster API contract.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneInitializationStatus struct {
-	// controlPlaneInitialized is true once the control plane accepts
-	// requests. It never becomes false again. Empty means false.
+	// controlPlaneInitialized is true once the control plane accepts requests. It never
+	// becomes false again.
 	// +optional
 	ControlPlaneInitialized *bool `json:"controlPlaneInitialized,omitempty"`
 }
@@ -437,20 +436,21 @@ type NovaControlPlaneInitializationStatus struct {
 // +kubebuilder:resource:path=novacontrolplanes,scope=Namespaced,categories=cluster-api,shortName=novacp
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
-// +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether it accepts requests"
-// +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".spec.replicas",description="Machines wanted"
+// +kubebuilder:printcolumn:name="Available",type="string",JSONPath=".status.conditions[?(@.type=='Available')].status",description="Whether the control plane accepts requests"
+// +kubebuilder:printcolumn:name="Desired",type="integer",JSONPath=".spec.replicas",description="Desired number of machines"
 // +kubebuilder:printcolumn:name="Current",type="integer",JSONPath=".status.replicas",description="Machines that exist"
 // +kubebuilder:printcolumn:name="Ready",type="integer",JSONPath=".status.readyReplicas",description="Machines that are ready"
 // +kubebuilder:printcolumn:name="Up-to-date",type="integer",JSONPath=".status.upToDateReplicas",description="Machines that match the spec"
-// +kubebuilder:printcolumn:name="Initialized",type="boolean",JSONPath=".status.initialization.controlPlaneInitialized",description="Whether kubeadm init is through",priority=10
-// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".spec.version",description="Kubernetes version wanted"
-// +kubebuilder:printcolumn:name="Rollout",type="string",JSONPath=".status.conditions[?(@.type=='RollingOut')].message",description="What is being rolled out",priority=10
+// +kubebuilder:printcolumn:name="Initialized",type="boolean",JSONPath=".status.initialization.controlPlaneInitialized",description="Whether kubeadm init has completed",priority=10
+// +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".spec.version",description="Desired Kubernetes version"
+// +kubebuilder:printcolumn:name="Rollout",type="string",JSONPath=".status.conditions[?(@.type=='RollingOut')].message",description="Message of the condition RollingOut",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Available')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Available')].message",description="Message of the condition Available"
 
-// NovaControlPlane is the control plane of a tenant cluster on machines of its own.
-// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(self.status) || !has(self.status.versions) || int(self.spec.version.split('.')[1]) >= int(self.status.versions[0].version.split('.')[1])",message="a control plane does not go back to a minor version below the oldest that it runs"
+// NovaControlPlane is the control plane of a workload cluster, on machines that it
+// creates.
+// +kubebuilder:validation:XValidation:rule="self.spec.version == oldSelf.spec.version || !has(self.status) || !has(self.status.versions) || int(self.spec.version.split('.')[1]) >= int(self.status.versions[0].version.split('.')[1])",message="version cannot go below the oldest minor version that the control plane runs"
 type NovaControlPlane struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -462,7 +462,7 @@ type NovaControlPlane struct {
 	// +required
 	Spec NovaControlPlaneSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state. It is not set before the first reconcile.
 	// +optional
 	Status NovaControlPlaneStatus `json:"status,omitempty,omitzero"`
 }
@@ -475,7 +475,7 @@ func (c *NovaControlPlane) SetConditions(conditions []metav1.Condition) {
 	c.Status.Conditions = conditions
 }
 
-// GetReplicas returns the number of machines wanted or its default.
+// GetReplicas returns the desired number of machines or its default.
 func (c *NovaControlPlane) GetReplicas() int32 {
 	if c.Spec.Replicas == nil {
 		return DefaultReplicas
@@ -483,7 +483,7 @@ func (c *NovaControlPlane) GetReplicas() int32 {
 	return *c.Spec.Replicas
 }
 
-// GetProvider returns what holds the address or its default.
+// GetProvider returns the provider of the address or its default.
 func (e *EndpointSpec) GetProvider() EndpointProvider {
 	if e.Provider == "" {
 		return EndpointProviderKubeVIP
@@ -491,7 +491,7 @@ func (e *EndpointSpec) GetProvider() EndpointProvider {
 	return e.Provider
 }
 
-// GetImage returns kube-vip's image or its default.
+// GetImage returns the image of kube-vip or its default.
 func (k *KubeVIPSpec) GetImage() string {
 	if k.Image == "" {
 		return DefaultKubeVIPImage
@@ -510,93 +510,96 @@ type NovaControlPlaneList struct {
 
 // NovaControlPlaneTemplateSpec holds the template.
 type NovaControlPlaneTemplateSpec struct {
-	// template is what a NovaControlPlane is made from.
+	// template is the template of a NovaControlPlane.
 	// +required
 	Template NovaControlPlaneTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaControlPlaneTemplateResource is the control plane to make.
+// NovaControlPlaneTemplateResource is the template of a NovaControlPlane.
 type NovaControlPlaneTemplateResource struct {
-	// metadata holds labels and annotations for the control plane. Empty adds none.
+	// metadata holds labels and annotations for the control plane. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the control plane's spec, without what the topology says:
-	// replicas, version and the machines' infrastructure.
+	// spec is the spec of the control plane without replicas, version and infrastructure
+	// machines, which the topology sets.
 	// +optional
 	Spec NovaControlPlaneTemplateResourceSpec `json:"spec,omitempty,omitzero"`
 }
 
-// NovaControlPlaneTemplateResourceSpec is a NovaControlPlaneSpec without what
-// the topology says.
+// NovaControlPlaneTemplateResourceSpec is a NovaControlPlaneSpec without the fields
+// that the topology sets.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!(has(self.etcd) && has(self.etcd.external)) || !(has(self.platform) && has(self.platform.etcd))",message="platform.etcd configures etcd on control plane machines and cannot be set beside etcd.external: configure external etcd where it runs"
 type NovaControlPlaneTemplateResourceSpec struct {
-	// machineTemplate is what the machines are made from. Empty takes the
-	// topology's.
+	// machineTemplate is the template of the machines. If not set, the settings of the
+	// topology apply.
 	// +optional
 	MachineTemplate NovaControlPlaneTemplateMachineTemplate `json:"machineTemplate,omitempty,omitzero"`
 
-	// machineNaming sets the names of new machines. If not set, a machine is named
-	// after the NovaControlPlane, with a random suffix.
+	// machineNaming sets the names of new machines. A change replaces nothing. If not
+	// set, the name of a machine is that of the NovaControlPlane with a random suffix.
 	// +optional
 	MachineNaming MachineNamingSpec `json:"machineNaming,omitempty,omitzero"`
 
-	// config is what the machines are told on their first boot. Its platform
-	// must stay empty: say it in platform beside it. Empty makes plain
-	// control plane nodes.
+	// config configures control plane nodes. A change replaces control plane machines.
+	// If not set, the nodes have the defaults.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.platform)",message="platform is said once, in spec.template.spec.platform"
 	// +kubebuilder:validation:XValidation:rule="!has(self.roles) || 'control-plane' in self.roles",message="roles of control plane machines must include control-plane"
-	Config bootstrapv1.NovaConfigSpec `json:"config,omitempty,omitzero"`
+	Config bootstrapv1.NodeConfigSpec `json:"config,omitempty,omitzero"`
 
-	// platform holds the cluster-wide settings. Empty takes the defaults of
-	// each.
+	// platform holds the settings of the whole workload cluster, workers included. Each
+	// field documents whether a change replaces control plane machines; workers are
+	// not replaced by it. If not set, the defaults apply.
 	// +optional
 	Platform bootstrapv1.PlatformSpec `json:"platform,omitempty,omitzero"`
 
-	// endpoint says what holds the API server's address. Empty means kube-vip.
+	// endpoint configures the provider of the API server's address. A change replaces
+	// control plane machines. If not set, kube-vip announces it.
 	// +optional
 	Endpoint EndpointSpec `json:"endpoint,omitempty,omitzero"`
 
-	// etcd says where etcd runs and when snapshots of it are taken. Empty runs
-	// it on the control plane machines and takes none.
+	// etcd selects where etcd runs, configures it and schedules its snapshots. If not
+	// set, etcd runs on the control plane machines and no snapshots are taken.
 	// +optional
 	Etcd EtcdSpec `json:"etcd,omitempty,omitzero"`
 
-	// rollout says when and how machines are replaced that differ from the
-	// spec. Empty replaces one after another, the new one first.
+	// rollout configures when and how machines that differ from the spec are replaced.
+	// A change replaces nothing by itself, except before and after. If not set, machines
+	// are replaced one at a time, and each replacement is created first.
 	// +optional
 	Rollout NovaControlPlaneRolloutSpec `json:"rollout,omitempty,omitzero"`
 
-	// remediation bounds the replacement of machines that a MachineHealthCheck
-	// gave up. Empty takes the defaults.
+	// remediation limits the replacement of machines that a MachineHealthCheck marked
+	// unhealthy. A change replaces nothing. If not set, the defaults apply.
 	// +optional
 	Remediation NovaControlPlaneRemediationSpec `json:"remediation,omitempty,omitzero"`
 }
 
-// NovaControlPlaneTemplateMachineTemplate is what the machines are made from.
+// NovaControlPlaneTemplateMachineTemplate is the template of the machines.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneTemplateMachineTemplate struct {
-	// metadata holds labels and annotations for the machines. Empty adds none.
+	// metadata holds labels and annotations for the machines. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the spec of the machines. Empty takes the defaults.
+	// spec is the spec of the machines. If not set, the defaults apply.
 	// +optional
 	Spec NovaControlPlaneTemplateMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 }
 
 // NovaControlPlaneTemplateMachineTemplateSpec is the spec of the machines
-// without what the topology says.
+// without the fields that the topology sets.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneTemplateMachineTemplateSpec struct {
-	// deletion bounds the steps of a machine's deletion. Empty takes Cluster
-	// API's defaults.
+	// deletion sets timeouts of the deletion of a machine. A change is applied in place
+	// and replaces nothing. If not set, the defaults of Cluster API apply.
 	// +optional
 	Deletion NovaControlPlaneMachineDeletionSpec `json:"deletion,omitempty,omitzero"`
 
-	// taints are those that Cluster API keeps on the nodes. Empty adds none.
+	// taints are taints that Cluster API keeps on the nodes. A change is applied in
+	// place and replaces nothing. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=key

@@ -7,13 +7,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// EtcdRestoreFinishedAnnotation stands on a NovaEtcdRestore that is over and
-// holds its last phase. It lies there because a status does not survive a move,
-// and a restore must never be carried out twice.
+// EtcdRestoreFinishedAnnotation is set on a finished NovaEtcdRestore and holds its last
+// phase. It is an annotation because a status does not survive clusterctl move, and a
+// restore must never run twice. An admission policy protects it.
 const EtcdRestoreFinishedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-finished"
 
-// EtcdRestoredAnnotation stands on a NovaEtcdRestore once etcd works again with
-// what was restored, and names the Machine. Further machines are about to join.
+// EtcdRestoredAnnotation is set on a NovaEtcdRestore once etcd runs with the restored
+// data, and holds the name of the Machine. Further machines join after that.
 const EtcdRestoredAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restored"
 
 // EtcdRestoreIDAnnotation holds the UID that a NovaEtcdRestore had when the
@@ -22,84 +22,82 @@ const EtcdRestoredAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restored
 const EtcdRestoreIDAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-id"
 
 // EtcdRestoresConfigMap is the ConfigMap in the namespace kube-system of the
-// workload cluster that has a key for each restore that was carried out there:
-// the ID of the NovaEtcdRestore. A management cluster that is restored from an
-// older backup does not carry out such a restore again.
+// workload cluster that has a key for each restore that ran there: the ID of the
+// NovaEtcdRestore. A management cluster that is restored from an older backup does not
+// run such a restore again.
 const EtcdRestoresConfigMap = "nova-etcd-restores"
 
 // EtcdRestoreUnauthenticatedAnnotation on a NovaEtcdRestore, with any value,
 // accepts a snapshot that is not signed with the key of the cluster.
 const EtcdRestoreUnauthenticatedAnnotation = "controlplane.cluster.x-k8s.io/nova-etcd-restore-unauthenticated"
 
-// EtcdRestoreSecretType is the type of the Secret that lies beside a
-// NovaEtcdRestore, with its name, from when its snapshot was found whole until
-// it is over. It tells the machine that restores where to have it.
+// EtcdRestoreSecretType is the type of the Secret that has the name of a
+// NovaEtcdRestore. It exists from the verification of the snapshot until the restore is
+// finished, and holds the location of the snapshot for the machine that restores it.
 const EtcdRestoreSecretType = "controlplane.cluster.x-k8s.io/nova-etcd-restore"
 
 // Keys of that Secret.
 const (
-	// EtcdRestoreSnapshotKey holds the snapshot's name.
+	// EtcdRestoreSnapshotKey holds the name of the snapshot.
 	EtcdRestoreSnapshotKey = "snapshot"
-	// EtcdRestoreURLKey holds a URL that is good for a while.
+	// EtcdRestoreURLKey holds a presigned URL.
 	EtcdRestoreURLKey = "url"
-	// EtcdRestoreExpiresKey holds until when, in RFC 3339.
+	// EtcdRestoreExpiresKey holds the expiry of the URL, in RFC 3339.
 	EtcdRestoreExpiresKey = "expires"
-	// EtcdRestoreSHA256Key holds the hash of what lies there, in hexadecimal.
+	// EtcdRestoreSHA256Key holds the SHA-256 of the snapshot, in hexadecimal.
 	EtcdRestoreSHA256Key = "sha256"
-	// EtcdRestoreCAKey holds the certificates that the server is verified
-	// against; empty for those of the system.
+	// EtcdRestoreCAKey holds the CA certificates that the server is verified against. If
+	// not set, those of the system are used.
 	EtcdRestoreCAKey = "ca.crt"
 )
 
-// EtcdRestorePhase is how far a restore is.
+// EtcdRestorePhase is the phase of a restore.
 // +kubebuilder:validation:Enum=Pending;Preparing;Removing;Restoring;Joining;Succeeded;Failed
 type EtcdRestorePhase string
 
 // Phases of a restore.
 const (
-	// EtcdRestorePending: it waits for another one, for its control plane, or
-	// for the end of a pause.
+	// EtcdRestorePending: the restore waits for another restore, for its control plane,
+	// or for the end of a pause.
 	EtcdRestorePending EtcdRestorePhase = "Pending"
-	// EtcdRestorePreparing: the snapshot is looked for in the bucket and
-	// verified, or taken from the surviving member. Nothing is lost yet:
-	// deleting the object ends it.
+	// EtcdRestorePreparing: the snapshot is searched in the bucket and verified, or taken
+	// from the surviving member. Nothing was changed yet: deleting the object cancels
+	// the restore.
 	EtcdRestorePreparing EtcdRestorePhase = "Preparing"
-	// EtcdRestoreRemoving: all control plane machines are taken away.
+	// EtcdRestoreRemoving: all control plane machines are being deleted.
 	EtcdRestoreRemoving EtcdRestorePhase = "Removing"
-	// EtcdRestoreRestoring: a new machine restores the snapshot and initialises
-	// the control plane with it.
+	// EtcdRestoreRestoring: a new machine restores the snapshot and initializes the
+	// control plane with it.
 	EtcdRestoreRestoring EtcdRestorePhase = "Restoring"
-	// EtcdRestoreJoining: what is gone is cleaned up, and further control
-	// plane machines join until all are there.
+	// EtcdRestoreJoining: objects of deleted machines are cleaned up, and further control
+	// plane machines join until all replicas exist.
 	EtcdRestoreJoining EtcdRestorePhase = "Joining"
-	// EtcdRestoreSucceeded: the control plane is whole.
+	// EtcdRestoreSucceeded: all control plane replicas are available.
 	EtcdRestoreSucceeded EtcdRestorePhase = "Succeeded"
-	// EtcdRestoreFailed: it cannot be carried out, and nothing was changed.
+	// EtcdRestoreFailed: the restore cannot run, and nothing was changed.
 	EtcdRestoreFailed EtcdRestorePhase = "Failed"
 )
 
-// EtcdRestoreReadyCondition is true once a restore is through.
+// EtcdRestoreReadyCondition is true once a restore has succeeded.
 const EtcdRestoreReadyCondition = clusterv1.ReadyCondition
 
 const (
-	// EtcdRestoreSucceededReason: the control plane is whole.
+	// EtcdRestoreSucceededReason: all control plane replicas are available.
 	EtcdRestoreSucceededReason = "Succeeded"
-	// EtcdRestoreProgressingReason: it goes on, the message says what it waits for.
+	// EtcdRestoreProgressingReason: the restore is running.
 	EtcdRestoreProgressingReason = "Progressing"
-	// EtcdRestoreSourceReason: what is to be restored cannot be had, the
-	// message says why. It is tried again.
+	// EtcdRestoreSourceReason: the snapshot or the member cannot be read. It is retried.
 	EtcdRestoreSourceReason = "SourceUnavailable"
-	// EtcdRestoreRefusedReason: it cannot be carried out, the message says
-	// why. Make another one.
+	// EtcdRestoreRefusedReason: the restore cannot run. Create another one.
 	EtcdRestoreRefusedReason = "Refused"
 	// EtcdRestoreUnknownMachineReason: spec.fencing names a Machine that is not
-	// a control plane Machine of the cluster. Nothing is done until the name is
+	// a control plane Machine of the cluster. The restore waits until the name is
 	// corrected.
 	EtcdRestoreUnknownMachineReason = "UnknownMachine"
 )
 
-// NovaEtcdRestoreSpec says which control plane gets back what.
-// +kubebuilder:validation:XValidation:rule="self.controlPlaneRef == oldSelf.controlPlaneRef && self.source == oldSelf.source && has(self.s3) == has(oldSelf.s3) && (!has(self.s3) || self.s3 == oldSelf.s3)",message="only fencing of a restore can be changed: delete it and create another one"
+// NovaEtcdRestoreSpec selects a control plane and the data that it is restored from.
+// +kubebuilder:validation:XValidation:rule="self.controlPlaneRef == oldSelf.controlPlaneRef && self.source == oldSelf.source && has(self.s3) == has(oldSelf.s3) && (!has(self.s3) || self.s3 == oldSelf.s3)",message="only fencing can be changed: delete the restore and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(self.s3) || !has(self.source.externalEtcd)",message="s3 cannot be set with source externalEtcd: nothing is read from a bucket"
 // +kubebuilder:validation:XValidation:rule="!has(self.fencing) || !has(self.source.machine) || !(self.source.machine.name in self.fencing.machines)",message="the Machine of source cannot be in fencing.machines: a snapshot is taken of its member"
 type NovaEtcdRestoreSpec struct {
@@ -108,28 +106,28 @@ type NovaEtcdRestoreSpec struct {
 	// +required
 	ControlPlaneRef NovaEtcdRestoreControlPlaneReference `json:"controlPlaneRef,omitempty,omitzero"`
 
-	// source is what is restored.
+	// source is the source of the data.
 	// +required
 	Source NovaEtcdRestoreSource `json:"source,omitempty,omitzero"`
 
-	// s3 is the bucket. Empty takes that of the control plane's snapshots.
+	// s3 is the bucket. Defaults to etcd.snapshots.s3 of the NovaControlPlane.
 	// +optional
 	S3 S3Spec `json:"s3,omitempty,omitzero"`
 
 	// fencing names machines that the restore does not wait for. It can be
-	// changed while the restore goes on. If not set, the restore waits until
+	// changed while the restore is running. If not set, the restore waits until
 	// the VM of each control plane machine is deleted.
 	// +optional
 	Fencing NovaEtcdRestoreFencing `json:"fencing,omitempty,omitzero"`
 }
 
-// NovaEtcdRestoreFencing names machines that a person has fenced.
+// NovaEtcdRestoreFencing names machines that an administrator has fenced.
 type NovaEtcdRestoreFencing struct {
-	// machines are control plane Machines of which a person has made sure that
-	// they do not run and cannot reach the network: their host is powered off
-	// or disconnected. The restore deletes them and does not wait until their
-	// VMs are deleted. If such a machine does run, it may serve the old data at
-	// the address of the control plane beside the restored machine.
+	// machines are control plane Machines that do not run or cannot reach the network,
+	// because an administrator has powered off or disconnected their host. The restore
+	// deletes them and does not wait until their VMs are deleted. If such a machine does
+	// run, it may serve the old data at the address of the control plane beside the
+	// restored machine.
 	// +required
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -139,37 +137,37 @@ type NovaEtcdRestoreFencing struct {
 	Machines []string `json:"machines,omitempty"`
 }
 
-// Names reports whether the fencing names a machine.
+// Names reports whether the fencing contains a machine.
 func (f *NovaEtcdRestoreFencing) Names(machine string) bool {
 	return slices.Contains(f.Machines, machine)
 }
 
 // NovaEtcdRestoreControlPlaneReference names a NovaControlPlane.
 type NovaEtcdRestoreControlPlaneReference struct {
-	// name is its name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// NovaEtcdRestoreSource is what is restored.
+// NovaEtcdRestoreSource is the source of the restored data.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="[has(self.snapshot), has(self.machine), has(self.externalEtcd)].filter(x, x).size() == 1",message="exactly one of snapshot, machine and externalEtcd must be set"
 type NovaEtcdRestoreSource struct {
-	// snapshot is a snapshot in the bucket.
+	// snapshot is a snapshot in the bucket. Exactly one source must be set.
 	// +optional
 	Snapshot NovaEtcdRestoreSnapshot `json:"snapshot,omitempty,omitzero"`
 
-	// machine is a control plane Machine whose member of etcd still runs. A
-	// snapshot is taken of it first and put into the bucket. The manager must
-	// reach its address at port 2379.
+	// machine is a control plane Machine whose etcd member still runs. A snapshot of it
+	// is first stored in the bucket. The manager must reach its address at port 2379.
+	// Exactly one source must be set.
 	// +optional
 	Machine NovaEtcdRestoreMachine `json:"machine,omitempty,omitzero"`
 
 	// externalEtcd uses the data that external etcd holds: one new machine runs
-	// kubeadm init against it. It is for a control plane whose machines are
-	// lost, and refused while its API server answers.
+	// kubeadm init against it. It is for a control plane whose machines are lost, and
+	// rejected while its API server responds. Exactly one source must be set.
 	// +optional
 	ExternalEtcd *NovaEtcdRestoreExternalEtcd `json:"externalEtcd,omitempty"`
 }
@@ -180,18 +178,18 @@ type NovaEtcdRestoreExternalEtcd struct{}
 
 // NovaEtcdRestoreSnapshot is a snapshot in the bucket.
 type NovaEtcdRestoreSnapshot struct {
-	// name is its name as status.etcd.lastSnapshot of the NovaControlPlane
-	// says it, or Latest. Latest is refused where the newest one and the one
-	// before it are not of the same control plane.
+	// name is the name of the snapshot, as in status.etcd.lastSnapshot of the
+	// NovaControlPlane, or Latest. Latest is rejected if the newest two snapshots are not
+	// of the same control plane.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9-]+$')",message="name must be the name of a snapshot, such as 20260102t150405z, or Latest"
 	Name string `json:"name,omitempty"`
 
-	// cluster is the Cluster whose snapshot it is. Its snapshots are read from
-	// <prefix>/<namespace>/<cluster>/ with the namespace of the restore. If not
-	// set, it is the Cluster of the control plane.
+	// cluster is the Cluster of the snapshot. Its snapshots are read from
+	// <prefix>/<namespace>/<cluster>/ with the namespace of the restore. Defaults to the
+	// Cluster of the control plane.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -199,42 +197,43 @@ type NovaEtcdRestoreSnapshot struct {
 	Cluster string `json:"cluster,omitempty"`
 }
 
-// LatestEtcdSnapshot stands for the newest snapshot in the bucket.
+// LatestEtcdSnapshot selects the newest snapshot in the bucket.
 const LatestEtcdSnapshot = "Latest"
 
 // NovaEtcdRestoreMachine is a surviving control plane Machine.
 type NovaEtcdRestoreMachine struct {
-	// name is its name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 }
 
-// NovaEtcdRestoreStatus is how far a restore is.
+// NovaEtcdRestoreStatus is the observed state of a restore.
 type NovaEtcdRestoreStatus struct {
-	// conditions are Ready. Empty until the first reconcile.
+	// conditions are Ready. They are not set before the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// phase is how far it is. Empty until the first reconcile.
+	// phase is the phase of the restore.
 	// +optional
 	Phase EtcdRestorePhase `json:"phase,omitempty"`
 
-	// snapshot is what is restored. Empty until it is known.
+	// snapshot is the snapshot. It is not set before it is selected.
 	// +optional
 	Snapshot EtcdSnapshotStatus `json:"snapshot,omitempty,omitzero"`
 
-	// machine is the machine that restores it. Empty until it is made.
+	// machine is the Machine that restores the snapshot. It is not set before the Machine
+	// exists.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Machine string `json:"machine,omitempty"`
 
-	// completionTime is when it was over. Empty until then.
+	// completionTime is the time at which the restore finished.
 	// +optional
 	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
 
@@ -250,14 +249,14 @@ type NovaEtcdRestoreStatus struct {
 // +kubebuilder:resource:path=novaetcdrestores,scope=Namespaced,categories=cluster-api,shortName=novaer
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:printcolumn:name="ControlPlane",type="string",JSONPath=".spec.controlPlaneRef.name",description="Control plane whose etcd is restored"
-// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="How far it is"
-// +kubebuilder:printcolumn:name="Snapshot",type="string",JSONPath=".status.snapshot.name",description="What is restored"
-// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".status.machine",description="Machine that restores it"
+// +kubebuilder:printcolumn:name="Phase",type="string",JSONPath=".status.phase",description="Phase of the restore"
+// +kubebuilder:printcolumn:name="Snapshot",type="string",JSONPath=".status.snapshot.name",description="Snapshot that is restored"
+// +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".status.machine",description="Machine that restores the snapshot"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of the condition Ready"
 
-// NovaEtcdRestore brings a control plane back from a snapshot of etcd, from one
-// surviving member, or from the data of an external etcd. All control plane machines are replaced.
+// NovaEtcdRestore restores a control plane from a snapshot of etcd, from one surviving
+// member, or from the data of an external etcd. All control plane machines are replaced.
 type NovaEtcdRestore struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -269,7 +268,7 @@ type NovaEtcdRestore struct {
 	// +required
 	Spec NovaEtcdRestoreSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state. It is not set before the first reconcile.
 	// +optional
 	Status NovaEtcdRestoreStatus `json:"status,omitempty,omitzero"`
 }
@@ -282,9 +281,8 @@ func (r *NovaEtcdRestore) SetConditions(conditions []metav1.Condition) {
 	r.Status.Conditions = conditions
 }
 
-// Finished returns the last phase of a restore that is over, or nothing. The
-// annotation survives a move and the status that somebody replaces the object:
-// either is enough.
+// Finished returns the last phase of a finished restore, or nothing. The annotation
+// survives clusterctl move, and the status survives kubectl replace: either is enough.
 func (r *NovaEtcdRestore) Finished() EtcdRestorePhase {
 	if phase := r.Annotations[EtcdRestoreFinishedAnnotation]; phase != "" {
 		return EtcdRestorePhase(phase)
@@ -297,15 +295,14 @@ func (r *NovaEtcdRestore) Finished() EtcdRestorePhase {
 	}
 }
 
-// Restored reports whether etcd works again with what was restored. As with
-// Finished, annotation or status is enough.
+// Restored reports whether etcd runs with the restored data. As with Finished, the
+// annotation or the status is enough.
 func (r *NovaEtcdRestore) Restored() bool {
 	_, restored := r.Annotations[EtcdRestoredAnnotation]
 	return restored || r.Status.Phase == EtcdRestoreJoining || r.Status.Phase == EtcdRestoreSucceeded
 }
 
-// NextEtcdRestore returns the restore of a control plane whose turn it is: the
-// oldest that is not over.
+// NextEtcdRestore returns the oldest restore of a control plane that is not finished.
 func NextEtcdRestore(all []NovaEtcdRestore, controlPlane string) (*NovaEtcdRestore, bool) {
 	var next *NovaEtcdRestore
 	for i := range all {

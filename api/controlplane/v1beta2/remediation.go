@@ -10,62 +10,62 @@ import (
 const (
 	// DefaultMaxRetry is no limit.
 	DefaultMaxRetry = int32(-1)
-	// DefaultMinHealthyPeriod is after which time a failure is a new one.
+	// DefaultMinHealthyPeriod is the time after which a failure does not count as a
+	// retry.
 	DefaultMinHealthyPeriod = time.Hour
 )
 
-// RemediatingCondition is true while a machine that a MachineHealthCheck gave
-// up is to be replaced, with a message that says how far it is.
+// RemediatingCondition is true while a machine that a MachineHealthCheck marked
+// unhealthy has to be replaced.
 const RemediatingCondition = "Remediating"
 
 const (
 	// RemediatingReason: a machine is being replaced.
 	RemediatingReason = "Remediating"
-	// RemediationDeferredReason: it has to wait, the message says what for.
+	// RemediationDeferredReason: the replacement has to wait for another step.
 	RemediationDeferredReason = "RemediationDeferred"
-	// RemediationLimitReachedReason: too many replacements failed, somebody
-	// has to look.
+	// RemediationLimitReachedReason: too many replacements failed. The user has to find
+	// the cause.
 	RemediationLimitReachedReason = "RetryLimitReached"
-	// NotRemediatingReason: no machine is to be replaced.
+	// NotRemediatingReason: no machine has to be replaced.
 	NotRemediatingReason = "NotRemediating"
 )
 
-// NovaControlPlaneRemediationSpec bounds the replacement of machines that a
-// MachineHealthCheck gave up.
+// NovaControlPlaneRemediationSpec limits the replacement of machines that a
+// MachineHealthCheck marked unhealthy.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRemediationSpec struct {
-	// maxRetry is how often the replacement of a machine may be replaced in
-	// turn when it fails too. Empty means without end, 0 never.
+	// maxRetry is how many times a replacement that fails is replaced again. The value 0
+	// means never. If not set, there is no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxRetry *int32 `json:"maxRetry,omitempty"`
 
-	// retryPeriodSeconds is the least time between such replacements. Empty
-	// means none.
+	// retryPeriodSeconds is the minimum time between such replacements. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RetryPeriodSeconds *int32 `json:"retryPeriodSeconds,omitempty"`
 
-	// minHealthyPeriodSeconds is after which time the failure of a replacement
-	// is a new one, which does not count as a retry. Empty means 1 hour.
+	// minHealthyPeriodSeconds is the time after which the failure of a replacement does
+	// not count as a retry. Defaults to 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MinHealthyPeriodSeconds *int32 `json:"minHealthyPeriodSeconds,omitempty"`
 }
 
-// LastRemediationStatus is the remediation that was begun last.
+// LastRemediationStatus is the last remediation.
 type LastRemediationStatus struct {
-	// machine is the one that was replaced.
+	// machine is the name of the Machine that was replaced.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Machine string `json:"machine,omitempty"`
 
-	// time is when that was begun.
+	// time is the start of the remediation.
 	// +required
 	Time *metav1.Time `json:"time,omitempty"`
 
-	// retryCount is how many replacements before it failed too.
+	// retryCount is the number of failed replacements before it.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	RetryCount *int32 `json:"retryCount,omitempty"`
@@ -79,7 +79,7 @@ func (s *NovaControlPlaneRemediationSpec) GetMaxRetry() int32 {
 	return *s.MaxRetry
 }
 
-// GetRetryPeriod returns the least time between replacements or its default.
+// GetRetryPeriod returns the minimum time between replacements or its default.
 func (s *NovaControlPlaneRemediationSpec) GetRetryPeriod() time.Duration {
 	if s.RetryPeriodSeconds == nil {
 		return 0
@@ -87,8 +87,8 @@ func (s *NovaControlPlaneRemediationSpec) GetRetryPeriod() time.Duration {
 	return time.Duration(*s.RetryPeriodSeconds) * time.Second
 }
 
-// GetMinHealthyPeriod returns after which time a failure is a new one, or its
-// default.
+// GetMinHealthyPeriod returns the time after which a failure does not count as a retry,
+// or its default.
 func (s *NovaControlPlaneRemediationSpec) GetMinHealthyPeriod() time.Duration {
 	if s.MinHealthyPeriodSeconds == nil {
 		return DefaultMinHealthyPeriod

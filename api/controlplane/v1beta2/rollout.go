@@ -6,73 +6,73 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// DefaultMaxSurge is how many machines more than replicas a rollout may make.
+// DefaultMaxSurge is the default number of machines above replicas during a rollout.
 const DefaultMaxSurge = int32(1)
 
-// RolloutStrategyType says how machines that differ from the spec are replaced.
+// RolloutStrategyType is how machines that differ from the spec are replaced.
 // +kubebuilder:validation:Enum=RollingUpdate;OnDelete
 type RolloutStrategyType string
 
 // Rollout strategies.
 const (
-	// RollingUpdateStrategy replaces one machine after another.
+	// RollingUpdateStrategy replaces one machine at a time.
 	RollingUpdateStrategy RolloutStrategyType = "RollingUpdate"
-	// OnDeleteStrategy replaces a machine when somebody deletes it.
+	// OnDeleteStrategy replaces a machine when a user deletes it.
 	OnDeleteStrategy RolloutStrategyType = "OnDelete"
 )
 
-// NovaControlPlaneRolloutSpec says when and how machines are replaced.
+// NovaControlPlaneRolloutSpec configures when and how machines are replaced.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutSpec struct {
-	// before replaces machines ahead of an event. Empty means never.
+	// before replaces machines ahead of an event. If not set, no machine is replaced for
+	// one.
 	// +optional
 	Before NovaControlPlaneRolloutBeforeSpec `json:"before,omitempty,omitzero"`
 
-	// after replaces all machines created before this time, once it has
-	// passed. Empty means never.
+	// after replaces all machines that were created before this time, once it has passed.
+	// If not set, no machine is replaced for its age.
 	// +optional
 	After *metav1.Time `json:"after,omitempty"`
 
-	// strategy says how machines are replaced. Empty means one after another,
-	// the new one first.
+	// strategy is how machines are replaced. A change replaces nothing. If not set,
+	// machines are replaced one at a time, and each replacement is created first.
 	// +optional
 	Strategy NovaControlPlaneRolloutStrategy `json:"strategy,omitempty,omitzero"`
 }
 
-// NovaControlPlaneRolloutBeforeSpec names events that machines are replaced
-// ahead of.
+// NovaControlPlaneRolloutBeforeSpec holds the events ahead of which machines are
+// replaced.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRolloutBeforeSpec struct {
-	// certificatesExpiryDays replaces a machine so many days before the first
-	// of its certificates expires. Empty means never. It is ignored if a new
-	// machine would be replaced within a day, as with 365 days or more where
-	// kubeadm's certificates last a year; the condition RollingOut says so.
+	// certificatesExpiryDays replaces a machine this number of days before the first of
+	// its certificates expires. It is ignored if a new machine would be replaced within
+	// a day, for instance with 365 days while certificates are valid for a year; the
+	// condition RollingOut reports that. If not set, no machine is replaced for it.
 	// +optional
 	// +kubebuilder:validation:Minimum=7
 	// +kubebuilder:validation:Maximum=3650
 	CertificatesExpiryDays int32 `json:"certificatesExpiryDays,omitempty"`
 }
 
-// NovaControlPlaneRolloutStrategy says how machines are replaced.
+// NovaControlPlaneRolloutStrategy configures how machines are replaced.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.rollingUpdate) || !has(self.type) || self.type == 'RollingUpdate'",message="rollingUpdate can only be set with type RollingUpdate"
 type NovaControlPlaneRolloutStrategy struct {
-	// type is RollingUpdate or OnDelete. Empty means RollingUpdate.
+	// type is RollingUpdate or OnDelete. Defaults to RollingUpdate.
 	// +optional
 	Type RolloutStrategyType `json:"type,omitempty"`
 
-	// rollingUpdate holds the settings of RollingUpdate. Empty takes the
-	// defaults.
+	// rollingUpdate configures RollingUpdate. If not set, the defaults apply.
 	// +optional
 	RollingUpdate NovaControlPlaneRollingUpdate `json:"rollingUpdate,omitempty,omitzero"`
 }
 
-// NovaControlPlaneRollingUpdate holds the settings of RollingUpdate.
+// NovaControlPlaneRollingUpdate configures RollingUpdate.
 // +kubebuilder:validation:MinProperties=1
 type NovaControlPlaneRollingUpdate struct {
-	// maxSurge is how many machines more than replicas a rollout may make: 1
-	// makes the new machine first, 0 takes the old one away first, which needs
-	// 3 replicas at least. Empty means 1.
+	// maxSurge is the number of machines above replicas during a rollout. With 1 the
+	// replacement is created first. With 0 the old machine is deleted first, which needs
+	// at least 3 replicas. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1
@@ -87,7 +87,8 @@ func (s *NovaControlPlaneRolloutStrategy) GetType() RolloutStrategyType {
 	return s.Type
 }
 
-// GetAfter returns when machines created before are replaced; zero means never.
+// GetAfter returns the time before which machines must have been created to be
+// replaced. Zero means never.
 func (s *NovaControlPlaneRolloutSpec) GetAfter() time.Time {
 	if s.After == nil {
 		return time.Time{}
@@ -103,8 +104,8 @@ func (u *NovaControlPlaneRollingUpdate) GetMaxSurge() int32 {
 	return *u.MaxSurge
 }
 
-// GetWindow returns how long before the expiry of its certificates a machine
-// is replaced; 0 means never.
+// GetWindow returns how long before the expiry of its certificates a machine is
+// replaced. Zero means never.
 func (b *NovaControlPlaneRolloutBeforeSpec) GetWindow() time.Duration {
 	return time.Duration(b.CertificatesExpiryDays) * 24 * time.Hour
 }

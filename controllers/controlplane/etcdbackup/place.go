@@ -35,9 +35,9 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 		Encrypted: spec.Encryption != "", KMSKeyID: spec.KMSKeyID,
 	}
 	secret := &corev1.Secret{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: spec.Credentials.Name}, secret)
+	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: spec.CredentialsSecretRef.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, place, settingErrorf("Secret %s, which s3.credentials names, does not exist", spec.Credentials.Name)
+		return nil, place, settingErrorf("Secret %s, which s3.credentialsSecretRef names, does not exist", spec.CredentialsSecretRef.Name)
 	}
 	if err != nil {
 		return nil, place, fmt.Errorf("reading credentials of bucket: %w", err)
@@ -46,10 +46,10 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	place.SecretAccessKey = string(secret.Data[controlplanev1.S3SecretAccessKeyKey])
 	place.SessionToken = string(secret.Data[controlplanev1.S3SessionTokenKey])
 	if place.AccessKeyID == "" || place.SecretAccessKey == "" {
-		return nil, place, settingErrorf("Secret %s, which s3.credentials names, lacks %s or %s",
+		return nil, place, settingErrorf("Secret %s, which s3.credentialsSecretRef names, lacks %s or %s",
 			secret.Name, controlplanev1.S3AccessKeyIDKey, controlplanev1.S3SecretAccessKeyKey)
 	}
-	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCA); err != nil {
+	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCAFrom); err != nil {
 		return nil, place, err
 	}
 	if place.Key, err = signingKey(ctx, c, cluster); err != nil && (!keyMayLack || !apierrors.IsNotFound(err)) {
@@ -100,7 +100,7 @@ func readCA(ctx context.Context, c client.Reader, namespace string, from bootstr
 		return nil, fmt.Errorf("reading certificates of bucket: %w", err)
 	}
 	if len(content) == 0 {
-		return nil, settingErrorf("%s %s, which s3.trustedCA names, has nothing under %s", kind, ref.Name, ref.Key)
+		return nil, settingErrorf("%s %s, which s3.trustedCAFrom names, has nothing under %s", kind, ref.Name, ref.Key)
 	}
 	return content, nil
 }

@@ -451,10 +451,10 @@ var _ = Describe("A restore's spec", func() {
 		restore := restoring(fromSnapshot("a"))
 		Expect(testEnv.Client.Create(ctx, restore)).To(Succeed())
 		restore.Spec.Source = fromSnapshot("b")
-		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing of a restore can be changed")))
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing can be changed")))
 		restore.Spec.Source = fromSnapshot("a")
 		restore.Spec.S3 = newS3()
-		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing of a restore can be changed")))
+		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("only fencing can be changed")))
 		restore.Spec.S3 = controlplanev1.S3Spec{}
 		restore.Spec.Fencing.Machines = []string{"a", "a"}
 		Expect(testEnv.Client.Update(ctx, restore)).To(MatchError(ContainSubstring("Duplicate value")))

@@ -317,11 +317,11 @@ func (r *SnapshotReconciler) look(ctx context.Context, s *snapshotScope, bucket 
 // while the schedule stands still.
 func (r *SnapshotReconciler) due(s *snapshotScope) (time.Duration, error) {
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
-	next, err := snapshots.Next(spec.Schedule, s.newest.Time)
+	next, err := snapshots.Next(spec.GetSchedule(), s.newest.Time)
 	if err != nil {
 		return 0, &settingError{problem: "spec.etcd.snapshots.schedule: " + err.Error()}
 	}
-	next = next.Add(snapshots.Jitter(spec.Schedule, string(s.controlPlane.UID), next))
+	next = next.Add(snapshots.Jitter(spec.GetSchedule(), string(s.controlPlane.UID), next))
 	s.next = next
 	wait := max(0, next.Sub(r.now()))
 	switch {

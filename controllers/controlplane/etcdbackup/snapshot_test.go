@@ -161,13 +161,13 @@ var _ = Describe("Snapshots", func() {
 		Expect(r.objects()).To(BeEmpty())
 		Expect(r.recorder.Events).To(Receive(ContainSubstring("EtcdSnapshotFailed")))
 
-		cp.Spec.Etcd.Snapshots.S3.Credentials.Name = "nobody"
+		cp.Spec.Etcd.Snapshots.S3.CredentialsSecretRef.Name = "nobody"
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
 		for range 2 {
 			cp, _, err = r.snapshot(ctx)
 			Expect(err).To(HaveOccurred())
 			Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason),
-				HaveField("Message", "Secret nobody, which s3.credentials names, does not exist")))
+				HaveField("Message", "Secret nobody, which s3.credentialsSecretRef names, does not exist")))
 		}
 		Expect(r.recorder.Events).To(Receive(ContainSubstring("Secret nobody")))
 		Expect(r.recorder.Events).NotTo(Receive(), "a failure is told once")
@@ -347,7 +347,7 @@ var _ = DescribeTable("Settings of etcd that are refused", func(ctx context.Cont
 	Expect(testEnv.Client.Create(ctx, cp, client.DryRunAll)).To(MatchError(ContainSubstring(want)))
 },
 	Entry("plain text", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Endpoint = "http://s3.example.org" }, "it must be https"),
-	Entry("bucket in the URL", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Endpoint = "https://s3.example.org/bucket" }, "the bucket is said in bucket"),
+	Entry("bucket in the URL", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Endpoint = "https://s3.example.org/bucket" }, "the bucket is set in bucket"),
 	Entry("schedule", func(e *controlplanev1.EtcdSpec) { e.Snapshots.Schedule = "sometimes" }, "five fields of cron"),
 	Entry("prefix", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.Prefix = "a/../b" }, "prefix must be words"),
 	Entry("key without KMS", func(e *controlplanev1.EtcdSpec) { e.Snapshots.S3.KMSKeyID = "k" }, "kmsKeyID needs encryption KMS"),

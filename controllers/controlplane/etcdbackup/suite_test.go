@@ -153,8 +153,8 @@ func newControlPlane(namespace string) *controlplanev1.NovaControlPlane {
 func newS3() controlplanev1.S3Spec {
 	return controlplanev1.S3Spec{
 		Endpoint: server.Endpoint, Bucket: s3.Bucket, Prefix: "nova",
-		Credentials: bootstrapv1.SecretReference{Name: "bucket"},
-		TrustedCA:   bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "bucket", Key: "ca.crt"}},
+		CredentialsSecretRef: bootstrapv1.SecretReference{Name: "bucket"},
+		TrustedCAFrom:        bootstrapv1.FileSource{Secret: bootstrapv1.KeyReference{Name: "bucket", Key: "ca.crt"}},
 	}
 }
 

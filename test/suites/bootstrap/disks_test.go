@@ -28,7 +28,7 @@ var _ = Describe("A cluster with etcd on a disk of its own and kube-proxy in the
 		for _, o := range objects {
 			switch {
 			case o.GetKind() == "NovaControlPlane":
-				change(o, func(spec *bootstrapv1.NovaConfigSpec) {
+				change(o, func(spec *bootstrapv1.NodeConfigSpec) {
 					spec.Disks = []bootstrapv1.Disk{{Device: "/dev/sdb", MountPath: "/var/lib/etcd", MountOptions: []string{"noatime"}}}
 				}, "spec", "config")
 				change(o, func(p *bootstrapv1.PlatformSpec) { p.KubeProxy.Mode = bootstrapv1.KubeProxyModeIPTables }, "spec", "platform")

@@ -54,24 +54,24 @@ func platform() bootstrapv1.PlatformSpec {
 		KubeProxy:       bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeNFTables},
 		Proxy: bootstrapv1.ProxySpec{
 			HTTPProxy: proxy, HTTPSProxy: proxy, NoProxy: []string{"direct.nova.test", "192.0.2.0/24"},
-			Credentials: bootstrapv1.SecretReference{Name: "proxy-login"}, TrustedCA: authorities,
+			CredentialsSecretRef: bootstrapv1.SecretReference{Name: "proxy-login"}, TrustedCAFrom: authorities,
 		},
-		Universe: bootstrapv1.UniverseSpec{
-			ImageRepository: hub + "/nova-universe",
-			RegistryMirrors: []bootstrapv1.RegistryMirror{
-				{Registry: "docker.io", Endpoints: []string{"https://" + hub + "/docker"}},
-				{Registry: "*", Endpoints: []string{"https://" + hub + "/all"}},
-			},
-			Credentials: bootstrapv1.SecretReference{Name: "universe-token"}, TrustedCA: authorities,
+		RegistryMirrors: []bootstrapv1.RegistryMirror{
+			{Registry: "docker.io", Endpoints: []string{"https://" + hub + "/docker"}},
+			{Registry: "*", Endpoints: []string{"https://" + hub + "/all"}},
+			// Its own mirror, for the credentials and the CA.
+			{Registry: hub, Endpoints: []string{"https://" + hub}},
 		},
-		NTP:         bootstrapv1.NTPSpec{Servers: []string{"ntp.nova.test"}},
-		Resolvers:   bootstrapv1.ResolversSpec{Servers: []string{host.Gateway}, SearchDomains: []string{"nova.test"}},
-		APIBalancer: bootstrapv1.APIBalancerSpec{Type: bootstrapv1.APIBalancerTypeHAProxy},
+		MirrorCredentialsSecretRef: bootstrapv1.SecretReference{Name: "universe-token"},
+		MirrorTrustedCAFrom:        authorities,
+		NTP:                        bootstrapv1.NTPSpec{Servers: []string{"ntp.nova.test"}},
+		DNS:                        bootstrapv1.DNSSpec{Nodes: bootstrapv1.NodeDNSSpec{Servers: []string{host.Gateway}, SearchDomains: []string{"nova.test"}}},
+		APIServerLoadBalancer:      &bootstrapv1.APIServerLoadBalancerSpec{},
 	}
 }
 
 // equip adds all that a NovaConfig says of a machine to one that suits hosts.
-func equip(spec *bootstrapv1.NovaConfigSpec) {
+func equip(spec *bootstrapv1.NodeConfigSpec) {
 	GinkgoHelper()
 	spec.Users = []bootstrapv1.User{
 		{Name: "ops", SSHAuthorizedKeys: []string{operatorKey}, Groups: []string{"adm", "operators"}, Sudo: "ALL=(ALL) NOPASSWD:ALL"},
@@ -107,7 +107,7 @@ func equip(spec *bootstrapv1.NovaConfigSpec) {
 // bootLoader gives the machine a boot loader: a host has none. What it passes
 // on the kernel "has" from the next boot on, like the arguments that a real one
 // passes. All else of starting once more is real.
-func bootLoader(spec *bootstrapv1.NovaConfigSpec) {
+func bootLoader(spec *bootstrapv1.NodeConfigSpec) {
 	spec.Kernel.Arguments = []string{"suite.argument=1", "suite.other"}
 	spec.Files = append(spec.Files,
 		bootstrapv1.File{Path: "/etc/default/grub.d/00-suite.cfg", Content: "# Of the suite\n"},
@@ -213,7 +213,7 @@ func describeEverything(hypervisor string, address string) {
 				change(o, equip, "spec", "config")
 				change(o, func(p *bootstrapv1.PlatformSpec) { *p = platform() }, "spec", "platform")
 			case "NovaConfigTemplate":
-				change(o, func(spec *bootstrapv1.NovaConfigSpec) {
+				change(o, func(spec *bootstrapv1.NodeConfigSpec) {
 					equip(spec)
 					spec.Roles = []bootstrapv1.NodeRole{bootstrapv1.NodeRoleInfra, bootstrapv1.NodeRoleIngress}
 					bootLoader(spec)

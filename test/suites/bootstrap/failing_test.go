@@ -53,7 +53,7 @@ func startWith(ctx context.Context, c bed.Cluster, command string) {
 		if o.GetKind() != "NovaControlPlane" {
 			continue
 		}
-		change(o, func(spec *bootstrapv1.NovaConfigSpec) {
+		change(o, func(spec *bootstrapv1.NodeConfigSpec) {
 			spec.PreKubeadmCommands = append(spec.PreKubeadmCommands, command)
 		}, "spec", "config")
 		// Its control plane would replace it at once.

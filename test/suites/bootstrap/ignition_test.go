@@ -13,7 +13,7 @@ import (
 )
 
 // equipByIgnition adds all that equip does, for an image with Ignition.
-func equipByIgnition(spec *bootstrapv1.NovaConfigSpec) {
+func equipByIgnition(spec *bootstrapv1.NodeConfigSpec) {
 	equip(spec)
 	spec.Format = bootstrapv1.FormatIgnition
 }

@@ -220,7 +220,7 @@ func fill(ctx context.Context, images http.Handler, balancer string) error {
 		return err
 	}
 	// Beside those that the suite asks for, the one that is the default.
-	repository, tag, _ := strings.Cut(strings.TrimPrefix(bootstrapv1.DefaultAPIBalancerImage, "docker.io/"), ":")
+	repository, tag, _ := strings.Cut(strings.TrimPrefix(bootstrapv1.DefaultAPIServerLoadBalancerImage, "docker.io/"), ":")
 	for _, i := range []struct {
 		repository, tag string
 		image           v1.Image
