@@ -102,6 +102,8 @@ func needs(ctx *simulator.Context, method *simulator.Method) []string {
 		return cloneNeeds(ctx, req)
 	case *types.ReconfigVM_Task:
 		return configNeeds(&req.Spec)
+	case *types.RelocateVM_Task:
+		return relocateNeeds(ctx, req)
 	case *types.Destroy_Task:
 		if req.This.Type == "VirtualMachine" {
 			return []string{"VirtualMachine.Inventory.Delete"}
@@ -124,6 +126,20 @@ func cloneNeeds(ctx *simulator.Context, req *types.CloneVM_Task) []string {
 	list = append(list, deviceNeeds(req.Spec.Location.DeviceChange)...)
 	if req.Spec.Config != nil {
 		list = append(list, configNeeds(req.Spec.Config)...)
+	}
+	return list
+}
+
+func relocateNeeds(ctx *simulator.Context, req *types.RelocateVM_Task) []string {
+	list := append(deviceNeeds(req.Spec.DeviceChange), "Resource.ColdMigrate")
+	if vm, ok := ctx.Map.Get(req.This).(*simulator.VirtualMachine); ok && vm.Runtime.PowerState == poweredOn {
+		list[len(list)-1] = "Resource.HotMigrate"
+	}
+	if req.Spec.Pool != nil {
+		list = append(list, "Resource.AssignVMToPool")
+	}
+	if req.Spec.Datastore != nil || len(req.Spec.Disk) > 0 {
+		list = append(list, "Datastore.AllocateSpace")
 	}
 	return list
 }

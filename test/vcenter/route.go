@@ -15,7 +15,7 @@ var routed = map[string]map[string]bool{
 	"VirtualMachine": {
 		methodClone: true, methodRename: true, methodPowerOn: true, methodPowerOff: true, methodReset: true,
 		methodSuspend: true, methodSnapshot: true, methodRemoveSnapshots: true, methodConsolidate: true,
-		methodRevertToCurrent: true, methodUpgrade: true,
+		methodRevertToCurrent: true, methodRelocate: true, methodUpgrade: true,
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
 	"VirtualMachineSnapshot": {methodRemoveSnapshot: true, methodRevert: true},

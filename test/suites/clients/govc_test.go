@@ -171,8 +171,12 @@ var _ = Describe("govc", func() {
 		for _, host := range []string{"DC0_C0_H0", "DC0_C0_H1"} {
 			govc(ctx, "vm.migrate", "-host", host, "renamed")
 			Expect(s.vm("renamed").Host).To(Equal(host))
-			Expect(strings.Fields(govc(ctx, "find", "-i", "/DC0/vm", "-type", "m", "-runtime.host", "VirtualMachine"))).To(BeEmpty())
+			Expect(govc(ctx, "vm.info", "renamed")).To(MatchRegexp(`Host: +` + host))
 		}
+		govc(ctx, "vm.migrate", "-ds", "LocalDS_0", "renamed")
+		Expect(govc(ctx, "vm.info", "-r", "renamed")).To(MatchRegexp(`Storage: +LocalDS_0\b`))
+		Expect(govc(ctx, "device.info", "-vm", "renamed", "disk-*")).To(MatchRegexp(`File: +\[LocalDS_0\]`))
+		Expect(strings.Fields(govc(ctx, "datastore.ls", "-ds", store))).To(BeEmpty())
 		Expect(s.vm("renamed").Ref).To(Equal(ref))
 	})
 
