@@ -210,7 +210,7 @@ func TestProvider(t *testing.T) {
 	template := &infrav1.NovaZVirtMachineTemplate{ObjectMeta: s.meta("workers")}
 	template.Spec.Template.Spec = machineSpec()
 	s.create(template)
-	s.becomes(template, infrav1.SizedCondition, infrav1.SizedReason)
+	s.becomes(template, infrav1.CapacityKnownCondition, infrav1.CapacityKnownReason)
 	// Conditions and the rest of a status are written one after the other.
 	s.Eventually(func() (int64, error) {
 		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(template), template)

@@ -67,7 +67,7 @@ func TestAwaitingFirst(t *testing.T) {
 		return m
 	}
 	failed := metav1.Condition{
-		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "SourceNotFound",
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionFalse, Reason: "TemplateNotFound",
 		Message: "Creating VM: template \"x\" does not exist",
 	}
 	booting := metav1.Condition{Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Ready"}

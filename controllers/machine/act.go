@@ -15,7 +15,7 @@ import (
 // doing says an action in words that go before the cause of its failure. What
 // is not in it asks nothing of the hypervisor.
 var doing = map[action]string{
-	create: "creating VM", start: "powering on VM", settle: "settling VM",
+	create: "creating VM", start: "powering on VM", settle: "syncing VM",
 	shutdown: "powering off VM", destroy: "deleting VM",
 }
 
@@ -33,7 +33,7 @@ func (s *scope[M]) asked() (reason, note string) {
 		if s.vm.Unsettled == "" {
 			return "Cleared", "Asked the hypervisor to remove the user data from the VM's settings"
 		}
-		return "Settling", s.vm.Unsettled
+		return "Syncing", s.vm.Unsettled
 	case shutdown:
 		return "PoweringOff", "Asked the guest to power itself off"
 	default:

@@ -96,7 +96,7 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 		return nil, false, fmt.Errorf("reading address claim: %w", err)
 	case !metav1.IsControlledBy(claim, s.infra):
 		return nil, false, &hypervisor.Error{
-			Reason: infrav1.NameTakenReason,
+			Reason: infrav1.NameConflictReason,
 			Err:    fmt.Errorf("claiming an address: the IPAddressClaim %q exists and is not this machine's", name),
 		}
 	case !claim.DeletionTimestamp.IsZero():

@@ -24,7 +24,7 @@ func TestStay(t *testing.T) {
 		{"seen for the first time", stay{}, false, creating, stay{infrav1.CreatingReason, time.Unix(2000, 0)}},
 		{"seen for the first time, and not said yet", stay{}, false, metav1.Condition{}, stay{"", now}},
 		{"as before", stay{infrav1.CreatingReason, began}, true, creating, stay{infrav1.CreatingReason, began}},
-		{"of another reason", stay{infrav1.QueuedReason, began}, true, creating, stay{infrav1.CreatingReason, now}},
+		{"of another reason", stay{infrav1.RequestQueuedReason, began}, true, creating, stay{infrav1.CreatingReason, now}},
 	} {
 		NewWithT(t).Expect(test.was.next(test.is, test.seen, now)).To(Equal(test.want), test.name)
 	}

@@ -154,7 +154,7 @@ func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
 // owned are the conditions that nobody else writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition, clusterv1.ReadyCondition,
-	infrav1.VirtualMachineProvisionedCondition, infrav1.VirtualMachineSettledCondition, infrav1.NodeBootstrappedCondition,
+	infrav1.VirtualMachineProvisionedCondition, infrav1.VirtualMachineSyncedCondition, infrav1.NodeBootstrappedCondition,
 }}
 
 // step observes the VM and does the one thing that is due.

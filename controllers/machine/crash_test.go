@@ -302,7 +302,7 @@ func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infrate
 	reconcile(ctx, rig, f, pools, func() bool {
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
-		settled := conditions.Get(m, infrav1.VirtualMachineSettledCondition)
+		settled := conditions.Get(m, infrav1.VirtualMachineSyncedCondition)
 		return conditions.IsTrue(m, clusterv1.ReadyCondition) && settled != nil &&
 			(len(pools) == 0 || settled.Status == metav1.ConditionTrue) && m.Status.Initialization.Provisioned != nil && m.Spec.ProviderID != ""
 	})

@@ -20,7 +20,7 @@ func snapshot(from conditions.Getter) told {
 	unreported := metav1.Condition{Status: metav1.ConditionUnknown}
 	return told{
 		provisioned:  ptr.Deref(conditions.Get(from, infrav1.VirtualMachineProvisionedCondition), unreported),
-		settled:      ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSettledCondition), unreported),
+		settled:      ptr.Deref(conditions.Get(from, infrav1.VirtualMachineSyncedCondition), unreported),
 		bootstrapped: ptr.Deref(conditions.Get(from, infrav1.NodeBootstrappedCondition), unreported),
 	}
 }
@@ -58,7 +58,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 // announceVM tells what became of the VM itself.
 func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 	switch {
-	case s.failure != nil && !s.aside(), now.Reason == infrav1.LostReason, now.Reason == infrav1.PoweredOffReason:
+	case s.failure != nil && !s.aside(), now.Reason == infrav1.VMNotFoundReason, now.Reason == infrav1.PoweredOffReason:
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)
 	case s.first:
 		provisionSeconds.WithLabelValues(r.kind(s)).Observe(time.Since(s.infra.GetCreationTimestamp().Time).Seconds())

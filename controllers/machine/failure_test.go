@@ -64,7 +64,7 @@ var _ = Describe("A failure", func() {
 			text: "no answer", want: "Observing VM: no answer",
 		}),
 		Entry("the template does not exist", failure{
-			verb: fake.Create, reason: infrav1.SourceNotFoundReason,
+			verb: fake.Create, reason: infrav1.TemplateNotFoundReason,
 			text: `template "x" does not exist`, want: `Creating VM: template "x" does not exist`,
 		}),
 		Entry("the datastore is full, which is known only later", failure{

@@ -116,10 +116,10 @@ var _ = Describe("The life of a machine", func() {
 		rig := up(ctx)
 		rig.Hypervisor.Lose(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
-			haveState(metav1.ConditionFalse, infrav1.LostReason, ContainSubstring("delete the Machine")),
+			haveState(metav1.ConditionFalse, infrav1.VMNotFoundReason, ContainSubstring("delete the Machine")),
 			haveBeenProvisioned(),
 			HaveField("Spec.ProviderID", Not(BeEmpty()))))
-		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.LostReason)))
+		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.VMNotFoundReason)))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(Equal(1))
 
 		By("letting it go when it is deleted")
@@ -164,7 +164,7 @@ var _ = Describe("The life of a machine", func() {
 
 		By("seeing that its VM is lost, rather than creating one")
 		rig.Hypervisor.Mend(fake.Connect)
-		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.LostReason, Not(BeEmpty())))
+		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.VMNotFoundReason, Not(BeEmpty())))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 	})
 

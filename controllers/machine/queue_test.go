@@ -57,19 +57,19 @@ var _ = Describe("A creation that waits for its turn", func() {
 		rig.Hypervisor.Hold(fake.Create)
 		added := add(ctx, rig, many)
 		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{
-			infrav1.ProvisionedReason: 1, infrav1.CreatingReason: 2, infrav1.QueuedReason: many - 2,
+			infrav1.ProvisionedReason: 1, infrav1.CreatingReason: 2, infrav1.RequestQueuedReason: many - 2,
 		}))
 		queued := added[many-1].DeepCopyObject().(*infrav1.NovaVSphereMachine)
 		for _, o := range added {
 			Expect(get(ctx, rig, o)()).To(Succeed())
-			if m := o.(*infrav1.NovaVSphereMachine); condition(infrav1.VirtualMachineProvisionedCondition)(m).Reason == infrav1.QueuedReason {
+			if m := o.(*infrav1.NovaVSphereMachine); condition(infrav1.VirtualMachineProvisionedCondition)(m).Reason == infrav1.RequestQueuedReason {
 				queued = m
 			}
 		}
-		Expect(queued).To(haveState(metav1.ConditionFalse, infrav1.QueuedReason, Equal("Creating VM: 2 creations are under way, as many as may be")))
+		Expect(queued).To(haveState(metav1.ConditionFalse, infrav1.RequestQueuedReason, Equal("Creating VM: 2 creations are under way, as many as may be")))
 		Expect(rig.Events(ctx, "NovaVSphereMachine", queued.Name)).To(BeEmpty())
 		states := counted()
-		Expect(states[infrav1.QueuedReason] - before[infrav1.QueuedReason]).To(BeEquivalentTo(many - 2))
+		Expect(states[infrav1.RequestQueuedReason] - before[infrav1.RequestQueuedReason]).To(BeEquivalentTo(many - 2))
 		Expect(states[infrav1.CreatingReason] - before[infrav1.CreatingReason]).To(BeEquivalentTo(2))
 
 		By("deleting one that is up and one that waits, while no creation gets on")
@@ -78,18 +78,18 @@ var _ = Describe("A creation that waits for its turn", func() {
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Eventually(get(ctx, rig, queued)).Should(beGone())
 		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
-		Expect(reasons(ctx, rig)()).To(Equal(map[string]int{infrav1.CreatingReason: 2, infrav1.QueuedReason: many - 3}))
+		Expect(reasons(ctx, rig)()).To(Equal(map[string]int{infrav1.CreatingReason: 2, infrav1.RequestQueuedReason: many - 3}))
 
 		By("letting the line move on")
 		rig.Hypervisor.Let(fake.Create)
 		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{infrav1.ProvisionedReason: many - 1}))
-		Expect(counted()[infrav1.QueuedReason]).To(Equal(before[infrav1.QueuedReason]))
+		Expect(counted()[infrav1.RequestQueuedReason]).To(Equal(before[infrav1.RequestQueuedReason]))
 	})
 
 	It("is looked at again after all else, and without a growing delay", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.CreateAll(ctx)).To(Succeed())
-		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.QueuedReason, Waiting: true, Err: errText("full")})
+		rig.Hypervisor.Fail(fake.Create, &hypervisor.Error{Reason: infrav1.RequestQueuedReason, Waiting: true, Err: errText("full")})
 		r := reconcilerOf(rig, nil)
 		inLine := ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}
 		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(inLine))

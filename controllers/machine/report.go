@@ -54,7 +54,7 @@ func (s *scope[M]) condition() metav1.Condition {
 	case s.waiting != forNothing:
 		c.Reason, c.Message = s.lacks()
 	case s.do == mourn:
-		c.Reason, c.Message = infrav1.LostReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
+		c.Reason, c.Message = infrav1.VMNotFoundReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
 	case s.do == rest:
 		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"
 	case s.provisioned() && s.do != publish && !s.aside():
@@ -86,7 +86,7 @@ func (s *scope[M]) lacks() (reason, message string) {
 func (s *scope[M]) arising() (reason, message string) {
 	switch {
 	case s.do == settle:
-		return infrav1.SettlingReason, s.vm.Unsettled
+		return infrav1.SyncingReason, s.vm.Unsettled
 	case s.do == start, s.still(infrav1.PoweringOnReason):
 		return infrav1.PoweringOnReason, "The VM is being powered on"
 	case s.vm.State == hypervisor.Running:
@@ -104,7 +104,7 @@ func (s *scope[M]) disturbed() (reason, message string) {
 	case s.vm.State == hypervisor.Running:
 		return infrav1.WaitingForAddressesReason, cmp.Or(s.vm.Message, noAddress)
 	default:
-		return infrav1.BusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
+		return infrav1.VMBusyReason, cmp.Or(s.vm.Message, "The hypervisor is working on the VM")
 	}
 }
 
@@ -122,18 +122,18 @@ func (s *scope[M]) settled() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Stopped && s.vm.State != hypervisor.Running {
 		return nil
 	}
-	c := &metav1.Condition{Type: infrav1.VirtualMachineSettledCondition, Status: metav1.ConditionFalse}
+	c := &metav1.Condition{Type: infrav1.VirtualMachineSyncedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case s.do == settle && s.failure != nil:
 		*c = loop.Failure(s.infra, c.Type, s.failure)
 	case s.vm.Unsettled != "":
-		c.Reason, c.Message = infrav1.SettlingReason, s.vm.Unsettled
+		c.Reason, c.Message = infrav1.SyncingReason, s.vm.Unsettled
 	case s.vm.UserData && s.joined():
-		c.Reason, c.Message = infrav1.SettlingReason, "The user data is being removed from the VM's settings"
+		c.Reason, c.Message = infrav1.SyncingReason, "The user data is being removed from the VM's settings"
 	case s.vm.UserData:
 		c.Reason, c.Message = infrav1.WaitingForNodeReason, "The user data leaves the VM's settings once the node has joined"
 	default:
-		c.Status, c.Reason = metav1.ConditionTrue, infrav1.SettledReason
+		c.Status, c.Reason = metav1.ConditionTrue, infrav1.SyncedReason
 	}
 	return c
 }

@@ -15,7 +15,7 @@ import (
 
 // haveSettled matches a machine by the condition of what surrounds its VM.
 func haveSettled(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
-	return WithTransform(condition(infrav1.VirtualMachineSettledCondition), And(
+	return WithTransform(condition(infrav1.VirtualMachineSyncedCondition), And(
 		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))
 }
 
@@ -27,8 +27,8 @@ var _ = Describe("What surrounds a VM", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(
-			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Settling VM: the VM is locked")),
-			haveSettled(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Settling VM: the VM is locked"))))
+			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked")),
+			haveSettled(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked"))))
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(BeZero())
 		rig.Hypervisor.Mend(fake.Settle)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
@@ -41,7 +41,7 @@ var _ = Describe("What surrounds a VM", func() {
 		rig.Hypervisor.Fail(fake.Settle, broken(infrav1.PlacementNotFoundReason, "the group is gone"))
 		rig.Hypervisor.Unsettle(rig.Key(), "The VM is not in its group")
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
-			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Settling VM: the group is gone"))))
+			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group is gone"))))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PlacementNotFoundReason)))
 
 		By("publishing what changed meanwhile")
@@ -62,7 +62,7 @@ var _ = Describe("What surrounds a VM", func() {
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeZero())
 		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeTrue())
 		Expect(rig.Join(ctx)).To(Succeed())
-		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSettled(metav1.ConditionTrue, infrav1.SettledReason, BeEmpty())))
+		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSettled(metav1.ConditionTrue, infrav1.SyncedReason, BeEmpty())))
 		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeFalse())
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("Cleared")))
 

@@ -80,7 +80,7 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 }
 
 // owned are the conditions that nobody else writes.
-var owned = patch.WithOwnedConditions{Conditions: []string{infrav1.SizedCondition}}
+var owned = patch.WithOwnedConditions{Conditions: []string{infrav1.CapacityKnownCondition}}
 
 // reconcile asks for the size and writes it down.
 func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl.Result, reterr error) {
@@ -88,7 +88,7 @@ func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("preparing patch: %w", err)
 	}
-	before := conditions.GetReason(s.template, infrav1.SizedCondition)
+	before := conditions.GetReason(s.template, infrav1.CapacityKnownCondition)
 	defer func() {
 		s.report(reterr)
 		if hypervisor.IsWaiting(reterr) {
@@ -143,7 +143,7 @@ func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
 
 // announce tells people when the size becomes known, and when it cannot.
 func (r *Reconciler[T]) announce(s *scope[T], before string) {
-	now := conditions.Get(s.template, infrav1.SizedCondition)
+	now := conditions.Get(s.template, infrav1.CapacityKnownCondition)
 	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) || hypervisor.IsPassing(s.failure) {
 		return
 	}

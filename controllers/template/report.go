@@ -17,19 +17,19 @@ import (
 // place that sets it.
 func (s *scope[T]) report(err error) {
 	s.failure = err
-	if hypervisor.IsPassing(err) && conditions.Has(s.template, infrav1.SizedCondition) {
+	if hypervisor.IsPassing(err) && conditions.Has(s.template, infrav1.CapacityKnownCondition) {
 		return
 	}
 	if err != nil {
 		// What was known before stays: a node does not shrink because the
 		// hypervisor is out of reach.
-		conditions.Set(s.template, loop.Failure(s.template, infrav1.SizedCondition, err))
+		conditions.Set(s.template, loop.Failure(s.template, infrav1.CapacityKnownCondition, err))
 		return
 	}
 	status := s.template.Capacity()
 	status.Capacity, status.NodeInfo = capacity(*s.size), nodeInfo(*s.size)
 	conditions.Set(s.template, metav1.Condition{
-		Type: infrav1.SizedCondition, Status: metav1.ConditionTrue, Reason: infrav1.SizedReason,
+		Type: infrav1.CapacityKnownCondition, Status: metav1.ConditionTrue, Reason: infrav1.CapacityKnownReason,
 	})
 }
 

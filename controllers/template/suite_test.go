@@ -76,7 +76,7 @@ func templateOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVS
 // have matches a template by its condition.
 func have(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
 	return WithTransform(func(t *infrav1.NovaVSphereMachineTemplate) metav1.Condition {
-		if found := conditions.Get(t, infrav1.SizedCondition); found != nil {
+		if found := conditions.Get(t, infrav1.CapacityKnownCondition); found != nil {
 			return *found
 		}
 		return metav1.Condition{}
@@ -84,7 +84,7 @@ func have(status metav1.ConditionStatus, reason string, message gomegatypes.Gome
 }
 
 func beSized() gomegatypes.GomegaMatcher {
-	return have(metav1.ConditionTrue, infrav1.SizedReason, BeEmpty())
+	return have(metav1.ConditionTrue, infrav1.CapacityKnownReason, BeEmpty())
 }
 
 // haveCapacity matches a template by what machines will have, as people write

@@ -38,7 +38,7 @@ var _ = Describe("A machine template", func() {
 			HaveField("Status.NodeInfo", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"})))
 		Eventually(func() ([]infratest.Event, error) {
 			return rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")
-		}).Should(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Reason", infrav1.SizedReason))))
+		}).Should(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Reason", infrav1.CapacityKnownReason))))
 
 		By("leaving out what is not known, rather than saying zero")
 		rig.Hypervisor.SetSize(hypervisor.Size{CPUs: 4, MemoryBytes: 8 << 30})
@@ -122,11 +122,11 @@ var _ = Describe("A machine template", func() {
 
 	It("says why its size is not known", func(ctx SpecContext) {
 		rig := newRig(ctx)
-		rig.Hypervisor.Fail(fake.Size, broken(infrav1.SourceNotFoundReason, `template "x" does not exist`))
+		rig.Hypervisor.Fail(fake.Size, broken(infrav1.TemplateNotFoundReason, `template "x" does not exist`))
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
-		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(map[string]string{}), have(metav1.ConditionFalse, infrav1.SourceNotFoundReason,
+		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(map[string]string{}), have(metav1.ConditionFalse, infrav1.TemplateNotFoundReason,
 			Equal(`Finding out the size of machines: template "x" does not exist`))))
 		rig.Hypervisor.Mend(fake.Size)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))

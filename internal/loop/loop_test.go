@@ -74,8 +74,8 @@ func TestFailure(t *testing.T) {
 		reason, message string
 	}{
 		"Known": {
-			err:    fmt.Errorf("creating VM: %w", &hypervisor.Error{Reason: infrav1.NameTakenReason, Err: errors.New("taken")}),
-			reason: infrav1.NameTakenReason, message: "Creating VM: taken",
+			err:    fmt.Errorf("creating VM: %w", &hypervisor.Error{Reason: infrav1.NameConflictReason, Err: errors.New("taken")}),
+			reason: infrav1.NameConflictReason, message: "Creating VM: taken",
 		},
 		"Unknown":  {err: errors.New("odd"), reason: infrav1.HypervisorErrorReason, message: "Odd"},
 		"Nameless": {err: &hypervisor.Error{Err: errors.New("odd")}, reason: infrav1.HypervisorErrorReason, message: "Odd"},

@@ -156,7 +156,7 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 		return err
 	}
 	if v := h.vms[key]; v != nil && v.foreign {
-		return &hypervisor.Error{Reason: "NameTaken", Err: fmt.Errorf("a VM %q exists that is not ours", key.Name)}
+		return &hypervisor.Error{Reason: "NameConflict", Err: fmt.Errorf("a VM %q exists that is not ours", key.Name)}
 	} else if v == nil || v.seen.State == hypervisor.Absent && v.work == "" {
 		if err := h.admit(key, launch); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (h *Hypervisor) admit(key hypervisor.Key, launch hypervisor.Launch) error {
 		if !slices.Contains(h.line, key) {
 			h.line = append(h.line, key)
 		}
-		return &hypervisor.Error{Reason: "Queued", Waiting: true, Err: fmt.Errorf("%d creations are under way, as many as may be", h.most)}
+		return &hypervisor.Error{Reason: "RequestQueued", Waiting: true, Err: fmt.Errorf("%d creations are under way, as many as may be", h.most)}
 	}
 	h.line = slices.DeleteFunc(h.line, func(k hypervisor.Key) bool { return k == key })
 	return nil

@@ -205,7 +205,7 @@ func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 	if w.ids[taken] == id {
 		return nil
 	}
-	return failure(infrav1.NameTakenReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", taken.Value)
+	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", taken.Value)
 }
 
 // remind has the machine looked at again if the inventory does not catch up

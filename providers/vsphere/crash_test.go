@@ -345,7 +345,7 @@ func TestForeignVM(t *testing.T) {
 
 				b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 				if same {
-					b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(ContainSubstring("is not ours: it is left alone")))
+					b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(ContainSubstring("is not ours: it is left alone")))
 					b.reaches(m, hypervisor.Absent)
 				} else {
 					b.reaches(m, hypervisor.Running)

@@ -316,7 +316,7 @@ func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]
 // the way to vCenter.
 func isUnresolved(err error) bool {
 	switch hypervisor.ReasonFor(err, "") {
-	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameTakenReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason,
+	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameConflictReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason,
 		infrav1.OutOfBoundsReason:
 		return true
 	}

@@ -75,7 +75,7 @@ func TestCreateFailures(t *testing.T) {
 		says   string
 	}{
 		{"template", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Template = "none" },
-			infrav1.SourceNotFoundReason, `template "none" does not exist in vCenter, or the account cannot see it`},
+			infrav1.TemplateNotFoundReason, `template "none" does not exist in vCenter, or the account cannot see it`},
 		{"network", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "none" },
 			infrav1.PlacementNotFoundReason, `network "none" does not exist in vCenter, or the account cannot see it`},
 		{"datastore", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Placement.Datastore = "none" },
@@ -157,7 +157,7 @@ func TestCreateWithForeignName(t *testing.T) {
 	m := b.machine("m")
 	b.reaches(m, hypervisor.Absent)
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
-	err := b.fails(m, infrav1.NameTakenReason)
+	err := b.fails(m, infrav1.NameConflictReason)
 	b.Expect(err).To(MatchError("a VM with this machine's name (" + foreign[0].Ref + ") exists in the folder and is not ours: it is left alone; rename or delete it in vCenter"))
 	b.Expect(b.connect(m).Delete(b.ctx(), m)).To(Succeed())
 	b.reaches(going(m), hypervisor.Absent)

@@ -147,14 +147,14 @@ func reasonOf(f types.BaseMethodFault) string {
 	case *types.NoPermission, *types.RestrictedByAdministrator:
 		return infrav1.PermissionDeniedReason
 	case *types.DuplicateName:
-		return infrav1.NameTakenReason
+		return infrav1.NameConflictReason
 	case *types.NoDiskSpace, *types.NoCompatibleHost, *types.NoCompatibleDatastore, types.BaseInsufficientResourcesFault:
 		return infrav1.InsufficientResourcesReason
 	case *types.RestrictedVersion, *types.LicenseExpired, *types.InvalidLicense, types.BaseNotEnoughLicenses:
 		return infrav1.LicenseMissingReason
 	case *types.ManagedObjectNotFound:
 		if f.Obj.Type == "VirtualMachine" {
-			return infrav1.SourceNotFoundReason
+			return infrav1.TemplateNotFoundReason
 		}
 		return infrav1.PlacementNotFoundReason
 	case types.BaseInvalidDatastore:
@@ -169,7 +169,7 @@ func reasonOf(f types.BaseMethodFault) string {
 func reasonOfState(f types.BaseMethodFault) string {
 	switch f.(type) {
 	case *types.FileLocked, types.BaseTaskInProgress, *types.ConcurrentAccess, *types.ResourceInUse:
-		return infrav1.LockedReason
+		return infrav1.VMLockedReason
 	case types.BaseInvalidArgument, types.BaseInvalidVmConfig:
 		return infrav1.InvalidSpecReason
 	default:

@@ -251,7 +251,7 @@ func TestDuplicateName(t *testing.T) {
 	}{
 		{"ours", ourID.String(), hypervisor.Busy, ""},
 		{"half-made", nil, hypervisor.Busy, ""},
-		{"foreign", otherID.String(), hypervisor.Absent, infrav1.NameTakenReason},
+		{"foreign", otherID.String(), hypervisor.Absent, infrav1.NameConflictReason},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -58,7 +58,7 @@ func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem)
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
 		r.drop("library", of.Library, of.Item)
-		return found, failure(infrav1.SourceNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
+		return found, failure(infrav1.TemplateNotFoundReason, "the item %q of the content library %q has the version %s, not %s", of.Item, of.Library, found.version, of.Version)
 	}
 	return found, err
 }
@@ -80,14 +80,14 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 		return libraryItem{}, err
 	}
 	if len(libraries) != 1 {
-		return libraryItem{}, failure(infrav1.SourceNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
+		return libraryItem{}, failure(infrav1.TemplateNotFoundReason, "%d content libraries are called %q, not one, or the account cannot see it", len(libraries), of.Library)
 	}
 	items, err := m.FindLibraryItems(ctx, library.FindItem{LibraryID: libraries[0], Name: of.Item})
 	if err != nil {
 		return libraryItem{}, err
 	}
 	if len(items) != 1 {
-		return libraryItem{}, failure(infrav1.SourceNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
+		return libraryItem{}, failure(infrav1.TemplateNotFoundReason, "%d items of the content library %q are called %q, not one", len(items), of.Library, of.Item)
 	}
 	item, err := m.GetLibraryItem(ctx, items[0])
 	if err != nil {
@@ -166,7 +166,7 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 		return state, nil
 	}
 	if !strings.Contains(vm.Config.Annotation, i.mark()) {
-		return imageState{}, failure(infrav1.NameTakenReason, "a VM named %s exists in the folder and is not the image that is kept under this name: it is left alone", i.name)
+		return imageState{}, failure(infrav1.NameConflictReason, "a VM named %s exists in the folder and is not the image that is kept under this name: it is left alone", i.name)
 	}
 	if vm.Config.Template {
 		state.template, err = readTemplate(ctx, c, state.vm)

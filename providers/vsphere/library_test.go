@@ -149,7 +149,7 @@ func TestCreateFromLibrary(t *testing.T) {
 	wrong := b.fromLibrary("wrong", "debian")
 	wrong.Spec.Source.ContentLibrary.Version = "77"
 	err = b.connect(wrong).Create(b.ctx(), wrong, launch)
-	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.SourceNotFoundReason))
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.TemplateNotFoundReason))
 	b.Expect(err).To(MatchError(MatchRegexp(`the item "debian" of the content library "images" has the version \d+, not 77`)))
 }
 
@@ -193,7 +193,7 @@ func TestForeignImage(t *testing.T) {
 	b.connector = b.newConnector()
 	next := b.fromLibrary("next", "debian")
 	err := b.connect(next).Create(b.ctx(), next, launch)
-	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.NameTakenReason))
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.NameConflictReason))
 	b.Expect(err).To(MatchError("a VM named " + name + " exists in the folder and is not the image that is kept under this name: it is left alone"))
 	b.Expect(b.images()).To(Equal(before))
 }
@@ -254,7 +254,7 @@ func TestInspectFailureDomains(t *testing.T) {
 		b.Eventually(func() string {
 			site, err = b.connector.Inspect(b.ctx(), b.cluster)
 			return hypervisor.ReasonFor(err, "")
-		}).ShouldNot(Equal(infrav1.QueuedReason))
+		}).ShouldNot(Equal(infrav1.RequestQueuedReason))
 		return site, err
 	}
 	_, err := inspect()

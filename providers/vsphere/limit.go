@@ -14,7 +14,7 @@ func (d *driver) turn(key hypervisor.Key) error {
 	if turns.Take(key) {
 		return nil
 	}
-	e := failure(infrav1.QueuedReason, "Waiting for its turn: vCenter %s is making as many VMs as it may at a time, this one is number %d in line of its namespace",
+	e := failure(infrav1.RequestQueuedReason, "Waiting for its turn: vCenter %s is making as many VMs as it may at a time, this one is number %d in line of its namespace",
 		d.session.endpoint.server, turns.Place(key))
 	e.Waiting = true
 	return e

@@ -24,7 +24,7 @@ func TestQueued(t *testing.T) {
 	b.Expect(b.connect(first).Create(b.ctx(), first, launch)).To(Succeed())
 	for i, m := range []*infrav1.NovaVSphereMachine{second, third, second} {
 		err := b.connect(m).Create(b.ctx(), m, launch)
-		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.QueuedReason))
+		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
 		b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
 		b.Expect(err).To(MatchError(ContainSubstring("this one is number %d in line", i%2+1)))
 	}

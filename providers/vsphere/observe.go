@@ -98,7 +98,7 @@ func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hyp
 // have caused.
 func (d *driver) doubt(f *hypervisor.Error) {
 	switch f.Reason {
-	case infrav1.SourceNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
+	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
 		d.session.paths.forget()
 	case infrav1.InsufficientResourcesReason:
 		d.session.paths.forgetRoom()

@@ -244,12 +244,12 @@ func TestCreateRefusals(t *testing.T) {
 		says   string
 	}{
 		{"no such UUID", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", nothing }, "",
-			infrav1.SourceNotFoundReason, "no template in vCenter has the UUID " + nothing + ", or the account cannot see it"},
+			infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID " + nothing + ", or the account cannot see it"},
 		{"no such reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", "vm-99999" }, "",
-			infrav1.SourceNotFoundReason, "the template vm-99999 does not exist in vCenter, or the account cannot see it"},
+			infrav1.TemplateNotFoundReason, "the template vm-99999 does not exist in vCenter, or the account cannot see it"},
 		{"no such library", func(s *infrav1.NovaVSphereMachineSpec) {
 			s.Template, s.Source.ContentLibrary = "", infrav1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}
-		}, "", infrav1.SourceNotFoundReason, `0 content libraries are called "none", not one, or the account cannot see it`},
+		}, "", infrav1.TemplateNotFoundReason, `0 content libraries are called "none", not one, or the account cannot see it`},
 		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Mode = infrav1.CloneLinked }, "",
 			infrav1.InvalidSpecReason, "A linked clone is not possible because the template has no snapshot"},
 		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.BootGiB = 1 }, "",

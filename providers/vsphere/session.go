@@ -359,7 +359,7 @@ func (s *session) await(ctx context.Context, verdict <-chan struct{}) error {
 
 // opening says that the session is being opened, which is no failure.
 func (s *session) opening() error {
-	e := failure(infrav1.QueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
+	e := failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
 	e.Passing, e.Waiting = true, true
 	return e
 }

@@ -93,7 +93,7 @@ func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
 	case g.source.Reference != "":
 		return ref{Type: "VirtualMachine", Value: g.source.Reference}, nil
 	}
-	found, err := in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.SourceNotFoundReason,
+	found, err := in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.TemplateNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (located, error) {
 			found, err := f.VirtualMachine(ctx, g.template)
 			at, err := refOf(found, err)
@@ -117,7 +117,7 @@ func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, 
 func (r *resolver) vanished(g *goal, at ref) error {
 	r.drop("template", g.placement.Datacenter, g.template)
 	r.drop("uuid", strings.ToLower(g.source.UUID))
-	return failure(infrav1.SourceNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
+	return failure(infrav1.TemplateNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
 }
 
 // vmWithUUID resolves a VM by its instance UUID, or else by its BIOS UUID.
@@ -136,9 +136,9 @@ func (r *resolver) vmWithUUID(ctx context.Context, id string) (ref, error) {
 			case 1:
 				return located{ref: res.Returnval[0], read: time.Now()}, nil
 			}
-			return located{}, failure(infrav1.SourceNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
+			return located{}, failure(infrav1.TemplateNotFoundReason, "%d VMs have the BIOS UUID %s: use the template's instance UUID", len(res.Returnval), id)
 		}
-		return located{}, failure(infrav1.SourceNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
+		return located{}, failure(infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID %s, or the account cannot see it", id)
 	}, "uuid", id)
 	return found.ref, err
 }
@@ -158,11 +158,11 @@ func (t *template) origin(clone infrav1.NovaVSphereClone, d *infrav1.NovaVSphere
 		found := findSnapshots(t.snapshots, clone.Snapshot)
 		switch len(found) {
 		case 0:
-			return origin{}, failure(infrav1.SourceNotFoundReason, "the template has no snapshot %q", clone.Snapshot)
+			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", clone.Snapshot)
 		case 1:
 			from = &found[0]
 		default:
-			return origin{}, failure(infrav1.SourceNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), clone.Snapshot)
+			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), clone.Snapshot)
 		}
 	}
 	if clone.Mode == "" || clone.Mode == infrav1.CloneFull {

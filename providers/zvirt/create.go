@@ -42,7 +42,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 		return err
 	}
 	if !d.session.Turns.Take(keyOf(m)) {
-		queued := plan.Failure(infrav1.QueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
+		queued := plan.Failure(infrav1.RequestQueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
 		queued.Waiting = true
 		return queued
 	}
@@ -59,10 +59,10 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 		d.session.Expect(id, engine.Creating)
 		return nil
 	}
-	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameTakenReason {
+	if reason := hypervisor.ReasonFor(err, ""); reason != infrav1.EndpointUnreachableReason && reason != infrav1.NameConflictReason {
 		d.session.Turns.Done(keyOf(m))
 	}
-	if hypervisor.ReasonFor(err, "") == infrav1.NameTakenReason {
+	if hypervisor.ReasonFor(err, "") == infrav1.NameConflictReason {
 		return d.taken(ctx, id, m, from.DataCenter)
 	}
 	return err
@@ -92,10 +92,10 @@ func (d *driver) taken(ctx context.Context, id uuid.UUID, m *infrav1.NovaZVirtMa
 			return err
 		}
 		if vm.Name == name && in == dataCenter {
-			return plan.Failure(infrav1.NameTakenReason,
+			return plan.Failure(infrav1.NameConflictReason,
 				"a VM with this machine's name (%s) exists in the data center and is not ours: it is left alone; rename or delete it in the engine", vm.ID)
 		}
 	}
-	return plan.Failure(infrav1.NameTakenReason,
+	return plan.Failure(infrav1.NameConflictReason,
 		"a VM with this machine's name exists in the data center and is not ours; the user cannot see it. It is left alone; rename or delete it in the engine")
 }

@@ -61,7 +61,7 @@ func TestNamedVM(t *testing.T) {
 	b.Eventually(func() hypervisor.State { return b.connectedSees(unpublished) }).Should(Equal(hypervisor.Running), "its ID was not written down")
 
 	other := b.machine("worker-2", named("K8S_worker-1"))
-	b.Expect(b.fails(other, infrav1.NameTakenReason)).To(HaveOccurred())
+	b.Expect(b.fails(other, infrav1.NameConflictReason)).To(HaveOccurred())
 	b.until(b.connector, going(m), false, "release")
 	b.Expect(b.named("K8S_worker-1")).To(BeEmpty())
 }

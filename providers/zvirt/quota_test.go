@@ -99,5 +99,5 @@ func TestUserRole(t *testing.T) {
 	b.Expect(b.named("worker-1")).To(BeEmpty())
 
 	b.foreignVM("worker-2", "Default", "mine")
-	b.Expect(b.fails(b.machine("worker-2"), infrav1.NameTakenReason)).To(MatchError(ContainSubstring("the user cannot see it")))
+	b.Expect(b.fails(b.machine("worker-2"), infrav1.NameConflictReason)).To(MatchError(ContainSubstring("the user cannot see it")))
 }

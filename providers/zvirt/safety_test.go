@@ -27,7 +27,7 @@ func TestNameTakenInTheSameDataCenter(t *testing.T) {
 	elsewhere := b.foreignVM("worker-1", "Elsewhere", "mine")
 	foreign := b.foreignVM("worker-1", "Default", "mine")
 	m := b.machine("worker-1")
-	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(MatchError(And(
+	b.Expect(b.fails(m, infrav1.NameConflictReason)).To(MatchError(And(
 		ContainSubstring("(%s) exists in the data center and is not ours: it is left alone", foreign), Not(ContainSubstring(elsewhere)))))
 	b.until(b.connector, going(m), false, "release")
 	b.Expect(b.named("worker-1")).To(ConsistOf(HaveField("ID", foreign), HaveField("ID", elsewhere)))
@@ -261,7 +261,7 @@ func TestCausesOfARussianEngine(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
 	b.admin("POST", "/vms", "<vm><name>worker-1</name><cluster><name>Default</name></cluster><template><name>"+templateName+"</name></template></vm>")
-	b.Expect(b.fails(m, infrav1.NameTakenReason)).To(HaveOccurred())
+	b.Expect(b.fails(m, infrav1.NameConflictReason)).To(HaveOccurred())
 }
 
 func TestDeleteProtected(t *testing.T) {

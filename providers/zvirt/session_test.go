@@ -176,7 +176,7 @@ func TestCreationsTakeTurns(t *testing.T) {
 	b.until(b.connector, first, false, "create")
 	_, _, err := b.reconcile(b.connector, second, false)
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue())
-	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.QueuedReason))
+	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.RequestQueuedReason))
 	b.Expect(b.named("worker-2")).To(BeEmpty())
 	b.until(b.connector, first, true, "rest")
 	b.told("worker-2")

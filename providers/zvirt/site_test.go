@@ -58,7 +58,7 @@ func TestInspect(t *testing.T) {
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.VNICProfiles = []string{"a/b"} }, infrav1.PlacementNotFoundReason, `vnicProfiles[0] "a`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Hosts = []string{"host9"} }, infrav1.PlacementNotFoundReason, `placement.hosts "host9"`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.AffinityLabel = "none" }, infrav1.PlacementNotFoundReason, `affinityLabel "none"`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.SourceNotFoundReason, `template "none"`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.TemplateNotFoundReason, `template "none"`},
 	} {
 		changed := b.cluster.DeepCopy()
 		c.change(&changed.Spec.FailureDomains[1])
@@ -98,9 +98,9 @@ func TestNamesThatStandForNothing(t *testing.T) {
 		change func(*infrav1.NovaZVirtMachineSpec)
 		reason string
 	}{
-		"template":      {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.SourceNotFoundReason},
-		"version":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.SourceNotFoundReason},
-		"instance-type": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.SourceNotFoundReason},
+		"template":      {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.TemplateNotFoundReason},
+		"version":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.TemplateNotFoundReason},
+		"instance-type": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.PlacementNotFoundReason},
 		"cluster":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.Cluster = "none" }, infrav1.PlacementNotFoundReason},
 		"domain":        {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.StorageDomain = "none" }, infrav1.PlacementNotFoundReason},
 		"profile":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].VNICProfile = "none/none" }, infrav1.PlacementNotFoundReason},

@@ -21,16 +21,16 @@ const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 // on and has reported an address.
 const VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
 
-// VirtualMachineSettledCondition is true once what surrounds the VM is as its
+// VirtualMachineSyncedCondition is true once what surrounds the VM is as its
 // machine asks: groups, tags, and user data that left the VM's settings after
 // the node joined. It says nothing about Ready.
-const VirtualMachineSettledCondition = "VirtualMachineSettled"
+const VirtualMachineSyncedCondition = "VirtualMachineSynced"
 
-// SettledReason: nothing is left to do around the VM.
-const SettledReason = "Settled"
+// SyncedReason: nothing is left to do around the VM.
+const SyncedReason = "Synced"
 
-// SettlingReason: something around the VM is not yet as its machine asks.
-const SettlingReason = "Settling"
+// SyncingReason: something around the VM is not yet as its machine asks.
+const SyncingReason = "Syncing"
 
 // WaitingForNodeReason: the VM's settings hold the user data until its node has
 // joined the tenant.
@@ -76,16 +76,16 @@ const (
 	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
 	// CreatingReason: the VM is being created.
 	CreatingReason = "Creating"
-	// BusyReason: the hypervisor is working on the VM.
-	BusyReason = "Busy"
+	// VMBusyReason: the hypervisor is working on the VM.
+	VMBusyReason = "VMBusy"
 	// PoweringOnReason: the VM is being powered on.
 	PoweringOnReason = "PoweringOn"
 	// WaitingForAddressesReason: the VM runs and has not reported an address yet.
 	WaitingForAddressesReason = "WaitingForAddresses"
 	// PoweredOffReason: the VM was up before and is powered off now.
 	PoweredOffReason = "PoweredOff"
-	// LostReason: the VM was up before and the hypervisor knows it no more. It is never re-created.
-	LostReason = "Lost"
+	// VMNotFoundReason: the VM was up before and the hypervisor knows it no more. It is never re-created.
+	VMNotFoundReason = "VMNotFound"
 	// DeletingReason: the VM is being deleted.
 	DeletingReason = clusterv1.DeletingReason
 	// CredentialsInvalidReason: the hypervisor refused the credentials, or the Secret lacks them.
@@ -95,14 +95,14 @@ const (
 	// HypervisorChangedReason: another hypervisor answers than the one the
 	// cluster's VMs are on. Nothing is done about them.
 	HypervisorChangedReason = "HypervisorChanged"
-	// NameTakenReason: a VM of this name exists that is not ours. It is never touched.
-	NameTakenReason = "NameTaken"
+	// NameConflictReason: a VM of this name exists that is not ours. It is never touched.
+	NameConflictReason = "NameConflict"
 	// VMAmbiguousReason: VMs carry the machine's mark, and nobody can tell
 	// which one is the machine's. None of them is touched.
 	VMAmbiguousReason = "VMAmbiguous"
-	// SourceNotFoundReason: the template does not exist, or its name is ambiguous.
-	SourceNotFoundReason = "SourceNotFound"
-	// PlacementNotFoundReason: a datacenter, pool, folder, datastore or network does not exist, or its name is ambiguous.
+	// TemplateNotFoundReason: the template does not exist, or its name is ambiguous.
+	TemplateNotFoundReason = "TemplateNotFound"
+	// PlacementNotFoundReason: a datacenter, pool, folder, datastore, network or instance type does not exist, or its name is ambiguous.
 	PlacementNotFoundReason = "PlacementNotFound"
 	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine names.
 	OutOfBoundsReason = "OutOfBounds"
@@ -119,8 +119,8 @@ const (
 	// AddressInUseReason: another VM in the inventory of the hypervisor has an
 	// address that this VM is to get.
 	AddressInUseReason = "AddressInUse"
-	// QueuedReason: the request waits for its turn at the hypervisor.
-	QueuedReason = "Queued"
+	// RequestQueuedReason: the request waits for its turn at the hypervisor.
+	RequestQueuedReason = "RequestQueued"
 	// DeleteProtectedReason: somebody protected the VM against deletion at the hypervisor.
 	DeleteProtectedReason = "DeleteProtected"
 	// InvalidSpecReason: the hypervisor cannot do what the spec asks, however often it is asked.
@@ -262,7 +262,7 @@ func SpreadGroup(m metav1.Object) string {
 
 // MachineStatus is the part of a machine's status that every hypervisor shares.
 type MachineStatus struct {
-	// conditions are Ready, VirtualMachineProvisioned, VirtualMachineSettled
+	// conditions are Ready, VirtualMachineProvisioned, VirtualMachineSynced
 	// and Paused. Empty until the first reconcile.
 	// +optional
 	// +listType=map

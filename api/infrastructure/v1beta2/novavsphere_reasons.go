@@ -10,7 +10,7 @@ const (
 	VMNotVisibleReason = "VMNotVisible"
 	// LicenseMissingReason: vCenter has no licence for what is asked.
 	LicenseMissingReason = "LicenseMissing"
-	// LockedReason: another task or host holds the VM or one of its files. It
+	// VMLockedReason: another task or host holds the VM or one of its files. It
 	// is tried again.
-	LockedReason = "Locked"
+	VMLockedReason = "VMLocked"
 )

@@ -187,9 +187,9 @@ type NovaVSphereMachineTemplateResource struct {
 // +kubebuilder:printcolumn:name="CPUs",type="string",JSONPath=".status.capacity.cpu",description="Virtual processors"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory"
 // +kubebuilder:printcolumn:name="Disk",type="string",JSONPath=".status.capacity.ephemeral-storage",description="Boot disk",priority=10
-// +kubebuilder:printcolumn:name="Sized",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].status",description="Whether it is known what machines will have"
+// +kubebuilder:printcolumn:name="CapacityKnown",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].status",description="Whether it is known what machines will have"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Sized')].message",description="Why that is not known"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].message",description="Why that is not known"
 
 // NovaVSphereMachineTemplate is a template for machines.
 type NovaVSphereMachineTemplate struct {

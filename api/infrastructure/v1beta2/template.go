@@ -5,15 +5,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SizedCondition of a machine template is true while its capacity is known,
+// CapacityKnownCondition of a machine template is true while its capacity is known,
 // which cluster-autoscaler needs to scale from zero.
-const SizedCondition = "Sized"
+const CapacityKnownCondition = "CapacityKnown"
 
-// Reasons of Sized. Drivers add their own for failures whose cause they
+// Reasons of CapacityKnown. Drivers add their own for failures whose cause they
 // understand.
 const (
-	// SizedReason: the capacity is known.
-	SizedReason = "Sized"
+	// CapacityKnownReason: the capacity is known.
+	CapacityKnownReason = "CapacityKnown"
 	// WaitingForClusterReason: nobody says yet which cluster the template is
 	// for.
 	WaitingForClusterReason = "WaitingForCluster"
@@ -24,7 +24,7 @@ const (
 // contract.
 // +kubebuilder:validation:MinProperties=1
 type MachineTemplateStatus struct {
-	// conditions are Sized. Empty until the first reconcile.
+	// conditions is CapacityKnown. Empty until the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -24,11 +24,11 @@ func TestClassify(t *testing.T) {
 		reason  string
 		passing bool
 	}{
-		"name":       {said(409, "Cannot add VM. The VM name is already in use, please choose a unique name and try again"), infrav1.NameTakenReason, false},
-		"VM locked":  {said(409, "Cannot edit VM: VM is locked. Please try again in a few minutes"), infrav1.BusyReason, true},
-		"disks":      {said(409, "Cannot run VM: The following disks are locked: a. Please try again in a few minutes"), infrav1.BusyReason, true},
-		"name lock":  {said(409, "Cannot add VM. Related operation is currently in progress. Please try again later"), infrav1.BusyReason, true},
-		"template":   {said(409, "Template's Image is locked (temporarily)"), infrav1.BusyReason, true},
+		"name":       {said(409, "Cannot add VM. The VM name is already in use, please choose a unique name and try again"), infrav1.NameConflictReason, false},
+		"VM locked":  {said(409, "Cannot edit VM: VM is locked. Please try again in a few minutes"), infrav1.VMBusyReason, true},
+		"disks":      {said(409, "Cannot run VM: The following disks are locked: a. Please try again in a few minutes"), infrav1.VMBusyReason, true},
+		"name lock":  {said(409, "Cannot add VM. Related operation is currently in progress. Please try again later"), infrav1.VMBusyReason, true},
+		"template":   {said(409, "Template's Image is locked (temporarily)"), infrav1.VMBusyReason, true},
 		"protected":  {said(409, "Cannot remove VM. Delete protection is enabled. In order to delete, disable Delete protection first"), infrav1.DeleteProtectedReason, false},
 		"no host":    {said(409, "Cannot run VM. There is no host that satisfies current scheduling constraints. See below for details:"), infrav1.InsufficientResourcesReason, false},
 		"full":       {said(409, "Cannot add VM. Low disk space on Storage Domain data1"), infrav1.InsufficientResourcesReason, false},
@@ -40,7 +40,7 @@ func TestClassify(t *testing.T) {
 		"refused":    {said(401, "access_denied"), infrav1.CredentialsInvalidReason, false},
 		"out":        {&ovirt.UnreachableError{Server: "e", Err: errors.New("no answer in time")}, infrav1.EndpointUnreachableReason, false},
 		"other":      {said(500, "boom"), infrav1.HypervisorErrorReason, false},
-		"classified": {plan.Failure(infrav1.QueuedReason, "x"), infrav1.QueuedReason, false},
+		"classified": {plan.Failure(infrav1.RequestQueuedReason, "x"), infrav1.RequestQueuedReason, false},
 		"no engine":  {errors.New("x"), "", false},
 	}
 	for name, tt := range tests {
@@ -60,7 +60,7 @@ func TestClassify(t *testing.T) {
 	if !Gone(said(http.StatusNotFound, "")) || Gone(nil) || Gone(said(409, "")) {
 		t.Error("what is gone is told by its code")
 	}
-	if err := Unresolved(infrav1.SourceNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.SourceNotFoundReason ||
+	if err := Unresolved(infrav1.TemplateNotFoundReason, "template", &ovirt.MissingError{Name: "x"}); hypervisor.ReasonFor(err, "") != infrav1.TemplateNotFoundReason ||
 		!strings.HasPrefix(err.Error(), `template "x" does not exist`) {
 		t.Errorf("got %v", err)
 	}

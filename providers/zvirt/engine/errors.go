@@ -17,8 +17,8 @@ var words = []struct {
 	reason string
 	texts  []string
 }{
-	{infrav1.NameTakenReason, []string{"name is already in use"}},
-	{infrav1.BusyReason, []string{
+	{infrav1.NameConflictReason, []string{"name is already in use"}},
+	{infrav1.VMBusyReason, []string{
 		"try again", "related operation is currently", "is locked", "are locked", "temporarily", "image locked", "in progress",
 	}},
 	{infrav1.DeleteProtectedReason, []string{"delete protection"}},
@@ -55,11 +55,11 @@ func Classify(server string, err error) error {
 	text := strings.ToLower(said.Detail)
 	for _, w := range words {
 		for _, t := range w.texts {
-			if !strings.Contains(text, t) || said.Status == http.StatusBadRequest && w.reason == infrav1.BusyReason {
+			if !strings.Contains(text, t) || said.Status == http.StatusBadRequest && w.reason == infrav1.VMBusyReason {
 				continue
 			}
 			e := plan.Failure(w.reason, "%w", err)
-			e.Passing = w.reason == infrav1.BusyReason
+			e.Passing = w.reason == infrav1.VMBusyReason
 			return e
 		}
 	}

@@ -84,7 +84,7 @@ func (s *Session) Size(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirt
 	var kind ovirt.Object
 	if name := m.Hardware.InstanceType; name != "" {
 		if kind, err = s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any); err != nil {
-			return hypervisor.Size{}, Classify(s.server, Unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err))
+			return hypervisor.Size{}, Classify(s.server, Unresolved(infrav1.PlacementNotFoundReason, "hardware.instanceType", err))
 		}
 	}
 	return plan.Size(m, kind, t, cl.CPU), nil

@@ -66,7 +66,7 @@ func (s *Session) place(ctx context.Context, b Bounds, at plan.Site) (ovirt.Obje
 func (s *Session) template(ctx context.Context, b Bounds, at plan.Site, dc string) (*ovirt.Template, error) {
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
 	if err != nil {
-		return nil, Unresolved(infrav1.SourceNotFoundReason, "template", err)
+		return nil, Unresolved(infrav1.TemplateNotFoundReason, "template", err)
 	}
 	return t, b.allowTemplate(t)
 }
@@ -143,7 +143,7 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 	if name := m.Spec.Hardware.InstanceType; name != "" {
 		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
 		if err != nil {
-			return out, Unresolved(infrav1.SourceNotFoundReason, "hardware.instanceType", err)
+			return out, Unresolved(infrav1.PlacementNotFoundReason, "hardware.instanceType", err)
 		}
 		out.InstanceType = kind.ID
 	}

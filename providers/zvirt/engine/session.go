@@ -228,7 +228,7 @@ func (s *Session) Ask(ctx context.Context, id uuid.UUID, busy string, r ovirt.Re
 	s.Mirror.End(id.String(), err, then)
 	err = Classify(s.server, err)
 	switch hypervisor.ReasonFor(err, "") {
-	case infrav1.PlacementNotFoundReason, infrav1.SourceNotFoundReason, infrav1.InvalidSpecReason,
+	case infrav1.PlacementNotFoundReason, infrav1.TemplateNotFoundReason, infrav1.InvalidSpecReason,
 		infrav1.PermissionDeniedReason, infrav1.HypervisorErrorReason:
 		s.names.Forget(r.Uses) // an ID may be one of the past
 	}

@@ -155,8 +155,8 @@ func (c *crowd) gather(ctx context.Context) error {
 // its VM, but what waits for a node, which VMs without hosts never become.
 func isSettled(machine bed.Infra) bool {
 	return conditions.IsTrue(machine, clusterv1.ReadyCondition) &&
-		(!conditions.IsFalse(machine, infrav1.VirtualMachineSettledCondition) ||
-			conditions.GetReason(machine, infrav1.VirtualMachineSettledCondition) == infrav1.WaitingForNodeReason)
+		(!conditions.IsFalse(machine, infrav1.VirtualMachineSyncedCondition) ||
+			conditions.GetReason(machine, infrav1.VirtualMachineSyncedCondition) == infrav1.WaitingForNodeReason)
 }
 
 // makeIdleCluster makes a cluster without control plane, from the template that

@@ -105,8 +105,8 @@ var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
 		facts := on(c).Facts()
 		c.Variables = map[string]string{facts.TemplateVariable: nextTemplate}
 		Expect(b.Create(ctx, c)).To(Succeed())
-		awaitMachine(ctx, c, "False", infrav1.SourceNotFoundReason, nextTemplate)
-		awaitEvent(ctx, c.Namespace, infrav1.SourceNotFoundReason)
+		awaitMachine(ctx, c, "False", infrav1.TemplateNotFoundReason, nextTemplate)
+		awaitEvent(ctx, c.Namespace, infrav1.TemplateNotFoundReason)
 		Expect(vms(ctx, c)).To(BeEmpty())
 		Expect(on(c).RenameTemplate(ctx, facts.Template, nextTemplate)).To(Succeed())
 		DeferCleanup(func(ctx context.Context) {
@@ -143,10 +143,10 @@ var _ = describeOn(bed.Hypervisors(), "Bad input", func(hypervisor string) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(machines).To(ContainElement(And(
 				HaveField("GetName()", name),
-				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameTakenReason), ContainSubstring("is not ours"))),
+				WithTransform(provisioned, And(HavePrefix("False "+infrav1.NameConflictReason), ContainSubstring("is not ours"))),
 			)))
 		}).WithContext(ctx).WithTimeout(reportTimeout).Should(Succeed(), func() string { return describe(ctx, c) })
-		awaitEvent(ctx, c.Namespace, infrav1.NameTakenReason)
+		awaitEvent(ctx, c.Namespace, infrav1.NameConflictReason)
 		Expect(b.Client.Delete(ctx, &clusterv1.Cluster{ObjectMeta: objectMeta(c)})).To(Succeed())
 		Eventually(func(ctx context.Context) ([]string, error) { return vms(ctx, c) }).
 			WithContext(ctx).WithTimeout(deleteTimeout).Should(ConsistOf(name), "only the VM that is not ours stays")
