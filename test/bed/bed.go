@@ -88,6 +88,9 @@ type Options struct {
 	// Delays are how long things take in the hypervisors, beside their
 	// defaults: tasks of vCenter by method, and what an engine calls timings.
 	Delays map[string]time.Duration
+	// Late has vCenter report changes 2 seconds late, and the data of guests 10
+	// seconds late, as a real one does.
+	Late bool
 	// Unobserved leaves out the search for leaked secrets, for beds in which
 	// costs are measured.
 	Unobserved bool
@@ -322,7 +325,7 @@ func (b *Bed) prepare(ctx context.Context, options Options, p *parts) error {
 	group.Go(func() error { return b.network().Up(ctx) })
 	for _, h := range simulations {
 		group.Go(func() error {
-			return h.write(simulated{runner: p.runner, delays: options.Delays, versions: options.Versions, ignition: options.Ignition})
+			return h.write(simulated{runner: p.runner, delays: options.Delays, late: options.Late, versions: options.Versions, ignition: options.Ignition})
 		})
 	}
 	group.Go(func() (err error) {

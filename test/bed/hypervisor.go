@@ -115,6 +115,8 @@ type simulated struct {
 	runner *host.Runner
 	// delays are how long things take, beside the defaults.
 	delays map[string]time.Duration
+	// late has vCenter report changes and the data of guests late.
+	late bool
 	// versions are those of Kubernetes with a template of their own, beside the
 	// usual one.
 	versions []string

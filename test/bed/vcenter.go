@@ -96,6 +96,9 @@ func (v vsphere) write(s simulated) error {
 		ControlSocket: controlSocket(v.Name, VSphere),
 		Delays:        texts(s.delays),
 	}
+	if s.late {
+		config.UpdateDelay, config.GuestDelay = "2s", "10s"
+	}
 	if s.runner == nil {
 		// VMs without hosts may be many, and a datastore holds no more than 2 TiB.
 		config.Inventory.Templates = []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}

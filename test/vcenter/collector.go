@@ -33,7 +33,8 @@ type watch struct {
 	collectors map[string]*collector // by session and reference
 
 	inbox
-	// delay is how late updates are.
+	// delay is how late updates are: an answer has the state of the inventory when
+	// the change was found, and is sent so much later.
 	delay time.Duration
 }
 
@@ -110,27 +111,18 @@ func (w *watch) RemoveObject(_ *simulator.Context, obj ref) {
 
 // touch has an object looked at again.
 func (w *watch) touch(obj ref) {
-	w.late(func() { w.objects[obj] = true })
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	w.objects[obj] = true
+	w.wake()
 }
 
 // touchAll has everything looked at again.
 func (w *watch) touchAll() {
-	w.late(func() { w.everything = true })
-}
-
-// late notes a change once it is as late as updates are.
-func (w *watch) late(note func()) {
-	tell := func() {
-		w.inbox.mu.Lock()
-		defer w.inbox.mu.Unlock()
-		note()
-		w.wake()
-	}
-	if w.delay == 0 {
-		tell()
-		return
-	}
-	time.AfterFunc(w.delay, tell)
+	w.inbox.mu.Lock()
+	defer w.inbox.mu.Unlock()
+	w.everything = true
+	w.wake()
 }
 
 // wake has every collector look. The caller holds the inbox's lock.
@@ -358,6 +350,11 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 	for {
 		if body.Res.Returnval, fault = w.look(ctx, c, poll, limit, req.Version == ""); fault != nil {
 			return &methods.WaitForUpdatesExBody{Fault_: soapFault(fault)}
+		}
+		if body.Res.Returnval != nil && req.Version != "" {
+			if settle(wait, w.delay); wait.Err() != nil {
+				return &methods.WaitForUpdatesExBody{Fault_: soapFault(cancelFault(wait))}
+			}
 		}
 		if body.Res.Returnval != nil || once {
 			return body

@@ -36,8 +36,9 @@ type Options struct {
 	// Latency is what each request takes beside its work, as the way to a
 	// server and its queues do.
 	Latency time.Duration
-	// UpdateDelay is how late the property collector tells of changes. A real one
-	// is 1 to 5 seconds late.
+	// UpdateDelay is how late the property collector reports changes: an answer has
+	// the state of the inventory when the first change was found. A real collector is 1
+	// to 5 seconds late.
 	UpdateDelay time.Duration
 	// GuestDelay is how late everything is known that guests report or write into
 	// their settings. Real VMware Tools are up to 30 seconds late and more.

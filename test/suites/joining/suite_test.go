@@ -37,7 +37,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	if everything {
 		providers = append(providers, bed.KubeadmProviders()...)
 	}
-	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: []string{bed.VSphere}, Providers: providers})
+	b = harness.Start(ctx, bed.Options{Name: bedName, Hypervisors: []string{bed.VSphere}, Providers: providers, Late: true})
 })
 
 var _ = JustAfterEach(func(ctx context.Context) { harness.KeepArtifacts(ctx, b, bedName) })
