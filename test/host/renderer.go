@@ -42,6 +42,11 @@ var images = map[string]image{
 		resolv:   "/run/resolvconf/resolv.conf",
 		links:    withoutNetworkd,
 	},
+	// As Ubuntu has it: netplan writes the files of networkd.
+	"netplan": {
+		packages: []string{"netplan.io", "systemd-resolved"},
+		resolv:   "/run/systemd/resolve/resolv.conf",
+	},
 	"networkd": {
 		packages: []string{"systemd-resolved"},
 		resolv:   "/run/systemd/resolve/resolv.conf",
@@ -54,6 +59,12 @@ var withoutNetworkd = map[string]string{
 	"etc/systemd/system/systemd-networkd.socket":               "/dev/null",
 	"etc/systemd/system/systemd-networkd-wait-online.service":  "/dev/null",
 	"etc/systemd/system/dbus-org.freedesktop.network1.service": "/dev/null",
+}
+
+// RendererLayer returns the directory whose files lie over those of Debian in the
+// image with a renderer that was prepared.
+func (a *Assets) RendererLayer(renderer string) string {
+	return filepath.Join(a.Renderers[renderer], rendererLayer)
 }
 
 // PrepareRenderers makes hosts without Kubernetes, for those whose Spec names

@@ -43,6 +43,8 @@ type VM struct {
 	DataDisksGiB []int64 `json:"dataDisksGiB,omitempty"`
 	// Kubernetes is the version on its disk, if its template says so.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// Renderer is that of cloud-init on its disk, if its template says so.
+	Renderer string `json:"renderer,omitempty"`
 	// OS is its operating system, such as rhcos_x64.
 	OS string `json:"os"`
 	// Drive are the files of the configuration drive by their path, such as
@@ -140,7 +142,7 @@ func (s *Server) describe(v *vm) VM {
 	c := v.current()
 	out := VM{
 		ID: v.id, Name: v.name, Template: v.original, Host: first(s.hostNames(v)), Status: v.status,
-		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive, Kubernetes: v.kubernetes, OS: c.os,
+		CPUs: c.cores * c.sockets * c.threads, MemoryMiB: c.memory / mib, Drive: v.drive, Kubernetes: v.kubernetes, Renderer: v.renderer, OS: c.os,
 	}
 	for _, n := range v.nics {
 		card := NIC{Name: n.name, MAC: n.mac}

@@ -106,7 +106,7 @@ func (g *guestHost) Stopped() error {
 // hostSpec is a VM's hardware as its kernel shows it.
 func hostSpec(vm VM) testhost.Spec {
 	spec := testhost.Spec{
-		Name: vm.Name, Disk: vm.ID, DataDisksGiB: vm.DataDisksGiB, Kubernetes: vm.Kubernetes, Ignition: ignition(vm.OS),
+		Name: vm.Name, Disk: vm.ID, DataDisksGiB: vm.DataDisksGiB, Kubernetes: vm.Kubernetes, Renderer: vm.Renderer, Ignition: ignition(vm.OS),
 		DMI: DMI(vm), Seeds: map[string]map[string][]byte{},
 	}
 	for _, nic := range vm.NICs {

@@ -95,6 +95,8 @@ type TemplateSpec struct {
 	NICs []string `json:"nics,omitempty"`
 	// Kubernetes is the version on its disk, and on those of VMs made from it.
 	Kubernetes string `json:"kubernetes,omitempty"`
+	// Renderer is that of cloud-init on its disk, as Spec of test/host has it.
+	Renderer string `json:"renderer,omitempty"`
 }
 
 // VMSpec is a VM of a template.
@@ -248,7 +250,7 @@ func (s *Server) fillTemplate(spec TemplateSpec) error {
 		return err
 	}
 	t := &template{meta: newMeta(spec.Name), cluster: cl.id, status: "ok", config: defaultConfig(), created: s.clock.Now()}
-	t.kubernetes = spec.Kubernetes
+	t.kubernetes, t.renderer = spec.Kubernetes, spec.Renderer
 	t.os = spec.OS
 	orDefault(&t.os, "other_linux")
 	for _, other := range s.templates.items {

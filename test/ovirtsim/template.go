@@ -18,8 +18,8 @@ type template struct {
 	created         time.Time
 	attachments     []*attachment
 	nics            []*nic
-	// kubernetes is the version on its disk.
-	kubernetes string
+	// kubernetes and renderer are those of its disk.
+	kubernetes, renderer string
 }
 
 func (t *template) elems() []*elem { return t.meta.elems() }

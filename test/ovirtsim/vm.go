@@ -39,8 +39,8 @@ type vm struct {
 	fqdn  string
 	// system is what the guest's agent says of its operating system.
 	system GuestSystem
-	// kubernetes is the version on the disk that the template had.
-	kubernetes string
+	// kubernetes and renderer are those of the disk that the template had.
+	kubernetes, renderer string
 	// run counts starts and stops, so that a timer of an old run does nothing.
 	run int
 	// calls is closed when the last call of Guests has ended.

@@ -28,7 +28,7 @@ func (s *Server) addVM(q *request) (*elem, error) {
 	}
 	clone := q.param("clone") == "true" || body.str("clone") == "true"
 	v := &vm{
-		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id, kubernetes: t.kubernetes,
+		meta: newMeta(name), config: t.clone(), cluster: cl.id, template: t.id, original: t.id, kubernetes: t.kubernetes, renderer: t.renderer,
 		status: vmDown, created: s.clock.Now(), owner: q.user.id,
 		consoles: []*console{{id: "7370696365", protocol: "spice"}, {id: "766e63", protocol: "vnc"}},
 	}

@@ -1,4 +1,4 @@
-// Package renderers tests what guests make of the network that the vSphere
-// driver tells them, with each of the programs by which cloud-init sets a
-// network up. It knows no cluster.
+// Package renderers tests the network configuration that guests get from the
+// drivers, with each of the programs by which cloud-init sets a network up. It
+// knows no cluster.
 package renderers

@@ -21,7 +21,7 @@ var (
 	assets host.Assets
 	// everything boots guests too; otherwise only files are made.
 	everything = os.Getenv("NOVA_SUITES") == "full"
-	booted     = []string{"network-manager", "eni", "networkd"}
+	booted     = []string{"network-manager", "eni", "networkd", "netplan"}
 )
 
 func TestRenderers(t *testing.T) {
@@ -32,7 +32,7 @@ func TestRenderers(t *testing.T) {
 }
 
 var _ = BeforeSuite(func(ctx context.Context) {
-	var names []string
+	names := []string{"netplan"} // Debian itself has all others
 	if everything {
 		names = booted
 	}
