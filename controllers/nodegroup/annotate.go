@@ -18,8 +18,8 @@ const (
 	MaxPodsAnnotation = "capacity.cluster-autoscaler.kubernetes.io/maxPods"
 )
 
-// WrittenAnnotation holds what this package has written last. A value that
-// differs from it is a user's.
+// WrittenAnnotation records the values that this package wrote last. A value
+// that differs from its record was set by a user.
 const WrittenAnnotation = "nova.bootstrap.cluster.x-k8s.io/node-group"
 
 // written are the annotations that this package writes.
@@ -31,11 +31,12 @@ func isNodeGroup(d *clusterv1.MachineDeployment) bool {
 	return found
 }
 
-// expected returns what cluster-autoscaler is to know of the nodes of d.
+// expected returns the annotations that describe the nodes of d to
+// cluster-autoscaler.
 func expected(d *clusterv1.MachineDeployment, node bootstrap.WorkerNode) map[string]string {
 	labels := maps.Clone(node.Labels)
 	for key, value := range d.Spec.Template.Labels {
-		if carriedOver(key) {
+		if propagated(key) {
 			labels[key] = value
 		}
 	}
@@ -51,9 +52,9 @@ func expected(d *clusterv1.MachineDeployment, node bootstrap.WorkerNode) map[str
 	return known
 }
 
-// carriedOver reports whether Cluster API carries a label over from a Machine
-// to its Node.
-func carriedOver(key string) bool {
+// propagated reports whether Cluster API propagates a label from a Machine to
+// its Node.
+func propagated(key string) bool {
 	domain, _, _ := strings.Cut(key, "/")
 	if domain == clusterv1.NodeRoleLabelPrefix {
 		return true
@@ -66,7 +67,7 @@ func carriedOver(key string) bool {
 	return false
 }
 
-// list writes labels as the autoscaler reads them, the same ones always alike.
+// list formats labels as the autoscaler reads them, in a stable order.
 func list(labels map[string]string) string {
 	pairs := make([]string, 0, len(labels))
 	for key, value := range labels {
@@ -88,9 +89,9 @@ func unique(taints []string) string {
 	return strings.Join(slices.Compact(taints), ",")
 }
 
-// annotate returns the annotations with what is wanted of ours, and whether
-// that changes anything. What a user has said stays, and is not ours from then
-// on.
+// annotate returns the annotations with the wanted values, and whether that
+// changes them. Values that were set by a user are kept, and this package does
+// not manage them anymore.
 func annotate(annotations, wanted map[string]string) (result map[string]string, changed bool) {
 	ours := strings.Split(annotations[WrittenAnnotation], separator)
 	result = map[string]string{}
@@ -114,10 +115,11 @@ func annotate(annotations, wanted map[string]string) (result map[string]string, 
 	return result, !maps.Equal(annotations, result)
 }
 
-// separator is in no label, taint or number.
+// separator does not occur in labels, taints or numbers.
 const separator = ";"
 
-// record notes what was written, by what tells the annotations apart.
+// record returns the record of a written value. The last segment of the key
+// identifies the annotation.
 func record(key, value string) string {
 	return path.Base(key) + " " + value
 }

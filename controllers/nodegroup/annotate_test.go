@@ -19,7 +19,7 @@ func TestExpected(t *testing.T) {
 		want   map[string]string
 	}{
 		"Role": {
-			"a role is known by its label and taint",
+			"a role is described by its label and taint",
 			bootstrap.WorkerNode{
 				Labels: map[string]string{"node-role.kubernetes.io/infra": "", "example.com/a": "b"},
 				Taints: []bootstrapv1.Taint{
@@ -35,13 +35,13 @@ func TestExpected(t *testing.T) {
 			},
 		},
 		"NoTaint": {
-			"what there is none of is not said",
+			"there is no annotation for an empty list",
 			bootstrap.WorkerNode{Labels: map[string]string{"node-role.kubernetes.io/worker": ""}},
 			func(*clusterv1.MachineDeployment) {},
 			map[string]string{LabelsAnnotation: "node-role.kubernetes.io/worker="},
 		},
-		"Carried": {
-			"labels that Cluster API carries over count, others do not; so do taints of Machines, each once",
+		"Propagated": {
+			"labels that Cluster API propagates and taints of Machines are included, each once; other labels are not",
 			bootstrap.WorkerNode{
 				Labels: map[string]string{"node-role.kubernetes.io/worker": ""},
 				Taints: []bootstrapv1.Taint{{Key: "example.com/a", Effect: "NoSchedule"}},
@@ -81,23 +81,23 @@ func TestAnnotate(t *testing.T) {
 		reason              string
 		is, wanted, becomes map[string]string
 	}{
-		"First": {"what is known is written, beside what is there", map[string]string{"x": "y"}, both,
+		"First": {"the values are added to other annotations", map[string]string{"x": "y"}, both,
 			map[string]string{"x": "y", LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}},
-		"Same": {"nothing is written twice", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}, both,
+		"Same": {"nothing changes if the values are up to date", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}, both,
 			map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}},
-		"Less": {"what is not so any more goes", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record},
+		"Less": {"outdated annotations are removed", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record},
 			map[string]string{LabelsAnnotation: labels}, map[string]string{LabelsAnnotation: labels, WrittenAnnotation: first}},
-		"NoGroup": {"what is no node group any more has none", map[string]string{"x": "y", LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record},
+		"NoGroup": {"annotations are removed if it is no longer a node group", map[string]string{"x": "y", LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record},
 			map[string]string{}, map[string]string{"x": "y"}},
-		"Users": {"what a user says stays", map[string]string{TaintsAnnotation: "mine:NoExecute"}, both,
+		"Users": {"a user's value is kept", map[string]string{TaintsAnnotation: "mine:NoExecute"}, both,
 			map[string]string{LabelsAnnotation: labels, TaintsAnnotation: "mine:NoExecute", WrittenAnnotation: first}},
-		"Overwritten": {"what a user writes over ours is the user's", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: "mine:NoExecute", WrittenAnnotation: record}, both,
+		"Overwritten": {"a value that a user changed belongs to the user", map[string]string{LabelsAnnotation: labels, TaintsAnnotation: "mine:NoExecute", WrittenAnnotation: record}, both,
 			map[string]string{LabelsAnnotation: labels, TaintsAnnotation: "mine:NoExecute", WrittenAnnotation: first}},
-		"Removed": {"what a user takes away comes back", map[string]string{LabelsAnnotation: labels, WrittenAnnotation: record}, both,
+		"Removed": {"an annotation that a user removed is added again", map[string]string{LabelsAnnotation: labels, WrittenAnnotation: record}, both,
 			map[string]string{LabelsAnnotation: labels, TaintsAnnotation: taints, WrittenAnnotation: record}},
-		"UsersNoGroup": {"a user's stays where there is no node group", map[string]string{LabelsAnnotation: "mine=1"}, map[string]string{},
+		"UsersNoGroup": {"a user's value is kept if it is not a node group", map[string]string{LabelsAnnotation: "mine=1"}, map[string]string{},
 			map[string]string{LabelsAnnotation: "mine=1"}},
-		"Garbled": {"a record that says something else makes nothing ours", map[string]string{LabelsAnnotation: "z=1", WrittenAnnotation: "x;;"}, map[string]string{LabelsAnnotation: labels},
+		"Garbled": {"an invalid record does not make a user's value ours", map[string]string{LabelsAnnotation: "z=1", WrittenAnnotation: "x;;"}, map[string]string{LabelsAnnotation: labels},
 			map[string]string{LabelsAnnotation: "z=1"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,11 +26,11 @@ import (
 
 // Reconciler annotates MachineDeployments that cluster-autoscaler may scale.
 type Reconciler struct {
-	// Client reads through the cache and writes. Taken from the manager when
-	// nil.
+	// Client reads through the cache and writes. Defaults to the manager's
+	// client.
 	Client client.Client
 	// WatchFilterValue limits the MachineDeployments to those with this watch
-	// label. Empty takes all.
+	// label. If not set, all are reconciled.
 	WatchFilterValue string
 }
 
@@ -64,7 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	cluster, err := util.GetClusterByName(ctx, r.Client, d.Namespace, d.Spec.ClusterName)
 	if err != nil {
 		if apierrors.IsNotFound(err) {
-			return ctrl.Result{}, nil // its event comes
+			return ctrl.Result{}, nil // its creation triggers a reconcile
 		}
 		return ctrl.Result{}, fmt.Errorf("reading Cluster: %w", err)
 	}
@@ -81,15 +81,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	before := d.DeepCopy()
 	d.Annotations = annotations
-	// With the resource version, so that a user's change in between counts.
+	// The resource version makes the patch fail after a concurrent change.
 	if err := r.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return ctrl.Result{}, fmt.Errorf("annotating MachineDeployment: %w", err)
 	}
 	return ctrl.Result{}, nil
 }
 
-// wanted returns what is to be written, nothing for what is no node group, and
-// whether that is known.
+// wanted returns the annotations to write, and whether they are known. Without
+// a node group there are none.
 func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment) (wanted map[string]string, known bool, err error) {
 	if !isNodeGroup(d) {
 		return nil, true, nil
@@ -97,7 +97,7 @@ func (r *Reconciler) wanted(ctx context.Context, d *clusterv1.MachineDeployment)
 	template := &bootstrapv1.NovaConfigTemplate{}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: templateOf(d)}, template)
 	if apierrors.IsNotFound(err) {
-		return nil, false, nil // its event comes
+		return nil, false, nil // its creation triggers a reconcile
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("reading NovaConfigTemplate: %w", err)
@@ -121,8 +121,8 @@ func (r *Reconciler) fromTemplate(ctx context.Context, o client.Object) []reconc
 	return requests
 }
 
-// templateOf returns the name of the NovaConfigTemplate that nodes of d are
-// told by, empty if it is another kind.
+// templateOf returns the name of the NovaConfigTemplate of d, or an empty string
+// if d uses another kind.
 func templateOf(d *clusterv1.MachineDeployment) string {
 	ref := d.Spec.Template.Spec.Bootstrap.ConfigRef
 	if ref.Kind != "NovaConfigTemplate" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
@@ -131,7 +131,7 @@ func templateOf(d *clusterv1.MachineDeployment) string {
 	return ref.Name
 }
 
-// pauseChanged lets through Clusters that come, go on, or are paused.
+// pauseChanged selects Clusters that were created, paused or unpaused.
 func pauseChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)

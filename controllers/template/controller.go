@@ -21,17 +21,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Object is what the reconciler needs of a machine template.
+// Object is a machine template.
 type Object interface {
 	client.Object
 	conditions.Setter
 
-	// Capacity returns what machines made from it will have; writing to it
-	// writes to the object.
+	// Capacity returns the status with the capacity of its machines; writing to
+	// it writes to the object.
 	Capacity() *infrav1.MachineTemplateStatus
 }
 
-// ClusterObject is what the reconciler needs of an infrastructure cluster.
+// ClusterObject is an infrastructure cluster.
 type ClusterObject interface {
 	client.Object
 	conditions.Getter
@@ -39,25 +39,25 @@ type ClusterObject interface {
 
 // Reconciler reconciles machine templates of type T.
 type Reconciler[T Object] struct {
-	// Client reads through the cache and writes. Taken from the manager when
-	// nil.
+	// Client reads through the cache and writes. Defaults to the manager's
+	// client.
 	Client client.Client
-	// Recorder records events. Taken from the manager when nil.
+	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
-	// Sizer knows what machines will have. The template it gets has the name
-	// of its Cluster in the label cluster.x-k8s.io/cluster-name, whether or
-	// not the one in the API server has, so the infrastructure cluster is
-	// found as that of a machine is. Without the label no cluster is known;
-	// what the template itself does not say is then an Error with Waiting.
+	// Sizer returns the size of machines. It gets a copy of the template whose
+	// label cluster.x-k8s.io/cluster-name names its Cluster, even if the object
+	// in the API server has no such label, so the Sizer finds the infrastructure
+	// cluster as for a machine. Without the label the cluster is unknown; if a
+	// value is then missing in the template, Size returns an Error with Waiting.
 	Sizer hypervisor.Sizer[T]
 	// New returns an empty template.
 	New func() T
-	// InfraCluster is an empty infrastructure cluster of the kind that
-	// machines made from the template belong to. When one becomes available or
-	// changes, its templates are tried again at once.
+	// InfraCluster is an empty infrastructure cluster of the kind that belongs
+	// to the template. When such a cluster becomes available or changes, its
+	// templates are reconciled at once.
 	InfraCluster ClusterObject
 	// WatchFilterValue limits the templates to those with this watch label.
-	// Empty takes all.
+	// If not set, all are reconciled.
 	WatchFilterValue string
 }
 
@@ -79,10 +79,10 @@ func (r *Reconciler[T]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return r.reconcile(ctx, s)
 }
 
-// owned are the conditions that nobody else writes.
+// owned are the conditions that only this reconciler writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{infrav1.CapacityKnownCondition}}
 
-// reconcile asks for the size and writes it down.
+// reconcile gets the size and writes it into the status.
 func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.template, r.Client)
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *Reconciler[T]) reconcile(ctx context.Context, s *scope[T]) (result ctrl
 	return ctrl.Result{}, r.size(ctx, s)
 }
 
-// wait says when to look again at what is no failure. A cluster that appears
-// brings an event; what the driver waits for may not.
+// wait returns when to reconcile again while the size is not known yet. A new
+// cluster triggers a reconcile; the end of a wait in the driver may not.
 func (s *scope[T]) wait() ctrl.Result {
 	if !s.ready {
 		return ctrl.Result{}
@@ -115,7 +115,7 @@ func (s *scope[T]) wait() ctrl.Result {
 	return ctrl.Result{RequeueAfter: loop.Net}
 }
 
-// size asks the driver what machines will have.
+// size gets the size of machines from the driver.
 func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
 	if s.name != "" && !s.ready {
 		return &hypervisor.Error{
@@ -123,32 +123,32 @@ func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
 			Err: fmt.Errorf("waiting for the Cluster %q and its infrastructure cluster", s.name),
 		}
 	}
-	asked, ok := s.template.DeepCopyObject().(T)
+	template, ok := s.template.DeepCopyObject().(T)
 	if !ok {
 		return fmt.Errorf("copying template: %T is another type", s.template)
 	}
 	if s.name != "" {
 		labels := map[string]string{}
-		maps.Copy(labels, asked.GetLabels())
+		maps.Copy(labels, template.GetLabels())
 		labels[clusterv1.ClusterNameLabel] = s.name
-		asked.SetLabels(labels)
+		template.SetLabels(labels)
 	}
-	size, err := r.Sizer.Size(ctx, asked)
+	size, err := r.Sizer.Size(ctx, template)
 	if err != nil {
-		return fmt.Errorf("finding out the size of machines: %w", err)
+		return fmt.Errorf("getting the size of machines: %w", err)
 	}
 	s.size = &size
 	return nil
 }
 
-// announce tells people when the size becomes known, and when it cannot.
+// announce records an event when the size becomes known and when it fails.
 func (r *Reconciler[T]) announce(s *scope[T], before string) {
 	now := conditions.Get(s.template, infrav1.CapacityKnownCondition)
 	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) || hypervisor.IsPassing(s.failure) {
 		return
 	}
 	kind := corev1.EventTypeNormal
-	note := "What machines will have is known"
+	note := "Template capacity is known"
 	if s.failure != nil {
 		kind, note = corev1.EventTypeWarning, now.Message
 	}

@@ -1,11 +1,11 @@
-// Package template tells what machines that do not exist yet will have, for
-// every hypervisor: cluster-autoscaler reads it from a machine template when
-// it scales a group of machines up from zero.
+// Package template writes the capacity of machines that do not exist yet into
+// the status of machine templates, for every hypervisor. cluster-autoscaler
+// reads it when it scales a group of machines up from zero.
 //
-// A template owns nothing and is owned by whoever wants it, so the reconciler
-// finds the cluster it is for, asks the driver for the size and writes it into
-// the status. A size that was found stays when the hypervisor is out of reach.
+// A template has no fixed owner. The reconciler finds the cluster that uses the
+// template, gets the size from the driver and writes it into the status. A known
+// size is kept while the hypervisor is unreachable.
 //
-// The package refuses to know any hypervisor, to change a template's spec, and
-// to hold its deletion up.
+// The package refuses to depend on a hypervisor, to change the spec of a
+// template, and to delay its deletion.
 package template

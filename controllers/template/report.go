@@ -13,16 +13,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// report turns what the reconcile found out into the status. It is the only
-// place that sets it.
+// report sets the status from the result of the reconcile. No other function
+// sets it.
 func (s *scope[T]) report(err error) {
 	s.failure = err
 	if hypervisor.IsPassing(err) && conditions.Has(s.template, infrav1.CapacityKnownCondition) {
 		return
 	}
 	if err != nil {
-		// What was known before stays: a node does not shrink because the
-		// hypervisor is out of reach.
+		// A known size is kept: the size of a node does not change because the
+		// hypervisor is unreachable.
 		conditions.Set(s.template, loop.Failure(s.template, infrav1.CapacityKnownCondition, err))
 		return
 	}
@@ -33,8 +33,8 @@ func (s *scope[T]) report(err error) {
 	})
 }
 
-// capacity returns what a node will report. What is not known is left out, as
-// zero would keep cluster-autoscaler from ever choosing the template.
+// capacity returns the capacity that a node will report. Unknown values are left
+// out, because with zero cluster-autoscaler would never choose the template.
 func capacity(size hypervisor.Size) corev1.ResourceList {
 	known := corev1.ResourceList{}
 	set := func(name corev1.ResourceName, amount int64, format resource.Format) {
@@ -54,9 +54,9 @@ func capacity(size hypervisor.Size) corev1.ResourceList {
 // usual is the architecture of machines whose hypervisor does not say it.
 const usual = "amd64"
 
-// nodeInfo returns what a node will report of itself, always all of it:
-// cluster-autoscaler takes what is left out for an empty label, so no pod that
-// asks for an architecture would ever fit.
+// nodeInfo returns all system information that a node will report, because
+// cluster-autoscaler treats a missing value as an empty label: no pod that
+// selects an architecture would fit.
 func nodeInfo(size hypervisor.Size) infrav1.NodeInfo {
 	return infrav1.NodeInfo{Architecture: cmp.Or(size.Architecture, usual), OperatingSystem: "linux"}
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// scope is what one reconcile knows. Fields are filled from top to bottom.
+// scope holds the facts of one reconcile. Fields are set from top to bottom.
 type scope[T Object] struct {
 	template T
-	// name is that of the Cluster. Empty when nobody says whose machines the
-	// template is for.
+	// name is the name of the Cluster. It is empty if no Cluster uses the
+	// template.
 	name string
-	// cluster is nil when it is not there, and ready set when it and its
-	// infrastructure cluster are.
+	// cluster is nil if it does not exist. ready is true if it and its
+	// infrastructure cluster exist.
 	cluster *clusterv1.Cluster
 	ready   bool
-	// size is what machines will have, or failure why that is not known.
+	// size is the size of machines; if it is unknown, failure is the cause.
 	size    *hypervisor.Size
 	failure error
 }
 
-// findCluster fills in the Cluster: the template's owner, as Cluster API's
-// topology sets it, the one it is labelled with, or that of a MachineDeployment
-// that makes machines from it.
+// findCluster sets the Cluster: the owner of the template, as Cluster API's
+// topology sets it, the Cluster in its label, or that of a MachineDeployment
+// that uses the template.
 func (r *Reconciler[T]) findCluster(ctx context.Context, s *scope[T]) error {
 	var err error
 	if s.name, err = r.clusterName(ctx, s); err != nil || s.name == "" {
@@ -57,8 +57,8 @@ func (r *Reconciler[T]) findCluster(ctx context.Context, s *scope[T]) error {
 	return err
 }
 
-// clusterName returns the name of the Cluster, or nothing. Of several
-// MachineDeployments the first by name counts, so that the answer stays.
+// clusterName returns the name of the Cluster, or an empty string. Of several
+// MachineDeployments it uses the first by name, so that the result is stable.
 func (r *Reconciler[T]) clusterName(ctx context.Context, s *scope[T]) (string, error) {
 	for _, owner := range s.template.GetOwnerReferences() {
 		if isCluster(owner) {
@@ -79,7 +79,7 @@ func (r *Reconciler[T]) clusterName(ctx context.Context, s *scope[T]) (string, e
 	first := &clusterv1.MachineDeployment{}
 	for i := range list.Items {
 		d := &list.Items[i]
-		if d.Spec.Template.Spec.InfrastructureRef.Name == s.template.GetName() && makesFrom(d, gvk.GroupKind()) &&
+		if d.Spec.Template.Spec.InfrastructureRef.Name == s.template.GetName() && usesTemplate(d, gvk.GroupKind()) &&
 			(first.Name == "" || d.Name < first.Name) {
 			first = d
 		}

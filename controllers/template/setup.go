@@ -38,31 +38,31 @@ func (r *Reconciler[T]) SetupWithManager(_ context.Context, mgr ctrl.Manager, op
 	if err != nil {
 		return err
 	}
-	asking := askers{reader: r.Client, kind: gvk.GroupKind(), templates: list}
+	mapper := templateMapper{reader: r.Client, kind: gvk.GroupKind(), templates: list}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(r.New(), builder.WithPredicates(loop.IgnoreOwnStatus())).
 		WithOptions(loop.Options(options)).
-		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(asking.ofDeployment),
-			builder.WithPredicates(makesOther)).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(asking.inNamespace),
+		Watches(&clusterv1.MachineDeployment{}, handler.EnqueueRequestsFromMapFunc(mapper.ofDeployment),
+			builder.WithPredicates(templateChanged)).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(mapper.inNamespace),
 			builder.WithPredicates(clusterAppeared)).
-		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(asking.inNamespace),
-			builder.WithPredicates(infraClusterMended)).
+		Watches(r.InfraCluster, handler.EnqueueRequestsFromMapFunc(mapper.inNamespace),
+			builder.WithPredicates(infraClusterRecovered)).
 		Complete(r)
 }
 
-// askers finds the templates whose size another object can change.
-type askers struct {
+// templateMapper maps an object to the templates whose size depends on it.
+type templateMapper struct {
 	reader    client.Reader
 	kind      schema.GroupKind
 	templates client.ObjectList
 }
 
-// ofDeployment maps a MachineDeployment to the template it makes machines from.
-func (a *askers) ofDeployment(_ context.Context, o client.Object) []reconcile.Request {
+// ofDeployment maps a MachineDeployment to its infrastructure template.
+func (m *templateMapper) ofDeployment(_ context.Context, o client.Object) []reconcile.Request {
 	d, ok := o.(*clusterv1.MachineDeployment)
-	if !ok || !makesFrom(d, a.kind) {
+	if !ok || !usesTemplate(d, m.kind) {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{
@@ -70,28 +70,28 @@ func (a *askers) ofDeployment(_ context.Context, o client.Object) []reconcile.Re
 	}}}
 }
 
-// inNamespace maps an object to the templates beside it: which of them are for
-// it is known only to each.
-func (a *askers) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	found, err := loop.Select(ctx, a.reader, a.templates, o.GetNamespace())
+// inNamespace maps an object to all templates of its namespace, because only
+// the reconcile of a template finds out which cluster uses it.
+func (m *templateMapper) inNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	found, err := loop.Select(ctx, m.reader, m.templates, o.GetNamespace())
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to templates")
 	}
 	return loop.Requests(found)
 }
 
-func makesFrom(d *clusterv1.MachineDeployment, kind schema.GroupKind) bool {
+func usesTemplate(d *clusterv1.MachineDeployment, kind schema.GroupKind) bool {
 	ref := d.Spec.Template.Spec.InfrastructureRef
 	return ref.Kind == kind.Kind && ref.APIGroup == kind.Group
 }
 
-// The predicates below are made of named functions. Literals would become part
-// of the generic method, and Go 1.26 confuses those when two packages use the
-// method for types of one shape and inline it differently.
+// The predicates below use named functions. Function literals would become part
+// of the generic method, and Go 1.26 mixes them up if two packages use the
+// method for types of the same shape and inline it differently.
 
-// makesOther lets through MachineDeployments that are new or make machines
-// from another template.
-var makesOther = predicate.Funcs{UpdateFunc: deploymentChanged, DeleteFunc: loop.IgnoreDelete}
+// templateChanged selects MachineDeployments that are new or that use another
+// template.
+var templateChanged = predicate.Funcs{UpdateFunc: deploymentChanged, DeleteFunc: loop.IgnoreDelete}
 
 func deploymentChanged(e event.UpdateEvent) bool {
 	was, isDeployment := e.ObjectOld.(*clusterv1.MachineDeployment)
@@ -99,7 +99,7 @@ func deploymentChanged(e event.UpdateEvent) bool {
 	return isDeployment && isDeploymentToo && was.Spec.Template.Spec.InfrastructureRef != is.Spec.Template.Spec.InfrastructureRef
 }
 
-// clusterAppeared lets through Clusters that are new or go on after a pause.
+// clusterAppeared selects Clusters that are new or were unpaused.
 var clusterAppeared = predicate.Funcs{UpdateFunc: clusterResumed, DeleteFunc: loop.IgnoreDelete}
 
 func clusterResumed(e event.UpdateEvent) bool {
@@ -110,9 +110,9 @@ func clusterResumed(e event.UpdateEvent) bool {
 
 func paused(c *clusterv1.Cluster) bool { return c.Spec.Paused != nil && *c.Spec.Paused }
 
-// infraClusterMended lets through what can make a size known, or another one:
-// the hypervisor came back, or the settings changed.
-var infraClusterMended = predicate.Funcs{UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete}
+// infraClusterRecovered selects changes that can change a size: the hypervisor
+// is available again, or the settings changed.
+var infraClusterRecovered = predicate.Funcs{UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete}
 
 func infraClusterChanged(e event.UpdateEvent) bool {
 	return loop.ConditionChanged(e.ObjectOld, e.ObjectNew, infrav1.HypervisorAvailableCondition) ||

@@ -41,7 +41,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return server.Stop() })
 })
 
-// newRig returns a namespace of its own in which nothing runs yet.
+// newRig returns a new namespace without a running reconciler.
 func newRig(ctx context.Context) *infratest.Rig {
 	GinkgoHelper()
 	rig, err := infratest.New(ctx, server)
@@ -59,8 +59,8 @@ func workers(rig *infratest.Rig, labels map[string]string) *infrav1.NovaVSphereM
 	return t
 }
 
-// labelled returns a template that says which cluster it is for.
-func labelled(rig *infratest.Rig) *infrav1.NovaVSphereMachineTemplate {
+// labeled returns a template with the label of its cluster.
+func labeled(rig *infratest.Rig) *infrav1.NovaVSphereMachineTemplate {
 	return workers(rig, map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName})
 }
 
@@ -87,8 +87,7 @@ func beSized() gomegatypes.GomegaMatcher {
 	return have(metav1.ConditionTrue, infrav1.CapacityKnownReason, BeEmpty())
 }
 
-// haveCapacity matches a template by what machines will have, as people write
-// it.
+// haveCapacity matches a template by its capacity, given as quantities.
 func haveCapacity(want map[string]string) gomegatypes.GomegaMatcher {
 	return WithTransform(func(t *infrav1.NovaVSphereMachineTemplate) map[string]string {
 		found := map[string]string{}

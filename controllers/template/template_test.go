@@ -25,14 +25,14 @@ import (
 var _ = Describe("A machine template", func() {
 	small := map[string]string{"cpu": "2", "memory": "4Gi", "ephemeral-storage": "20Gi"}
 
-	It("tells what machines will have", func(ctx SpecContext) {
+	It("reports the capacity of its machines", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.SetSize(hypervisor.Size{
 			CPUs: 8, MemoryBytes: 16 << 30, DiskBytes: 50 << 30, Architecture: "arm64", Devices: map[string]int64{"nvidia.com/gpu": 2},
 		})
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
-		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(),
 			haveCapacity(map[string]string{"cpu": "8", "memory": "16Gi", "ephemeral-storage": "50Gi", "nvidia.com/gpu": "2"}),
 			HaveField("Status.NodeInfo", infrav1.NodeInfo{Architecture: "arm64", OperatingSystem: "linux"})))
@@ -40,13 +40,13 @@ var _ = Describe("A machine template", func() {
 			return rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")
 		}).Should(ConsistOf(And(HaveField("Type", "Normal"), HaveField("Reason", infrav1.CapacityKnownReason))))
 
-		By("leaving out what is not known, rather than saying zero")
+		By("leaving out unknown values instead of reporting zero")
 		rig.Hypervisor.SetSize(hypervisor.Size{CPUs: 4, MemoryBytes: 8 << 30})
 		touch(ctx, rig)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(map[string]string{"cpu": "4", "memory": "8Gi"}),
 			HaveField("Status.NodeInfo", infrav1.NodeInfo{Architecture: "amd64", OperatingSystem: "linux"})), "an architecture that is left out is an empty label to cluster-autoscaler")
 
-		By("staying as it is, without another write")
+		By("writing nothing while nothing changes")
 		Eventually(func(g Gomega) {
 			t, err := templateOf(ctx, rig)()
 			g.Expect(err).NotTo(HaveOccurred())
@@ -54,16 +54,16 @@ var _ = Describe("A machine template", func() {
 		}).Should(Succeed())
 	})
 
-	DescribeTable("finds its cluster when", func(ctx SpecContext, say func(context.Context, *infratest.Rig)) {
+	DescribeTable("finds its cluster when", func(ctx SpecContext, assign func(context.Context, *infratest.Rig)) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
 		Expect(rig.Client.Create(ctx, workers(rig, nil))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring("no cluster uses the template yet")))
-		say(ctx, rig)
+		assign(ctx, rig)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 		Expect(rig.Events(ctx, "NovaVSphereMachineTemplate", "workers")).NotTo(ContainElement(HaveField("Type", "Warning")))
 	},
-		Entry("a MachineDeployment makes machines from it", func(ctx context.Context, rig *infratest.Rig) {
+		Entry("a MachineDeployment uses it", func(ctx context.Context, rig *infratest.Rig) {
 			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 			Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
 		}),
@@ -71,7 +71,7 @@ var _ = Describe("A machine template", func() {
 			Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
 			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		}),
-		Entry("a MachineDeployment goes over to it", func(ctx context.Context, rig *infratest.Rig) {
+		Entry("a MachineDeployment changes to it", func(ctx context.Context, rig *infratest.Rig) {
 			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 			d := deployment(rig, "others")
 			Expect(rig.Client.Create(ctx, d)).To(Succeed())
@@ -86,7 +86,7 @@ var _ = Describe("A machine template", func() {
 				t.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}
 			})
 		}),
-		Entry("somebody labels it", func(ctx context.Context, rig *infratest.Rig) {
+		Entry("a user labels it", func(ctx context.Context, rig *infratest.Rig) {
 			Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 			change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) {
 				t.Labels = map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName}
@@ -94,18 +94,18 @@ var _ = Describe("A machine template", func() {
 		}),
 	)
 
-	It("keeps what is known while the hypervisor is out of reach, and recovers with it", func(ctx SpecContext) {
+	It("keeps a known capacity while the hypervisor is unreachable, and updates it afterwards", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
-		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(beSized())
 		down := broken(infrav1.EndpointUnreachableReason, "connection refused")
 		rig.Hypervisor.Fail(fake.Size, down)
 		rig.Hypervisor.Fail(fake.Inspect, down)
 		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
 		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(small), have(metav1.ConditionFalse, infrav1.EndpointUnreachableReason,
-			Equal("Finding out the size of machines: connection refused"))))
+			Equal("Getting the size of machines: connection refused"))))
 		// Only a cluster that was seen to be out of reach can be seen to recover.
 		cluster := rig.InfraCluster()
 		Eventually(func() (string, error) {
@@ -113,32 +113,32 @@ var _ = Describe("A machine template", func() {
 			return conditions.GetReason(cluster, infrav1.HypervisorAvailableCondition), err
 		}).Should(Equal(infrav1.EndpointUnreachableReason))
 
-		By("having the hypervisor back")
+		By("making the hypervisor available again")
 		rig.Hypervisor.Mend(fake.Size)
 		rig.Hypervisor.Mend(fake.Inspect)
 		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
 		Eventually(templateOf(ctx, rig)).Should(beSized())
 	})
 
-	It("says why its size is not known", func(ctx SpecContext) {
+	It("reports why its capacity is unknown", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		rig.Hypervisor.Fail(fake.Size, broken(infrav1.TemplateNotFoundReason, `template "x" does not exist`))
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
-		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(map[string]string{}), have(metav1.ConditionFalse, infrav1.TemplateNotFoundReason,
-			Equal(`Finding out the size of machines: template "x" does not exist`))))
+			Equal(`Getting the size of machines: template "x" does not exist`))))
 		rig.Hypervisor.Mend(fake.Size)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 	})
 
-	It("is left alone while paused, or by another watch label", func(ctx SpecContext) {
+	It("is not reconciled while paused or with another watch label", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{WatchFilter: "blue"})).To(Succeed())
 		cluster := rig.Cluster()
 		cluster.Spec.Paused = ptr.To(true)
 		Expect(rig.CreateCluster(ctx, cluster, rig.InfraCluster())).To(Succeed())
-		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		untouched := HaveField("Status", BeZero())
 		Consistently(templateOf(ctx, rig)).Should(untouched)
 		change(ctx, rig, func(t *infrav1.NovaVSphereMachineTemplate) { t.Labels[clusterv1.WatchLabel] = "blue" })
@@ -149,10 +149,10 @@ var _ = Describe("A machine template", func() {
 		Eventually(templateOf(ctx, rig)).Should(beSized())
 	})
 
-	It("waits for a cluster that is named and not there, without asking the hypervisor", func(ctx SpecContext) {
+	It("waits for its cluster to be created, without a request to the hypervisor", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{NoRetry: true})).To(Succeed())
-		Expect(rig.Client.Create(ctx, labelled(rig))).To(Succeed())
+		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		waits := have(metav1.ConditionFalse, infrav1.WaitingForClusterReason, ContainSubstring(`the Cluster "tenant"`))
 		Eventually(templateOf(ctx, rig)).Should(waits)
 		infra := rig.InfraCluster()
@@ -160,7 +160,7 @@ var _ = Describe("A machine template", func() {
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), infra)).To(Succeed())
 		Consistently(templateOf(ctx, rig)).Should(waits)
 		Expect(rig.Hypervisor.Calls(fake.Size)).To(BeZero())
-		By("labelling its infrastructure, as Cluster API does")
+		By("labeling its infrastructure, as Cluster API does")
 		Eventually(func() error {
 			if err := rig.Client.Get(ctx, client.ObjectKeyFromObject(infra), infra); err != nil {
 				return err
@@ -171,7 +171,7 @@ var _ = Describe("A machine template", func() {
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 	})
 
-	It("is shown to the driver with its cluster, and is itself left as it is", func(ctx SpecContext) {
+	It("is passed to the driver with its cluster, and is not changed itself", func(ctx SpecContext) {
 		rig := newRig(ctx)
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Expect(rig.Client.Create(ctx, deployment(rig, "workers"))).To(Succeed())
@@ -186,7 +186,7 @@ var _ = Describe("A machine template", func() {
 	})
 })
 
-// witness is a Sizer that remembers what it was asked and waits.
+// witness is a Sizer that records the templates it gets and waits.
 type witness struct {
 	mu   sync.Mutex
 	seen *infrav1.NovaVSphereMachineTemplate
