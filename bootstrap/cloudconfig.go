@@ -23,6 +23,7 @@ var nodeScript []byte
 // cloudConfig is the document. It has no other keys: on oVirt the engine puts
 // its own document in front, and later keys win over the engine's.
 type cloudConfig struct {
+	BootCmd    []string    `json:"bootcmd,omitempty"`
 	WriteFiles []writeFile `json:"write_files"`
 	RunCmd     [][]string  `json:"runcmd"`
 }

@@ -46,12 +46,20 @@ func etcdConfiguration(in *Input) map[string]any {
 			"endpoints": in.ExternalEtcd, "caFile": etcdCAFile, "certFile": etcdClientCertFile, "keyFile": etcdClientKeyFile,
 		}}
 	}
-	return map[string]any{"local": map[string]any{"extraArgs": mergeArgs(nil, in.Etcd.ExtraArgs)}}
+	local := map[string]any{"extraArgs": mergeArgs(nil, in.Etcd.ExtraArgs)}
+	addEnvs(local, in.Etcd.ExtraEnvs)
+	for field, value := range map[string]string{
+		"dataDir": in.Etcd.DataDir, "imageRepository": in.Etcd.ImageRepository, "imageTag": in.Etcd.ImageTag,
+	} {
+		if value != "" {
+			local[field] = value
+		}
+	}
+	return map[string]any{"local": local}
 }
 
-// expectEtcdData lets kubeadm init go on from data of etcd that lies there. It
-// comes after the user's patches: no list of theirs may make a restore fail.
-func expectEtcdData(in *Input, initConfiguration *document) {
+// expectEtcdData lets kubeadm init continue with data of etcd in dir. It comes after the user's patches: no list of theirs may make a restore fail.
+func expectEtcdData(in *Input, initConfiguration *document, dir string) {
 	registration, ok := initConfiguration.content["nodeRegistration"].(map[string]any)
 	if in.Restore == nil || !ok {
 		return
@@ -65,7 +73,7 @@ func expectEtcdData(in *Input, initConfiguration *document) {
 			ignored = append(ignored, name)
 		}
 	}
-	registration["ignorePreflightErrors"] = append(ignored, "DirAvailable--var-lib-etcd")
+	registration["ignorePreflightErrors"] = append(ignored, "DirAvailable-"+strings.ReplaceAll(dir, "/", "-"))
 }
 
 // restoreFiles make the machine restore a snapshot of etcd.

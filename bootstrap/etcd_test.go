@@ -12,9 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
+	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
 // restoring is a machine that restores a snapshot.
@@ -60,7 +63,7 @@ func TestRestoreIsRendered(t *testing.T) {
 		t.Errorf("cluster:\n%s", got)
 	}
 	registration := kubeadmDocument(t, in, "InitConfiguration")["nodeRegistration"].(map[string]any)
-	if got := registration["ignorePreflightErrors"]; len(got.([]any)) != 2 || got.([]any)[1] != "DirAvailable--var-lib-etcd" {
+	if got := registration["ignorePreflightErrors"]; len(got.([]any)) != 2 || got.([]any)[1] != "DirAvailable--data-etcd" {
 		t.Errorf("a user's patch keeps kubeadm from going on: %v", got)
 	}
 	for _, mode := range []Mode{JoinControlPlane, JoinWorker} {
@@ -68,6 +71,31 @@ func TestRestoreIsRendered(t *testing.T) {
 			if strings.Contains(path, "restore") {
 				t.Errorf("a machine that joins has %s", path)
 			}
+		}
+	}
+}
+
+// TestLocalEtcd renders the settings of the etcd member with the names of kubeadm.
+func TestLocalEtcd(t *testing.T) {
+	in := facts(Init, func(in *Input) {
+		in.Etcd = controlplanev1.LocalEtcdSpec{
+			DataDir: "/data/etcd", ImageRepository: "registry.example/etcd", ImageTag: "3.6.9-0",
+			ExtraArgs: []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8")}},
+			ExtraEnvs: []bootstrapv1.EnvVar{{Name: "GOMAXPROCS", Value: ptr.To("2")}},
+		}
+	})
+	want := map[string]any{"local": map[string]any{
+		"dataDir": "/data/etcd", "imageRepository": "registry.example/etcd", "imageTag": "3.6.9-0",
+		"extraArgs": []any{map[string]any{"name": "quota-backend-bytes", "value": "8"}},
+		"extraEnvs": []any{map[string]any{"name": "GOMAXPROCS", "value": "2"}},
+	}}
+	if diff := cmp.Diff(want, kubeadmDocument(t, in, "ClusterConfiguration")["etcd"]); diff != "" {
+		t.Errorf("etcd (-want +got)\n%s", diff)
+	}
+	for mode, wanted := range map[Mode]bool{Init: true, JoinControlPlane: true, JoinWorker: false} {
+		in := facts(mode, func(in *Input) { in.Etcd.DataDir = "/data/etcd" })
+		if made := strings.Contains(filesOf(t, render(t, in))["/run/nova/preKubeadmCommands/000"], "make_etcd_dir '/data/etcd'\n"); made != wanted {
+			t.Errorf("%s: the directory is created: %v, want %v", mode, made, wanted)
 		}
 	}
 }

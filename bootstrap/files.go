@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -58,13 +60,19 @@ func userFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// hidden refuses a file where a disk is mounted later: nobody would see it.
+// hidden rejects a file below a mount point: the mount would hide it.
 func hidden(in *Input, f *bootstrapv1.File) error {
-	for i := range in.Spec.Disks {
-		d := &in.Spec.Disks[i]
-		if strings.HasPrefix(path.Clean(f.Path)+"/", path.Clean(d.MountPath)+"/") {
+	mounted := map[string]string{}
+	for _, d := range in.Spec.Disks {
+		mounted[d.MountPath] = d.Device
+	}
+	for _, m := range in.Spec.Mounts {
+		mounted[m.MountPath] = m.Source
+	}
+	for _, at := range slices.Sorted(maps.Keys(mounted)) {
+		if strings.HasPrefix(path.Clean(f.Path)+"/", path.Clean(at)+"/") {
 			return renderErrorf(fmt.Sprintf("spec.files[%s]", f.Path),
-				"is written before %s is mounted at %s, which would hide it; write it with one of preKubeadmCommands", d.Device, d.MountPath)
+				"is written before %s is mounted at %s, which would hide it; write it with one of preKubeadmCommands", mounted[at], at)
 		}
 	}
 	return nil

@@ -2,8 +2,11 @@ package bootstrap
 
 import (
 	"bytes"
+	"fmt"
 	"path"
 	"strings"
+
+	"k8s.io/utils/ptr"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
@@ -83,7 +86,9 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 	if in.Mode == Init && !usesKubeProxy(in) {
 		skipKubeProxy(&documents[0])
 	}
-	expectEtcdData(in, &documents[0])
+	if in.Mode == Init {
+		expectEtcdData(in, &documents[0], dataDir(documents[1]))
+	}
 	return documents, nil
 }
 
@@ -149,7 +154,7 @@ func clusterConfiguration(in *Input) document {
 	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
 		verified = []arg{{"kubelet-certificate-authority", clusterCAFile}}
 	}
-	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes)
+	apiServer := component(mergeArgs(verified, platform.APIServer.ExtraArgs), platform.APIServer.ExtraVolumes, platform.APIServer.ExtraEnvs)
 	if sans := platform.APIServer.CertSANs; len(sans) > 0 {
 		apiServer["certSANs"] = sans
 	}
@@ -163,19 +168,23 @@ func clusterConfiguration(in *Input) document {
 		"networking":          networking,
 		"apiServer":           apiServer,
 		"controllerManager": component(mergeArgs([]arg{{"cluster-signing-duration", signingDuration}}, platform.ControllerManager.ExtraArgs),
-			platform.ControllerManager.ExtraVolumes),
-		"scheduler": component(mergeArgs(nil, platform.Scheduler.ExtraArgs), platform.Scheduler.ExtraVolumes),
+			platform.ControllerManager.ExtraVolumes, platform.ControllerManager.ExtraEnvs),
+		"scheduler": component(mergeArgs(nil, platform.Scheduler.ExtraArgs), platform.Scheduler.ExtraVolumes, platform.Scheduler.ExtraEnvs),
 		"etcd":      etcdConfiguration(in),
 	}
 	if gates := featureGates(in); len(gates) > 0 {
 		content["featureGates"] = gates
 	}
+	if days := platform.CertificateValidityPeriodDays; days != 0 {
+		content["certificateValidityPeriod"] = fmt.Sprintf("%dh0m0s", int64(days)*24)
+	}
 	return newDocument(kubeadmVersion, "ClusterConfiguration", content)
 }
 
 // component returns kubeadm's settings of a component of the control plane.
-func component(args []any, volumes []bootstrapv1.HostPathMount) map[string]any {
+func component(args []any, volumes []bootstrapv1.HostPathMount, envs []bootstrapv1.EnvVar) map[string]any {
 	content := map[string]any{"extraArgs": args}
+	addEnvs(content, envs)
 	mounts := make([]any, 0, len(volumes))
 	for _, v := range volumes {
 		mount := map[string]any{"name": v.Name, "hostPath": v.HostPath, "mountPath": v.MountPath}
@@ -191,6 +200,16 @@ func component(args []any, volumes []bootstrapv1.HostPathMount) map[string]any {
 		content["extraVolumes"] = mounts
 	}
 	return content
+}
+
+func addEnvs(content map[string]any, envs []bootstrapv1.EnvVar) {
+	list := make([]any, 0, len(envs))
+	for _, e := range envs {
+		list = append(list, map[string]any{"name": e.Name, "value": ptr.Deref(e.Value, "")})
+	}
+	if len(list) > 0 {
+		content["extraEnvs"] = list
+	}
 }
 
 // localMode is the feature gate by which the kubelet of a control plane machine

@@ -12,7 +12,7 @@ restarted=nova-restarted.service
 cloud=/var/lib/cloud
 
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
-# SKIP_PHASES, KUBE_PROXY, WAIT_BOUND, JOIN_BOUND and FOLLOWS_CLOCKS.
+# SKIP_PHASES, ADDRESS_INTERFACE, ADDRESS_CIDRS, KUBE_PROXY, WAIT_BOUND, JOIN_BOUND and FOLLOWS_CLOCKS.
 . "$dir/settings"
 . "$dir/report.sh"
 
@@ -95,21 +95,36 @@ default_interface() {
     { for (i = 1; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }'
 }
 
-# first_address prints the first lasting address of an IP version on an interface.
+# first_address prints interface and address of the first lasting address in the
+# output of ip.
 first_address() {
-  ip "-$1" -o address show dev "$2" scope global | awk '
-    !/ (tentative|deprecated|temporary) / { split($4, part, "/"); print part[1]; exit }'
+  awk '!/ (tentative|deprecated|temporary) / { split($4, part, "/"); print $2, part[1]; exit }'
+}
+
+# node_address prints interface and address of the node for an IP version.
+node_address() {
+  if [ -z "$ADDRESS_CIDRS" ]; then
+    interface=${ADDRESS_INTERFACE:-$(default_interface "$1")}
+    [ -z "$interface" ] || ip "-$1" -o address show dev "$interface" scope global | first_address
+    return
+  fi
+  for cidr in $ADDRESS_CIDRS; do
+    case $cidr in *:*) version=6 ;; *) version=4 ;; esac
+    [ "$version" = "$1" ] || continue
+    found=$(ip "-$1" -o address show to "$cidr" scope global | first_address)
+    [ -z "$found" ] || break
+  done
+  printf '%s' "${found:-}"
 }
 
 # find_addresses sets NODE_INTERFACE, NODE_IP and ADVERTISE_ADDRESS.
 find_addresses() {
   NODE_INTERFACE= NODE_IP= ADVERTISE_ADDRESS=
   for family in $FAMILIES; do
-    interface=$(default_interface "$family")
-    [ -n "$interface" ] || return 1
-    address=$(first_address "$family" "$interface")
-    [ -n "$address" ] || return 1
-    NODE_INTERFACE=${NODE_INTERFACE:-$interface}
+    pair=$(node_address "$family")
+    [ -n "$pair" ] || return 1
+    address=${pair#* }
+    NODE_INTERFACE=${NODE_INTERFACE:-${pair%% *}}
     ADVERTISE_ADDRESS=${ADVERTISE_ADDRESS:-$address}
     NODE_IP=${NODE_IP:+$NODE_IP,}$address
   done
@@ -349,7 +364,7 @@ give_up_at=$((begun + WAIT_BOUND))
 say "Making $NODE_NAME a node ($MODE)"
 left=$address_timeout
 until find_addresses; do
-  [ "$left" -gt 0 ] || die "no address on an interface with a default route"
+  [ "$left" -gt 0 ] || die "no address on ${ADDRESS_CIDRS:-${ADDRESS_INTERFACE:-an interface with a default route}}"
   left=$((left - 1))
   sleep 1
 done

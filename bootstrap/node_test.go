@@ -21,6 +21,8 @@ import (
 var commands = map[string]string{
 	"ip": `case "$*" in
 *route*) [ "$1" = -4 ] && echo "default via 10.77.0.1 dev eth1 proto dhcp src 10.77.0.105 metric 1024" || echo "default via fe80::1 dev eth1" ;;
+*"-4 -o address show dev eth2"*|*"-4 -o address show to 10.78.0.0/16"*) echo "3: eth2    inet 10.78.0.5/16 scope global eth2" ;;
+*"-6 -o address show to fd01::/64"*) echo "3: eth2    inet6 fd01::5/64 scope global \       valid_lft forever" ;;
 *"-4 -o address show dev eth1"*) echo "2: eth1    inet 10.77.0.105/24 metric 1024 brd 10.77.0.255 scope global dynamic eth1" ;;
 *"-6 -o address show dev eth1"*) echo "2: eth1    inet6 fd00::9/64 scope global tentative \       valid_lft forever"
   echo "2: eth1    inet6 fd00::5/64 scope global \       valid_lft forever" ;;
@@ -244,6 +246,41 @@ func TestNodeJoins(t *testing.T) {
 	}
 	if n.read("run/nova/discovery.conf") != "" || n.read("run/nova/client.key") != "" {
 		t.Error("the credentials were left behind")
+	}
+}
+
+// TestNodeAddress sees that the address is that of the interface or network in the spec.
+func TestNodeAddress(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason, want string
+		address      bootstrapv1.NodeAddressSpec
+	}{
+		"Interface": {reason: "the interface is named", address: bootstrapv1.NodeAddressSpec{Interface: "eth2"}, want: "10.78.0.5 eth2"},
+		"CIDRs": {
+			reason: "the first network with an address counts, in each family", want: "10.78.0.5,fd01::5 eth2",
+			address: bootstrapv1.NodeAddressSpec{CIDRs: []string{"192.0.2.0/24", "fd01::/64", "10.78.0.0/16"}},
+		},
+		"None": {reason: "no interface has an address of the network", address: bootstrapv1.NodeAddressSpec{CIDRs: []string{"192.0.2.0/24"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, facts(JoinWorker, func(in *Input) {
+				in.Spec.NodeAddress = tc.address
+				in.Spec.PreKubeadmCommands = []string{`echo "$NODE_IP $NODE_INTERFACE" >"$T/facts"`}
+				if len(tc.address.CIDRs) > 1 {
+					in.Network.Services = []string{"10.96.0.0/16", "fd00:2::/112"}
+				}
+			}))
+			err := n.boot()
+			if tc.want == "" {
+				if err == nil || !strings.Contains(err.Error(), "no address on 192.0.2.0/24") {
+					t.Errorf("%s: err = %v", tc.reason, err)
+				}
+				return
+			}
+			if got := strings.TrimSpace(n.read("facts")); err != nil || got != tc.want {
+				t.Errorf("%s: got %q, want %q, err = %v", tc.reason, got, tc.want, err)
+			}
+		})
 	}
 }
 

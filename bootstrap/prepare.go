@@ -143,11 +143,24 @@ func machineCalls(in *Input) [][]string {
 	if len(spec.Kernel.Arguments) > 0 {
 		calls = append(calls, append([]string{"boot_with"}, spec.Kernel.Arguments...))
 	}
+	for _, p := range spec.Partitions {
+		call := []string{"partition_disk", p.Device}
+		for _, size := range p.SizesMiB {
+			call = append(call, strconv.Itoa(int(size)))
+		}
+		calls = append(calls, call)
+	}
 	for i := range spec.Disks {
 		d := &spec.Disks[i]
 		calls = append(calls, []string{
 			"use_disk", d.Device, cmp.Or(d.Filesystem, defaultFilesystem), d.MountPath, cmp.Or(strings.Join(d.MountOptions, ","), "defaults"),
 		})
+	}
+	for _, m := range spec.Mounts {
+		calls = append(calls, []string{"mount_filesystem", m.Source, m.MountPath, m.Filesystem, cmp.Or(strings.Join(m.MountOptions, ","), "defaults")})
+	}
+	if in.Mode.controlPlane() && in.Etcd.DataDir != "" {
+		calls = append(calls, []string{"make_etcd_dir", in.Etcd.DataDir})
 	}
 	if spec.Swap.SizeMiB > 0 {
 		calls = append(calls, []string{"add_swap", strconv.Itoa(int(spec.Swap.SizeMiB))})

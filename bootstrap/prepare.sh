@@ -151,13 +151,49 @@ restart_containerd() {
   systemctl restart containerd
 }
 
-# use_disk mounts a disk. It makes a file system on an empty one only.
-use_disk() {
+# wait_for_device waits until a device exists.
+wait_for_device() {
   left=60
   until [ -e "$1" ] || [ "$left" -eq 0 ]; do
     left=$((left - 1))
     sleep 1
   done
+}
+
+# partition_disk DEVICE SIZE... creates a partition table on an empty disk. Sizes are
+# in MiB; 0 is the rest of the disk.
+partition_disk() {
+  disk=$1
+  shift
+  wait_for_device "$disk"
+  if ! blkid -p "$disk" >/dev/null; then
+    for size; do
+      [ "$size" -eq 0 ] && echo , || echo ",${size}MiB"
+    done | sfdisk --quiet --label gpt "$disk"
+    udevadm settle || true
+  fi
+  if [ "$(sfdisk --dump "$disk" | grep -c ' start= ')" -ne $# ]; then
+    echo "$disk does not have a partition table with $# partitions" >&2
+    return 1
+  fi
+}
+
+# mount_filesystem SOURCE PATH TYPE OPTIONS mounts a file system now and at each boot.
+mount_filesystem() {
+  mkdir -p "$2"
+  grep -q "^[^ ]* $2 " $fstab || printf '%s %s %s %s 0 0\n' "$1" "$2" "$3" "$4" >>$fstab
+  mountpoint -q "$2" || mount "$2"
+}
+
+# make_etcd_dir creates the data directory of etcd, which only its user may read.
+make_etcd_dir() {
+  mkdir -p "$1"
+  chmod 0700 "$1"
+}
+
+# use_disk mounts a disk. It makes a file system on an empty one only.
+use_disk() {
+  wait_for_device "$1"
   if ! blkid -p "$1" >/dev/null; then
     "mkfs.$2" "$1"
   fi

@@ -31,6 +31,11 @@ func equipped(in *Input) {
 		{Name: "backup", Shell: "/bin/sh", PasswordHashSecretRef: bootstrapv1.KeyReference{Name: "passwords", Key: "backup"}},
 	}
 	in.PasswordHashes = map[string]string{"backup": testHash + "\n"}
+	in.Spec.Partitions = []bootstrapv1.PartitionTable{{Device: "/dev/sdd", SizesMiB: []int32{1024, 0}}}
+	in.Spec.Mounts = []bootstrapv1.Mount{
+		{Source: "nas.example:/data", MountPath: "/mnt/data", Filesystem: "nfs4", MountOptions: []string{"ro", "vers=4.2"}},
+		{Source: "tmpfs", MountPath: "/mnt/scratch", Filesystem: "tmpfs"},
+	}
 	in.Spec.Disks = []bootstrapv1.Disk{
 		{Device: "/dev/sdb", MountPath: "/var/lib/etcd"},
 		{Device: "/dev/sdc", Filesystem: "xfs", MountPath: "/var/lib/containerd", MountOptions: []string{"noatime", "nofail"}},
@@ -61,9 +66,14 @@ func packed(content string) string {
 // equipment are the programs that prepare an equipped machine. A disk is a
 // file that holds the name of its file system.
 var equipment = map[string]string{
-	"blkid":      `for disk; do :; done; [ -s "$disk" ] || exit 2; case "$*" in *TYPE*) cat "$disk" ;; *UUID*) echo "uuid-$(cat "$disk")" ;; esac`,
-	"mkfs.ext4":  `echo "mkfs.ext4 $(basename "$1")" >>"$T/calls"; echo ext4 >"$1"`,
-	"mkfs.xfs":   `echo "mkfs.xfs $(basename "$1")" >>"$T/calls"; echo xfs >"$1"`,
+	"blkid":     `for disk; do :; done; [ -s "$disk" ] || exit 2; case "$*" in *TYPE*) cat "$disk" ;; *UUID*) echo "uuid-$(cat "$disk")" ;; esac`,
+	"mkfs.ext4": `echo "mkfs.ext4 $(basename "$1")" >>"$T/calls"; echo ext4 >"$1"`,
+	"mkfs.xfs":  `echo "mkfs.xfs $(basename "$1")" >>"$T/calls"; echo xfs >"$1"`,
+	"sfdisk": `case "$1" in
+--dump) sed 's/^,.*/\/dev\/x : start= 1, size= 1/' "$2" ;;
+*) for disk; do :; done; cat >"$disk"; echo "sfdisk $(basename "$disk") $(tr '\n' ' ' <"$disk")" >>"$T/calls" ;;
+esac`,
+	"udevadm":    `echo "udevadm $*" >>"$T/calls"`,
 	"mountpoint": `exit 1`,
 	"mount":      `echo "mount $1" >>"$T/calls"; mkdir -p "$T$1/lost+found"`,
 	"mkswap":     `echo "mkswap" >>"$T/calls"`,
@@ -80,8 +90,8 @@ var equipment = map[string]string{
 	"containerd": `echo 'version = 3'`,
 }
 
-// equip boots an equipped node whose two disks hold what is said.
-func equip(t *testing.T, etcd, images, config string) (*node, error) {
+// equip boots an equipped node with the given content of its three disks.
+func equip(t *testing.T, etcd, images, table, config string) (*node, error) {
 	t.Helper()
 	n := newNode(t, facts(JoinWorker, equipped))
 	for name, body := range equipment {
@@ -92,6 +102,7 @@ func equip(t *testing.T, etcd, images, config string) (*node, error) {
 	}
 	n.write("dev/sdb", etcd)
 	n.write("dev/sdc", images)
+	n.write("dev/sdd", table)
 	n.write("etc/fstab", "")
 	if config != "" {
 		n.write("etc/containerd/config.toml", config)
@@ -104,6 +115,7 @@ func equip(t *testing.T, etcd, images, config string) (*node, error) {
 		text = strings.ReplaceAll(text, folder, n.dir+folder)
 	}
 	text = strings.ReplaceAll(text, `mkdir -p "$3"`, `mkdir -p "$T$3"`)
+	text = strings.ReplaceAll(text, `mkdir -p "$2"`, `mkdir -p "$T$2"`)
 	text = strings.ReplaceAll(text, `rmdir "$3/`, `rmdir "$T$3/`)
 	text = strings.ReplaceAll(text, `chmod 0700 "$3"`, `chmod 0700 "$T$3"`)
 	n.write(script, text)
@@ -111,13 +123,13 @@ func equip(t *testing.T, etcd, images, config string) (*node, error) {
 }
 
 func TestNodeIsEquipped(t *testing.T) {
-	n, err := equip(t, "", "xfs\n", "version = 3\nimports = [\"/etc/other.toml\"]\n")
+	n, err := equip(t, "", "xfs\n", "", "version = 3\nimports = [\"/etc/other.toml\"]\n")
 	if err != nil {
 		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
 	}
 	calls, at := n.read("calls"), -1
 	for _, call := range []string{
-		"mkfs.ext4 sdb", "mount /var/lib/etcd", "mount /var/lib/containerd", "mkswap", "swapon", "modprobe ip_vs\n", "modprobe ip_vs_rr\n", "sysctl",
+		"sfdisk sdd ,1024MiB , \n", "mkfs.ext4 sdb", "mount /var/lib/etcd", "mount /var/lib/containerd", "mount /mnt/data", "mount /mnt/scratch", "mkswap", "swapon", "modprobe ip_vs\n", "modprobe ip_vs_rr\n", "sysctl",
 		"useradd -m -s /bin/bash ops", "groupadd -f wheel", "usermod -a -G wheel ops", "usermod -a -G adm ops", "chown -R ops:ops", "chpasswd -e: backup:" + testHash, "chown -- ops:adm " + n.dir + "/etc/owned\n", "systemctl restart containerd", "kubeadm join",
 	} {
 		next := strings.Index(calls, call)
@@ -135,7 +147,7 @@ func TestNodeIsEquipped(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"etc/fstab":                     "UUID=uuid-ext4 /var/lib/etcd ext4 defaults 0 2\nUUID=uuid-xfs /var/lib/containerd xfs noatime,nofail 0 2\n" + n.dir + "/var/lib/nova.swap none swap sw 0 0\n",
+		"etc/fstab":                     "UUID=uuid-ext4 /var/lib/etcd ext4 defaults 0 2\nUUID=uuid-xfs /var/lib/containerd xfs noatime,nofail 0 2\nnas.example:/data /mnt/data nfs4 ro,vers=4.2 0 0\ntmpfs /mnt/scratch tmpfs defaults 0 0\n" + n.dir + "/var/lib/nova.swap none swap sw 0 0\n",
 		"home/ops/.ssh/authorized_keys": "ssh-ed25519 AAAA it's ops\nssh-ed25519 BBBB\n",
 		"etc/containerd/config.toml":    "version = 3\nimports = [\"/etc/containerd/conf.d/*.toml\", \"/etc/other.toml\"]\n",
 	} {
@@ -153,12 +165,31 @@ func TestNodeIsEquipped(t *testing.T) {
 
 // A disk with something else on it is nobody's to wipe.
 func TestDiskWithDataIsKept(t *testing.T) {
-	n, err := equip(t, "ntfs\n", "", "")
+	n, err := equip(t, "ntfs\n", "", "", "")
 	if err == nil || !strings.Contains(n.read("var/log/nova-bootstrap.log"), "dev/sdb holds something that is no ext4") {
 		t.Errorf("err = %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
 	}
 	if n.read("dev/sdb") != "ntfs\n" || strings.Contains(n.read("calls"), "kubeadm") {
 		t.Error("the node went on")
+	}
+}
+
+// TestPartitionsAreKept sees that only an empty disk is partitioned.
+func TestPartitionsAreKept(t *testing.T) {
+	for name, tc := range map[string]struct{ table, problem string }{
+		"Partitioned": {table: ",1024MiB\n,\n"},
+		"Other":       {table: ",1024MiB\n", problem: "dev/sdd does not have a partition table with 2 partitions"},
+		"Filesystem":  {table: "ext4\n", problem: "dev/sdd does not have a partition table with 2 partitions"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, err := equip(t, "", "", tc.table, "")
+			if log := n.read("var/log/nova-bootstrap.log"); (err == nil) != (tc.problem == "") || !strings.Contains(log, tc.problem) {
+				t.Errorf("err = %v\n%s", err, log)
+			}
+			if n.read("dev/sdd") != tc.table || strings.Contains(n.read("calls"), "sfdisk sdd") {
+				t.Error("the disk was partitioned")
+			}
+		})
 	}
 }
 
@@ -212,18 +243,23 @@ func TestFilesBelowDisksAreRefused(t *testing.T) {
 	}{
 		"Below": {"/var/lib/etcd/x/y", "/var/lib/etcd", true}, "Same": {"/var/lib/etcd", "/var/lib/etcd/", true},
 		"Dots": {"/var/lib/../lib/etcd/x", "/var/lib/etcd", true}, "Beside": {"/var/lib/etcd-x", "/var/lib/etcd", false},
-		"Above": {"/var/lib/x", "/var/lib/etcd", false},
+		"Above": {"/var/lib/x", "/var/lib/etcd", false}, "Mount": {"/mnt/nas/x", "/var/lib/etcd", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(facts(JoinWorker, func(in *Input) {
 				in.Spec.Disks = []bootstrapv1.Disk{{Device: "/dev/sdc", MountPath: "/srv"}, {Device: "/dev/sdb", MountPath: tc.mount}}
+				in.Spec.Mounts = []bootstrapv1.Mount{{Source: "/dev/sdb", MountPath: "/mnt/nas", Filesystem: "none"}}
 				in.Spec.Files = []bootstrapv1.File{{Path: "/etc/x", Content: "x"}, {Path: tc.path, Content: "x"}}
 			}))
+			mount := tc.mount
+			if name == "Mount" {
+				mount = "/mnt/nas"
+			}
 			var malformed *RenderError
 			if tc.refused != errors.As(err, &malformed) || !tc.refused && err != nil {
 				t.Fatalf("err = %v", err)
 			}
-			if tc.refused && (malformed.Field != "spec.files["+tc.path+"]" || !strings.Contains(err.Error(), "/dev/sdb is mounted at "+tc.mount)) {
+			if tc.refused && (malformed.Field != "spec.files["+tc.path+"]" || !strings.Contains(err.Error(), "/dev/sdb is mounted at "+mount)) {
 				t.Errorf("err = %v", err)
 			}
 		})
@@ -239,7 +275,7 @@ func TestContainerdImportsSnippets(t *testing.T) {
 		"There":   {"imports = ['/etc/containerd/conf.d/*.toml']\n", "imports = ['/etc/containerd/conf.d/*.toml']\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := equip(t, "", "", tc.config)
+			n, err := equip(t, "", "", "", tc.config)
 			if err != nil {
 				t.Fatal(err)
 			}

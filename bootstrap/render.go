@@ -52,6 +52,7 @@ func writeDown(in *Input, files []writeFile) ([]byte, error) {
 		return ignitionDocument(in, files)
 	}
 	cloudInit := &cloudConfig{
+		BootCmd:    in.Spec.BootCommands,
 		WriteFiles: files,
 		// Through sh, because /run may be mounted noexec.
 		RunCmd: [][]string{{"sh", path.Join(runDir, "bootstrap.sh")}},
@@ -107,6 +108,8 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"CONTROL_PLANE", strconv.FormatBool(in.Mode.controlPlane())},
 		{"NODE_NAME", in.Machine},
 		{"FAMILIES", families(in.Network)},
+		{"ADDRESS_INTERFACE", in.Spec.NodeAddress.Interface},
+		{"ADDRESS_CIDRS", strings.Join(in.Spec.NodeAddress.CIDRs, " ")},
 		{"ENDPOINT", "https://" + in.Endpoint.String()},
 		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},

@@ -119,7 +119,11 @@ func shapes() map[string]Input {
 			everything(in)
 			in.Platform.KubeProxy.Mode = bootstrapv1.KubeProxyModeNone
 		}),
-		"join-worker-equipped":     facts(JoinWorker, equipped),
+		"join-worker-equipped": facts(JoinWorker, func(in *Input) {
+			equipped(in)
+			in.Spec.BootCommands = []string{"echo early >/run/early"}
+			in.Spec.NodeAddress.CIDRs = []string{"10.78.0.0/16", "fd01::/64"}
+		}),
 		"init-surroundings":        facts(Init, surrounded),
 		"join-worker-surroundings": facts(JoinWorker, surrounded),
 		"join-worker":              facts(JoinWorker, nil),
@@ -205,7 +209,8 @@ func filesOf(t *testing.T, out []byte) map[string]string {
 		t.Fatal(err)
 	}
 	for key := range document {
-		if key != "write_files" && key != "runcmd" {
+		// The document of oVirt's engine has no bootcmd, and its runcmd only narrows the data sources.
+		if key != "write_files" && key != "runcmd" && key != "bootcmd" {
 			t.Errorf("key %s would hide one of an oVirt engine's", key)
 		}
 	}

@@ -15,6 +15,7 @@ func TestClusterConfigurationOfThePlatform(t *testing.T) {
 		Name: "audit", HostPath: "/etc/kubernetes/audit", MountPath: "/audit", ReadOnly: ptr.To(true), PathType: "Directory",
 	}
 	mounted := []any{map[string]any{"name": "audit", "hostPath": "/etc/kubernetes/audit", "mountPath": "/audit", "readOnly": true, "pathType": "Directory"}}
+	environment := []any{map[string]any{"name": "GOGC", "value": "80"}}
 	for name, tc := range map[string]struct {
 		reason, version string
 		change          func(*bootstrapv1.PlatformSpec)
@@ -36,6 +37,22 @@ func TestClusterConfigurationOfThePlatform(t *testing.T) {
 			},
 			want: map[string]any{"apiServer": mounted, "controllerManager": mounted, "scheduler": mounted},
 		},
+		"Envs": {
+			reason: "components get environment variables", version: "v1.36.3",
+			change: func(p *bootstrapv1.PlatformSpec) {
+				p.APIServer.ExtraEnvs = []bootstrapv1.EnvVar{{Name: "GOGC", Value: ptr.To("80")}}
+				p.ControllerManager.ExtraEnvs = p.APIServer.ExtraEnvs
+				p.Scheduler.ExtraEnvs = p.APIServer.ExtraEnvs
+			},
+			want: map[string]any{"apiServer": environment, "controllerManager": environment, "scheduler": environment},
+		},
+		"Validity": {
+			reason: "kubeadm reads a duration", version: "v1.36.3",
+			change: func(p *bootstrapv1.PlatformSpec) {
+				p.CertificateValidityPeriodDays, p.CACertificateValidityPeriodDays = 90, 1000
+			},
+			want: map[string]any{"certificateValidityPeriod": "2160h0m0s"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := facts(Init, func(in *Input) {
@@ -52,12 +69,17 @@ func TestClusterConfigurationOfThePlatform(t *testing.T) {
 			if err := yaml.Unmarshal(out, &all); err != nil {
 				t.Fatal(err)
 			}
-			if gates, ok := all["featureGates"]; ok {
-				got["featureGates"] = gates
+			for _, field := range []string{"featureGates", "certificateValidityPeriod", "caCertificateValidityPeriod"} {
+				if value, ok := all[field]; ok {
+					got[field] = value
+				}
 			}
 			for _, component := range []string{"apiServer", "controllerManager", "scheduler"} {
 				if volumes, ok := all[component].(map[string]any)["extraVolumes"]; ok {
 					got[component] = volumes
+				}
+				if envs, ok := all[component].(map[string]any)["extraEnvs"]; ok {
+					got[component] = envs
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

@@ -283,6 +283,14 @@ var _ = Describe("Bootstrap data", func() {
 		Entry("a login for no proxy", bootstrapv1.NovaConfigSpec{Platform: bootstrapv1.PlatformSpec{
 			Proxy: bootstrapv1.ProxySpec{CredentialsSecretRef: bootstrapv1.SecretReference{Name: "x"}}}},
 			"credentialsSecretRef and noProxy need httpProxy or httpsProxy"),
+		Entry("boot commands for Ignition", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
+			Format: bootstrapv1.FormatIgnition, BootCommands: []string{"true"}}}, "bootCommands needs format cloud-config"),
+		Entry("an address by interface and network", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
+			NodeAddress: bootstrapv1.NodeAddressSpec{Interface: "eth1", CIDRs: []string{"192.0.2.0/24"}}}}, "exactly one of interface and cidrs"),
+		Entry("an address by a network that is none", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
+			NodeAddress: bootstrapv1.NodeAddressSpec{CIDRs: []string{"192.0.2.0"}}}}, "must be a CIDR"),
+		Entry("a partition after the rest of the disk", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{
+			Partitions: []bootstrapv1.PartitionTable{{Device: "/dev/sdb", SizesMiB: []int32{0, 1}}}}}, "only the last size can be 0"),
 		Entry("a format that nobody knows", bootstrapv1.NovaConfigSpec{NodeConfigSpec: bootstrapv1.NodeConfigSpec{Format: "talos"}}, "supported values"),
 	)
 

@@ -175,7 +175,7 @@ func (b *bed) provision(ctx context.Context, cluster *clusterv1.Cluster) {
 func (b *bed) certificates(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	owner := *metav1.NewControllerRef(cluster, clusterv1.GroupVersion.WithKind("Cluster"))
-	Expect(pki.NewManaged(b.Client).Ensure(ctx, client.ObjectKeyFromObject(cluster), owner)).To(Succeed())
+	Expect(pki.NewManaged(b.Client).Ensure(ctx, client.ObjectKeyFromObject(cluster), owner, 0)).To(Succeed())
 }
 
 // machine creates a Machine and its NovaConfig, as Cluster API does.

@@ -21,7 +21,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	if s.initialized {
 		err = r.Authority.Check(ctx, s.key(), s.owner())
 	} else {
-		err = r.Authority.Ensure(ctx, s.key(), s.owner())
+		err = r.Authority.Ensure(ctx, s.key(), s.owner(), s.controlPlane.Spec.Platform.GetCACertificateValidity())
 	}
 	s.certificates = certificatesState{known: true, err: err}
 	var invalid *pki.InvalidCertificateError

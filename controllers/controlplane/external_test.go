@@ -23,7 +23,7 @@ func handOver(ctx context.Context, r *rig, ttl time.Duration) {
 	GinkgoHelper()
 	theirs := pki.NewManaged(testEnv.Client)
 	key := r.key("theirs")
-	Expect(theirs.Ensure(ctx, key, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"})).To(Succeed())
+	Expect(theirs.Ensure(ctx, key, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "x", UID: "x"}, 0)).To(Succeed())
 	pair, ca, err := theirs.EtcdClient(ctx, key, pki.ClientRequest{CommonName: "nova", TTL: ttl})
 	Expect(err).NotTo(HaveOccurred())
 	for name, data := range map[string]map[string][]byte{

@@ -36,9 +36,18 @@ const fieldsAnnotation = "controlplane.cluster.x-k8s.io/nova-fields"
 var owned = [][]string{
 	{"apiServer", "extraArgs"},
 	{"apiServer", "certSANs"},
+	{"apiServer", "extraEnvs"},
+	{"apiServer", "extraVolumes"},
 	{"controllerManager", "extraArgs"},
+	{"controllerManager", "extraEnvs"},
+	{"controllerManager", "extraVolumes"},
 	{"scheduler", "extraArgs"},
+	{"scheduler", "extraEnvs"},
+	{"scheduler", "extraVolumes"},
 	{"etcd", "local", "extraArgs"},
+	{"etcd", "local", "extraEnvs"},
+	{"etcd", "local", "imageRepository"},
+	{"etcd", "local", "imageTag"},
 	{"imageRepository"},
 }
 

@@ -145,6 +145,17 @@ func TestSettingsTakenOut(t *testing.T) {
 			after:  base,
 			want:   base,
 		},
+		"Fields": {
+			reason: "fields of the spec that were set before their names were recorded are removed too",
+			stored: base + "apiServer: {extraEnvs: [{name: a}], extraVolumes: [{name: a}]}\nscheduler: {extraEnvs: [{name: a}]}\netcd: {local: {imageTag: v3, extraEnvs: [{name: b}]}}\n",
+			before: base, after: base,
+			want: base + "apiServer: {}\nscheduler: {}\netcd: {local: {}}\n",
+		},
+		"Validity": {
+			reason: "kubeadm's default counts again",
+			stored: base, before: base + "certificateValidityPeriod: 2160h0m0s\n", after: base,
+			want: base,
+		},
 		"OneOfTwo": {
 			reason: "a field beside the one that was taken out stays",
 			stored: base, before: base + "featureGates: {Old: true, New: true}\n", after: base + "featureGates: {New: true}\n",

@@ -113,7 +113,8 @@ func changed(was, is map[string]string, initialized bool) []string {
 
 // settings are the fields of the spec that a machine is created from, hashed
 // except for the version and the name of the template. DNS of pods is not among them,
-// because modules configure it, nor a timeout that machines have passed.
+// because modules configure it, nor a timeout that machines have passed, nor the validity
+// of certificates, which only new machines get.
 func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	spec := &controlPlane.Spec
 	ref := spec.MachineTemplate.Spec.InfrastructureRef
@@ -122,6 +123,7 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	fields[infrastructureField] = schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String() + "/" + ref.Name
 	platform := spec.Platform
 	platform.DNS, platform.JoinTimeoutSeconds = bootstrapv1.DNSSpec{Nodes: platform.DNS.Nodes}, 0
+	platform.CertificateValidityPeriodDays, platform.CACertificateValidityPeriodDays = 0, 0
 	addHashes(fields, "platform.", platform)
 	addHashes(fields, "endpoint.", spec.Endpoint)
 	addHashes(fields, "etcd.local.", spec.Etcd.Local)

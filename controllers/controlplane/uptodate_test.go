@@ -110,8 +110,9 @@ func TestDifferences(t *testing.T) {
 			reason: "a member of etcd keeps the arguments that its machine was created with",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				c.Spec.Etcd.Local.ExtraArgs = []bootstrapv1.Arg{{Name: "quota-backend-bytes", Value: ptr.To("8589934592")}}
+				c.Spec.Etcd.Local.DataDir = "/data/etcd"
 			},
-			want: []string{"etcd.local.extraArgs"},
+			want: []string{"etcd.local.dataDir", "etcd.local.extraArgs"},
 		},
 		"NodeDNS": {
 			reason: "a node keeps the name servers that it was created with, and the other DNS settings are for modules",
@@ -140,6 +141,7 @@ func TestDifferences(t *testing.T) {
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				c.Spec.Platform.DNS.BaseDomain, c.Spec.Platform.DNS.UpstreamServers = "apps.example", []string{"192.0.2.54"}
 				c.Spec.Platform.JoinTimeoutSeconds = 7200
+				c.Spec.Platform.CertificateValidityPeriodDays, c.Spec.Platform.CACertificateValidityPeriodDays = 90, 1000
 				c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
 				c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(5))
 				c.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "X"}}

@@ -14,7 +14,7 @@ type Authority interface {
 	// exist, owned by owner. What a user put there before is used as it is
 	// and is not owned; see Adopt for what was made here. An unusable certificate or key is an
 	// InvalidCertificateError.
-	Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
+	Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error
 
 	// Check reports whether all of the cluster's certificates are there and can
 	// be used, and makes none. It owns them as Ensure does. ErrNotFound if one

@@ -29,7 +29,7 @@ func TestExternalEtcd(t *testing.T) {
 	now := time.Now()
 	authority, own := someoneElses(t, now)
 	m := NewManaged(newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", own)))
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	pair, bundle, err := m.EtcdClient(t.Context(), testKey, ClientRequest{CommonName: "x", TTL: time.Minute})
@@ -57,7 +57,7 @@ func TestExternalEtcdCheck(t *testing.T) {
 	authority, own := someoneElses(t, now)
 	c := newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", own))
 	m := NewManaged(c)
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Check(t.Context(), testKey, testOwner); err != nil {
@@ -99,7 +99,7 @@ func TestExternalEtcdIncomplete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := NewManaged(newFake(testSecret("c-etcd", KeyPair{Certificate: authority.Certificate}), testSecret("c-apiserver-etcd-client", pair)))
 			var invalid *InvalidCertificateError
-			if err := m.Ensure(t.Context(), testKey, testOwner); !errors.As(err, &invalid) || invalid.Secret.Name != "c-apiserver-etcd-client" {
+			if err := m.Ensure(t.Context(), testKey, testOwner, 0); !errors.As(err, &invalid) || invalid.Secret.Name != "c-apiserver-etcd-client" {
 				t.Errorf("want a word about the client's Secret, got %v", err)
 			}
 		})

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -56,22 +57,22 @@ func (m material) isCA() bool { return m.commonName != "" }
 
 // Ensure implements Authority. Every Secret is created only if absent, so a
 // crash between two of them, or two callers at once, end with one set.
-func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error {
+func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error {
 	var errs []error
 	for _, mat := range materials {
-		if err := m.ensure(ctx, cluster, mat, owner); err != nil {
+		if err := m.ensure(ctx, cluster, mat, owner, validity); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference) error {
+func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference, validity time.Duration) error {
 	err := m.check(ctx, cluster, mat, owner)
 	if !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	pair, err := generate(mat, m.now())
+	pair, err := generate(mat, m.now(), cmp.Or(validity, authorityLifetime))
 	if err != nil {
 		return fmt.Errorf("generating %s: %w", secret.Name(cluster.Name, mat.purpose), err)
 	}

@@ -46,7 +46,7 @@ func testSecret(name string, pair KeyPair) *corev1.Secret {
 
 func mustGenerate(t *testing.T, mat material, now time.Time) KeyPair {
 	t.Helper()
-	pair, err := generate(mat, now)
+	pair, err := generate(mat, now, authorityLifetime)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,28 @@ func dataOf(t *testing.T, c client.Client) map[string]string {
 	return all
 }
 
+func TestEnsureSetsTheValidity(t *testing.T) {
+	c := newFake()
+	if err := NewManaged(c).Ensure(t.Context(), testKey, testOwner, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	ca := &corev1.Secret{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: testKey.Namespace, Name: "c-ca"}, ca); err != nil {
+		t.Fatal(err)
+	}
+	certificate, err := certs.DecodeCertPEM(ca.Data["tls.crt"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(certificate.NotAfter); left < 47*time.Hour || left > 48*time.Hour {
+		t.Errorf("valid for %s, want 48 h", left)
+	}
+}
+
 func TestEnsureMakesTheContractsSecrets(t *testing.T) {
 	c := newFake()
 	m := NewManaged(c)
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	list := &corev1.SecretList{}
@@ -91,7 +109,7 @@ func TestEnsureMakesTheContractsSecrets(t *testing.T) {
 		t.Fatalf("Secrets %v, want %v", names, want)
 	}
 	before := dataOf(t, c)
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !maps.Equal(before, dataOf(t, c)) {
@@ -129,7 +147,7 @@ func TestEnsureUsesWhatIsThere(t *testing.T) {
 	own := mustGenerate(t, materials[0], time.Now())
 	c := newFake(testSecret("c-ca", own))
 	m := NewManaged(c)
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	s := &corev1.Secret{}
@@ -158,11 +176,11 @@ func TestEnsureGoesOnAfterACrash(t *testing.T) {
 			return c.Create(ctx, obj, opts...)
 		},
 	})
-	if err := NewManaged(dying).Ensure(t.Context(), testKey, testOwner); !errors.Is(err, crash) {
+	if err := NewManaged(dying).Ensure(t.Context(), testKey, testOwner, 0); !errors.Is(err, crash) {
 		t.Fatalf("err = %v, want the crash", err)
 	}
 	half := dataOf(t, c)
-	if err := NewManaged(c).Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := NewManaged(c).Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	whole := dataOf(t, c)
@@ -191,7 +209,7 @@ func TestEnsureTwiceAtOnce(t *testing.T) {
 			},
 		})
 		racing.Go(func() {
-			if err := NewManaged(racer).Ensure(t.Context(), testKey, testOwner); err != nil {
+			if err := NewManaged(racer).Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 				t.Error(err)
 			}
 		})
@@ -238,7 +256,7 @@ func TestInvalidCertificates(t *testing.T) {
 		"NotPublic":     {"c-sa", KeyPair{Certificate: []byte("x"), Key: sa.Key}, "no public key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := NewManaged(newFake(testSecret(tc.secret, tc.pair))).Ensure(t.Context(), testKey, testOwner)
+			err := NewManaged(newFake(testSecret(tc.secret, tc.pair))).Ensure(t.Context(), testKey, testOwner, 0)
 			var invalid *InvalidCertificateError
 			if !errors.As(err, &invalid) {
 				t.Fatalf("err = %v, want an InvalidCertificateError", err)
@@ -281,7 +299,7 @@ func TestCheck(t *testing.T) {
 	if got := dataOf(t, c); len(got) > 0 {
 		t.Errorf("a check made %v", got)
 	}
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.Check(t.Context(), testKey, testOwner); err != nil {
@@ -299,7 +317,7 @@ func TestClientCertificates(t *testing.T) {
 	if _, err := m.ClusterCA(t.Context(), testKey); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("before Ensure: err = %v, want ErrNotFound", err)
 	}
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	ca, err := m.ClusterCA(t.Context(), testKey)
@@ -407,7 +425,7 @@ func TestControlPlaneFiles(t *testing.T) {
 	if _, err := m.ControlPlaneFiles(t.Context(), testKey, "node"); !errors.Is(err, ErrNotFound) {
 		t.Fatalf("before Ensure: err = %v, want ErrNotFound", err)
 	}
-	if err := m.Ensure(t.Context(), testKey, testOwner); err != nil {
+	if err := m.Ensure(t.Context(), testKey, testOwner, 0); err != nil {
 		t.Fatal(err)
 	}
 	files, err := m.ControlPlaneFiles(t.Context(), testKey, "node")

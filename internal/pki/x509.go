@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// authorityLifetime is how long a generated authority is good for.
+	// authorityLifetime is the default validity of a generated CA certificate.
 	authorityLifetime = 10 * 365 * 24 * time.Hour
 	// clockSkew lets a node whose clock is a little behind use a certificate
 	// that was issued just now.
@@ -38,7 +38,7 @@ type signer = crypto.Signer
 // account key is RSA 2048: RS256 is the one algorithm that every relying
 // party of OpenID Connect must understand, and service account tokens are
 // handed to parties outside the cluster.
-func generate(mat material, now time.Time) (KeyPair, error) {
+func generate(mat material, now time.Time, validity time.Duration) (KeyPair, error) {
 	if !mat.isCA() {
 		key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
 		if err != nil {
@@ -63,7 +63,7 @@ func generate(mat material, now time.Time) (KeyPair, error) {
 		Subject:               pkix.Name{CommonName: mat.commonName},
 		DNSNames:              []string{mat.commonName},
 		NotBefore:             now.Add(-clockSkew).UTC(),
-		NotAfter:              now.Add(authorityLifetime).UTC(),
+		NotAfter:              now.Add(validity).UTC(),
 		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,

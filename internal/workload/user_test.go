@@ -41,7 +41,7 @@ func newAuthority(tb testing.TB, server, ca string) (client.WithWatch, *pki.Mana
 	tb.Helper()
 	secrets := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).Build()
 	authority := pki.NewManaged(secrets)
-	if err := authority.Ensure(tb.Context(), blue, metav1.OwnerReference{APIVersion: "v1", Kind: "Cluster", Name: "blue", UID: "1"}); err != nil {
+	if err := authority.Ensure(tb.Context(), blue, metav1.OwnerReference{APIVersion: "v1", Kind: "Cluster", Name: "blue", UID: "1"}, 0); err != nil {
 		tb.Fatal(err)
 	}
 	pair, err := authority.Client(tb.Context(), blue, pki.ClientRequest{CommonName: "kubernetes-admin", Organizations: []string{"people"}, TTL: time.Hour})

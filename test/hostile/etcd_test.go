@@ -85,7 +85,7 @@ func ownEtcd(ctx context.Context, as client.Client, namespace, cluster string) {
 	authority, theirs := pki.NewManaged(as), client.ObjectKey{Namespace: namespace, Name: "theirs"}
 	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "theirs"}}
 	Expect(as.Create(ctx, owner)).To(Succeed())
-	Expect(authority.Ensure(ctx, theirs, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID})).To(Succeed())
+	Expect(authority.Ensure(ctx, theirs, metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}, 0)).To(Succeed())
 	pair, ca, err := authority.EtcdClient(ctx, theirs, pki.ClientRequest{CommonName: "red", TTL: time.Hour})
 	Expect(err).NotTo(HaveOccurred())
 	for purpose, data := range map[secret.Purpose]map[string][]byte{

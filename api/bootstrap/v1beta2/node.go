@@ -112,6 +112,90 @@ type Disk struct {
 	MountOptions []string `json:"mountOptions,omitempty"`
 }
 
+// NodeAddressSpec selects the address of a node.
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="has(self.interface) != has(self.cidrs)",message="exactly one of interface and cidrs must be set"
+type NodeAddressSpec struct {
+	// interface is the name of the network interface whose first address is used.
+	// Exactly one of interface and cidrs must be set.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=15
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._@-]+$`
+	Interface string `json:"interface,omitempty"`
+
+	// cidrs are networks. For each IP family of the cluster, the first address in the
+	// first network with an address is used. Exactly one of interface and cidrs must be
+	// set.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="must be a CIDR such as 192.0.2.0/24"
+	CIDRs []string `json:"cidrs,omitempty"`
+}
+
+// PartitionTable is a GPT partition table on a disk.
+type PartitionTable struct {
+	// device is the device of the disk, for instance /dev/sdb or a path in
+	// /dev/disk/by-path.
+	// +required
+	// +kubebuilder:validation:MinLength=6
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^/dev/[A-Za-z0-9._:/+-]+$`
+	Device string `json:"device,omitempty"`
+
+	// sizesMiB are the sizes of the partitions in MiB, in order. The value 0, which only
+	// the last one can have, is the rest of the disk. A disk with this number of
+	// partitions is kept. Any other content is an error.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:Minimum=0
+	// +kubebuilder:validation:items:Maximum=1073741824
+	// +kubebuilder:validation:XValidation:rule="self.filter(s, s == 0).size() <= (self[self.size() - 1] == 0 ? 1 : 0)",message="only the last size can be 0, which is the rest of the disk"
+	SizesMiB []int32 `json:"sizesMiB,omitempty"`
+}
+
+// Mount is a file system that is mounted at each boot.
+type Mount struct {
+	// source is the first field of fstab: an NFS export such as nas.example:/data, a
+	// directory for a bind mount, or a name such as tmpfs.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9._:/=+@,\[\]-]+$`
+	Source string `json:"source,omitempty"`
+
+	// mountPath is the mount point.
+	// +required
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^/[A-Za-z0-9._/-]+$`
+	MountPath string `json:"mountPath,omitempty"`
+
+	// filesystem is the type, such as nfs4 or tmpfs, or none for a bind mount. The image
+	// must support it.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^[a-z0-9._-]+$`
+	Filesystem string `json:"filesystem,omitempty"`
+
+	// mountOptions are the options of fstab, such as bind. Defaults to defaults.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=64
+	// +kubebuilder:validation:items:Pattern=`^[A-Za-z0-9._=:/-]+$`
+	MountOptions []string `json:"mountOptions,omitempty"`
+}
+
 // SwapSpec creates a swap file.
 type SwapSpec struct {
 	// sizeMiB is the size in MiB.

@@ -99,6 +99,7 @@ type NovaConfigSpec struct {
 // plane machines. In a NovaConfigTemplate, a change replaces no machine: new
 // machines use it. In a ClusterClass, a change of the template or of a variable
 // replaces the workers that use it.
+// +kubebuilder:validation:XValidation:rule="!has(self.bootCommands) || !has(self.format) || self.format == 'cloud-config'",message="bootCommands needs format cloud-config: Ignition has no commands"
 type NodeConfigSpec struct {
 	// format is the format of the bootstrap data: cloud-config or ignition. The image
 	// must support it. A change replaces machines. Defaults to cloud-config.
@@ -152,6 +153,21 @@ type NodeConfigSpec struct {
 	// +kubebuilder:validation:MaxItems=50
 	Users []User `json:"users,omitempty"`
 
+	// nodeAddress selects the address of the node on machines with several network
+	// interfaces. A change replaces machines. If not set, it is the first address of the
+	// interface with the default route.
+	// +optional
+	NodeAddress NodeAddressSpec `json:"nodeAddress,omitempty,omitzero"`
+
+	// partitions are partition tables that are created on empty disks, before disks are
+	// mounted. A change replaces machines. If not set, no disk is partitioned.
+	// +optional
+	// +listType=map
+	// +listMapKey=device
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	Partitions []PartitionTable `json:"partitions,omitempty"`
+
 	// disks are additional disks, each with one file system, for instance for etcd. A
 	// change replaces machines. If not set, the node uses the disks of its image.
 	// +optional
@@ -160,6 +176,15 @@ type NodeConfigSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	Disks []Disk `json:"disks,omitempty"`
+
+	// mounts are file systems that are mounted after disks, such as NFS exports, tmpfs
+	// and bind mounts. A change replaces machines. If not set, none are mounted.
+	// +optional
+	// +listType=map
+	// +listMapKey=mountPath
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	Mounts []Mount `json:"mounts,omitempty"`
 
 	// swap creates a swap file and lets the kubelet start with swap. A change replaces
 	// machines. If not set, there is no swap file.
@@ -175,6 +200,17 @@ type NodeConfigSpec struct {
 	// If not set, the configuration of the image applies.
 	// +optional
 	Containerd ContainerdSpec `json:"containerd,omitempty,omitzero"`
+
+	// bootCommands are shell commands that cloud-init runs early during boot, before files
+	// are written and the network is configured, at each boot until the node has joined.
+	// They need format cloud-config. A change replaces machines. If not set, none run.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=1000
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=10240
+	BootCommands []string `json:"bootCommands,omitempty"`
 
 	// preKubeadmCommands are shell commands that run before kubeadm. If one fails, the
 	// machine does not become a node. A change replaces machines. If not set, none run.

@@ -107,6 +107,22 @@ type PlatformSpec struct {
 	// +kubebuilder:validation:MaxProperties=50
 	FeatureGates map[string]bool `json:"featureGates,omitempty"` //nolint:kubeapilinter // the form of kubeadm's own configuration
 
+	// certificateValidityPeriodDays is the validity of the certificates that kubeadm
+	// creates on control plane machines. A change replaces nothing: it takes effect on
+	// new machines. Defaults to 365.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1095
+	CertificateValidityPeriodDays int32 `json:"certificateValidityPeriodDays,omitempty"`
+
+	// caCertificateValidityPeriodDays is the validity of the CA certificates of the
+	// cluster. A change replaces nothing: it takes effect only when the cluster is
+	// created, and CA certificates that exist are kept. Defaults to 3650.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=36500
+	CACertificateValidityPeriodDays int32 `json:"caCertificateValidityPeriodDays,omitempty"`
+
 	// joinTimeoutSeconds bounds how long a machine tries to initialize or to join
 	// its control plane, from its start. A control plane machine that has not
 	// joined by then is replaced. Raise it where images are pulled slowly. A change
@@ -171,6 +187,12 @@ func (p *PlatformSpec) GetJoinTimeout() time.Duration {
 	return time.Duration(p.JoinTimeoutSeconds) * time.Second
 }
 
+// GetCACertificateValidity returns the validity of new CA certificates, 0 for the
+// default.
+func (p *PlatformSpec) GetCACertificateValidity() time.Duration {
+	return time.Duration(p.CACertificateValidityPeriodDays) * 24 * time.Hour
+}
+
 // GetKubeletCertificates returns the signer or its default.
 func (p *PlatformSpec) GetKubeletCertificates() KubeletCertificates {
 	return cmp.Or(p.KubeletCertificates, KubeletCertificatesCluster)
@@ -226,6 +248,14 @@ type APIServerSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
+
+	// extraEnvs are environment variables of the component. If not set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	ExtraEnvs []EnvVar `json:"extraEnvs,omitempty"`
 }
 
 // ControlPlaneComponentSpec configures kube-controller-manager or kube-scheduler.
@@ -249,6 +279,14 @@ type ControlPlaneComponentSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=50
 	ExtraVolumes []HostPathMount `json:"extraVolumes,omitempty"`
+
+	// extraEnvs are environment variables of the component. If not set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	ExtraEnvs []EnvVar `json:"extraEnvs,omitempty"`
 }
 
 // HostPathType is the kind of path that must exist on the machine, or is created.
@@ -410,6 +448,22 @@ type ForwardZone struct {
 	// +kubebuilder:validation:items:MaxLength=64
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a server is named by its IP address"
 	Servers []string `json:"servers,omitempty"`
+}
+
+// EnvVar is an environment variable.
+type EnvVar struct {
+	// name is the name of the variable.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
+	Name string `json:"name,omitempty"`
+
+	// value is the value of the variable.
+	// +required
+	// +kubebuilder:validation:MinLength=0
+	// +kubebuilder:validation:MaxLength=4096
+	Value *string `json:"value,omitempty"`
 }
 
 // Arg is a command line argument, --name=value.

@@ -95,6 +95,37 @@ type LocalEtcdSpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	ExtraArgs []bootstrapv1.Arg `json:"extraArgs,omitempty"`
+
+	// extraEnvs are environment variables of etcd. If not set, none are added.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=50
+	ExtraEnvs []bootstrapv1.EnvVar `json:"extraEnvs,omitempty"`
+
+	// dataDir is the directory of the data. Defaults to /var/lib/etcd.
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/[A-Za-z0-9_-][A-Za-z0-9._-]*)+$')",message="dataDir must be an absolute path such as /var/lib/etcd"
+	DataDir string `json:"dataDir,omitempty"`
+
+	// imageRepository is the registry and path of the image of etcd. Defaults to
+	// platform.imageRepository.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9.-]+(:[0-9]+)?(/[a-z0-9._/-]+)?$')",message="imageRepository must be a registry and path such as registry.example/k8s"
+	ImageRepository string `json:"imageRepository,omitempty"`
+
+	// imageTag is the tag of the image of etcd. If not set, it is the tag that kubeadm
+	// selects for the Kubernetes version.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9_.-]*$')",message="imageTag must be a tag such as 3.6.6-0"
+	ImageTag string `json:"imageTag,omitempty"`
 }
 
 // ExternalEtcdSpec is an etcd that is operated elsewhere.

@@ -277,7 +277,7 @@ type KubeVIPSpec struct {
 	Image string `json:"image,omitempty"`
 
 	// interface is the network interface that gets the address. If not set, it is the
-	// interface with the default route of the node.
+	// interface with the address of the node.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15

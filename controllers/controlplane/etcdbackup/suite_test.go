@@ -116,7 +116,7 @@ func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), 
 		},
 	})).To(Succeed())
 	authority := pki.NewManaged(testEnv.Client)
-	Expect(authority.Ensure(ctx, client.ObjectKeyFromObject(cluster), *metav1.NewControllerRef(cp, controlplanev1.GroupVersion.WithKind("NovaControlPlane")))).To(Succeed())
+	Expect(authority.Ensure(ctx, client.ObjectKeyFromObject(cluster), *metav1.NewControllerRef(cp, controlplanev1.GroupVersion.WithKind("NovaControlPlane")), 0)).To(Succeed())
 	r.startEtcd(ctx, authority, client.ObjectKeyFromObject(cluster))
 	r.tenants = NewTenants(testEnv.Client, authority, nil)
 	reach := func(ctx context.Context, _, _ string) (net.Conn, error) {
