@@ -41,12 +41,12 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 			ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
 			DriftDetection: &helmv2.DriftDetection{Mode: driftMode(m.Drift)},
-			Install:        &helmv2.Install{CreateNamespace: m.InTenant(), CRDs: helmv2.CreateReplace},
+			Install:        &helmv2.Install{CreateNamespace: m.InWorkloadCluster(), CRDs: helmv2.CreateReplace},
 			Upgrade:        &helmv2.Upgrade{CRDs: helmv2.CreateReplace},
 		},
 	}
 	out.SetGroupVersionKind(helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind))
-	if !m.InTenant() {
+	if !m.InWorkloadCluster() {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = r.target.Namespace, r.target.Namespace
 		// The name of the object is this module's alone, so the release is, too.
 		out.Spec.ReleaseName = shortenedTo(out.Name, maxRelease)

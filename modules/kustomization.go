@@ -20,7 +20,7 @@ const retryInterval = time.Minute
 
 // kustomization renders a path of Kustomize.
 func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Object, error) {
-	variables, err := r.variables(m.Kustomize, m.InTenant())
+	variables, err := r.variables(m.Kustomize, m.InWorkloadCluster())
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 	if m.Remains() {
 		out.Spec.DeletionPolicy = kustomizev1.DeletionPolicyOrphan
 	}
-	if !m.InTenant() {
+	if !m.InWorkloadCluster() {
 		out.Spec.TargetNamespace = r.target.Namespace
 	}
 	for _, name := range native {
@@ -98,7 +98,7 @@ func (r *renderer) interval() time.Duration {
 
 // kubeConfig names the tenant's kubeconfig by Cluster API's contract.
 func (r *renderer) kubeConfig(m *addonsv1.Module) *meta.KubeConfigReference {
-	if !m.InTenant() {
+	if !m.InWorkloadCluster() {
 		return nil
 	}
 	return &meta.KubeConfigReference{SecretRef: &meta.SecretKeyReference{

@@ -80,7 +80,7 @@ func Render(c Content, t Target) (*Rendering, error) {
 	}
 	out := &Rendering{Sources: r.sources()}
 	for _, name := range order {
-		if r.facts = facts; !r.byName[name].InTenant() {
+		if r.facts = facts; !r.byName[name].InWorkloadCluster() {
 			r.facts = inManagement
 		}
 		m, err := r.module(r.byName[name])
@@ -108,7 +108,7 @@ type renderer struct {
 
 // module renders one module, after those it depends on.
 func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
-	out := &Module{Name: m.Name, Keep: m.Remains(), Tenant: m.InTenant()}
+	out := &Module{Name: m.Name, Keep: m.Remains(), Tenant: m.InWorkloadCluster()}
 	if m.When != "" {
 		on, err := holds(m.When, r.facts)
 		if err != nil {

@@ -86,8 +86,8 @@ func PlanRollout(members []Member, revision string, r addonsv1.Rollout, now time
 	switch {
 	case len(p.out.Failed) > budget:
 		p.out.Halted = fmt.Sprintf("%d Clusters failed, and %d may: %s", len(p.out.Failed), budget, p.out.Failed[0])
-	case ptr.Deref(r.Paused, false):
-		p.out.Halted = "Paused"
+	case ptr.Deref(r.Suspend, false):
+		p.out.Halted = "Suspended"
 	}
 	for start := 0; start < len(sorted); {
 		end := start

@@ -63,8 +63,8 @@ func TestPlanRollout(t *testing.T) {
 		},
 		"NewClusterAtOnce": {
 			members: []Member{member("a", "1", "1", true), member("b", "9", "", false)},
-			rollout: addonsv1.Rollout{Paused: ptr.To(true)},
-			granted: []string{"b"}, wave: "1", halted: "Paused",
+			rollout: addonsv1.Rollout{Suspend: ptr.To(true)},
+			granted: []string{"b"}, wave: "1", halted: "Suspended",
 		},
 		"FirstWaveFirst": {
 			members: []Member{member("a", "2", "1", true), member("b", "1", "1", true), member("c", "", "1", true)},
@@ -168,8 +168,8 @@ func TestPlanRollout(t *testing.T) {
 		},
 		"Paused": {
 			members: []Member{member("a", "", "2", false), member("b", "", "1", true)},
-			rollout: addonsv1.Rollout{Paused: ptr.To(true)},
-			granted: []string{"a"}, halted: "Paused",
+			rollout: addonsv1.Rollout{Suspend: ptr.To(true)},
+			granted: []string{"a"}, halted: "Suspended",
 		},
 	}
 	for name, tc := range cases {
@@ -237,7 +237,7 @@ func TestPlanRolloutTellsWhenToLookAgain(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := PlanRollout([]Member{tc.member, member("b", "", "1", true)}, "2",
-				addonsv1.Rollout{TimeoutSeconds: 300, MaxConcurrent: ptr.To(intstr.FromInt32(1)), Paused: ptr.To(tc.want.IsZero())}, noon)
+				addonsv1.Rollout{TimeoutSeconds: 300, MaxConcurrent: ptr.To(intstr.FromInt32(1)), Suspend: ptr.To(tc.want.IsZero())}, noon)
 			if !got.Next.Equal(tc.want) {
 				t.Errorf("Next = %s, want %s", got.Next, tc.want)
 			}

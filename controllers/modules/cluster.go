@@ -253,7 +253,7 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 	switch mode := modeOf(now); mode {
 	case ensure:
 		if s.missing != "" {
-			d.reason, d.message = addonsv1.FluxMissingReason, s.missing
+			d.reason, d.message = addonsv1.FluxNotInstalledReason, s.missing
 		} else {
 			err = r.ensure(ctx, d)
 		}

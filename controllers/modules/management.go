@@ -55,7 +55,7 @@ func permitted(content *modules.Content, set *addonsv1.NovaModuleSet, from []str
 	}
 	var names []string
 	for i := range content.Modules {
-		if !content.Modules[i].InTenant() {
+		if !content.Modules[i].InWorkloadCluster() {
 			names = append(names, content.Modules[i].Name)
 		}
 	}

@@ -164,7 +164,7 @@ var _ = Describe("A module of the management cluster", func() {
 		Entry("with values of the tenant", "takes no valuesFrom", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Modules[0].Kustomize, s.Modules[0].Chart = nil, &addonsv1.Chart{Name: "x", ValuesFrom: []addonsv1.ValuesReference{{Kind: "Secret", Name: "x"}}}
 		}),
-		Entry("that would be kept", "removed with its Cluster", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].Deletion = addonsv1.DeletionKeep }),
+		Entry("that would be kept", "removed with its Cluster", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].OnRemoval = addonsv1.RemovalKeep }),
 		Entry("from a source in the Cluster's namespace", "needs a source that the set writes itself", func(s *addonsv1.NovaModuleSetSpec) {
 			s.Sources = []addonsv1.Source{{Name: "theirs", Ref: addonsv1.SourceReference{Kind: addonsv1.GitRepository, Name: "x"}}}
 			s.Release = addonsv1.Release{}
@@ -196,7 +196,7 @@ var _ = Describe("A set", func() {
 		Eventually(r.has(ctx, "a")).Should(ConsistOf("cni"))
 		r.set(ctx, "second", one)
 		Eventually(r.condition(ctx, "a", "second")).Should(HavePrefix(
-			"False NameTaken Module cni cannot be written: the Helm release default/cni is taken by module cni of the set " + r.namespace + "/first on Cluster a"))
+			"False NameConflict Module cni cannot be written: the Helm release default/cni is taken by module cni of the set " + r.namespace + "/first on Cluster a"))
 		r.allReady(ctx, "a", "cni")
 		Eventually(r.condition(ctx, "a", "first")).Should(Equal("True ModulesReady"))
 

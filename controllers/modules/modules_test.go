@@ -221,7 +221,7 @@ var _ = Describe("A set", func() {
 		hr := r.objects(ctx, "prod")["cni"].object
 		r.set(ctx, "base", only("prod-eu"))
 		Eventually(r.condition(ctx, "prod-eu", "base")).Should(Equal(fmt.Sprintf(
-			"False NameTaken Module cni cannot be written: the name prod-eu-base-cni is taken by module cni of the set %s on Cluster prod; "+
+			"False NameConflict Module cni cannot be written: the name prod-eu-base-cni is taken by module cni of the set %s on Cluster prod; "+
 				"2 of 2 modules are not ready: cni: Its name is taken; dns: Waiting for cni", r.key("eu-base"))))
 		Consistently(func(g Gomega) {
 			// Written as it is by the same one it may be: a cache that does not
@@ -240,7 +240,7 @@ var _ = Describe("A set", func() {
 				out = append(out, list.Items[i].Type+" "+list.Items[i].Regarding.Name+" "+list.Items[i].Reason)
 			}
 			return out
-		}).Should(ContainElement("Warning prod-eu NameTaken"))
+		}).Should(ContainElement("Warning prod-eu NameConflict"))
 
 		By("taking the name when it is free")
 		Expect(testEnv.Client.Delete(ctx, first)).To(Succeed())
@@ -268,11 +268,11 @@ var _ = Describe("A set", func() {
 		}
 		tenancy.silence(r.key("a"), false)
 		Eventually(r.condition(ctx, "a", "own")).Should(HavePrefix(
-			"False NameTaken Module dns cannot be written: the name a-own-dns is taken by an object that no set has written"))
+			"False NameConflict Module dns cannot be written: the name a-own-dns is taken by an object that no set has written"))
 		Eventually(func() []string {
 			return []string{r.condition(ctx, "a", "nova")(), r.condition(ctx, "a", "nova-extra")()}
 		}).Should(
-			ConsistOf(HavePrefix("False ModulesNotReady"), HavePrefix("False NameTaken")))
+			ConsistOf(HavePrefix("False ModulesNotReady"), HavePrefix("False NameConflict")))
 		there := &kustomizev1.Kustomization{}
 		Expect(testEnv.Client.Get(ctx, r.key("a-nova-extra-x"), there)).To(Succeed())
 		Expect(there.Generation).To(BeEquivalentTo(1), "it was written once")
@@ -348,8 +348,8 @@ var _ = Describe("A rollout", func() {
 		}).Should(Equal(1))
 
 		By("keeping those that wait as they were")
-		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.Paused, s.Spec.Release.Tag = ptr.To(true), "v3" })
-		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True Paused 0 of 2 Clusters are at the current revision, wave 1 is under way; paused"))
+		change(ctx, set, func(s *addonsv1.NovaModuleSet) { s.Spec.Rollout.Suspend, s.Spec.Release.Tag = ptr.To(true), "v3" })
+		Eventually(r.status(ctx, "base", addonsv1.RollingOutCondition)).Should(Equal("True RolloutSuspended 0 of 2 Clusters are at the current revision, wave 1 is under way; suspended"))
 		Consistently(tag("a")).Should(Equal("v2"))
 		Expect(r.condition(ctx, "a", "base")()).To(HavePrefix("True"))
 	})
@@ -474,7 +474,7 @@ var _ = Describe("The end", func() {
 	It("is bounded where neither the tenant nor Flux answers", func(ctx SpecContext) {
 		r := newRig(ctx)
 		r.cluster(ctx, "a", nil)
-		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Deletion.TimeoutSeconds = 1 })
+		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Removal.TimeoutSeconds = 1 })
 		r.allReady(ctx, "a", "cni", "dns")
 		tenancy.silence(r.key("a"), true)
 		for _, p := range r.objects(ctx, "a") {
@@ -489,7 +489,7 @@ var _ = Describe("The end", func() {
 		cluster := r.cluster(ctx, "a", map[string]string{"modules": "yes"})
 		r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) {
 			s.ClusterSelector.MatchLabels = map[string]string{"modules": "yes"}
-			s.Modules[0].Deletion = addonsv1.DeletionKeep
+			s.Modules[0].OnRemoval = addonsv1.RemovalKeep
 		})
 		r.allReady(ctx, "a", "cni", "dns")
 		cni := r.objects(ctx, "a")["cni"].object

@@ -125,7 +125,7 @@ func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.
 // that it needs.
 func (d *delivery) refuse(m *modules.Module, name, by string) string {
 	if d.reason == "" {
-		d.reason = addonsv1.NameTakenReason
+		d.reason = addonsv1.NameConflictReason
 		d.message = fmt.Sprintf("Module %s cannot be written: %s is taken by %s", m.Name, name, by)
 	}
 	d.without(m.Name)

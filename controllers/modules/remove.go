@@ -16,12 +16,12 @@ import (
 func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) error {
 	ending := modules.Ending{
 		Gone: how == abandon, Draining: d.site.draining, Reachable: d.site.silence == nil, Now: r.now(),
-		Timeout: addonsv1.DefaultDeletionTimeout,
+		Timeout: addonsv1.DefaultRemovalTimeout,
 	}
 	keep := false
 	if d.set != nil {
-		ending.Timeout = d.set.Spec.Deletion.Timeout()
-		keep = d.set.Spec.Deletion.Unselected == addonsv1.DeletionKeep
+		ending.Timeout = d.set.Spec.Removal.Timeout()
+		keep = d.set.Spec.Removal.OnUnselect == addonsv1.RemovalKeep
 	}
 	return r.dismiss(ctx, d, d.pieces, nil, keep, ending)
 }
@@ -54,7 +54,7 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *delivery, rendering *m
 		}
 	}
 	return r.dismiss(ctx, d, leaving, staying, false, modules.Ending{
-		Reachable: d.site.silence == nil, Now: r.now(), Timeout: d.set.Spec.Deletion.Timeout(),
+		Reachable: d.site.silence == nil, Now: r.now(), Timeout: d.set.Spec.Removal.Timeout(),
 	})
 }
 

@@ -24,7 +24,7 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	conditions.Set(d.site.cluster, c)
 	if before == nil || before.Status != c.Status || before.Reason != c.Reason {
 		eventType := corev1.EventTypeNormal
-		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxMissingReason, addonsv1.NameTakenReason, addonsv1.ManagementForbiddenReason}, c.Reason) {
+		if slices.Contains([]string{addonsv1.InvalidReason, addonsv1.ClusterUnreachableReason, addonsv1.FluxNotInstalledReason, addonsv1.NameConflictReason, addonsv1.ManagementForbiddenReason}, c.Reason) {
 			eventType = corev1.EventTypeWarning
 		}
 		r.Recorder.Eventf(d.site.cluster, d.set, eventType, c.Reason, "Deliver", "%s: %s", d.key.Name, message(c))

@@ -101,7 +101,7 @@ func (f *fleet) rollingOut() metav1.Condition {
 	case len(f.plan.Failed) > 0:
 		c.Reason, c.Message = addonsv1.BudgetExceededReason, c.Message+"; stopped: "+f.plan.Halted
 	default:
-		c.Reason, c.Message = addonsv1.RolloutPausedReason, c.Message+"; paused"
+		c.Reason, c.Message = addonsv1.RolloutSuspendedReason, c.Message+"; suspended"
 	}
 	return c
 }

@@ -80,7 +80,7 @@ func installFlux(ctx context.Context) {
 	r := newRig(ctx)
 	r.cluster(ctx, "early", nil)
 	r.set(ctx, "early", nil)
-	Eventually(r.condition(ctx, "early", "early")).Should(HavePrefix("False FluxMissing The management cluster has no HelmRelease of helm.toolkit.fluxcd.io/v2: install Flux there"))
+	Eventually(r.condition(ctx, "early", "early")).Should(HavePrefix("False FluxNotInstalled The management cluster has no HelmRelease of helm.toolkit.fluxcd.io/v2: install Flux there"))
 	gone := r.set(ctx, "gone", nil)
 	Expect(testEnv.Client.Delete(ctx, gone)).To(Succeed())
 	Eventually(r.status(ctx, "gone", addonsv1.ReadyCondition)).Should(ContainSubstring("not found"), "nothing holds its deletion up")

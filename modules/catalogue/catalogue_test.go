@@ -184,7 +184,7 @@ func TestSetsAreValid(t *testing.T) {
 				if m.Chart != nil && m.Chart.Version == "" {
 					t.Errorf("module %s has no pinned version", m.Name)
 				}
-				if m.Chart != nil && m.InTenant() && m.TargetNamespace == "" {
+				if m.Chart != nil && m.InWorkloadCluster() && m.TargetNamespace == "" {
 					t.Errorf("module %s has no namespace", m.Name)
 				}
 				if m.Kustomize != nil {

@@ -4,14 +4,14 @@ import "time"
 
 // Defaults of a NovaModuleSet.
 const (
-	// DefaultInterval is how often Flux compares, and looks at sources.
+	// DefaultInterval is the interval of drift detection and of source checks.
 	DefaultInterval = 10 * time.Minute
-	// DefaultModuleTimeout bounds each attempt at a module.
+	// DefaultModuleTimeout is the timeout of an attempt to apply a module.
 	DefaultModuleTimeout = 5 * time.Minute
-	// DefaultRolloutTimeout is how long a Cluster may take for a change.
+	// DefaultRolloutTimeout is the timeout of a change on a Cluster.
 	DefaultRolloutTimeout = 30 * time.Minute
-	// DefaultDeletionTimeout bounds removal.
-	DefaultDeletionTimeout = 5 * time.Minute
+	// DefaultRemovalTimeout is the timeout of the removal of modules.
+	DefaultRemovalTimeout = 5 * time.Minute
 )
 
 func seconds(n int32, otherwise time.Duration) time.Duration {
@@ -21,37 +21,37 @@ func seconds(n int32, otherwise time.Duration) time.Duration {
 	return time.Duration(n) * time.Second
 }
 
-// Interval is how often Flux compares.
+// Interval returns the interval of drift detection.
 func (s *NovaModuleSetSpec) Interval() time.Duration {
 	return seconds(s.IntervalSeconds, DefaultInterval)
 }
 
-// Interval is how often the source is looked at.
+// Interval returns the interval of source checks.
 func (a *Access) Interval() time.Duration { return seconds(a.IntervalSeconds, DefaultInterval) }
 
-// Timeout bounds each attempt.
+// Timeout returns the timeout of an attempt.
 func (m *Module) Timeout() time.Duration { return seconds(m.TimeoutSeconds, DefaultModuleTimeout) }
 
-// InTenant reports whether the module runs on the tenant.
-func (m *Module) InTenant() bool { return m.Location != LocationManagement }
+// InWorkloadCluster reports whether the module runs in the workload cluster.
+func (m *Module) InWorkloadCluster() bool { return m.Location != LocationManagement }
 
-// DefaultServiceAccount is the service account that Flux acts as for modules of
+// DefaultServiceAccount is the service account that Flux uses for modules of
 // the management cluster, in the namespace of their Cluster.
 const DefaultServiceAccount = "nova-modules"
 
-// ServiceAccount is the service account that Flux acts as. It is empty for the
-// user of the tenant's kubeconfig.
+// ServiceAccount returns the service account that Flux uses. It is empty for the user of
+// the kubeconfig of the workload cluster.
 func (m *Module) ServiceAccount() string {
-	if m.ServiceAccountName == "" && !m.InTenant() {
+	if m.ServiceAccountName == "" && !m.InWorkloadCluster() {
 		return DefaultServiceAccount
 	}
 	return m.ServiceAccountName
 }
 
-// Remains reports whether the module's objects stay when it goes.
-func (m *Module) Remains() bool { return m.InTenant() && m.Deletion == DeletionKeep }
+// Remains reports whether the objects of the module are kept when it is removed.
+func (m *Module) Remains() bool { return m.InWorkloadCluster() && m.OnRemoval == RemovalKeep }
 
-// Wave is the label of Clusters that names their wave.
+// Wave returns the label of Clusters with their wave.
 func (r *Rollout) Wave() string {
 	if r.WaveLabel == "" {
 		return WaveLabel
@@ -59,8 +59,8 @@ func (r *Rollout) Wave() string {
 	return r.WaveLabel
 }
 
-// Timeout is how long a Cluster may take.
+// Timeout returns the timeout of a change on a Cluster.
 func (r *Rollout) Timeout() time.Duration { return seconds(r.TimeoutSeconds, DefaultRolloutTimeout) }
 
-// Timeout bounds removal.
-func (d *Deletion) Timeout() time.Duration { return seconds(d.TimeoutSeconds, DefaultDeletionTimeout) }
+// Timeout returns the timeout of the removal of modules.
+func (r *Removal) Timeout() time.Duration { return seconds(r.TimeoutSeconds, DefaultRemovalTimeout) }

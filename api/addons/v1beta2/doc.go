@@ -1,8 +1,8 @@
 // Package v1beta2 holds the add-on kind, NovaModuleSet.
 //
-// Rules are CEL on the CRD, defaults are getters beside the types and are
-// never written into an object. It refuses reconciling, and it knows no type
-// of Flux: what a module becomes there is the business of controllers/modules.
+// Rules are CEL on the CRD, defaults are getters beside the types and are never
+// written into an object. The package contains no controller and no type of Flux:
+// controllers/modules creates the Flux objects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=addons.cluster.x-k8s.io

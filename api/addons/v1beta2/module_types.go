@@ -4,57 +4,55 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// Module is one piece of software on a tenant: a Helm chart, which becomes a
-// HelmRelease, or a path of Kustomize, which becomes a Kustomization.
+// Module is an add-on of a workload cluster: a Helm chart, which becomes a HelmRelease,
+// or a path of Kustomize, which becomes a Kustomization.
 // +kubebuilder:validation:XValidation:rule="has(self.chart) != has(self.kustomize)",message="set exactly one of chart and kustomize"
 // +kubebuilder:validation:XValidation:rule="!has(self.dependsOn) || !(self.name in self.dependsOn)",message="a module cannot depend on itself"
-// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.targetNamespace)",message="a module of the management cluster goes to the Cluster's namespace: leave targetNamespace out"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.targetNamespace)",message="a module of the management cluster is installed in the namespace of the Cluster: do not set targetNamespace"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.chart) || !has(self.chart.valuesFrom)",message="a module of the management cluster takes no valuesFrom: users of the Cluster's namespace may write those ConfigMaps and Secrets"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.kustomize) || !has(self.kustomize.substituteFrom)",message="a module of the management cluster takes no substituteFrom: users of the Cluster's namespace may write those ConfigMaps and Secrets"
-// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.deletion) || self.deletion != 'Keep'",message="a module of the management cluster is removed with its Cluster: leave deletion out"
+// +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.onRemoval) || self.onRemoval != 'Keep'",message="a module of the management cluster is removed with its Cluster: do not set onRemoval"
 // +kubebuilder:validation:XValidation:rule="!has(self.location) || self.location != 'Management' || !has(self.serviceAccountName) || self.serviceAccountName.matches('^nova-modules(-[-a-z0-9.]+)?$')",message="the service account of a module of the management cluster is nova-modules, or begins with nova-modules-"
 type Module struct {
-	// name is the module's name, unique in the set. The Helm release has it
-	// too.
+	// name is the name of the module, unique in the set, and of its Helm release.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=53
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// chart is a Helm chart. Empty means a Kustomize path.
+	// chart is a Helm chart. Exactly one of chart and kustomize must be set.
 	// +optional
 	Chart *Chart `json:"chart,omitempty"`
 
-	// kustomize is a path of Kustomize. Empty means a Helm chart.
+	// kustomize is a path of Kustomize. Exactly one of chart and kustomize must be set.
 	// +optional
 	Kustomize *Kustomize `json:"kustomize,omitempty"`
 
-	// source is the name of the source in spec.sources. Empty means the first.
+	// source is the name of one of spec.sources. Defaults to the first one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Source string `json:"source,omitempty"`
 
-	// location is where the module runs: on the Tenant, or on the Management
-	// cluster in the Cluster's namespace, where credentials of the hypervisor
-	// are and the tenant cannot see them. Only sets in namespaces that the flag
-	// --management-modules-from of nova-addon names may have modules in
-	// Management. If not set, Tenant.
+	// location is the cluster that the module runs in. Workload: the workload cluster.
+	// Management: the namespace of the Cluster in the management cluster, which has the
+	// credentials of the hypervisor. Only sets in namespaces that the flag
+	// --management-modules-from of nova-addon lists may have modules in the management
+	// cluster. Defaults to Workload.
 	// +optional
 	Location Location `json:"location,omitempty"`
 
-	// targetNamespace is the tenant's namespace that the module goes to; a
-	// chart's is made when it is missing. Empty means the one that the
-	// manifests name, and for a chart default.
+	// targetNamespace is the namespace of the module in the workload cluster. It is
+	// created for a chart. Defaults to default for a chart. If not set for a path, the
+	// namespaces of the manifests apply.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	TargetNamespace string `json:"targetNamespace,omitempty"`
 
-	// dependsOn are modules of the set, of either kind, that must be ready
-	// first. One that is switched off on a Cluster holds nothing up there.
-	// Empty depends on none.
+	// dependsOn are modules of the set that must be ready first. A dependency that is
+	// disabled on a Cluster is ignored there. If not set, there are no dependencies.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -63,155 +61,156 @@ type Module struct {
 	// +kubebuilder:validation:items:MaxLength=53
 	DependsOn []string `json:"dependsOn,omitempty"`
 
-	// when is an expression of CEL over facts that switches the module on, for
-	// instance facts.nodes.infra >= 3. Empty means always.
+	// when is a CEL expression over facts that enables the module, for instance
+	// facts.nodes.infra >= 3. If not set, the module is enabled.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	When string `json:"when,omitempty"`
 
-	// kubernetes is the range of Kubernetes versions that the module fits, for
-	// instance >=1.34 <1.38. Empty means all.
+	// kubernetes is the range of Kubernetes versions that the module supports, for
+	// instance >=1.34 <1.38. If not set, it supports all.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Kubernetes string `json:"kubernetes,omitempty"`
 
-	// serviceAccountName is the service account that Flux acts as, on the
-	// tenant or in the Cluster's namespace of the management cluster, where its
-	// name is nova-modules or begins with nova-modules-. If not set, the user of
-	// the tenant's kubeconfig, or nova-modules in the management cluster.
+	// serviceAccountName is the service account that Flux uses, in the workload cluster
+	// or in the namespace of the Cluster in the management cluster. There its name is
+	// nova-modules or begins with nova-modules-. Defaults to nova-modules in the
+	// management cluster. If not set for the workload cluster, Flux uses its kubeconfig.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 
-	// healthChecks are objects on the tenant that must be ready too. Empty
-	// waits for all that the module makes.
+	// healthChecks are objects in the workload cluster that must be ready. If not set,
+	// all objects of the module must be.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	HealthChecks []HealthCheck `json:"healthChecks,omitempty"`
 
-	// healthExpressions say in CEL when objects of a kind are ready. Empty
-	// knows the kinds that Flux knows.
+	// healthExpressions are CEL expressions that determine whether objects of a kind are
+	// ready. If not set, Flux determines it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	HealthExpressions []HealthExpression `json:"healthExpressions,omitempty"`
 
-	// timeoutSeconds bounds each attempt. Empty means 300.
+	// timeoutSeconds is the timeout of an attempt. Defaults to 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// onFailure is what happens after a failed attempt. Empty means Retry.
+	// onFailure is the action after a failed attempt: Retry or Remediate. Defaults to
+	// Retry.
 	// +optional
 	OnFailure FailurePolicy `json:"onFailure,omitempty"`
 
-	// drift is what happens to objects that somebody changed on the tenant.
-	// Empty means Correct.
+	// drift is the action for objects that were changed in the workload cluster:
+	// Correct, Warn or Ignore. Defaults to Correct.
 	// +optional
 	Drift DriftPolicy `json:"drift,omitempty"`
 
-	// deletion is what becomes of the module's objects when it leaves the
-	// set or is switched off. Empty means Remove.
+	// onRemoval is the action for the objects of the module when it is removed from the
+	// set or disabled: Delete or Keep. Defaults to Delete.
 	// +optional
-	Deletion DeletionPolicy `json:"deletion,omitempty"`
+	OnRemoval RemovalPolicy `json:"onRemoval,omitempty"`
 
-	// suspend leaves the module as it is. Empty means false.
+	// suspend stops changes to the module. Defaults to false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
-// Location is where a module runs.
-// +kubebuilder:validation:Enum=Tenant;Management
+// Location is the cluster that a module runs in.
+// +kubebuilder:validation:Enum=Workload;Management
 type Location string
 
 // Locations.
 const (
-	// LocationTenant is the tenant cluster.
-	LocationTenant Location = "Tenant"
+	// LocationWorkload is the workload cluster.
+	LocationWorkload Location = "Workload"
 	// LocationManagement is the management cluster.
 	LocationManagement Location = "Management"
 )
 
-// FailurePolicy is what happens after a failed attempt.
+// FailurePolicy is the action after a failed attempt.
 // +kubebuilder:validation:Enum=Retry;Remediate
 type FailurePolicy string
 
 // Failure policies.
 const (
-	// FailureRetry tries again with what is there. It never uninstalls, which
-	// a CNI would not survive.
+	// FailureRetry tries again. It never uninstalls, because a cluster does not survive
+	// the removal of its CNI plugin.
 	FailureRetry FailurePolicy = "Retry"
 	// FailureRemediate uninstalls a failed installation and rolls a failed
 	// upgrade back before it tries again.
 	FailureRemediate FailurePolicy = "Remediate"
 )
 
-// DriftPolicy is what happens to changed objects.
+// DriftPolicy is the action for changed objects.
 // +kubebuilder:validation:Enum=Correct;Warn;Ignore
 type DriftPolicy string
 
 // Drift policies. A Kustomization always corrects.
 const (
-	// DriftCorrect puts them back.
+	// DriftCorrect reverts the changes.
 	DriftCorrect DriftPolicy = "Correct"
-	// DriftWarn tells of them.
+	// DriftWarn reports the changes.
 	DriftWarn DriftPolicy = "Warn"
-	// DriftIgnore leaves them.
+	// DriftIgnore ignores the changes.
 	DriftIgnore DriftPolicy = "Ignore"
 )
 
-// DeletionPolicy is what becomes of a module's objects.
-// +kubebuilder:validation:Enum=Remove;Keep
-type DeletionPolicy string
+// RemovalPolicy is the action for the objects of a removed module.
+// +kubebuilder:validation:Enum=Delete;Keep
+type RemovalPolicy string
 
-// Deletion policies.
+// Removal policies.
 const (
-	// DeletionRemove removes them, what depends on others first.
-	DeletionRemove DeletionPolicy = "Remove"
-	// DeletionKeep leaves them.
-	DeletionKeep DeletionPolicy = "Keep"
+	// RemovalDelete deletes the objects, those of dependent modules first.
+	RemovalDelete RemovalPolicy = "Delete"
+	// RemovalKeep keeps the objects.
+	RemovalKeep RemovalPolicy = "Keep"
 )
 
 // Chart is a Helm chart.
 type Chart struct {
-	// name is the chart's name in a Helm repository, or its path in another
-	// source. Empty means the OCI source is the chart.
+	// name is the name of the chart in a Helm repository, or its path in another source.
+	// If not set, the OCI source is the chart.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	Name string `json:"name,omitempty"`
 
-	// version is the chart's version, or a range of them; only for a Helm
-	// repository. Empty means the newest.
+	// version is the version of the chart in a Helm repository, or a range of versions. If
+	// not set, it is the newest.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
 
-	// valuesFrom are values from ConfigMaps and Secrets in the Cluster's
-	// namespace, later ones win. Empty takes none.
+	// valuesFrom are values from ConfigMaps and Secrets in the namespace of the Cluster.
+	// Later entries override earlier ones. If not set, there are none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	ValuesFrom []ValuesReference `json:"valuesFrom,omitempty"`
 
-	// values are inline; they win over valuesFrom. Empty sets none.
+	// values are inline values. They override valuesFrom. If not set, there are none.
 	// +optional
 	// +kubebuilder:validation:Schemaless
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Values *apiextensionsv1.JSON `json:"values,omitempty"`
 
-	// valuesTemplate is a Go template over facts that renders to YAML; it
-	// wins over values. Empty sets none.
+	// valuesTemplate is a Go template over facts that renders values in YAML. They override
+	// values. If not set, there are none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -225,42 +224,42 @@ type ValuesReference struct {
 	// +kubebuilder:validation:Enum=ConfigMap;Secret
 	Kind string `json:"kind,omitempty"`
 
-	// name is its name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// key is where the values stand. Empty means values.yaml.
+	// key is the key of the values. Defaults to values.yaml.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 
-	// targetPath sets the one value at this path instead. Empty takes a
-	// whole document.
+	// targetPath is the path of a single value. If not set, the key holds a YAML document
+	// of values.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	TargetPath string `json:"targetPath,omitempty"`
 
-	// optional tolerates that it is missing. Empty means false.
+	// optional ignores a missing object. Defaults to false.
 	// +optional
 	Optional *bool `json:"optional,omitempty"`
 }
 
 // Kustomize is a path of Kustomize.
 type Kustomize struct {
-	// path is the folder in the source. Empty means its root.
+	// path is the directory in the source. Defaults to its root.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="!self.contains('..')",message="path must not leave the source"
 	Path string `json:"path,omitempty"`
 
-	// substitute are variables that the manifests write as Flux asks. They win
-	// over substituteFrom and over Nova's own, and each is a Go template over
-	// facts. Empty adds none.
+	// substitute are variables of the manifests. Each value is a Go template over facts.
+	// They override substituteFrom and the variables of the provider. If not set, none
+	// are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -268,34 +267,33 @@ type Kustomize struct {
 	// +kubebuilder:validation:MaxItems=128
 	Substitute []Variable `json:"substitute,omitempty"`
 
-	// substituteFrom are ConfigMaps and Secrets in the Cluster's namespace
-	// whose keys are variables. Empty takes Nova's own only.
+	// substituteFrom are ConfigMaps and Secrets in the namespace of the Cluster whose keys
+	// are variables. If not set, there are the variables of the provider only.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	SubstituteFrom []VariablesReference `json:"substituteFrom,omitempty"`
 
-	// prune removes objects that left the source. Empty means true.
+	// prune deletes objects that were removed from the source. Defaults to true.
 	// +optional
 	Prune *bool `json:"prune,omitempty"`
 
-	// force makes objects anew when an immutable field changes. Empty means
-	// false.
+	// force recreates objects when an immutable field changes. Defaults to false.
 	// +optional
 	Force *bool `json:"force,omitempty"`
 }
 
 // Variable is a variable of the manifests.
 type Variable struct {
-	// name is its name.
+	// name is the name of the variable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	// +kubebuilder:validation:Pattern=`^[_a-zA-Z][_a-zA-Z0-9]*$`
 	Name string `json:"name,omitempty"`
 
-	// value is its value, a Go template over facts. Empty is the empty text.
+	// value is a Go template over facts. Defaults to the empty string.
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
 	Value *string `json:"value,omitempty"`
@@ -308,53 +306,53 @@ type VariablesReference struct {
 	// +kubebuilder:validation:Enum=ConfigMap;Secret
 	Kind string `json:"kind,omitempty"`
 
-	// name is its name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// optional tolerates that it is missing. Empty means false.
+	// optional ignores a missing object. Defaults to false.
 	// +optional
 	Optional *bool `json:"optional,omitempty"`
 }
 
-// HealthCheck names an object on the tenant.
+// HealthCheck names an object in the workload cluster.
 type HealthCheck struct {
-	// apiVersion is its group and version.
+	// apiVersion is the group and version of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// kind is its kind.
+	// kind is the kind of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind,omitempty"`
 
-	// name is its name.
+	// name is the name of the object.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// namespace is its namespace. Empty means targetNamespace, or none.
+	// namespace is the namespace of the object. Defaults to targetNamespace.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// HealthExpression says in CEL when objects of a kind are ready.
+// HealthExpression determines in CEL whether objects of a kind are ready.
 type HealthExpression struct {
-	// apiVersion is their group and version.
+	// apiVersion is the group and version of the objects.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	APIVersion string `json:"apiVersion,omitempty"`
 
-	// kind is their kind.
+	// kind is the kind of the objects.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -366,14 +364,14 @@ type HealthExpression struct {
 	// +kubebuilder:validation:MaxLength=2048
 	Current string `json:"current,omitempty"`
 
-	// inProgress is true for one that is on its way. Empty means all others
-	// are.
+	// inProgress is true for an object that is not ready yet. If not set, all other
+	// objects are in progress.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	InProgress string `json:"inProgress,omitempty"`
 
-	// failed is true for one that failed. Empty means none does.
+	// failed is true for an object that failed. If not set, no object fails.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// NovaModuleSetSpec is a set of modules and the Clusters that get them.
+// NovaModuleSetSpec selects Clusters and the modules that are installed in them.
 // +kubebuilder:validation:XValidation:rule="!has(self.modules) || self.modules.all(m, !has(m.source) || self.sources.exists(s, s.name == m.source))",message="each module's source must be one of spec.sources"
 // +kubebuilder:validation:XValidation:rule="!has(self.modules) || self.modules.all(m, !has(m.location) || m.location != 'Management' || !self.sources.exists(s, has(s.ref) && s.name == (has(m.source) ? m.source : self.sources[0].name)))",message="a module of the management cluster needs a source that the set writes itself: git, oci or helm, and no ref"
 // +kubebuilder:validation:XValidation:rule="has(self.release) || !self.sources.exists(s, has(s.git) || has(s.oci))",message="release is required with git and oci sources: set a tag, commit or digest"
@@ -13,18 +13,17 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || !(has(self.release.branch) || has(self.release.commit)) || !self.sources.exists(s, has(s.oci))",message="release.branch and release.commit are for git sources, and one of the sources is oci: it would follow the tag latest"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || self.sources.exists(s, has(s.git) || has(s.oci))",message="release needs a source of the kind git or oci"
 type NovaModuleSetSpec struct {
-	// clusterSelector selects Clusters by their labels. One without rules
-	// selects all.
+	// clusterSelector selects Clusters by their labels. An empty selector selects all.
 	// +required
 	ClusterSelector *metav1.LabelSelector `json:"clusterSelector,omitempty"`
 
-	// namespaces are further namespaces to look for Clusters in. Each must
-	// allow it by the annotation addons.cluster.x-k8s.io/allow-module-sets-from.
-	// Empty looks only in the set's own.
+	// namespaces selects further namespaces with Clusters. Each must allow the set by the
+	// annotation addons.cluster.x-k8s.io/allow-module-sets-from. If not set, Clusters are
+	// selected in the namespace of the set only.
 	// +optional
 	Namespaces NamespaceSelector `json:"namespaces,omitempty,omitzero"`
 
-	// sources are where modules come from.
+	// sources are the sources of modules.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -32,12 +31,12 @@ type NovaModuleSetSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Sources []Source `json:"sources,omitempty"`
 
-	// release is what is taken of the git and oci sources that the set
-	// writes. Required with such sources.
+	// release is the revision of all git and oci sources of the set. Changing it is an
+	// upgrade. It is required with such sources.
 	// +optional
 	Release Release `json:"release,omitempty,omitzero"`
 
-	// modules are the modules. Empty removes all.
+	// modules are the modules. If not set, all modules are removed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -45,44 +44,42 @@ type NovaModuleSetSpec struct {
 	// +kubebuilder:validation:MaxItems=128
 	Modules []Module `json:"modules,omitempty"`
 
-	// rollout is how a change goes over the fleet. Empty changes all Clusters
-	// at once.
+	// rollout configures the order in which Clusters change. If not set, all Clusters
+	// change at once.
 	// +optional
 	Rollout Rollout `json:"rollout,omitempty,omitzero"`
 
-	// deletion is what happens when Clusters or the set go. Empty takes the
-	// defaults of each.
+	// removal configures the removal of modules. If not set, the defaults apply.
 	// +optional
-	Deletion Deletion `json:"deletion,omitempty,omitzero"`
+	Removal Removal `json:"removal,omitempty,omitzero"`
 
-	// holdUpgrades keeps a Cluster with a topology from moving to a Kubernetes
-	// version that one of its modules does not fit. Empty means false.
+	// holdUpgrades blocks the upgrade of a Cluster with a topology to a Kubernetes version
+	// that one of its modules does not support. Defaults to false.
 	// +optional
 	HoldUpgrades *bool `json:"holdUpgrades,omitempty"`
 
-	// intervalSeconds is how often Flux compares. Empty means 600.
+	// intervalSeconds is the interval of drift detection. Defaults to 600.
 	// +optional
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
 	IntervalSeconds int32 `json:"intervalSeconds,omitempty"`
 
-	// shard is the value of Flux' label sharding.fluxcd.io/key on all that
-	// the set writes. Empty sets none.
+	// shard is the value of the label sharding.fluxcd.io/key on all Flux objects of the
+	// set. If not set, they do not have the label.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Shard string `json:"shard,omitempty"`
 
-	// suspend leaves everything as it is. Empty means false.
+	// suspend stops changes to all modules of the set. Defaults to false.
 	// +optional
 	Suspend *bool `json:"suspend,omitempty"`
 }
 
-// NamespaceSelector selects namespaces: those in list and those that selector
-// matches.
+// NamespaceSelector selects namespaces by name and by label.
 // +kubebuilder:validation:MinProperties=1
 type NamespaceSelector struct {
-	// list names namespaces. Empty names none.
+	// list contains the names of namespaces. If not set, none are selected by name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -91,72 +88,71 @@ type NamespaceSelector struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	List []string `json:"list,omitempty"`
 
-	// selector matches namespaces by their labels; one without rules matches
-	// all. Empty matches none.
+	// selector selects namespaces by their labels. An empty selector selects all. If not
+	// set, none are selected by label.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
 
-// Rollout is how a change goes over the fleet: wave after wave, a number at a
-// time, until too many have failed.
+// Rollout configures the order in which Clusters change: one wave after another, a
+// number of Clusters at a time, until too many have failed.
 // +kubebuilder:validation:MinProperties=1
 type Rollout struct {
-	// waveLabel is the label of Clusters whose value is their wave. Waves go
-	// in the order of their values, numbers before words; Clusters without
-	// the label go last. Empty means addons.cluster.x-k8s.io/wave.
+	// waveLabel is the label of Clusters with their wave. Waves are ordered by value,
+	// numbers before words. Clusters without the label are last. Defaults to
+	// addons.cluster.x-k8s.io/wave.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	WaveLabel string `json:"waveLabel,omitempty"`
 
-	// maxConcurrent is how many Clusters of a wave change at a time, a number
-	// or a percentage of the wave. Empty means all.
+	// maxConcurrent is the number or percentage of Clusters of a wave that change at the
+	// same time. If not set, all do.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^[1-9][0-9]?%$|^100%$')",message="maxConcurrent must be a number from 1 or a percentage from 1% to 100%"
 	MaxConcurrent *intstr.IntOrString `json:"maxConcurrent,omitempty"`
 
-	// failureBudget is how many Clusters, a number or a percentage of all,
-	// may fail before no more are begun. A Cluster fails when its modules are
-	// not ready for timeoutSeconds after its turn came, or when the change
-	// cannot be rendered for it. Empty means 0.
+	// failureBudget is the number or percentage of all Clusters that may fail before no
+	// more are started. A Cluster fails if its modules are not ready timeoutSeconds after
+	// its change started, or if the change cannot be rendered for it. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^[0-9][0-9]?%$|^100%$')",message="failureBudget must be a number from 0 or a percentage from 0% to 100%"
 	FailureBudget *intstr.IntOrString `json:"failureBudget,omitempty"`
 
-	// timeoutSeconds is how long a Cluster may take. Empty means 1800.
+	// timeoutSeconds is the timeout of the change on a Cluster. Defaults to 1800.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// paused begins no more Clusters. Empty means false.
+	// suspend starts the change on no more Clusters. Defaults to false.
 	// +optional
-	Paused *bool `json:"paused,omitempty"`
+	Suspend *bool `json:"suspend,omitempty"`
 }
 
-// Deletion is what happens when Clusters or the set go.
+// Removal configures the removal of modules.
 // +kubebuilder:validation:MinProperties=1
-type Deletion struct {
-	// unselected is what becomes of the modules of a Cluster that the set
-	// selects no more, and of all Clusters when the set is deleted. A module
-	// with the policy Keep is kept in any case, a module of the management
-	// cluster in none. Empty means Remove.
+type Removal struct {
+	// onUnselect is the action for the modules of a Cluster that the set no longer
+	// selects, and of all Clusters when the set is deleted: Delete or Keep. Modules with
+	// onRemoval Keep are always kept, and modules of the management cluster are always
+	// deleted. Defaults to Delete.
 	// +optional
-	Unselected DeletionPolicy `json:"unselected,omitempty"`
+	OnUnselect RemovalPolicy `json:"onUnselect,omitempty"`
 
-	// timeoutSeconds bounds how long removal may take; what is left then is
-	// given up, and nothing waits for it. Empty means 300.
+	// timeoutSeconds is the timeout of the removal. After it, remaining objects are
+	// abandoned. Defaults to 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// NovaModuleSetStatus is what the set has come to.
+// NovaModuleSetStatus is the observed state of a set.
 type NovaModuleSetStatus struct {
-	// conditions are Ready, RollingOut and Valid. Empty until the first
+	// conditions are Ready, RollingOut and Valid. They are not set before the first
 	// reconcile.
 	// +optional
 	// +listType=map
@@ -164,13 +160,12 @@ type NovaModuleSetStatus struct {
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// observedGeneration is the generation that the status is about. Empty
-	// until the first reconcile.
+	// observedGeneration is the generation that was last reconciled.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// revision is the current revision. Empty until the first reconcile.
+	// revision is the current revision of the spec.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -181,22 +176,23 @@ type NovaModuleSetStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	Clusters *int32 `json:"clusters,omitempty"`
 
-	// readyClusters is how many of them have all modules ready.
+	// readyClusters is the number of Clusters with all modules ready.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	ReadyClusters *int32 `json:"readyClusters,omitempty"`
 
-	// updatedClusters is how many of them are at the current revision.
+	// updatedClusters is the number of Clusters at the current revision.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	UpdatedClusters *int32 `json:"updatedClusters,omitempty"`
 
-	// failedClusters is how many of them failed to get there.
+	// failedClusters is the number of Clusters that failed to change to the current
+	// revision.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	FailedClusters *int32 `json:"failedClusters,omitempty"`
 
-	// wave is the wave that is under way. Empty when none is.
+	// wave is the wave in progress. It is not set if there is none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -213,13 +209,13 @@ type NovaModuleSetStatus struct {
 // +kubebuilder:printcolumn:name="Clusters",type="integer",JSONPath=".status.clusters",description="Selected Clusters"
 // +kubebuilder:printcolumn:name="ReadyClusters",type="integer",JSONPath=".status.readyClusters",description="Clusters with all modules ready"
 // +kubebuilder:printcolumn:name="Updated",type="integer",JSONPath=".status.updatedClusters",description="Clusters at the current revision"
-// +kubebuilder:printcolumn:name="Failed",type="integer",JSONPath=".status.failedClusters",description="Clusters that failed to get there",priority=10
-// +kubebuilder:printcolumn:name="Wave",type="string",JSONPath=".status.wave",description="Wave under way",priority=10
+// +kubebuilder:printcolumn:name="Failed",type="integer",JSONPath=".status.failedClusters",description="Clusters that failed to change to the current revision",priority=10
+// +kubebuilder:printcolumn:name="Wave",type="string",JSONPath=".status.wave",description="Wave in progress",priority=10
 // +kubebuilder:printcolumn:name="Revision",type="string",JSONPath=".status.revision",description="Current revision",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of the condition Ready"
 
-// NovaModuleSet puts modules onto tenant clusters.
+// NovaModuleSet installs modules in workload clusters.
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 40",message="metadata.name becomes part of names of Flux objects and can have at most 40 characters"
 type NovaModuleSet struct {
 	metav1.TypeMeta `json:",inline"`
@@ -232,7 +228,7 @@ type NovaModuleSet struct {
 	// +required
 	Spec NovaModuleSetSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state. It is not set before the first reconcile.
 	// +optional
 	Status NovaModuleSetStatus `json:"status,omitempty,omitzero"`
 }

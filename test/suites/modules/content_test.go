@@ -123,8 +123,8 @@ func set(namespace, image string) *addonsv1.NovaModuleSet {
 					Kustomize: &addonsv1.Kustomize{Path: "extra"},
 				},
 			},
-			Rollout:  addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(1))},
-			Deletion: addonsv1.Deletion{TimeoutSeconds: 20},
+			Rollout: addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(1))},
+			Removal: addonsv1.Removal{TimeoutSeconds: 20},
 		},
 	}
 }
