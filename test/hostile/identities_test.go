@@ -334,8 +334,8 @@ func bucketRestore(namespace, name string, server *evil) *unstructured.Unstructu
 		"controlPlaneRef": map[string]any{"name": name},
 		"source":          map[string]any{"snapshot": map[string]any{"name": "Latest"}},
 		"s3": map[string]any{
-			"endpoint": server.URL, "bucket": "bucket", "credentials": map[string]any{"name": "own"},
-			"trustedCA": map[string]any{"configMap": map[string]any{"name": trusted, "key": "ca.crt"}},
+			"endpoint": server.URL, "bucket": "bucket", "credentialsSecretRef": map[string]any{"name": "own"},
+			"trustedCAFrom": map[string]any{"configMap": map[string]any{"name": trusted, "key": "ca.crt"}},
 		},
 	})
 }

@@ -273,7 +273,7 @@ var _ = Describe("A module of the management cluster", Ordered, ContinueOnFailur
 		"acts as no service account of another":   {"serviceAccountName": "kustomize-controller"},
 		"goes to no other namespace":              {"targetNamespace": "kube-system"},
 		"takes no substitutions of a Secret":      {"kustomize": map[string]any{"path": "evil", "substituteFrom": []any{map[string]any{"kind": "Secret", "name": "own"}}}},
-		"does not stay when its Cluster is there": {"deletion": "Keep"},
+		"does not stay when its Cluster is there": {"onRemoval": "Keep"},
 	} {
 		It(what+" [F3, A2]", func(ctx context.Context) {
 			module := map[string]any{"location": "Management"}

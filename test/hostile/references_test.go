@@ -52,7 +52,7 @@ var _ = Describe("A reference of a tenant user", Ordered, ContinueOnFailure, fun
 		restore := object(planeV, "NovaEtcdRestore", namespace, "bucket", map[string]any{
 			"controlPlaneRef": map[string]any{"name": "red"},
 			"source":          map[string]any{"snapshot": map[string]any{"name": "Latest"}},
-			"s3":              map[string]any{"endpoint": server.URL, "bucket": "bucket", "credentials": map[string]any{"name": kept.name, "namespace": blue.Namespace}},
+			"s3":              map[string]any{"endpoint": server.URL, "bucket": "bucket", "credentialsSecretRef": map[string]any{"name": kept.name, "namespace": blue.Namespace}},
 		})
 		Expect(user.Create(ctx, restore)).To(Succeed())
 		kept.missed(ctx, restore)

@@ -30,8 +30,8 @@ func (s *Server) Snapshots() map[string]any {
 		"retention": map[string]any{"count": int64(3)},
 		"s3": map[string]any{
 			"endpoint": s.Endpoint, "bucket": Bucket, "prefix": Prefix,
-			"credentials": map[string]any{"name": SecretName},
-			"trustedCA":   map[string]any{"secret": map[string]any{"name": SecretName, "key": "ca.crt"}},
+			"credentialsSecretRef": map[string]any{"name": SecretName},
+			"trustedCAFrom":        map[string]any{"secret": map[string]any{"name": SecretName, "key": "ca.crt"}},
 		},
 	}
 }
