@@ -156,6 +156,25 @@ func surroundedNode(t *testing.T, version, config string, programs ...string) (*
 	return n, n.boot()
 }
 
+// TestCredentialsOfMirrors sees that credentials are sent to the registry of the images
+// only if that is not the public one.
+func TestCredentialsOfMirrors(t *testing.T) {
+	for repository, sent := range map[string]bool{"": false, "registry.k8s.io": false, "hub.corp:5000/k8s": true} {
+		files := filesOf(t, render(t, facts(JoinWorker, func(in *Input) {
+			in.Platform.ImageRepository = repository
+			in.Platform.RegistryMirrors = []bootstrapv1.RegistryMirror{{Registry: "*", Endpoints: []string{"https://mirror.corp"}}}
+			in.Surroundings.MirrorLogin = Login{Token: "t0ken"}
+		})))
+		host, _, _ := strings.Cut(repository, "/")
+		if got := strings.Contains(files["/etc/containerd/certs.d/"+host+"/hosts.toml"], "Bearer t0ken"); got != sent {
+			t.Errorf("%q: credentials are sent: %v, want %v", repository, got, sent)
+		}
+		if !strings.Contains(files["/etc/containerd/certs.d/_default/hosts.toml"], "Bearer t0ken") {
+			t.Errorf("%q: the mirror gets no credentials", repository)
+		}
+	}
+}
+
 func TestNodeIsPrepared(t *testing.T) {
 	n := prepare(t, "", "chronyd")
 	if env := n.read("etc/nova/proxy.env"); !strings.Contains(env, "::1,10.77.0.105,10.77.0.10,") {
