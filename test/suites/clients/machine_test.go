@@ -60,7 +60,7 @@ func newMachine(ctx context.Context, s *site, name string) *machine {
 		driver, err := m.connector.Connect(ctx, m.NovaVSphereMachine)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(driver.Create(ctx, m.NovaVSphereMachine, launch)).To(Succeed())
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(driverTimeout).Should(Succeed())
 	m.reaches(ctx, hypervisor.Running)
 	return m
 }
@@ -74,7 +74,7 @@ func (m *machine) reaches(ctx context.Context, state hypervisor.State) {
 		vm, err := driver.Observe(ctx, m.NovaVSphereMachine)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(vm.State).To(Equal(state))
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(driverTimeout).Should(Succeed())
 }
 
 // delete deletes the machine's VM by the driver.
@@ -90,5 +90,5 @@ func (m *machine) delete(ctx context.Context) {
 			g.Expect(driver.Delete(ctx, m.NovaVSphereMachine)).To(Succeed())
 		}
 		g.Expect(vm.State).To(Equal(hypervisor.Absent))
-	}).WithContext(ctx).Should(Succeed())
+	}).WithContext(ctx).WithTimeout(driverTimeout).Should(Succeed())
 }

@@ -22,6 +22,8 @@ const (
 	commandTimeout = 3 * time.Minute
 	// buildTimeout limits the build of a client on a slow machine.
 	buildTimeout = 30 * time.Minute
+	// driverTimeout limits what this project's driver does with one machine.
+	driverTimeout = time.Minute
 
 	vmFolder = "/DC0/vm/" + vcenter.DefaultFolder
 	pool     = "/DC0/host/DC0_C0/Resources/DC0_C0_RP1"
@@ -33,7 +35,6 @@ var everything = os.Getenv("NOVA_SUITES") == "full"
 
 func TestClients(t *testing.T) {
 	RegisterFailHandler(Fail)
-	SetDefaultEventuallyTimeout(30 * time.Second)
 	SetDefaultEventuallyPollingInterval(50 * time.Millisecond)
 	RunSpecs(t, "Clients of other projects")
 }
