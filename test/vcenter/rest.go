@@ -56,8 +56,8 @@ func (s *Server) serveREST(w http.ResponseWriter, r *http.Request) {
 }
 
 // trimTypes removes the namespace from the types in a request about a category.
-// Since version 7.0.1 clients have to send it, as urn:vim25:VirtualMachine, and
-// vCenter returns the type without it.
+// Clients send it since version 7.0.1, as urn:vim25:VirtualMachine, because vCenter no
+// longer adds it. vCenter returns the type without it.
 func trimTypes(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody)) // an incomplete body is invalid JSON, which is refused
 	body = bytes.ReplaceAll(body, []byte(`"urn:vim25:`), []byte(`"`))

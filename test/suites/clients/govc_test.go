@@ -190,17 +190,20 @@ var _ = Describe("govc", func() {
 		m.reaches(ctx, hypervisor.Running)
 		Expect(s.vm("m")).To(Equal(ours))
 
-		By("moving and renaming the VM itself")
+		By("moving, renaming and migrating the VM itself")
 		govc(ctx, "folder.create", "/DC0/vm/other")
 		govc(ctx, "object.mv", vmFolder+"/m", "/DC0/vm/other")
 		govc(ctx, "object.rename", "/DC0/vm/other/m", "renamed")
+		govc(ctx, "vm.migrate", "-ds", "LocalDS_0", "/DC0/vm/other/renamed")
 		m.reaches(ctx, hypervisor.Running)
+		Expect(s.has("[LocalDS_0] m/m.vmdk")).To(BeTrue())
 		govc(ctx, "vm.power", "-off", "/DC0/vm/other/renamed")
 		m.reaches(ctx, hypervisor.Stopped)
 
 		By("deleting the machine")
 		m.delete(ctx)
 		Expect(s.names()).To(ConsistOf(vcenter.DefaultTemplate, "copy"))
+		Expect(s.has("[LocalDS_0] m/m.vmdk")).To(BeFalse())
 		Expect(s.has("[" + store + "] copy/copy.vmdk")).To(BeTrue())
 	})
 
