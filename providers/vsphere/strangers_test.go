@@ -41,7 +41,7 @@ func (b meteredBody) Read(p []byte) (int, error) {
 // Tasks of other users cost their state and no more: their results can have
 // megabytes.
 func TestTasksOfOtherUsers(t *testing.T) {
-	const tasks, size = 300, 256 << 10
+	const tasks, size = 1000, 64 << 10
 	b := newBed(t)
 	var bytes atomic.Int64
 	b.options.wrap = func(next http.RoundTripper) http.RoundTripper { return meter{next, &bytes} }
