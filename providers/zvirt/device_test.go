@@ -52,8 +52,8 @@ func (b *bed) devicesOf(name string) (host string, devices []string) {
 
 func withHosts(o *ovirtsim.Options) {
 	o.Inventory.Hosts = []ovirtsim.HostSpec{
-		{Name: "plain", Cores: 16, MemoryMiB: 128 << 10},
-		{Name: "small", Cores: 16, MemoryMiB: 1 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00", "pci_0000_05_00")},
+		{Name: "host1", Cores: 16, MemoryMiB: 128 << 10},
+		{Name: "host2", Cores: 16, MemoryMiB: 1 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00", "pci_0000_05_00")},
 		{Name: "gpu1", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00")},
 		{Name: "gpu2", Cores: 16, MemoryMiB: 64 << 10, Devices: graphics("pci_0000_03_00", "pci_0000_04_00")},
 	}
@@ -103,6 +103,27 @@ func TestHostDevicesOfVMsThatDoNotRun(t *testing.T) {
 	b.until(b.connector, first, true, "rest")
 	_, devices := b.devicesOf("worker-1")
 	b.Expect(devices).To(ConsistOf("pci_0000_03_00_0"))
+}
+
+// The permits of the guide are sufficient, with the one that it lists for the field.
+func TestRoleForHostDevices(t *testing.T) {
+	b := newLeastBed(t, func(*ovirtsim.UserSpec) {}, withHosts)
+	guide := guidePermits(b.WithT)
+	b.Expect(b.fails(b.machine("worker-1", withGraphics), infrav1.PermissionDeniedReason)).To(HaveOccurred())
+	b.Expect(b.engine.SetPermits(leastUser, append(guide, "edit_admin_vm_properties"))).To(Succeed())
+	b.create("worker-1", withGraphics)
+	_, devices := b.devicesOf("worker-1")
+	b.Expect(devices).To(HaveLen(1))
+}
+
+// The connection is lost when the device is added, before and after the engine did so.
+func TestHostDeviceWhoseAnswerWasLost(t *testing.T) {
+	b := newBed(t, withHosts)
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/hostdevices", Drop: true})
+	b.engine.Inject(ovirtsim.Fault{Method: "POST", Path: "vms/*/hostdevices", Drop: true, After: true})
+	b.create("worker-1", withGraphics)
+	_, devices := b.devicesOf("worker-1")
+	b.Expect(devices).To(HaveLen(1))
 }
 
 // The engine refuses to start a VM whose device another VM runs with.

@@ -34,16 +34,14 @@ func guidePermits(g *WithT) (names []string) {
 }
 
 // newLeastBed returns a bed whose cluster has a user with the documented role.
-func newLeastBed(t *testing.T, change ...func(*ovirtsim.UserSpec)) *bed {
+func newLeastBed(t *testing.T, change func(*ovirtsim.UserSpec), options ...func(*ovirtsim.Options)) *bed {
 	t.Helper()
 	spec := ovirtsim.UserSpec{
 		Name: leastUser, Password: leastPassword, Permits: guidePermits(NewWithT(t)), On: []string{"data_center/Default"},
 		SystemPermits: []string{"tag_management"},
 	}
-	for _, f := range change {
-		f(&spec)
-	}
-	b := newBed(t, func(o *ovirtsim.Options) { o.Users = []ovirtsim.UserSpec{spec} })
+	change(&spec)
+	b := newBed(t, append(options, func(o *ovirtsim.Options) { o.Users = []ovirtsim.UserSpec{spec} })...)
 	b.enrich()
 	secret := &corev1.Secret{}
 	b.Expect(b.objects.Get(b.ctx(), client.ObjectKey{Namespace: namespace, Name: "tenant"}, secret)).To(Succeed())
@@ -76,7 +74,7 @@ func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
 // A role with the permits of the guide is sufficient for all steps of a machine.
 // Without one of them, the step that needs it fails with PermissionDenied.
 func TestLeastRole(t *testing.T) {
-	b := newLeastBed(t)
+	b := newLeastBed(t, func(*ovirtsim.UserSpec) {})
 	guide := guidePermits(b.WithT)
 	disk := b.foreignDisk("pvc-1")
 	b.Expect(b.lives(b.machine("worker", rich), disk)).To(Succeed())
