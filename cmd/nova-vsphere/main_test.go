@@ -126,7 +126,7 @@ func (s *scene) createMachine(name string) *infrav1.NovaVSphereMachine {
 	machine.Name, infra.Name = name, name
 	machine.Spec.InfrastructureRef.Name = name
 	machine.Spec.Bootstrap.DataSecretName = ptr.To(name)
-	infra.Spec.Template = vcenter.DefaultTemplate
+	infra.Spec.Template.Name = vcenter.DefaultTemplate
 	s.Expect(s.rig.Client.Create(s.t.Context(), s.rig.Secret(name, map[string]string{"value": "#cloud-config"}))).To(Succeed())
 	s.Expect(s.rig.Client.Create(s.t.Context(), machine)).To(Succeed())
 	infra.OwnerReferences = []metav1.OwnerReference{infratest.Owner(machine, "Machine")}

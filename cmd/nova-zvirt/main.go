@@ -56,7 +56,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		New:            func() *infrav1.NovaZVirtCluster { return &infrav1.NovaZVirtCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaZVirtMachineList{} },
 		Identity: func(c *infrav1.NovaZVirtCluster) (string, string) {
-			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+			ref := c.Identity()
+			return ref.Kind, ref.Name
 		},
 		NewIdentity:      func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 		ManagerNamespace: o.ManagerNamespace,

@@ -125,7 +125,7 @@ func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 	address, err := url.Parse(s.engine.URL)
 	s.Expect(err).NotTo(HaveOccurred())
 	identity.Spec.Server, identity.Spec.TLS.CABundle = address.Host, s.engine.CABundle
-	identity.Spec.SecretRef.Name = "account"
+	identity.Spec.CredentialsSecretRef.Name = "account"
 	identity.Spec.AllowedNamespaces.List = []string{s.rig.Namespace}
 	cluster := s.rig.Cluster()
 	cluster.Spec.InfrastructureRef.Kind = "NovaZVirtCluster"
@@ -133,9 +133,8 @@ func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 		"username": ovirtsim.DefaultUsername, "password": ovirtsim.DefaultPassword,
 	}))
 	infra := &infrav1.NovaZVirtCluster{ObjectMeta: s.meta(infratest.ClusterName), Spec: infrav1.NovaZVirtClusterSpec{
-		ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}},
-		IdentityRef: infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: identity.Name},
-		Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default"},
+		ClusterSpec: infrav1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443}, IdentityRef: infrav1.IdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: identity.Name}},
+		Placement:   infrav1.NovaZVirtPlacement{ComputeCluster: "Default"},
 	}}
 	infra.OwnerReferences = []metav1.OwnerReference{infratest.Owner(cluster, "Cluster")}
 	s.create(infra)
@@ -159,9 +158,9 @@ func (s *scene) createMachine(name string) *infrav1.NovaZVirtMachine {
 
 func machineSpec() infrav1.NovaZVirtMachineSpec {
 	return infrav1.NovaZVirtMachineSpec{
-		Template: infrav1.NovaZVirtTemplateReference{Name: "node"},
-		Hardware: infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Cores: 2}, MemoryMiB: 2048},
-		Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{VNICProfile: "ovirtmgmt/ovirtmgmt"}}},
+		Template: infrav1.NovaZVirtTemplate{Name: "node"},
+		Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
+		Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}},
 	}
 }
 

@@ -70,7 +70,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 
 		By("naming an identity instead, whose Secret lies elsewhere")
 		change(ctx, rig, one, func() {
-			one.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: infratest.CredentialsName}
+			one.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: infratest.CredentialsName}
 			one.Spec.Server = ""
 		})
 		Consistently(secretOf(ctx, rig)).Should(beHeld)
@@ -79,7 +79,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 
 		By("naming it again")
 		change(ctx, rig, one, func() {
-			one.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Name: infratest.CredentialsName}
+			one.Spec.IdentityRef = infrav1.IdentityReference{Name: infratest.CredentialsName}
 			one.Spec.Server = "vcenter.example.test"
 		})
 		Eventually(secretOf(ctx, rig)).Should(beHeld)

@@ -22,7 +22,7 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("no server", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "" },
-			"server is required: identityRef names a Secret, which holds only user name and password"),
+			"server is required: the credentials are in a Secret, which has only user name and password"),
 		Entry("a server beside that of an identity", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = infrav1.NovaVSphereIdentityKind },
 			"server must not be set with a NovaVSphereIdentity: the server comes from the identity"),
 		Entry("trust beside that of an identity", func(c *infrav1.NovaVSphereCluster) {
@@ -33,7 +33,7 @@ var _ = Describe("The rules of a NovaVSphereCluster", func() {
 			"server is a host name or address with an optional port, without scheme, path or credentials"),
 		Entry("a server with credentials", func(c *infrav1.NovaVSphereCluster) { c.Spec.Server = "nova@vcenter" },
 			"server is a host name or address with an optional port, without scheme, path or credentials"),
-		Entry("no credentials", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{} }, "spec.identityRef"),
+		Entry("credentials without name", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef = infrav1.IdentityReference{Kind: "Secret"} }, "spec.identityRef.name"),
 		Entry("credentials of an unknown kind", func(c *infrav1.NovaVSphereCluster) { c.Spec.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
 		Entry("a bundle that is no certificate", func(c *infrav1.NovaVSphereCluster) { c.Spec.TLS.CABundle = "hello" },
 			"caBundle must hold at least one PEM certificate"),

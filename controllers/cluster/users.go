@@ -53,7 +53,7 @@ func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconci
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to identities")
 	}
 	for _, o := range identities {
-		if i, ok := o.(credentials.Identity); ok && i.Common().SecretRef.Name == secret.GetName() {
+		if i, ok := o.(credentials.Identity); ok && i.Common().CredentialsSecretRef.Name == secret.GetName() {
 			found = append(found, u.ofIdentity(ctx, i)...)
 		}
 	}

@@ -35,7 +35,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		s.identity = &infrav1.NovaVSphereIdentity{
 			ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace},
 			Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
-				Server: "vcenter.example.test", SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+				Server: "vcenter.example.test", CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"},
 			}},
 		}
 		Expect(server.Client.Create(ctx, s.identity)).To(Succeed())

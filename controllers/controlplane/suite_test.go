@@ -132,7 +132,7 @@ func newRig(ctx context.Context, filter string, change func(*controlplanev1.Nova
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "template"},
 		Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
 			Spec: infrav1.NovaVSphereMachineSpec{
-				Template: "debian", Network: infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
+				Template: infrav1.NovaVSphereTemplate{Name: "debian"}, Network: infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
 			},
 		}},
 	})).To(Succeed())

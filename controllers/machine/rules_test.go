@@ -21,15 +21,12 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 	},
 		Entry("a name that is no host name", func(m *infrav1.NovaVSphereMachine) { m.Name = strings.Repeat("a", 64) },
 			"metadata.name becomes the node's name and can have at most 63 characters"),
-		Entry("no template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "" }, "spec.template"),
-		Entry("no network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network = infrav1.NovaVSphereNetwork{} }, "spec.network"),
-		Entry("an interface without network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "" }, "spec.network.interfaces[0].network"),
 		Entry("cores that do not fill sockets", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUs: 3, CoresPerSocket: 2}
-		}, "cpus must be set and be a multiple of coresPerSocket"),
+			m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUs: 3, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}}
+		}, "cpus must be set and be a multiple of cpuTopology.coresPerSocket"),
 		Entry("cores without processors", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware = infrav1.NovaVSphereHardware{CoresPerSocket: 2}
-		}, "cpus must be set and be a multiple of coresPerSocket"),
+			m.Spec.Hardware = infrav1.NovaVSphereHardware{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}}
+		}, "cpus must be set and be a multiple of cpuTopology.coresPerSocket"),
 		Entry("odd memory", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Hardware = infrav1.NovaVSphereHardware{MemoryMiB: 1023}
 		}, "spec.hardware.memoryMiB"),
@@ -55,7 +52,7 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		change(m)
 		Expect(rig.Client.Update(ctx, m)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("the template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "other" }, "spec is immutable"),
+		Entry("the template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template.Name = "other" }, "spec is immutable"),
 		Entry("the network", func(m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "other" }, "spec is immutable"),
 		Entry("the hardware", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.CPUs = 4 }, "spec is immutable"),
 		Entry("the hardware to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware = infrav1.NovaVSphereHardware{} }, "spec is immutable"),
@@ -74,6 +71,6 @@ var _ = Describe("The rules of a NovaVSphereMachine", func() {
 		template.Spec.Template.Spec = rig.InfraMachine().Spec
 		Expect(rig.Client.Create(ctx, template.DeepCopy(), client.DryRunAll)).To(Succeed())
 		template.Spec.Template.Spec.ProviderID = "vsphere://one"
-		Expect(rig.Client.Create(ctx, template)).To(MatchError(ContainSubstring("providerID belongs to one machine and cannot stand in a template")))
+		Expect(rig.Client.Create(ctx, template)).To(MatchError(ContainSubstring("providerID belongs to one machine and cannot be set in a template")))
 	})
 })

@@ -18,7 +18,7 @@ func zvirtMachine(namespace string) *infrav1.NovaZVirtMachine {
 	return &infrav1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "worker"},
 		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplateReference{Name: "node"},
+			Template: infrav1.NovaZVirtTemplate{Name: "node"},
 			Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{}}},
 		},
 	}
@@ -29,7 +29,7 @@ func zvirtCluster(namespace string) *infrav1.NovaZVirtCluster {
 	return &infrav1.NovaZVirtCluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "tenant"},
 		Spec: infrav1.NovaZVirtClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.test"}, IdentityRef: infrav1.NovaZVirtIdentityReference{Name: "engine"},
+			ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.test", IdentityRef: infrav1.IdentityReference{Name: "engine"}},
 		},
 	}
 }
@@ -41,33 +41,39 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		rig := newRig(ctx)
 		m := zvirtMachine(rig.Namespace)
 		m.Spec = spec{
-			Template:        infrav1.NovaZVirtTemplateReference{Name: "node", Version: 3},
-			Placement:       infrav1.NovaZVirtPlacement{DataCenter: "dc", Cluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
-			PlacementPolicy: infrav1.NovaZVirtPlacementPolicy{Affinity: "migratable"},
+			Template:      infrav1.NovaZVirtTemplate{Name: "node", Version: 3},
+			Placement:     infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
+			CloneMode:     infrav1.CloneFull,
+			MigrationMode: infrav1.MigrationMigratable,
 			Hardware: infrav1.NovaZVirtHardware{
-				CPU:       infrav1.NovaZVirtCPU{Sockets: 1, Cores: 2, Threads: 2, Type: "x", Mode: "host_passthrough", PinningPolicy: "resize_and_pin_numa"},
-				MemoryMiB: 4096, GuaranteedMemoryMiB: 1024, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 2048,
-				VMType: "high_performance", OSType: "rhel_9x64", BIOSType: "q35_ovmf", Headless: ptr.To(true), SerialConsole: ptr.To(true),
+				CPUs: 4, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2},
+				CPUType: "x", CPUMode: infrav1.CPUModeHostPassthrough, CPUPinningPolicy: infrav1.CPUPinningResizeAndPinNUMA,
+				MemoryMiB: 4096, MemoryReservationMiB: 1024, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 2048,
+				VMType: infrav1.VMTypeHighPerformance, OSType: "rhel_9x64", Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true), Headless: ptr.To(true), SerialConsole: ptr.To(true),
 				CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "a", Value: "b"}},
 			},
-			Storage: infrav1.NovaZVirtStorage{
-				Allocation: infrav1.ZVirtClone, BootDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 20, StorageDomain: "s", Format: "raw", Sparse: ptr.To(false)},
-				TemplateDisks: []infrav1.NovaZVirtNamedDisk{{Name: "var", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 9}}},
-				DataDisks:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8, Interface: "virtio", Bootable: ptr.To(true)}},
+			Disks: infrav1.NovaZVirtDisks{
+				Boot:     infrav1.NovaZVirtBootDisk{SizeGiB: 20, StorageDomain: "s", Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick},
+				Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{SizeGiB: 9}}},
+				Data:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8, Interface: infrav1.DiskInterfaceVirtIO, Bootable: ptr.To(true)}},
 			},
 			Network: infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{
-				VNICProfile: "net/net", GuestName: "enp1s0", InterfaceAddressing: infrav1.InterfaceAddressing{
+				Network: "net/net", Type: infrav1.ZVirtInterfaceSRIOV, DeviceName: "enp1s0", InterfaceAddressing: infrav1.InterfaceAddressing{
 					MACAddress: "02:00:00:00:00:01", Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"}, Gateway4: "192.0.2.1", Nameservers: []string{"192.0.2.2"},
 				},
 			}}},
 			HighAvailability: infrav1.NovaZVirtHighAvailability{Priority: 1, LeaseStorageDomain: "s"},
-			Affinity:         infrav1.NovaZVirtAffinity{AntiAffinity: infrav1.ZVirtHardAntiAffinity, Groups: []string{"g"}, Labels: []string{"l"}},
-			Tags:             []string{"t"},
+			AffinityGroups:   []string{"g"}, AffinityLabels: []string{"l"},
+			Tags: []infrav1.NovaZVirtTag{{Name: "t"}},
 		}
 		Expect(rig.Client.Create(ctx, m)).To(Succeed())
 		m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoft}
 		m.Spec.ProviderID = "zvirt://one"
-		Expect(rig.Client.Update(ctx, m)).To(Succeed(), "these two can change")
+		m.Spec.AntiAffinity, m.Spec.Tags = infrav1.AntiAffinityRequired, nil
+		Expect(rig.Client.Update(ctx, m)).To(Succeed(), "these can change")
+		least := zvirtMachine(rig.Namespace)
+		least.Name, least.Spec = "least", spec{Hardware: infrav1.NovaZVirtHardware{CPUs: 2}}
+		Expect(rig.Client.Create(ctx, least)).To(Succeed(), "template and network come from the cluster")
 	})
 
 	DescribeTable("refuse", func(ctx SpecContext, spoil func(*spec), message string) {
@@ -77,62 +83,68 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		spoil(&bad.Spec)
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("no template", func(m *spec) { m.Template = infrav1.NovaZVirtTemplateReference{} }, "spec.template"),
+		Entry("no name of a template", func(m *spec) { m.Template = infrav1.NovaZVirtTemplate{Version: 1} }, "set exactly one of name and id"),
 		Entry("a template of two names", func(m *spec) { m.Template.ID = strings.Repeat("0", 36) }, "template"),
 		Entry("a version of an ID", func(m *spec) {
-			m.Template = infrav1.NovaZVirtTemplateReference{ID: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", Version: 1}
+			m.Template = infrav1.NovaZVirtTemplate{ID: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", Version: 1}
 		}, "version belongs to name"),
-		Entry("no interface", func(m *spec) { m.Network.Interfaces = nil }, "spec.network"),
 		Entry("an instance type and memory", func(m *spec) {
 			m.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Small", MemoryMiB: 1024}
-		}, "an instanceType says processors and memory itself"),
+		}, "an instanceType has CPUs and memory"),
 		Entry("an instance type and cores", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Small", CPU: infrav1.NovaZVirtCPU{Cores: 1}}
-		}, "an instanceType says processors and memory itself"),
+			m.Hardware = infrav1.NovaZVirtHardware{InstanceType: "Small", CPUs: 1}
+		}, "an instanceType has CPUs and memory"),
 		Entry("more guaranteed than there is", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{MemoryMiB: 1024, GuaranteedMemoryMiB: 2048}
-		}, "guaranteedMemoryMiB needs memoryMiB and cannot be more than it"),
+			m.Hardware = infrav1.NovaZVirtHardware{MemoryMiB: 1024, MemoryReservationMiB: 2048}
+		}, "memoryReservationMiB needs memoryMiB and cannot be more than it"),
 		Entry("a maximum below", func(m *spec) {
 			m.Hardware = infrav1.NovaZVirtHardware{MemoryMiB: 1024, MaxMemoryMiB: 512}
 		}, "maxMemoryMiB needs memoryMiB and cannot be less than it"),
 		Entry("odd huge pages", func(m *spec) { m.Hardware = infrav1.NovaZVirtHardware{HugepagesKiB: 4096} }, "hugepagesKiB"),
 		Entry("huge pages as a property", func(m *spec) {
 			m.Hardware.CustomProperties = []infrav1.NovaZVirtCustomProperty{{Name: "hugepages", Value: "2048"}}
-		}, "hugepages has a field of its own"),
+		}, "use hugepagesKiB"),
 		Entry("a highly available VM that cannot move", func(m *spec) {
 			m.HighAvailability.Priority = 1
-			m.PlacementPolicy.Affinity = "pinned"
+			m.MigrationMode = infrav1.MigrationPinned
 		}, "a highly available VM must be migratable"),
 		Entry("a passed device and high availability", func(m *spec) {
 			m.HighAvailability.Priority = 1
 			m.Hardware.PCIDevices = []infrav1.NovaZVirtPCIDevice{{VendorID: 0x10de, DeviceID: 0x1eb8}}
 		}, "a VM with pciDevices runs on one host only"),
-		Entry("a thin raw boot disk", func(m *spec) { m.Storage.BootDisk.Format = "raw" }, "a thin disk is sparse and cow"),
-		Entry("a thin disk that is not sparse", func(m *spec) {
-			m.Storage.TemplateDisks = []infrav1.NovaZVirtNamedDisk{{Name: "a", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{Sparse: ptr.To(false)}}}
-		}, "a thin disk is sparse and cow"),
-		Entry("a cow disk that is not sparse", func(m *spec) {
-			m.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Format: "cow", Sparse: ptr.To(false)}}
-		}, "a cow disk is sparse"),
+		Entry("a raw boot disk of a linked clone", func(m *spec) {
+			m.CloneMode, m.Disks.Boot.Format = infrav1.CloneLinked, infrav1.DiskFormatRaw
+		}, "a disk of a linked clone is thin and COW"),
+		Entry("a thick disk of a linked clone", func(m *spec) {
+			m.CloneMode = infrav1.CloneLinked
+			m.Disks.Template = []infrav1.NovaZVirtTemplateDisk{{Name: "a", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{Provisioning: infrav1.ZVirtProvisioningThick}}}
+		}, "a disk of a linked clone is thin and COW"),
+		Entry("a thick COW disk", func(m *spec) {
+			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Format: infrav1.DiskFormatCOW, Provisioning: infrav1.ZVirtProvisioningThick}}
+		}, "a COW disk is thin"),
+		Entry("CPUs that do not fit their topology", func(m *spec) {
+			m.Hardware.CPUs = 6
+			m.Hardware.CPUTopology = infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 2}
+		}, "a multiple of cpuTopology.coresPerSocket times cpuTopology.threadsPerCore"),
+		Entry("secure boot without EFI", func(m *spec) { m.Hardware.SecureBoot = ptr.To(true) }, "secureBoot needs the firmware EFI"),
 		Entry("two disks to boot from", func(m *spec) {
-			m.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Bootable: ptr.To(true)}, {Name: "b", SizeGiB: 1, Bootable: ptr.To(true)}}
+			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1, Bootable: ptr.To(true)}, {Name: "b", SizeGiB: 1, Bootable: ptr.To(true)}}
 		}, "only one can be bootable"),
 		Entry("two disks of a name", func(m *spec) {
-			m.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 1}}
+			m.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 1}}
 		}, "Duplicate value"),
 		Entry("a TPM without UEFI", func(m *spec) {
-			m.Hardware = infrav1.NovaZVirtHardware{BIOSType: "q35_sea_bios", TrustedPlatformModule: ptr.To(true)}
-		}, "needs UEFI"),
+			m.Hardware = infrav1.NovaZVirtHardware{Firmware: infrav1.FirmwareBIOS, TrustedPlatformModule: ptr.To(true)}
+		}, "trustedPlatformModule needs the firmware EFI"),
 		Entry("an unknown kind of network card", func(m *spec) { m.Network.Interfaces[0].Type = "vmxnet3" }, "interfaces[0].type"),
-		Entry("an MTU", func(m *spec) { m.Network.Interfaces[0].MTU = 9000 }, "change it there"),
 		Entry("routes", func(m *spec) {
 			m.Network.Interfaces[0].Routes = []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}
-		}, "the engine cannot tell a guest routes"),
+		}, "the engine cannot configure routes"),
 		Entry("routes of a failure domain", func(m *spec) {
 			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{
 				{Name: "a"}, {Name: "b", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.1"}}},
 			}
-		}, "the engine cannot tell a guest routes"),
+		}, "the engine cannot configure routes"),
 		Entry("a gateway of a failure domain without an address", func(m *spec) {
 			m.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "a", Gateway4: "192.0.2.1"}}
 		}, "gateway4 needs addressesFromPools"),
@@ -142,13 +154,13 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		Entry("two addresses of a family", func(m *spec) {
 			m.Network.Interfaces[0].Addresses = []string{"192.0.2.10/24", "192.0.2.11/24"}
 		}, "one address of each family"),
-		Entry("unknown strictness", func(m *spec) { m.Affinity.AntiAffinity = "hard" }, "antiAffinity"),
+		Entry("unknown strictness", func(m *spec) { m.AntiAffinity = "hard" }, "antiAffinity"),
 	)
 
 	DescribeTable("refuse to change", func(ctx SpecContext, change func(*spec), message string) {
 		rig := newRig(ctx)
 		m := zvirtMachine(rig.Namespace)
-		m.Spec.Tags = []string{"a"}
+		m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "a"}}
 		Expect(rig.Client.Create(ctx, m)).To(Succeed())
 		m.Spec.ProviderID = "zvirt://one"
 		Expect(rig.Client.Update(ctx, m)).To(Succeed())
@@ -156,15 +168,15 @@ var _ = Describe("The rules of a NovaZVirtMachine", func() {
 		Expect(rig.Client.Update(ctx, m)).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("the template", func(m *spec) { m.Template.Name = "other" }, "spec is immutable"),
-		Entry("the placement", func(m *spec) { m.Placement.Cluster = "other" }, "spec is immutable"),
-		Entry("the placement policy", func(m *spec) { m.PlacementPolicy.Affinity = "pinned" }, "spec is immutable"),
+		Entry("the placement", func(m *spec) { m.Placement.ComputeCluster = "other" }, "spec is immutable"),
+		Entry("the migration mode", func(m *spec) { m.MigrationMode = infrav1.MigrationPinned }, "spec is immutable"),
 		Entry("the hardware", func(m *spec) { m.Hardware.MemoryMiB = 1024 }, "spec is immutable"),
-		Entry("the storage", func(m *spec) { m.Storage.BootDisk.SizeGiB = 99 }, "spec is immutable"),
-		Entry("the network", func(m *spec) { m.Network.Interfaces[0].VNICProfile = "a/b" }, "spec is immutable"),
+		Entry("the disks", func(m *spec) { m.Disks.Boot.SizeGiB = 99 }, "spec is immutable"),
+		Entry("the network", func(m *spec) { m.Network.Interfaces[0].Network = "a/b" }, "spec is immutable"),
 		Entry("the availability", func(m *spec) { m.HighAvailability.Priority = 1 }, "spec is immutable"),
 		Entry("the naming", func(m *spec) { m.Naming.Template = "vm-{{ .machine.name }}" }, "spec is immutable"),
-		Entry("the affinity", func(m *spec) { m.Affinity.AntiAffinity = infrav1.ZVirtNoAntiAffinity }, "spec is immutable"),
-		Entry("the tags to nothing", func(m *spec) { m.Tags = nil }, "spec is immutable"),
+		Entry("the clone mode", func(m *spec) { m.CloneMode = infrav1.CloneLinked }, "spec is immutable"),
+		Entry("the affinity groups", func(m *spec) { m.AffinityGroups = []string{"g"} }, "spec is immutable"),
 		Entry("the provider ID", func(m *spec) { m.ProviderID = "zvirt://two" }, "providerID cannot change once it is set"),
 		Entry("the provider ID to nothing", func(m *spec) { m.ProviderID = "" }, "providerID cannot change once it is set"),
 	)
@@ -200,14 +212,14 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 		Expect(rig.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
 		Entry("a server with a scheme", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "https://engine" }, "without scheme, path or credentials"),
-		Entry("no server", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: identityRef names a Secret"),
+		Entry("no server", func(c *infrav1.NovaZVirtClusterSpec) { c.Server = "" }, "server is required: the credentials are in a Secret"),
 		Entry("a server beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = infrav1.NovaZVirtIdentityKind },
 			"server must not be set with a NovaZVirtIdentity: the server comes from the identity"),
 		Entry("trust beside that of an identity", func(c *infrav1.NovaZVirtClusterSpec) {
 			c.IdentityRef.Kind, c.Server = infrav1.NovaZVirtIdentityKind, ""
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----"}
 		}, "tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"),
-		Entry("no identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.NovaZVirtIdentityReference{} }, "spec.identityRef"),
+		Entry("an identity without name", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef = infrav1.IdentityReference{Kind: "Secret"} }, "spec.identityRef.name"),
 		Entry("another identity", func(c *infrav1.NovaZVirtClusterSpec) { c.IdentityRef.Kind = "ConfigMap" }, "spec.identityRef.kind"),
 		Entry("two sorts of trust", func(c *infrav1.NovaZVirtClusterSpec) {
 			c.TLS = infrav1.Trust{CABundle: "-----BEGIN CERTIFICATE-----", Thumbprint: strings.Repeat("00:", 31) + "00"}
@@ -215,7 +227,7 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 		Entry("a bundle without certificates", func(c *infrav1.NovaZVirtClusterSpec) { c.TLS.CABundle = "x" }, "at least one PEM certificate"),
 		Entry("a prefix with a colon", func(c *infrav1.NovaZVirtClusterSpec) { c.ProviderIDPrefix = "a://" }, "spec.providerIDPrefix"),
 		Entry("two domains of a name", func(c *infrav1.NovaZVirtClusterSpec) {
-			c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{Name: "a"}, {Name: "a"}}
+			c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "a"}}}
 		}, "Duplicate value"),
 	)
 
@@ -224,6 +236,6 @@ var _ = Describe("The rules of a NovaZVirtCluster", func() {
 		c := zvirtCluster(rig.Namespace)
 		Expect(rig.Client.Create(ctx, c)).To(Succeed())
 		c.Spec.ProviderIDPrefix = "ovirt"
-		Expect(rig.Client.Update(ctx, c)).To(MatchError(ContainSubstring("nodes already carry it")))
+		Expect(rig.Client.Update(ctx, c)).To(MatchError(ContainSubstring("nodes already have it")))
 	})
 })

@@ -94,7 +94,7 @@ func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, e
 		return Login{}, invalid("%s %q cannot be used: the manager does not know its own namespace; set POD_NAMESPACE or --manager-namespace", r.Kind, name)
 	}
 	spec := identity.Common()
-	account, err := r.read(ctx, client.ObjectKey{Namespace: r.Namespace, Name: spec.SecretRef.Name})
+	account, err := r.read(ctx, client.ObjectKey{Namespace: r.Namespace, Name: spec.CredentialsSecretRef.Name})
 	if err != nil {
 		return Login{}, err
 	}

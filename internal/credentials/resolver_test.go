@@ -60,7 +60,7 @@ func identity(name string, allowed infrav1.AllowedNamespaces) *lender {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: infrav1.IdentitySpec{
 			Server: "lender.example", TLS: infrav1.Trust{Thumbprint: "AA"},
-			SecretRef: infrav1.IdentitySecretReference{Name: "shared"}, AllowedNamespaces: allowed,
+			CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "shared"}, AllowedNamespaces: allowed,
 		},
 	}
 }
@@ -85,7 +85,7 @@ func objects() []client.Object {
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Like"}},
 		}}),
 		&lender{ObjectMeta: metav1.ObjectMeta{Name: "dangling"}, Spec: infrav1.IdentitySpec{
-			Server: "lender.example", SecretRef: infrav1.IdentitySecretReference{Name: "gone"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"tenant"}},
+			Server: "lender.example", CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "gone"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"tenant"}},
 		}},
 	}
 }

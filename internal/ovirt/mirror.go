@@ -335,6 +335,30 @@ func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
 	m.regroups++
 }
 
+// Leave shows a group without a VM. It is for then of End.
+func (m *Mirror) Leave(cluster, group, id string) {
+	if g := m.groups[cluster][group]; g != nil {
+		left := *g
+		left.leave(id)
+		m.groups[cluster][group] = &left
+	}
+	m.regroups++
+}
+
+// GroupsOf returns the groups of a cluster that a VM is in and that fit. It knows
+// groups once Group has read them.
+func (m *Mirror) GroupsOf(cluster, id string, fits func(*AffinityGroup) bool) []AffinityGroup {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []AffinityGroup
+	for _, g := range m.groups[cluster] {
+		if g.Has(id) && fits(g) {
+			out = append(out, *g)
+		}
+	}
+	return out
+}
+
 func (g *AffinityGroup) join(id string) {
 	if !g.Has(id) {
 		members := []Object{{ID: id}}

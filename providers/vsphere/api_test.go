@@ -64,7 +64,7 @@ func TestCloneOfTPM(t *testing.T) {
 			b.wait(b.vm("source").PowerOff(b.ctx()))
 			b.Expect(b.vm("source").MarkAsTemplate(b.ctx())).To(Succeed())
 			m := b.machine("m")
-			m.Spec.Template = "source"
+			m.Spec.Template.Name = "source"
 			b.launched(m)
 		})
 	}
@@ -97,7 +97,7 @@ func TestLinkedCloneWithKey(t *testing.T) {
 	b := newBed(t)
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
 	m := b.machine("m")
-	m.Spec.Clone.Mode = infrav1.CloneLinked
+	m.Spec.CloneMode = infrav1.CloneLinked
 	m.Spec.Hardware.Encryption.KeyProvider = "provider"
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue(), "%v", err)

@@ -84,7 +84,7 @@ func (k *marker) setAttributes(ctx context.Context, id uuid.UUID) *hypervisor.Er
 	return nil
 }
 
-func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereAttribute, makeMissing bool) {
+func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaVSphereCustomAttribute, makeMissing bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	m, vm := i.machines[id], i.world.byID[id]
@@ -139,7 +139,7 @@ func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int3
 	}
 	if !makeMissing {
 		return 0, failure(infrav1.InvalidSpecReason,
-			"vCenter has no custom attribute %q for VMs: make it, or set spec.marks.missing to Create", name)
+			"vCenter has no custom attribute %q for VMs: make it, or set spec.createMissingTags to true", name)
 	}
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		res, err := methods.AddCustomFieldDef(ctx, c, &types.AddCustomFieldDef{

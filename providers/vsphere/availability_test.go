@@ -64,27 +64,27 @@ func TestMaintenance(t *testing.T) {
 
 // By default, machines of a control plane are kept apart, and workers, of which
 // there are more than hosts, are not.
-func TestSpreadMode(t *testing.T) {
-	labeled := func(labels map[string]string, spread infrav1.NovaVSphereSpread) *infrav1.NovaVSphereMachine {
+func TestAntiAffinityOf(t *testing.T) {
+	labeled := func(labels map[string]string, mode infrav1.AntiAffinity) *infrav1.NovaVSphereMachine {
 		m := &infrav1.NovaVSphereMachine{}
-		m.Labels, m.Spec.Spread = labels, spread
+		m.Labels, m.Spec.AntiAffinity = labels, mode
 		return m
 	}
 	controlPlane, worker := map[string]string{clusterv1.MachineControlPlaneLabel: ""}, map[string]string{clusterv1.MachineDeploymentNameLabel: "md"}
 	tests := []struct {
 		name    string
 		machine *infrav1.NovaVSphereMachine
-		cluster infrav1.NovaVSphereSpread
-		want    infrav1.NovaVSphereSpread
+		cluster infrav1.AntiAffinity
+		want    infrav1.AntiAffinity
 	}{
-		{"control plane", labeled(controlPlane, ""), "", infrav1.SpreadPreferred},
-		{"worker", labeled(worker, ""), "", infrav1.SpreadNever},
-		{"cluster", labeled(worker, ""), infrav1.SpreadRequired, infrav1.SpreadRequired},
-		{"machine", labeled(worker, infrav1.SpreadPreferred), infrav1.SpreadRequired, infrav1.SpreadPreferred},
-		{"control plane of a cluster", labeled(controlPlane, ""), infrav1.SpreadNever, infrav1.SpreadNever},
+		{"control plane", labeled(controlPlane, ""), "", infrav1.AntiAffinityPreferred},
+		{"worker", labeled(worker, ""), "", infrav1.AntiAffinityNone},
+		{"cluster", labeled(worker, ""), infrav1.AntiAffinityRequired, infrav1.AntiAffinityRequired},
+		{"machine", labeled(worker, infrav1.AntiAffinityPreferred), infrav1.AntiAffinityRequired, infrav1.AntiAffinityPreferred},
+		{"control plane of a cluster", labeled(controlPlane, ""), infrav1.AntiAffinityNone, infrav1.AntiAffinityNone},
 	}
 	for _, tt := range tests {
-		if got := tt.machine.SpreadMode(&infrav1.NovaVSphereClusterSpec{Spread: tt.cluster}); got != tt.want {
+		if got := infrav1.AntiAffinityOf(tt.machine, tt.machine.Spec.AntiAffinity, tt.cluster); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
 	}

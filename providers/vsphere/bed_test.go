@@ -100,8 +100,7 @@ func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCl
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 		},
 		Spec: infrav1.NovaVSphereClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: vc.Address, TLS: infrav1.Trust{CABundle: string(vc.CABundle)}},
-			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: name},
+			ClusterSpec: infrav1.ClusterSpec{Server: vc.Address, TLS: infrav1.Trust{CABundle: string(vc.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: name}},
 			Placement: infrav1.NovaVSpherePlacement{
 				Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 			},
@@ -120,8 +119,8 @@ func (b *bed) machine(name string) *infrav1.NovaVSphereMachine {
 			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name},
 		},
 		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: vcenter.DefaultTemplate,
-			Hardware: infrav1.NovaVSphereHardware{CPUs: 4, CoresPerSocket: 2, MemoryMiB: 4096},
+			Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+			Hardware: infrav1.NovaVSphereHardware{CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096},
 			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}, {Network: "VM Network"}}},
 		},
 	}

@@ -272,9 +272,9 @@ func (d *driver) template(ctx context.Context, g *goal) (*template, error) {
 		return nil, err
 	}
 	if len(d.bounds.ContentLibraries) > 0 && len(d.bounds.Templates) == 0 {
-		return nil, d.bounds.refuse("source", g.sourceName(), "contentLibraries")
+		return nil, d.bounds.refuse("template", g.template.String(), "contentLibraries")
 	}
-	if err := d.allows(ctx, "source", g.sourceName(), "templates", d.bounds.Templates, at); err != nil {
+	if err := d.allows(ctx, "template", g.template.String(), "templates", d.bounds.Templates, at); err != nil {
 		return nil, err
 	}
 	return d.vetted(ctx, g, at)
@@ -282,9 +282,9 @@ func (d *driver) template(ctx context.Context, g *goal) (*template, error) {
 
 // item resolves a library item within bounds.
 func (d *driver) item(ctx context.Context, g *goal) (libraryItem, error) {
-	of := &g.source.ContentLibrary
+	of := &g.template.ContentLibrary
 	if len(d.bounds.Templates)+len(d.bounds.ContentLibraries) > 0 && !slices.Contains(d.bounds.ContentLibraries, of.Library) {
-		return libraryItem{}, d.bounds.refuse("source", g.sourceName(), "contentLibraries")
+		return libraryItem{}, d.bounds.refuse("template", g.template.String(), "contentLibraries")
 	}
 	return d.session.paths.item(ctx, of)
 }
@@ -324,10 +324,10 @@ func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error)
 		return nil, err
 	case is.template:
 	case is.machine:
-		return nil, failure(infrav1.OutOfBoundsReason, "source %q is the VM of a machine, which is never cloned: name a template", g.sourceName())
+		return nil, failure(infrav1.OutOfBoundsReason, "template %q is the VM of a machine, which is never cloned: name a template", g.template.String())
 	case d.bounds.by != "" && !ptr.Deref(d.bounds.AllowVMSources, false):
 		return nil, failure(infrav1.OutOfBoundsReason,
-			"source %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.sourceName(), d.bounds.by)
+			"template %q is a VM and not a template: convert it, or set spec.bounds.allowVMSources of NovaVSphereIdentity %q", g.template.String(), d.bounds.by)
 	}
 	return r.templateAt(ctx, g, at)
 }
@@ -350,7 +350,7 @@ func (b *bounds) allowsExtraConfig(options []infrav1.NovaVSphereExtraConfig) err
 		return nil
 	}
 	for i := range options {
-		key := options[i].Key
+		key := options[i].Name
 		if !isAllowedKey(allowedKeys, key) && !isAllowedKey(b.ExtraConfigKeys, key) && !deviceSettings.MatchString(key) {
 			return b.refuse("hardware.extraConfig", key, "extraConfigKeys")
 		}

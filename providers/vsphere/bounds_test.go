@@ -75,12 +75,12 @@ func TestAllowedExtraConfig(t *testing.T) {
 		"pciPassthru0.id": false, "pciPassthru0.present": false, "RemoteDisplay.vnc.port": false, "sched.swap.dir": false,
 		"ethernet0.networkName": false, "isolation.device": false, "scsi0:1.fileName": false, "disk.owned": false, "sched.swap.vmxSwapEnabled2": false,
 	} {
-		err := lent.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Key: key}})
+		err := lent.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}})
 		if (err == nil) != want {
 			t.Errorf("%s: %v", key, err)
 		}
 		own := bounds{}
-		if err := own.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Key: key}}); err != nil {
+		if err := own.allowsExtraConfig([]infrav1.NovaVSphereExtraConfig{{Name: key}}); err != nil {
 			t.Errorf("%s, with credentials of the cluster's own: %v", key, err)
 		}
 	}
@@ -99,11 +99,11 @@ func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentit
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
 		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)},
-			SecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
+			CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
 		}, Bounds: limits},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
-	b.cluster.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+	b.cluster.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
 	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	return identity
@@ -178,16 +178,18 @@ func TestOutOfBounds(t *testing.T) {
 		"datastore of a disk": {func(s *infrav1.NovaVSphereMachineSpec) {
 			s.Disks.Data = []infrav1.NovaVSphereDataDisk{{SizeGiB: 1, Datastore: "LocalDS_1"}}
 		}, `disks.data.datastore "LocalDS_1" is outside of spec.bounds.datastores`},
-		"network":            {func(s *infrav1.NovaVSphereMachineSpec) { s.Network.Interfaces[0].Network = "DC0_NSX0" }, `network "DC0_NSX0" is outside of spec.bounds.networks`},
-		"template":           {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "other" }, `source "other" is outside of spec.bounds.templates of NovaVSphereIdentity "shared"`},
-		"template by dots":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/nova/../other" }, `is outside of spec.bounds.templates`},
-		"template by UUID":   {func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", id }, `is outside of spec.bounds.templates`},
-		"template by its ID": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", other.Reference().Value }, `is outside of spec.bounds.templates`},
+		"network":          {func(s *infrav1.NovaVSphereMachineSpec) { s.Network.Interfaces[0].Network = "DC0_NSX0" }, `network "DC0_NSX0" is outside of spec.bounds.networks`},
+		"template":         {func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaVSphereIdentity "shared"`},
+		"template by dots": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/../other" }, `is outside of spec.bounds.templates`},
+		"template by UUID": {func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: id} }, `is outside of spec.bounds.templates`},
+		"template by its ID": {func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template = infrav1.NovaVSphereTemplate{ID: other.Reference().Value}
+		}, `is outside of spec.bounds.templates`},
 		"a content library": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template, s.Source.ContentLibrary = "", infrav1.NovaVSphereLibraryItem{Library: "images", Item: "node"}
+			s.Template = infrav1.NovaVSphereTemplate{ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "images", Item: "node"}}
 		}, `is outside of spec.bounds.contentLibraries`},
 		"extraConfig": {func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "RemoteDisplay.vnc.enabled", Value: "TRUE"}}
+			s.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "RemoteDisplay.vnc.enabled", Value: "TRUE"}}
 		}, `hardware.extraConfig "RemoteDisplay.vnc.enabled" is outside of spec.bounds.extraConfigKeys`},
 	} {
 		m := b.machine("m")
@@ -225,22 +227,22 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	refused := func(says string, ask func(*infrav1.NovaVSphereMachineSpec)) {
 		b.t.Helper()
 		m := b.machine("m")
-		m.Spec.Template = ""
+		m.Spec.Template = infrav1.NovaVSphereTemplate{}
 		ask(&m.Spec)
 		err := b.connect(m).Create(b.ctx(), m, launch)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
 		b.Expect(err).To(MatchError(ContainSubstring(says)))
 		_, err = b.connector.Size(b.ctx(), &infrav1.NovaVSphereMachineTemplate{
 			ObjectMeta: m.ObjectMeta, Spec: infrav1.NovaVSphereMachineTemplateSpec{Template: infrav1.NovaVSphereMachineTemplateResource{
-				Spec: infrav1.NovaVSphereMachineSpec{Template: m.Spec.Template, Source: m.Spec.Source, Network: m.Spec.Network},
+				Spec: infrav1.NovaVSphereMachineSpec{Template: m.Spec.Template, Network: m.Spec.Network},
 			}},
 		})
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.OutOfBoundsReason), "%v", err)
 	}
-	byPath := func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/nova/victim" }
-	byReference := func(s *infrav1.NovaVSphereMachineSpec) { s.Source.Reference = b.vmNamed(victim.Name)[0].Ref }
-	byUUID := func(s *infrav1.NovaVSphereMachineSpec) { s.Source.UUID = victimID }
-	aPlainOne := func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "plain" }
+	byPath := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/nova/victim" }
+	byReference := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = b.vmNamed(victim.Name)[0].Ref }
+	byUUID := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.ID = victimID }
+	aPlainOne := func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "plain" }
 	for _, ask := range []func(*infrav1.NovaVSphereMachineSpec){byPath, byReference, byUUID} {
 		refused("is the VM of a machine, which is never cloned", ask)
 	}
@@ -250,7 +252,7 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
 	refused("is the VM of a machine, which is never cloned", byReference)
 	m := b.machine("m")
-	m.Spec.Template = "plain"
+	m.Spec.Template.Name = "plain"
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }

@@ -147,9 +147,9 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 
 // login reads where and how to log in for cluster.
 func (c *Connector) login(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (credentials.Login, error) {
-	spec := &cluster.Spec
+	spec, ref := &cluster.Spec, cluster.Identity()
 	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
-		Kind: spec.IdentityRef.Kind, Name: spec.IdentityRef.Name, Server: spec.Server, TLS: spec.TLS,
+		Kind: ref.Kind, Name: ref.Name, Server: spec.Server, TLS: spec.TLS,
 	})
 	if err != nil {
 		return login, fmt.Errorf("finding the vCenter account: %w", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/vmware/govmomi/find"
 	"github.com/vmware/govmomi/vim25/types"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -136,12 +137,10 @@ func (b *bed) newJourney(name string, f *fuse) *journey {
 	j.options.wrap = f.wrap
 	for _, m := range b.machines(name, 2) {
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = name
-		m.Spec.Spread = infrav1.SpreadPreferred
-		m.Spec.Marks = infrav1.NovaVSphereMarks{
-			Tags:       []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}},
-			Attributes: []infrav1.NovaVSphereAttribute{{Name: name, Value: "17"}},
-			Missing:    infrav1.MissingCreate,
-		}
+		m.Spec.AntiAffinity = infrav1.AntiAffinityPreferred
+		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: name, Name: "blue"}}
+		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
+		m.Spec.CreateMissingTags = ptr.To(true)
 		j.crafts = append(j.crafts, &craft{machine: m, launch: launch, soft: true})
 	}
 	return j

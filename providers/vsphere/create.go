@@ -132,7 +132,7 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 	if p.template, err = d.source(ctx, m, &p.goal, &p.to); err != nil {
 		return p, err
 	}
-	if p.origin, err = p.template.origin(m.Spec.Clone, &m.Spec.Disks); err != nil {
+	if p.origin, err = p.template.origin(m.Spec.CloneMode, p.goal.template.Snapshot, &m.Spec.Disks); err != nil {
 		r.forget() // somebody may take the snapshot that is missing
 		return p, err
 	}
@@ -142,6 +142,9 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 		}
 	}
 	for i := range p.wires {
+		if p.wires[i].Network == "" {
+			return p, impossible("network.interfaces[%d].network is not set, and neither is spec.network of the NovaVSphereCluster", i)
+		}
 		found, err := d.network(ctx, p.placement.Datacenter, p.wires[i].Network)
 		if err != nil {
 			return p, err
@@ -205,7 +208,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	if err != nil {
 		return nil, err
 	}
-	out := &plan{source: p.sourceName(), disks: kept(p.template), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
+	out := &plan{source: p.goal.template.String(), disks: kept(p.template), on: p.to.storage, need: demand(p.template, &m.Spec.Disks)}
 	for i := range p.wires {
 		out.static = append(out.static, p.wires[i].static()...)
 	}
@@ -249,16 +252,12 @@ func stored(p *plan, datastore ref) {
 
 // demand is how much room a clone takes at most.
 func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
-	wanted, need := sizes(d), int64(0)
-	for i, disk := range newRack(t.devices).disks {
-		size := bytesOf(disk)
-		if i < len(wanted) {
-			size = max(size, int64(wanted[i])<<30)
-		}
-		need += size
+	own, need := newRack(t.devices).disks, int64(0)
+	for i, size := range sizes(own, d) {
+		need += max(bytesOf(own[i]), size<<30)
 	}
 	for i := range d.Data {
-		need += int64(d.Data[i].SizeGiB) << 30
+		need += d.Data[i].SizeGiB << 30
 	}
 	return need
 }
@@ -326,7 +325,7 @@ func isUnresolved(err error) bool {
 // sourceOf is the template that is cloned to get to g; none, if it is an image
 // that is still to be made.
 func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
-	if g.source.ContentLibrary.Item == "" {
+	if g.template.ContentLibrary.Item == "" {
 		t, err := d.template(ctx, g)
 		if err != nil {
 			return ref{}, err

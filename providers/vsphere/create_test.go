@@ -74,7 +74,7 @@ func TestCreateFailures(t *testing.T) {
 		reason string
 		says   string
 	}{
-		{"template", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Template = "none" },
+		{"template", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Template.Name = "none" },
 			infrav1.TemplateNotFoundReason, `template "none" does not exist in vCenter, or the account cannot see it`},
 		{"network", func(_ *bed, m *infrav1.NovaVSphereMachine) { m.Spec.Network.Interfaces[0].Network = "none" },
 			infrav1.PlacementNotFoundReason, `network "none" does not exist in vCenter, or the account cannot see it`},

@@ -270,8 +270,8 @@ func (r *rack) fit(d *infrav1.NovaVSphereDataDisk, on shelf, index int32) (*type
 	}
 	disk := &types.VirtualDisk{
 		VirtualDevice:   types.VirtualDevice{Key: newDiskKey - index, ControllerKey: s.key, UnitNumber: ptr.To(unit), Backing: backing},
-		CapacityInKB:    int64(d.SizeGiB) << 20,
-		CapacityInBytes: int64(d.SizeGiB) << 30,
+		CapacityInKB:    d.SizeGiB << 20,
+		CapacityInBytes: d.SizeGiB << 30,
 	}
 	change := add(disk)
 	change.FileOperation = types.VirtualDeviceConfigSpecFileOperationCreate
@@ -287,16 +287,55 @@ func profile(policy string) []types.BaseVirtualMachineProfileSpec {
 	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
 }
 
-// sizes are the sizes that are asked for the template's disks, in order.
-func sizes(d *infrav1.NovaVSphereDisks) []int32 {
-	return append([]int32{d.BootGiB}, d.TemplateGiB...)
+// sizes returns the sizes in GiB that are requested for the disks of the template,
+// in their order; 0 for disks that are not changed.
+func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
+	out := make([]int64, len(own))
+	for i, disk := range own {
+		if i == 0 {
+			out[i] = d.Boot.SizeGiB
+			continue
+		}
+		for _, named := range d.Template {
+			if named.Name == labelOf(disk) {
+				out[i] = named.SizeGiB
+			}
+		}
+	}
+	return out
+}
+
+// labelOf returns the label that vCenter shows for a disk, such as Hard disk 2. The
+// session requests it in English.
+func labelOf(disk *types.VirtualDisk) string {
+	if disk.DeviceInfo == nil {
+		return ""
+	}
+	return disk.DeviceInfo.GetDescription().Label
+}
+
+// missing returns an error if the template does not have a disk that d names.
+func missing(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
+	if len(own) == 0 && d.Boot.SizeGiB != 0 {
+		return impossible("disks.boot.sizeGiB is set, but the template has no disk")
+	}
+	var labels []string
+	for i := 1; i < len(own); i++ {
+		labels = append(labels, labelOf(own[i]))
+	}
+	for _, named := range d.Template {
+		if !slices.Contains(labels, named.Name) {
+			return impossible("disks.template: the template has no disk %q beside its boot disk; it has %q", named.Name, labels)
+		}
+	}
+	return nil
 }
 
 // grows reports whether a disk of the template is to have another size.
 func grows(t *template, d *infrav1.NovaVSphereDisks) bool {
 	own := newRack(t.devices).disks
-	for i, size := range sizes(d) {
-		if size != 0 && i < len(own) && int64(size)<<30 != bytesOf(own[i]) {
+	for i, size := range sizes(own, d) {
+		if size != 0 && size<<30 != bytesOf(own[i]) {
 			return true
 		}
 	}
@@ -309,15 +348,15 @@ func bytesOf(disk *types.VirtualDisk) int64 {
 
 // grow makes the template's disks larger.
 func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
-	for i, size := range sizes(d) {
+	if err := missing(r.disks, d); err != nil {
+		return nil, err
+	}
+	for i, size := range sizes(r.disks, d) {
 		if size == 0 {
 			continue
 		}
-		if i >= len(r.disks) {
-			return nil, impossible("a size is asked for disk %d of the template, which has %d", i+1, len(r.disks))
-		}
 		own := r.disks[i]
-		switch wanted := int64(size) << 30; {
+		switch wanted := size << 30; {
 		case wanted < bytesOf(own):
 			return nil, impossible("%d GiB are asked for disk %d of the template, which has %d GiB: a disk can only grow", size, i+1, bytesOf(own)>>30)
 		case wanted > bytesOf(own):

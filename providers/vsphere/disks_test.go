@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -17,7 +18,7 @@ func twoDisks() *template {
 	disk := func(key, unit int32, gib int64) *types.VirtualDisk {
 		return &types.VirtualDisk{
 			VirtualDevice: types.VirtualDevice{
-				Key: key, ControllerKey: 1000, UnitNumber: ptr.To(unit),
+				Key: key, ControllerKey: 1000, UnitNumber: ptr.To(unit), DeviceInfo: &types.Description{Label: fmt.Sprintf("Hard disk %d", unit+1)},
 				Backing: &types.VirtualDiskFlatVer2BackingInfo{Parent: &types.VirtualDiskFlatVer2BackingInfo{}},
 			},
 			CapacityInKB: gib << 20, CapacityInBytes: gib << 30,
@@ -48,10 +49,10 @@ func TestDisks(t *testing.T) {
 		refused string
 	}{
 		{"as the template", infrav1.NovaVSphereDisks{}, "scsi0:0,scsi0:1", ""},
-		{"grown", infrav1.NovaVSphereDisks{BootGiB: 30, TemplateGiB: []int32{6}}, "scsi0:0,scsi0:1", ""},
-		{"of the same size", infrav1.NovaVSphereDisks{BootGiB: 20, TemplateGiB: []int32{0}}, "scsi0:0,scsi0:1", ""},
-		{"smaller", infrav1.NovaVSphereDisks{BootGiB: 10}, "", "10 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
-		{"one too many", infrav1.NovaVSphereDisks{TemplateGiB: []int32{0, 9}}, "", "a size is asked for disk 3 of the template, which has 2"},
+		{"grown", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, "scsi0:0,scsi0:1", ""},
+		{"of the same size", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}, "scsi0:0,scsi0:1", ""},
+		{"smaller", infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 10}}, "", "10 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
+		{"one too many", infrav1.NovaVSphereDisks{Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 3", SizeGiB: 9}}}, "", `disks.template: the template has no disk "Hard disk 3" beside its boot disk; it has ["Hard disk 2"]`},
 		{
 			"anywhere",
 			infrav1.NovaVSphereDisks{Data: []infrav1.NovaVSphereDataDisk{data("a", infrav1.NovaVSphereController{})}},
@@ -109,7 +110,7 @@ func TestDisks(t *testing.T) {
 func TestGrownDisk(t *testing.T) {
 	g := NewWithT(t)
 	source := twoDisks()
-	changes, _, err := disks(source, &infrav1.NovaVSphereDisks{TemplateGiB: []int32{6}}, nil)
+	changes, _, err := disks(source, &infrav1.NovaVSphereDisks{Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 2", SizeGiB: 6}}}, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(changes).To(HaveLen(1))
 	change := changes[0].GetVirtualDeviceConfigSpec()
@@ -158,7 +159,7 @@ func TestDataDisk(t *testing.T) {
 }
 
 func TestDemand(t *testing.T) {
-	got := demand(twoDisks(), &infrav1.NovaVSphereDisks{BootGiB: 30, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
+	got := demand(twoDisks(), &infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{SizeGiB: 2}}})
 	if want := int64(30+5+2) << 30; got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}

@@ -28,11 +28,11 @@ func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 // equip puts the hardware that a machine asks for into the settings of its VM.
 func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
-	if h.CoresPerSocket != 0 {
-		spec.NumCoresPerSocket = ptr.To(h.CoresPerSocket)
+	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
+		spec.NumCoresPerSocket = ptr.To(cores)
 	}
-	spec.CpuAllocation = allocation(h.CPUAllocation)
-	spec.MemoryAllocation = allocation(h.MemoryAllocation)
+	spec.CpuAllocation = allocation(h.CPUReservationMHz, h.CPULimitMHz, h.CPUShares)
+	spec.MemoryAllocation = allocation(h.MemoryReservationMiB, h.MemoryLimitMiB, h.MemoryShares)
 	spec.NestedHVEnabled = h.NestedVirtualization
 	spec.Firmware = firmwares[h.Firmware]
 	if h.SecureBoot != nil {
@@ -48,11 +48,11 @@ func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware,
 	}
 	encrypt(spec, h.Encryption)
 	for _, option := range h.ExtraConfig {
-		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option.Key, Value: option.Value})
+		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option.Name, Value: option.Value})
 	}
 }
 
-var firmwares = map[infrav1.NovaVSphereFirmware]string{
+var firmwares = map[infrav1.Firmware]string{
 	infrav1.FirmwareBIOS: string(types.GuestOsDescriptorFirmwareTypeBios),
 	infrav1.FirmwareEFI:  string(types.GuestOsDescriptorFirmwareTypeEfi),
 }
@@ -63,20 +63,20 @@ var sharesLevels = map[infrav1.NovaVSphereSharesLevel]types.SharesLevel{
 	infrav1.SharesHigh:   types.SharesLevelHigh,
 }
 
-// allocation is a share of a resource; nil, if nothing is asked for.
-func allocation(a infrav1.NovaVSphereAllocation) *types.ResourceAllocationInfo {
-	if a == (infrav1.NovaVSphereAllocation{}) {
+// allocation returns the allocation of a resource; nil, if none is set.
+func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShares) *types.ResourceAllocationInfo {
+	if reservation == nil && limit == 0 && shares == (infrav1.NovaVSphereShares{}) {
 		return nil
 	}
-	out := &types.ResourceAllocationInfo{Reservation: a.Reservation}
-	if a.Limit != 0 {
-		out.Limit = ptr.To(a.Limit)
+	out := &types.ResourceAllocationInfo{Reservation: reservation}
+	if limit != 0 {
+		out.Limit = ptr.To(limit)
 	}
 	switch {
-	case a.SharesLevel != "":
-		out.Shares = &types.SharesInfo{Level: sharesLevels[a.SharesLevel]}
-	case a.Shares != 0:
-		out.Shares = &types.SharesInfo{Level: types.SharesLevelCustom, Shares: a.Shares}
+	case shares.Level != "":
+		out.Shares = &types.SharesInfo{Level: sharesLevels[shares.Level]}
+	case shares.Value != 0:
+		out.Shares = &types.SharesInfo{Level: types.SharesLevelCustom, Shares: shares.Value}
 	}
 	return out
 }

@@ -34,7 +34,10 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	}
 	d := &driver{session: s, cluster: &cluster.Spec, bounds: bounds}
 	if len(cluster.Spec.FailureDomains) == 0 {
-		return site, d.check(ctx, &cluster.Spec.Placement)
+		if err := d.check(ctx, &cluster.Spec.Placement); err != nil {
+			return site, err
+		}
+		return site, d.checkDefaults(ctx, &infrav1.NovaVSphereFailureDomain{}, &cluster.Spec.Placement)
 	}
 	for i := range cluster.Spec.FailureDomains {
 		domain := &cluster.Spec.FailureDomains[i]
@@ -145,18 +148,42 @@ func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFai
 			return err
 		}
 	}
-	g := goal{placement: p, template: domain.Template, source: domain.Source}
-	switch {
-	case g.source.ContentLibrary.Item != "":
-		if _, err := d.item(ctx, &g); err != nil {
-			return err
-		}
-	case g.template != "" || g.source != (infrav1.NovaVSphereSource{}):
-		if _, err := d.template(ctx, &g); err != nil {
+	if err := d.checkTemplate(ctx, &goal{placement: p, template: domain.Template}); err != nil {
+		return err
+	}
+	if err := d.checkDefaults(ctx, domain, &p); err != nil {
+		return err
+	}
+	return d.session.paths.checkTags(ctx, &p, domain.RequiredTags)
+}
+
+// checkDefaults resolves network and template of the cluster, unless the failure domain
+// has its own. Machines may set the datacenter in which they are found.
+func (d *driver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain, p *infrav1.NovaVSpherePlacement) error {
+	if p.Datacenter == "" {
+		return nil
+	}
+	if name := d.cluster.Network; name != "" && len(domain.Networks) == 0 {
+		if _, err := d.network(ctx, p.Datacenter, name); err != nil {
 			return err
 		}
 	}
-	return d.session.paths.checkTags(ctx, &p, domain.RequiredTags)
+	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
+		return nil
+	}
+	return d.checkTemplate(ctx, &goal{placement: *p, template: d.cluster.Template})
+}
+
+// checkTemplate resolves a template, if one is set.
+func (d *driver) checkTemplate(ctx context.Context, g *goal) error {
+	var err error
+	switch {
+	case g.template.ContentLibrary.Item != "":
+		_, err = d.item(ctx, g)
+	case g.template != (infrav1.NovaVSphereTemplate{}):
+		_, err = d.template(ctx, g)
+	}
+	return err
 }
 
 // checkTags reads whether a compute cluster, or a datacenter, carries tags.

@@ -85,13 +85,13 @@ func TestIdentity(t *testing.T) {
 	identity := &infrav1.NovaVSphereIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
 		Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
-			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)}, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+			Server: b.vc.Address, TLS: infrav1.Trust{CABundle: string(b.vc.CABundle)}, CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"},
 		}},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
 	second := b.addCluster("second", b.vc)
 	for _, c := range []*infrav1.NovaVSphereCluster{b.cluster, second} {
-		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+		c.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
 		c.Spec.Server, c.Spec.TLS = "", infrav1.Trust{}
 		b.Expect(b.objects.Update(b.ctx(), c)).To(Succeed())
 	}

@@ -196,7 +196,7 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *go
 	if err != nil {
 		return nil, err
 	}
-	e := failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.sourceName())
+	e := failure(infrav1.CreatingReason, "Deploying %s once, to clone it from then on", g.template.String())
 	e.Waiting = true
 	return nil, e
 }

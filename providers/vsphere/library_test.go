@@ -87,8 +87,8 @@ func (b *bed) addLibrary() *library.Manager {
 
 func (b *bed) fromLibrary(name, item string) *infrav1.NovaVSphereMachine {
 	m := b.machine(name)
-	m.Spec.Template = ""
-	m.Spec.Source.ContentLibrary = infrav1.NovaVSphereLibraryItem{Library: "images", Item: item}
+	m.Spec.Template = infrav1.NovaVSphereTemplate{}
+	m.Spec.Template.ContentLibrary = infrav1.NovaVSphereLibraryItem{Library: "images", Item: item}
 	return m
 }
 
@@ -129,7 +129,7 @@ func TestCreateFromLibrary(t *testing.T) {
 	b.Expect(b.images()).To(BeEmpty(), "a VM template is cloned as it is")
 
 	first, second := b.fromLibrary("first", "debian"), b.fromLibrary("second", "debian")
-	second.Spec.Clone.Mode = infrav1.CloneLinked
+	second.Spec.CloneMode = infrav1.CloneLinked
 	d := b.connect(first)
 	err := d.Create(b.ctx(), first, launch)
 	b.Expect(hypervisor.IsWaiting(err)).To(BeTrue(), "%v", err)
@@ -147,7 +147,7 @@ func TestCreateFromLibrary(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"CloneVM_Task": 1, "ModifyListView": 1}))
 
 	wrong := b.fromLibrary("wrong", "debian")
-	wrong.Spec.Source.ContentLibrary.Version = "77"
+	wrong.Spec.Template.ContentLibrary.Version = "77"
 	err = b.connect(wrong).Create(b.ctx(), wrong, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.TemplateNotFoundReason))
 	b.Expect(err).To(MatchError(MatchRegexp(`the item "debian" of the content library "images" has the version \d+, not 77`)))
@@ -245,9 +245,11 @@ func TestInspectFailureDomains(t *testing.T) {
 	host := b.addHostGroup("rack")
 	b.Expect(host.Value).NotTo(BeEmpty())
 	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
-		{Name: "a", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack"}, Template: vcenter.DefaultTemplate,
-			Networks: []infrav1.NovaVSphereDomainNetwork{{Network: "VM Network"}}},
-		{Name: "b", ControlPlane: new(bool), Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
+		{
+			FailureDomain: infrav1.FailureDomain{Name: "a", Networks: []infrav1.FailureDomainNetwork{{Network: "VM Network"}}},
+			Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack"}, Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
+		},
+		{FailureDomain: infrav1.FailureDomain{Name: "b", ControlPlane: new(bool)}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
 			RequiredTags: []infrav1.NovaVSphereTag{{Category: "zone", Name: "b"}}},
 	}
 	inspect := func() (site hypervisor.Site, err error) {
@@ -288,7 +290,7 @@ func TestInspectFailureDomains(t *testing.T) {
 		`failure domain "a": placement.hostGroup "none" does not exist in the compute cluster, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
 			d.Placement.HostGroup = "none"
 		},
-		`failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) { d.Template = "none" },
+		`failure domain "a": template "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) { d.Template.Name = "none" },
 		`failure domain "a": network "none" does not exist in vCenter, or the account cannot see it`: func(d *infrav1.NovaVSphereFailureDomain) {
 			d.Networks[0].Network = "none"
 		},
@@ -308,7 +310,7 @@ func TestSizeInFailureDomains(t *testing.T) {
 	const gib = int64(1) << 30
 	own := b.machine("any").Spec.Hardware
 	domain := func(name, datacenter, template string) infrav1.NovaVSphereFailureDomain {
-		return infrav1.NovaVSphereFailureDomain{Name: name, Template: template, Placement: infrav1.NovaVSpherePlacement{Datacenter: datacenter}}
+		return infrav1.NovaVSphereFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}, Template: infrav1.NovaVSphereTemplate{Name: template}, Placement: infrav1.NovaVSpherePlacement{Datacenter: datacenter}}
 	}
 	known := infrav1.MachineTemplateStatus{
 		Capacity: corev1.ResourceList{corev1.ResourceEphemeralStorage: resource.MustParse("30Gi")},
@@ -342,7 +344,7 @@ func TestSizeInFailureDomains(t *testing.T) {
 				Status:     tt.was,
 			}
 			template.Spec.Template.Spec = b.machine("any").Spec
-			template.Spec.Template.Spec.Template, template.Spec.Template.Spec.Hardware = "far", tt.hardware
+			template.Spec.Template.Spec.Template.Name, template.Spec.Template.Spec.Hardware = "far", tt.hardware
 			b.connect(b.machine("any"))
 			got, err := b.connector.Size(b.ctx(), template)
 			if tt.says != "" {
@@ -381,7 +383,7 @@ func TestSize(t *testing.T) {
 			t.OwnerReferences, t.Labels = nil, map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name}
 		}, hypervisor.Size{CPUs: 2, MemoryBytes: 2 * gib, DiskBytes: 20 * gib, Architecture: "amd64"}, false},
 		{"with devices", func(t *infrav1.NovaVSphereMachineTemplate) {
-			t.Spec.Template.Spec.Disks.BootGiB = 50
+			t.Spec.Template.Spec.Disks.Boot.SizeGiB = 50
 			t.Spec.Template.Spec.Hardware.VGPUProfiles = []string{"a", "b"}
 			t.Spec.Template.Spec.Hardware.PCIDevices = []infrav1.NovaVSpherePCIDevice{{VendorID: 4098, DeviceID: 1}, {VendorID: 5, DeviceID: 1}}
 		}, hypervisor.Size{CPUs: 4, MemoryBytes: 4 * gib, DiskBytes: 50 * gib, Architecture: "amd64",

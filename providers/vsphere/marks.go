@@ -78,11 +78,11 @@ func (i *inventory) marksDue(m *machine, info *vmInfo) string {
 
 // wrongAttributes are the attributes that have not the value asked for. The
 // caller holds the lock.
-func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSphereAttribute {
+func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSphereCustomAttribute {
 	if i.fields == nil {
 		return nil
 	}
-	var wrong []infrav1.NovaVSphereAttribute
+	var wrong []infrav1.NovaVSphereCustomAttribute
 	for _, a := range m.wants.attributes {
 		if field, known := i.fields[a.Name]; !known || info.attributes[field] != a.Value {
 			wrong = append(wrong, a)
@@ -457,7 +457,7 @@ func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]st
 		if id == "" {
 			if !t.makeMissing {
 				return nil, failure(infrav1.InvalidSpecReason,
-					"vCenter has no tag %q of the category %q, or the account cannot see it: make it, or set spec.marks.missing to Create", tag.name, tag.category)
+					"vCenter has no tag %q of the category %q, or the account cannot see it: make it, or set spec.createMissingTags to true", tag.name, tag.category)
 			}
 			if id, err = k.create(ctx, api, tag); err != nil {
 				return nil, err

@@ -43,7 +43,7 @@ var networks = map[string]struct {
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp ifname=eth1:2a:ec:ae:04:48:63 ip=eth1:dhcp",
 	},
 	"dual": {
-		interfaces: []infrav1.NovaVSphereInterface{{InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true), MTU: 9000}}},
+		interfaces: []infrav1.NovaVSphereInterface{{MTU: 9000, InterfaceAddressing: addressing{DHCP4: ptr.To(true), DHCP6: ptr.To(true)}}},
 		arguments:  "ifname=eth0:66:bb:fd:8f:40:01 ip=eth0:dhcp:9000 ip=eth0:dhcp6:9000",
 	},
 	"static": {

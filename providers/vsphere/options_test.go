@@ -109,28 +109,27 @@ func TestCreateWithEverything(t *testing.T) {
 	host := b.addHostGroup("rack")
 	b.addSnapshot(vcenter.DefaultTemplate, "base")
 	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
-		Name:      "zone-a",
-		Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", DatastoreCluster: "pod"},
-		Networks:  []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](1), Network: "DC0_DVPG0"}},
+		FailureDomain: infrav1.FailureDomain{Name: "zone-a", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](1), Network: "DC0_DVPG0"}}},
+		Placement:     infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", DatastoreCluster: "pod"},
 	}}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	everything := func(name string) *infrav1.NovaVSphereMachine {
 		m := b.machine(name)
 		m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/tenants/one", CreateFolder: ptr.To(true), StoragePolicy: aPolicy}
-		m.Spec.Clone = infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}
+		m.Spec.CloneMode = infrav1.CloneLinkedOrFull
 		m.Spec.Hardware = infrav1.NovaVSphereHardware{
-			CPUs: 8, CoresPerSocket: 4, MemoryMiB: 8192, Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), NestedVirtualization: ptr.To(true),
-			CPUAllocation:    infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](500), Limit: 2000, SharesLevel: infrav1.SharesHigh},
-			MemoryAllocation: infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](1024)},
-			ExtraConfig:      []infrav1.NovaVSphereExtraConfig{{Key: "sched.swap.vmxSwapEnabled", Value: "FALSE"}},
+			CPUs: 8, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 4}, MemoryMiB: 8192, Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), NestedVirtualization: ptr.To(true),
+			CPUReservationMHz: ptr.To[int64](500), CPULimitMHz: 2000, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
+			MemoryReservationMiB: ptr.To[int64](1024),
+			ExtraConfig:          []infrav1.NovaVSphereExtraConfig{{Name: "sched.swap.vmxSwapEnabled", Value: "FALSE"}},
 		}
-		m.Spec.Disks = infrav1.NovaVSphereDisks{BootGiB: 40, Data: []infrav1.NovaVSphereDataDisk{
+		m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 40}, Data: []infrav1.NovaVSphereDataDisk{
 			{Name: "etcd", SizeGiB: 10, Provisioning: infrav1.ProvisioningEagerZeroed, Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe}},
 			{Name: "logs", SizeGiB: 5, Provisioning: infrav1.ProvisioningThin, Datastore: "LocalDS_0"},
 		}}
 		m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{
-			{Network: "/DC0/network/DC0_DVPG0", InterfaceAddressing: addressing{
-				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Nameservers: []string{"192.0.2.53"}, MTU: 1400,
+			{Network: "/DC0/network/DC0_DVPG0", MTU: 1400, InterfaceAddressing: addressing{
+				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Nameservers: []string{"192.0.2.53"},
 			}},
 			{Network: "VM Network", Type: infrav1.InterfaceE1000e, InterfaceAddressing: addressing{MACAddress: "02:00:00:00:00:77"}},
 		}
@@ -206,14 +205,18 @@ func TestCreateFromSources(t *testing.T) {
 		name   string
 		change func(*infrav1.NovaVSphereMachineSpec)
 	}{
-		{"path", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = "/DC0/vm/" + vcenter.DefaultTemplate }},
-		{"reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", handle.Reference().Value }},
-		{"bios", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template, s.Source.UUID = "", strings.ToUpper(template.Config.Uuid)
+		{"path", func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Name = "/DC0/vm/" + vcenter.DefaultTemplate }},
+		{"reference", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template = infrav1.NovaVSphereTemplate{ID: handle.Reference().Value}
 		}},
-		{"instance", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", template.Config.InstanceUuid }},
-		{"snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Snapshot = "base" }},
-		{"linked", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Mode = infrav1.CloneLinked }},
+		{"bios", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template = infrav1.NovaVSphereTemplate{ID: strings.ToUpper(template.Config.Uuid)}
+		}},
+		{"instance", func(s *infrav1.NovaVSphereMachineSpec) {
+			s.Template = infrav1.NovaVSphereTemplate{ID: template.Config.InstanceUuid}
+		}},
+		{"snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Template.Snapshot = "base" }},
+		{"linked", func(s *infrav1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -243,16 +246,16 @@ func TestCreateRefusals(t *testing.T) {
 		reason string
 		says   string
 	}{
-		{"no such UUID", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.UUID = "", nothing }, "",
+		{"no such UUID", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: nothing} }, "",
 			infrav1.TemplateNotFoundReason, "no template in vCenter has the UUID " + nothing + ", or the account cannot see it"},
-		{"no such reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template, s.Source.Reference = "", "vm-99999" }, "",
+		{"no such reference", func(s *infrav1.NovaVSphereMachineSpec) { s.Template = infrav1.NovaVSphereTemplate{ID: "vm-99999"} }, "",
 			infrav1.TemplateNotFoundReason, "the template vm-99999 does not exist in vCenter, or the account cannot see it"},
 		{"no such library", func(s *infrav1.NovaVSphereMachineSpec) {
-			s.Template, s.Source.ContentLibrary = "", infrav1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}
+			s.Template = infrav1.NovaVSphereTemplate{ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "none", Item: "debian"}}
 		}, "", infrav1.TemplateNotFoundReason, `0 content libraries are called "none", not one, or the account cannot see it`},
-		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.Clone.Mode = infrav1.CloneLinked }, "",
+		{"no snapshot", func(s *infrav1.NovaVSphereMachineSpec) { s.CloneMode = infrav1.CloneLinked }, "",
 			infrav1.InvalidSpecReason, "A linked clone is not possible because the template has no snapshot"},
-		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.BootGiB = 1 }, "",
+		{"a smaller disk", func(s *infrav1.NovaVSphereMachineSpec) { s.Disks.Boot.SizeGiB = 1 }, "",
 			infrav1.InvalidSpecReason, "1 GiB are asked for disk 1 of the template, which has 20 GiB: a disk can only grow"},
 		{"no such policy", func(s *infrav1.NovaVSphereMachineSpec) { s.Placement.StoragePolicy = "none" }, "",
 			infrav1.PlacementNotFoundReason, `the storage policy "none" does not exist in vCenter, or the account cannot see it`},
@@ -303,7 +306,7 @@ func TestCreateRefusals(t *testing.T) {
 func TestSnapshotTakenLater(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Clone.Mode = infrav1.CloneLinked
+	m.Spec.CloneMode = infrav1.CloneLinked
 	err := b.connect(m).Create(b.ctx(), m, launch)
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.InvalidSpecReason))
 	b.Expect(hypervisor.IsTerminal(err)).To(BeFalse(), "somebody can take one")

@@ -219,8 +219,8 @@ func inDomains(t *testing.T) *bed {
 	b.cluster.Spec.Placement = infrav1.NovaVSpherePlacement{}
 	for _, name := range []string{"a", "b"} {
 		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, infrav1.NovaVSphereFailureDomain{
-			Name:      name,
-			Placement: infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: name, Datastore: "LocalDS_0"},
+			FailureDomain: infrav1.FailureDomain{Name: name},
+			Placement:     infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: name, Datastore: "LocalDS_0"},
 		})
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())

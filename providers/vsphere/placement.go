@@ -1,6 +1,7 @@
 package vsphere
 
 import (
+	"cmp"
 	"slices"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -11,8 +12,7 @@ import (
 type goal struct {
 	zone       string
 	placement  infrav1.NovaVSpherePlacement
-	template   string
-	source     infrav1.NovaVSphereSource
+	template   infrav1.NovaVSphereTemplate
 	interfaces []infrav1.NovaVSphereInterface
 }
 
@@ -23,8 +23,13 @@ func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachi
 		zone:       zone,
 		placement:  placementIn(cluster, spec, cluster.FailureDomain(zone)),
 		template:   spec.Template,
-		source:     spec.Source,
-		interfaces: spec.Network.Interfaces,
+		interfaces: slices.Clone(spec.Network.GetInterfaces()),
+	}
+	if g.template == (infrav1.NovaVSphereTemplate{}) {
+		g.template = cluster.Template
+	}
+	for i := range g.interfaces {
+		g.interfaces[i].Network = cmp.Or(g.interfaces[i].Network, cluster.Network)
 	}
 	if zone == "" {
 		return g, nil
@@ -33,17 +38,15 @@ func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachi
 	if domain == nil {
 		return g, failure(infrav1.PlacementNotFoundReason, "the failure domain %q is not among spec.failureDomains of the NovaVSphereCluster", zone)
 	}
-	if domain.Template != "" || domain.Source != (infrav1.NovaVSphereSource{}) {
-		g.template, g.source = domain.Template, domain.Source
+	if domain.Template != (infrav1.NovaVSphereTemplate{}) {
+		g.template = domain.Template
 	}
-	var err error
-	g.interfaces, err = rewired(g.interfaces, domain)
-	if err != nil {
-		return g, err
+	if last := domain.LastInterface(); last >= len(g.interfaces) {
+		return g, failure(infrav1.InvalidSpecReason, "the failure domain %q has a network for interface %d, which the machine does not have", zone, last)
 	}
-	g.interfaces = slices.Clone(g.interfaces)
 	for i := range g.interfaces {
-		g.interfaces[i].InterfaceAddressing = *g.interfaces[i].In(zone)
+		in := &g.interfaces[i]
+		in.Network, in.InterfaceAddressing = domain.Connect(i, in.Network, &in.InterfaceAddressing)
 	}
 	return g, nil
 }
@@ -66,40 +69,4 @@ func (d *driver) zones() []string {
 		zones = append(zones, d.cluster.FailureDomains[i].Name)
 	}
 	return append(zones, "")
-}
-
-// rewired connects interfaces to the networks of a failure domain.
-func rewired(interfaces []infrav1.NovaVSphereInterface, domain *infrav1.NovaVSphereFailureDomain) ([]infrav1.NovaVSphereInterface, error) {
-	if len(domain.Networks) == 0 {
-		return interfaces, nil
-	}
-	out := make([]infrav1.NovaVSphereInterface, len(interfaces))
-	for i := range interfaces {
-		interfaces[i].DeepCopyInto(&out[i])
-	}
-	for _, n := range domain.Networks {
-		first, last := 0, len(out)-1
-		if n.Interface != nil {
-			first, last = int(*n.Interface), int(*n.Interface)
-		}
-		if last >= len(out) {
-			return nil, failure(infrav1.InvalidSpecReason, "the failure domain %q has a network for interface %d, which the machine does not have", domain.Name, last)
-		}
-		for i := first; i <= last; i++ {
-			out[i].Network = n.Network
-			if n.Nameservers != nil {
-				out[i].Nameservers = n.Nameservers
-			}
-			if n.SearchDomains != nil {
-				out[i].SearchDomains = n.SearchDomains
-			}
-		}
-	}
-	return out, nil
-}
-
-// sourceName says for people what the VM is made from.
-func (g *goal) sourceName() string {
-	spec := infrav1.NovaVSphereMachineSpec{Template: g.template, Source: g.source}
-	return spec.SourceName()
 }

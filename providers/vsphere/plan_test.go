@@ -17,16 +17,19 @@ func TestAim(t *testing.T) {
 	cluster := &infrav1.NovaVSphereClusterSpec{
 		Placement: infrav1.NovaVSpherePlacement{Datacenter: "dc", ResourcePool: "pool", Datastore: "slow", Folder: "f", CreateFolder: ptr.To(true)},
 		FailureDomains: []infrav1.NovaVSphereFailureDomain{
-			{Name: "empty"},
+			{FailureDomain: infrav1.FailureDomain{Name: "empty"}},
 			{
-				Name: "full", Template: "near", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold", HostGroup: "row"},
-				Networks: []infrav1.NovaVSphereDomainNetwork{{Network: "here", Nameservers: []string{"192.0.2.1"}}},
+				FailureDomain: infrav1.FailureDomain{Name: "full", Networks: []infrav1.FailureDomainNetwork{{Network: "here", Nameservers: []string{"192.0.2.1"}}}},
+				Template:      infrav1.NovaVSphereTemplate{Name: "near"}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "c1", DatastoreCluster: "pod", StoragePolicy: "gold", HostGroup: "row"},
 			},
-			{Name: "second", Source: infrav1.NovaVSphereSource{Reference: "vm-1"}, Networks: []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](1), Network: "here"}}},
+			{
+				FailureDomain: infrav1.FailureDomain{Name: "second", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](1), Network: "here"}}},
+				Template:      infrav1.NovaVSphereTemplate{ID: "vm-1"},
+			},
 		},
 	}
 	spec := &infrav1.NovaVSphereMachineSpec{
-		Template:  "far",
+		Template:  infrav1.NovaVSphereTemplate{Name: "far"},
 		Placement: infrav1.NovaVSpherePlacement{Datastore: "fast", HostGroup: "rack", VMGroup: "rack-vms"},
 		Network:   infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "b"}}},
 	}
@@ -39,18 +42,17 @@ func TestAim(t *testing.T) {
 	tests := []struct {
 		zone       string
 		placement  infrav1.NovaVSpherePlacement
-		template   string
-		source     infrav1.NovaVSphereSource
+		template   infrav1.NovaVSphereTemplate
 		interfaces []infrav1.NovaVSphereInterface
 		says       string
 	}{
-		{zone: "", placement: base, template: "far", interfaces: spec.Network.Interfaces},
-		{zone: "empty", placement: base, template: "far", interfaces: spec.Network.Interfaces},
-		{zone: "full", placement: near, template: "near", interfaces: []infrav1.NovaVSphereInterface{
+		{zone: "", placement: base, template: infrav1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
+		{zone: "empty", placement: base, template: infrav1.NovaVSphereTemplate{Name: "far"}, interfaces: spec.Network.Interfaces},
+		{zone: "full", placement: near, template: infrav1.NovaVSphereTemplate{Name: "near"}, interfaces: []infrav1.NovaVSphereInterface{
 			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
 			{Network: "here", InterfaceAddressing: addressing{Nameservers: []string{"192.0.2.1"}}},
 		}},
-		{zone: "second", placement: base, source: infrav1.NovaVSphereSource{Reference: "vm-1"}, interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "here"}}},
+		{zone: "second", placement: base, template: infrav1.NovaVSphereTemplate{ID: "vm-1"}, interfaces: []infrav1.NovaVSphereInterface{{Network: "a"}, {Network: "here"}}},
 		{zone: "none", says: `the failure domain "none" is not among spec.failureDomains of the NovaVSphereCluster`},
 	}
 	for _, tt := range tests {
@@ -70,7 +72,6 @@ func TestAim(t *testing.T) {
 				t.Errorf("interfaces: -want +got\n%s", diff)
 			}
 			g.Expect(got.template).To(Equal(tt.template))
-			g.Expect(got.source).To(Equal(tt.source))
 		})
 	}
 	spec.Network.Interfaces[0].FailureDomains = []infrav1.InterfaceFailureDomain{{Name: "full", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "full"}}, Gateway4: "192.0.2.254", Nameservers: []string{"192.0.2.2"}}}
@@ -89,6 +90,12 @@ func TestAim(t *testing.T) {
 	}
 	spec.Network.Interfaces = spec.Network.Interfaces[:1]
 	_, err := aim(cluster, spec, "second")
+	byDefault, none := aim(&infrav1.NovaVSphereClusterSpec{
+		ClusterSpec: infrav1.ClusterSpec{Network: "net"}, Template: infrav1.NovaVSphereTemplate{Name: "default"},
+	}, &infrav1.NovaVSphereMachineSpec{}, "")
+	NewWithT(t).Expect(none).NotTo(HaveOccurred())
+	NewWithT(t).Expect(byDefault.template.Name).To(Equal("default"), "template of the cluster")
+	NewWithT(t).Expect(byDefault.interfaces).To(Equal([]infrav1.NovaVSphereInterface{{Network: "net"}}), "one interface on the network of the cluster")
 	NewWithT(t).Expect(err).To(MatchError(`the failure domain "second" has a network for interface 1, which the machine does not have`))
 }
 
@@ -101,36 +108,37 @@ func TestOrigin(t *testing.T) {
 		Snapshot: snapshot("1"), Name: "base",
 		ChildSnapshotList: []types.VirtualMachineSnapshotTree{{Snapshot: snapshot("2"), Name: "patched"}, {Snapshot: snapshot("3"), Name: "base"}},
 	}}
-	larger := infrav1.NovaVSphereDisks{BootGiB: 30}
-	full := infrav1.NovaVSphereDisks{BootGiB: 20}
+	larger := infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}}
+	full := infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 20}}
 	tests := []struct {
 		name  string
 		from  *template
-		clone infrav1.NovaVSphereClone
+		mode  infrav1.CloneMode
+		of    string
 		disks infrav1.NovaVSphereDisks
 		want  origin
 		says  string
 	}{
 		{name: "as it is", from: with},
-		{name: "full from a snapshot", from: with, clone: infrav1.NovaVSphereClone{Snapshot: "patched"}, want: origin{snapshot: ptr.To(snapshot("2"))}},
-		{name: "linked", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked, the size it has", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, disks: full, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
-		{name: "linked to a path", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked, Snapshot: "base/base"}, want: origin{snapshot: ptr.To(snapshot("3")), linked: true}},
-		{name: "ambiguous", from: with, clone: infrav1.NovaVSphereClone{Snapshot: "base"}, says: `the template has 2 snapshots called "base": give the path of one`},
-		{name: "unknown", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "none"}, says: `the template has no snapshot "none"`},
-		{name: "nothing to link", from: without, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked},
-			says: "A linked clone is not possible because the template has no snapshot: set clone.mode to LinkedOrFull to have the disks copied then"},
-		{name: "growing", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinked}, disks: larger,
-			says: "A linked clone is not possible because a disk that is shared cannot grow: set clone.mode to LinkedOrFull to have the disks copied then"},
-		{name: "nothing to link, copied", from: without, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}},
-		{name: "growing, copied", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull}, disks: larger},
-		{name: "growing, copied from the snapshot", from: with, clone: infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "patched"}, disks: larger,
+		{name: "full from a snapshot", from: with, of: "patched", want: origin{snapshot: ptr.To(snapshot("2"))}},
+		{name: "linked", from: with, mode: infrav1.CloneLinked, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked, the size it has", from: with, mode: infrav1.CloneLinked, disks: full, want: origin{snapshot: ptr.To(snapshot("2")), linked: true}},
+		{name: "linked to a path", from: with, mode: infrav1.CloneLinked, of: "base/base", want: origin{snapshot: ptr.To(snapshot("3")), linked: true}},
+		{name: "ambiguous", from: with, of: "base", says: `the template has 2 snapshots called "base": give the path of one`},
+		{name: "unknown", from: with, mode: infrav1.CloneLinkedOrFull, of: "none", says: `the template has no snapshot "none"`},
+		{name: "nothing to link", from: without, mode: infrav1.CloneLinked,
+			says: "A linked clone is not possible because the template has no snapshot: set cloneMode to LinkedOrFull to have the disks copied then"},
+		{name: "growing", from: with, mode: infrav1.CloneLinked, disks: larger,
+			says: "A linked clone is not possible because a disk that is shared cannot grow: set cloneMode to LinkedOrFull to have the disks copied then"},
+		{name: "nothing to link, copied", from: without, mode: infrav1.CloneLinkedOrFull},
+		{name: "growing, copied", from: with, mode: infrav1.CloneLinkedOrFull, disks: larger},
+		{name: "growing, copied from the snapshot", from: with, mode: infrav1.CloneLinkedOrFull, of: "patched", disks: larger,
 			want: origin{snapshot: ptr.To(snapshot("2"))}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)
-			got, err := tt.from.origin(tt.clone, &tt.disks)
+			got, err := tt.from.origin(tt.mode, tt.of, &tt.disks)
 			if tt.says != "" {
 				g.Expect(err).To(MatchError(tt.says))
 				return
@@ -144,13 +152,13 @@ func TestOrigin(t *testing.T) {
 func TestEquip(t *testing.T) {
 	var spec types.VirtualMachineConfigSpec
 	equip(&spec, &infrav1.NovaVSphereHardware{
-		CPUs: 4, CoresPerSocket: 2, MemoryMiB: 4096,
-		CPUAllocation:        infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](0), Limit: 1000, SharesLevel: infrav1.SharesHigh},
-		MemoryAllocation:     infrav1.NovaVSphereAllocation{Shares: 7},
+		CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096,
+		CPUReservationMHz: ptr.To[int64](0), CPULimitMHz: 1000, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
+		MemoryShares:         infrav1.NovaVSphereShares{Value: 7},
 		NestedVirtualization: ptr.To(true), Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true),
 		PCIDevices: []infrav1.NovaVSpherePCIDevice{{VendorID: 1, DeviceID: 2, CustomLabel: "l"}}, VGPUProfiles: []string{"p"},
 		Encryption:  infrav1.NovaVSphereEncryption{Migration: infrav1.EncryptionRequired, FaultTolerance: infrav1.EncryptionDisabled, KeyID: "k", KeyProvider: "p"},
-		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Key: "a", Value: "b"}},
+		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Name: "a", Value: "b"}},
 	}, &template{})
 	want := types.VirtualMachineConfigSpec{
 		NumCPUs: 4, NumCoresPerSocket: ptr.To[int32](2), MemoryMB: 4096,

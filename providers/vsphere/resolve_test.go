@@ -100,8 +100,8 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate}, {Name: next}}}})
 	old, image := b.vm(vcenter.DefaultTemplate), b.vm(next)
 	byUUID, byReference := b.machine("m").Spec, b.machine("m").Spec
-	byUUID.Template, byUUID.Source.UUID = "", old.UUID(b.ctx())
-	byReference.Template, byReference.Source.Reference = "", old.Reference().Value
+	byUUID.Template = infrav1.NovaVSphereTemplate{ID: old.UUID(b.ctx())}
+	byReference.Template = infrav1.NovaVSphereTemplate{ID: old.Reference().Value}
 	b.create("first")
 	d, ok := b.connect(b.machine("m")).(*driver)
 	b.Expect(ok).To(BeTrue())
@@ -137,8 +137,12 @@ func TestTemplateThatIsMended(t *testing.T) {
 	b := newBed(t)
 	b.create("first")
 	m := b.machine("m")
-	m.Spec.Disks.TemplateGiB = []int32{2}
 	b.Expect(b.vc.AttachDisk(b.vmNamed(vcenter.DefaultTemplate)[0].Ref, vcenter.Disk{File: "[LocalDS_0] more/disk.vmdk"})).To(Succeed())
+	devices, err := b.vm(vcenter.DefaultTemplate).Device(b.ctx())
+	b.Expect(err).NotTo(HaveOccurred())
+	disks := newRack(devices).disks
+	b.Expect(disks).To(HaveLen(2))
+	m.Spec.Disks.Template = []infrav1.NovaVSphereTemplateDisk{{Name: labelOf(disks[1]), SizeGiB: 2}}
 	b.Expect(b.connect(m).Create(b.ctx(), m, launch)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }

@@ -31,16 +31,14 @@ func (r *role) asAdministrator(do func()) {
 // those that depend on its source.
 func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
 	m := r.grouped(name, "md")
-	m.Spec.Template, m.Spec.Source = source.Template, source.Source
+	m.Spec.Template = source.Template
 	m.Spec.Placement = infrav1.NovaVSpherePlacement{Folder: "nova/" + name, CreateFolder: ptr.To(true), StoragePolicy: aPolicy, Datastore: "LocalDS_0"}
-	m.Spec.Hardware.CPUAllocation = infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](100)}
+	m.Spec.Hardware.CPUReservationMHz = ptr.To[int64](100)
 	m.Spec.Hardware.Version = "vmx-22"
-	m.Spec.Disks = infrav1.NovaVSphereDisks{BootGiB: 30, Data: []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
-	m.Spec.Marks = infrav1.NovaVSphereMarks{
-		Tags:       []infrav1.NovaVSphereTag{{Category: name, Name: "red"}},
-		Attributes: []infrav1.NovaVSphereAttribute{{Name: name, Value: "17"}},
-		Missing:    infrav1.MissingCreate,
-	}
+	m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 30}, Data: []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 1}}}
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: name, Name: "red"}}
+	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: name, Value: "17"}}
+	m.Spec.CreateMissingTags = ptr.To(true)
 	return m
 }
 
@@ -102,11 +100,11 @@ func TestRole(t *testing.T) {
 	peer := r.grouped("peer", "md")
 	r.launched(peer)
 
-	template := infrav1.NovaVSphereMachineSpec{Template: vcenter.DefaultTemplate}
-	library := infrav1.NovaVSphereMachineSpec{Source: infrav1.NovaVSphereSource{
+	template := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate}}
+	library := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{
 		ContentLibrary: infrav1.NovaVSphereLibraryItem{Library: "images", Item: "debian"},
 	}}
-	vm := infrav1.NovaVSphereMachineSpec{Template: "/DC0/vm/plain"}
+	vm := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: "/DC0/vm/plain"}}
 	r.addPlainVM("plain")
 	// Sources of machines that need a privilege which a template's do not.
 	special := map[string]infrav1.NovaVSphereMachineSpec{

@@ -122,13 +122,13 @@ func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
 	}
 	rule := cluster.rule(i.world, m.wants.rule)
 	switch {
-	case m.wants.spread == infrav1.SpreadNever:
+	case m.wants.spread == infrav1.AntiAffinityNone:
 		return rule != nil && rule.vms[vm]
 	case i.crowded(m.wants.rule, at):
 		return rule != nil
 	case rule != nil:
 		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
-	case !cluster.drs && m.wants.spread != infrav1.SpreadRequired:
+	case !cluster.drs && m.wants.spread != infrav1.AntiAffinityRequired:
 		return false // a rule would change nothing, or not be allowed
 	default:
 		return i.hasMembers(m.wants.rule, at, 2)
@@ -174,7 +174,7 @@ func (i *inventory) hasMembers(rule string, at ref, n int) bool {
 func (i *inventory) member(id uuid.UUID, at ref) (ref, bool) {
 	m, vm := i.machines[id], i.world.byID[id]
 	info := i.world.vms[vm]
-	if m == nil || info == nil || m.going || m.wants.spread == infrav1.SpreadNever {
+	if m == nil || info == nil || m.going || m.wants.spread == infrav1.AntiAffinityNone {
 		return vm, false
 	}
 	in, ok := i.world.clusterOf(info)

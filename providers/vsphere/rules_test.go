@@ -100,7 +100,7 @@ func newCrowd(names ...string) *crowd {
 }
 
 // asks has a machine observed with what it asks for.
-func (c *crowd) asks(name string, spread infrav1.NovaVSphereSpread, going bool) {
+func (c *crowd) asks(name string, spread infrav1.AntiAffinity, going bool) {
 	key := hypervisor.Key{Name: name}
 	c.want(c.ids[name], key, wants{rule: "r", spread: spread})
 	c.take(c.ids[name], key, going)
@@ -114,17 +114,17 @@ func TestPlan(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b", "c", "d", "e")
 	c.ruled("a", "d", "gone")
-	c.asks("a", infrav1.SpreadPreferred, false)
-	c.asks("b", infrav1.SpreadPreferred, false)
-	c.asks("c", infrav1.SpreadPreferred, true)
-	c.asks("e", infrav1.SpreadNever, false)
+	c.asks("a", infrav1.AntiAffinityPreferred, false)
+	c.asks("b", infrav1.AntiAffinityPreferred, false)
+	c.asks("c", infrav1.AntiAffinityPreferred, true)
+	c.asks("e", infrav1.AntiAffinityNone, false)
 	p := c.plan("r", clusterRef, nil)
 	g.Expect(p.members).To(Equal(theVMs("a", "b", "d")),
 		"d's machine is not known yet; c's is going, e's asks for none, and vCenter knows nothing of gone")
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse())
-	c.asks("b", infrav1.SpreadRequired, false)
+	c.asks("b", infrav1.AntiAffinityRequired, false)
 	g.Expect(c.groups["r"].mandatory()).To(BeTrue())
-	c.asks("b", infrav1.SpreadRequired, true)
+	c.asks("b", infrav1.AntiAffinityRequired, true)
 	g.Expect(c.groups["r"].mandatory()).To(BeFalse(), "what goes says nothing")
 	for n := range c.ids {
 		c.forget(c.ids[n])
@@ -152,10 +152,10 @@ func TestRuleToLeave(t *testing.T) {
 				c.ruled(tt.ruled...)
 			}
 			for _, n := range []string{"a", "b", "c"} {
-				c.asks(n, infrav1.SpreadPreferred, false)
+				c.asks(n, infrav1.AntiAffinityPreferred, false)
 			}
 			for _, n := range tt.going {
-				c.asks(n, infrav1.SpreadPreferred, true)
+				c.asks(n, infrav1.AntiAffinityPreferred, true)
 			}
 			_, leave := c.ruleToLeave(c.ids["a"])
 			g.Expect(leave).To(Equal(tt.want))
@@ -170,17 +170,17 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 	tests := []struct {
 		name   string
 		usable int32
-		spread infrav1.NovaVSphereSpread
+		spread infrav1.AntiAffinity
 		ruled  []string
 		due    bool
 		want   map[ref]bool
 	}{
-		{"made", 4, infrav1.SpreadPreferred, nil, true, theVMs("a", "b", "c")},
-		{"kept", 4, infrav1.SpreadPreferred, []string{"a", "b", "c"}, false, theVMs("a", "b", "c")},
-		{"not made", 3, infrav1.SpreadPreferred, nil, false, theVMs()},
-		{"removed", 3, infrav1.SpreadPreferred, []string{"a", "b", "c"}, true, theVMs()},
-		{"unknown", 0, infrav1.SpreadPreferred, nil, false, theVMs()},
-		{"required", 3, infrav1.SpreadRequired, []string{"a", "b"}, true, theVMs("a", "b", "c")},
+		{"made", 4, infrav1.AntiAffinityPreferred, nil, true, theVMs("a", "b", "c")},
+		{"kept", 4, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, false, theVMs("a", "b", "c")},
+		{"not made", 3, infrav1.AntiAffinityPreferred, nil, false, theVMs()},
+		{"removed", 3, infrav1.AntiAffinityPreferred, []string{"a", "b", "c"}, true, theVMs()},
+		{"unknown", 0, infrav1.AntiAffinityPreferred, nil, false, theVMs()},
+		{"required", 3, infrav1.AntiAffinityRequired, []string{"a", "b"}, true, theVMs("a", "b", "c")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -204,16 +204,16 @@ func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b")
 	c.world.clusters[clusterRef].drs = false
-	c.asks("a", infrav1.SpreadPreferred, false)
-	c.asks("b", infrav1.SpreadPreferred, false)
+	c.asks("a", infrav1.AntiAffinityPreferred, false)
+	c.asks("b", infrav1.AntiAffinityPreferred, false)
 	due := func() bool {
 		return c.ruleDue(vmNo("a"), c.machines[c.ids["a"]], c.world.vms[vmNo("a")])
 	}
 	g.Expect(due()).To(BeFalse())
-	c.asks("a", infrav1.SpreadRequired, false)
+	c.asks("a", infrav1.AntiAffinityRequired, false)
 	g.Expect(due()).To(BeTrue())
 	c.world.clusters[clusterRef].drs = true
-	c.asks("a", infrav1.SpreadPreferred, false)
+	c.asks("a", infrav1.AntiAffinityPreferred, false)
 	g.Expect(due()).To(BeTrue())
 	c.world.hosts[c.world.vms[vmNo("a")].host].parent = ref{Type: "ComputeResource", Value: "domain-s1"}
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
@@ -224,8 +224,8 @@ func TestNoDRS(t *testing.T) {
 func TestPromisedRule(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b")
-	c.asks("a", infrav1.SpreadPreferred, false)
-	c.asks("b", infrav1.SpreadPreferred, false)
+	c.asks("a", infrav1.AntiAffinityPreferred, false)
+	c.asks("b", infrav1.AntiAffinityPreferred, false)
 	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.Unsettled != "" }
 	g.Expect(unsettled()).To(BeTrue())
 	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
@@ -253,7 +253,7 @@ func TestRulesOfSeveralClusters(t *testing.T) {
 	c.world.clusters[far] = newClusterInfo(&types.ClusterConfigInfoEx{DrsConfig: types.ClusterDrsConfigInfo{Enabled: ptr.To(true)}})
 	c.world.vms[vmNo("c")].host, c.world.vms[vmNo("d")].host = host, host
 	for n := range c.ids {
-		c.asks(n, infrav1.SpreadPreferred, false)
+		c.asks(n, infrav1.AntiAffinityPreferred, false)
 	}
 	g.Expect(c.plan("r", clusterRef, nil).members).To(Equal(theVMs("a", "b")))
 	g.Expect(c.plan("r", far, nil).members).To(Equal(theVMs("c", "d")))

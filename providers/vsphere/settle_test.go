@@ -10,6 +10,7 @@ import (
 	"github.com/vmware/govmomi/vapi/tags"
 	"github.com/vmware/govmomi/vim25/mo"
 	"github.com/vmware/govmomi/vim25/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -27,7 +28,7 @@ func newWideBed(t *testing.T) *bed {
 func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
 	m := b.machine(name)
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
-	m.Spec.Spread = infrav1.SpreadPreferred
+	m.Spec.AntiAffinity = infrav1.AntiAffinityPreferred
 	return m
 }
 
@@ -62,7 +63,7 @@ func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
 }
 
 func (b *bed) ruleOf(m *infrav1.NovaVSphereMachine) string {
-	return ruleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.SpreadGroup(m))
+	return ruleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.AntiAffinityGroup(m))
 }
 
 // members are the VMs in the rule of a machine's group; none if there is no
@@ -112,7 +113,7 @@ func TestScrub(t *testing.T) {
 func TestScrubWithoutPermissionForRules(t *testing.T) {
 	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
-	second.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}}
+	second.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "none", Name: "none"}}
 	b.launched(first)
 	cluster := b.clusterRef()
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
@@ -162,7 +163,7 @@ func TestScrubFailure(t *testing.T) {
 func TestStartBeforeSettling(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}}
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	b.launched(m)
 	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).ShouldNot(BeEmpty())
 	b.wait(b.vm("m").PowerOff(b.ctx()))
@@ -281,17 +282,17 @@ func TestSpreadOverARestart(t *testing.T) {
 func TestSpreadModes(t *testing.T) {
 	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
-	first.Spec.Spread, second.Spec.Spread = infrav1.SpreadRequired, infrav1.SpreadRequired
+	first.Spec.AntiAffinity, second.Spec.AntiAffinity = infrav1.AntiAffinityRequired, infrav1.AntiAffinityRequired
 	b.launched(first, second)
 	b.settled(first, second)
 	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", true)))
 
-	first.Spec.Spread, second.Spec.Spread = infrav1.SpreadPreferred, infrav1.SpreadPreferred
+	first.Spec.AntiAffinity, second.Spec.AntiAffinity = infrav1.AntiAffinityPreferred, infrav1.AntiAffinityPreferred
 	b.settled(first)
 	b.settled(first, second)
 	b.Expect(b.vc.Rules()).To(ConsistOf(HaveField("Mandatory", false)))
 
-	first.Spec.Spread = infrav1.SpreadNever
+	first.Spec.AntiAffinity = infrav1.AntiAffinityNone
 	b.settled(first)
 	b.settled(first, second)
 	b.Expect(b.vc.Rules()).To(BeEmpty())
@@ -393,12 +394,10 @@ func TestMarks(t *testing.T) {
 	m := b.machine("m")
 	m.Labels["tier"] = "gold"
 	m.Labels["dmz"] = ""
-	m.Spec.Marks = infrav1.NovaVSphereMarks{
-		Tags:       []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}, {Category: "team", Name: "night"}},
-		LabelTags:  []string{"tier", "dmz", "absent"},
-		Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}},
-		Missing:    infrav1.MissingCreate,
-	}
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}, {Category: "team", Name: "night"}}
+	m.Spec.TagsFromLabels = []string{"tier", "dmz", "absent"}
+	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+	m.Spec.CreateMissingTags = ptr.To(true)
 	b.launched(m)
 	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
 		And(ContainSubstring("tag red of category team"), ContainSubstring("custom attribute owner")))
@@ -426,7 +425,7 @@ func TestMarks(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(api.AttachTag(b.ctx(), foreign, b.vm("m"))).To(Succeed())
 	m.Labels["tier"] = "silver"
-	m.Spec.Marks.Attributes[0].Value = "you"
+	m.Spec.CustomAttributes[0].Value = "you"
 	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
 		And(ContainSubstring("silver"), ContainSubstring("owner")))
 	b.settled(m)
@@ -436,14 +435,14 @@ func TestMarks(t *testing.T) {
 func TestMarksThatAreMissing(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	m.Spec.Marks = infrav1.NovaVSphereMarks{Tags: []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}}
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	n := b.machine("n")
-	n.Spec.Marks = infrav1.NovaVSphereMarks{Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}}}
+	n.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	b.launched(m, n)
 	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
 		b.Eventually(func() string { vm, _ := b.look(it); return vm.Unsettled }).ShouldNot(BeEmpty())
 		b.Expect(b.connect(it).Settle(b.ctx(), it, false)).To(Succeed())
-		b.Expect(b.fails(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.marks.missing")))
+		b.Expect(b.fails(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
 	}
 	api := b.tagging()
 	_, err := api.CreateCategory(b.ctx(), &tags.Category{Name: "team", Cardinality: "SINGLE", AssociableTypes: []string{"VirtualMachine"}})
@@ -471,11 +470,10 @@ func TestRequestsOfManyMachines(t *testing.T) {
 	for i := range n {
 		m := b.grouped(fmt.Sprintf("m%d", i), "md")
 		m.Labels["tier"] = "gold"
-		m.Spec.Marks = infrav1.NovaVSphereMarks{
-			Tags:      []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}},
-			LabelTags: []string{"tier"}, Missing: infrav1.MissingCreate,
-			Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}},
-		}
+		m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
+		m.Spec.TagsFromLabels = []string{"tier"}
+		m.Spec.CreateMissingTags = ptr.To(true)
+		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 		machines = append(machines, m)
 	}
 	b.vc.ResetRequests()

@@ -47,7 +47,7 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	case err != nil:
 		return size, err
 	}
-	e := failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", spec.SourceName())
+	e := failure(infrav1.CreatingReason, "Waiting until %s was deployed for the first machine", d.templateOf(spec))
 	e.Waiting = true
 	return size, e
 }
@@ -94,6 +94,14 @@ func (d *driver) sized(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec
 	return nil, first
 }
 
+// templateOf describes the template of machines for people.
+func (d *driver) templateOf(spec *infrav1.NovaVSphereMachineSpec) string {
+	if spec.Template == (infrav1.NovaVSphereTemplate{}) {
+		return d.cluster.Template.String()
+	}
+	return spec.Template.String()
+}
+
 // sizedIn is the same in one failure domain.
 func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec, zone string) (*template, error) {
 	g, err := aim(d.cluster, spec, zone)
@@ -112,7 +120,7 @@ func sizeOf(spec *infrav1.NovaVSphereMachineSpec) hypervisor.Size {
 	return hypervisor.Size{
 		CPUs:        int64(spec.Hardware.CPUs),
 		MemoryBytes: spec.Hardware.MemoryMiB << 20,
-		DiskBytes:   int64(spec.Disks.BootGiB) << 30,
+		DiskBytes:   spec.Disks.Boot.SizeGiB << 30,
 		Devices:     devicesOf(&spec.Hardware),
 	}
 }

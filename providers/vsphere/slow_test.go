@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
@@ -58,7 +59,8 @@ func TestLateUpdates(t *testing.T) {
 	machines := b.machines("m", n)
 	var crafts []*craft
 	for _, m := range machines {
-		m.Spec.Marks = infrav1.NovaVSphereMarks{Attributes: []infrav1.NovaVSphereAttribute{{Name: "owner", Value: "me"}}, Missing: infrav1.MissingCreate}
+		m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
+		m.Spec.CreateMissingTags = ptr.To(true)
 		crafts = append(crafts, p.take(m))
 	}
 	p.arrived(time.Minute, crafts...)

@@ -70,7 +70,7 @@ func (t *template) equipped(h *types.VirtualHardware) {
 // source resolves what the VM of a machine is cloned from. What comes from a
 // content library is kept where to says.
 func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
-	if g.source.ContentLibrary.Item != "" {
+	if g.template.ContentLibrary.Item != "" {
 		return d.image(ctx, m, g, to)
 	}
 	return d.template(ctx, g)
@@ -87,15 +87,18 @@ func (l located) readAt() time.Time { return l.read }
 
 // locate finds the VM that is cloned to get to g. Nothing of it is read.
 func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
+	name, id := g.template.Name, g.template.ID
 	switch {
-	case g.source.UUID != "":
-		return r.vmWithUUID(ctx, strings.ToLower(g.source.UUID))
-	case g.source.Reference != "":
-		return ref{Type: "VirtualMachine", Value: g.source.Reference}, nil
+	case strings.HasPrefix(id, "vm-"):
+		return ref{Type: "VirtualMachine", Value: id}, nil
+	case id != "":
+		return r.vmWithUUID(ctx, strings.ToLower(id))
+	case name == "":
+		return ref{}, failure(infrav1.TemplateNotFoundReason, "neither the machine nor the NovaVSphereCluster names a template: set spec.template")
 	}
-	found, err := in(ctx, r, g.placement.Datacenter, "template", g.template, infrav1.TemplateNotFoundReason,
+	found, err := in(ctx, r, g.placement.Datacenter, "template", name, infrav1.TemplateNotFoundReason,
 		func(ctx context.Context, f *find.Finder, _ *vim25.Client) (located, error) {
-			found, err := f.VirtualMachine(ctx, g.template)
+			found, err := f.VirtualMachine(ctx, name)
 			at, err := refOf(found, err)
 			return located{ref: at, read: time.Now()}, err
 		})
@@ -115,8 +118,8 @@ func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, 
 
 // vanished forgets where g led to, which does not exist any more, and says so.
 func (r *resolver) vanished(g *goal, at ref) error {
-	r.drop("template", g.placement.Datacenter, g.template)
-	r.drop("uuid", strings.ToLower(g.source.UUID))
+	r.drop("template", g.placement.Datacenter, g.template.Name)
+	r.drop("uuid", strings.ToLower(g.template.ID))
 	return failure(infrav1.TemplateNotFoundReason, "the template %s does not exist in vCenter, or the account cannot see it", at.Value)
 }
 
@@ -152,20 +155,20 @@ type origin struct {
 }
 
 // origin decides how t is cloned.
-func (t *template) origin(clone infrav1.NovaVSphereClone, d *infrav1.NovaVSphereDisks) (origin, error) {
+func (t *template) origin(mode infrav1.CloneMode, snapshot string, d *infrav1.NovaVSphereDisks) (origin, error) {
 	var from *ref
-	if clone.Snapshot != "" {
-		found := findSnapshots(t.snapshots, clone.Snapshot)
+	if snapshot != "" {
+		found := findSnapshots(t.snapshots, snapshot)
 		switch len(found) {
 		case 0:
-			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", clone.Snapshot)
+			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has no snapshot %q", snapshot)
 		case 1:
 			from = &found[0]
 		default:
-			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), clone.Snapshot)
+			return origin{}, failure(infrav1.TemplateNotFoundReason, "the template has %d snapshots called %q: give the path of one", len(found), snapshot)
 		}
 	}
-	if clone.Mode == "" || clone.Mode == infrav1.CloneFull {
+	if mode == "" || mode == infrav1.CloneFull {
 		return origin{snapshot: from}, nil
 	}
 	base := from
@@ -181,8 +184,8 @@ func (t *template) origin(clone infrav1.NovaVSphereClone, d *infrav1.NovaVSphere
 	default:
 		return origin{snapshot: base, linked: true}, nil
 	}
-	if clone.Mode == infrav1.CloneLinked {
-		return origin{}, failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set clone.mode to LinkedOrFull to have the disks copied then", why)
+	if mode == infrav1.CloneLinked {
+		return origin{}, failure(infrav1.InvalidSpecReason, "A linked clone is not possible because %s: set cloneMode to LinkedOrFull to have the disks copied then", why)
 	}
 	return origin{snapshot: from}, nil
 }

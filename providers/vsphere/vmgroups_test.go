@@ -65,7 +65,7 @@ func TestVMGroup(t *testing.T) {
 		Info:            &types.ClusterVmGroup{ClusterGroupInfo: types.ClusterGroupInfo{Name: "rack-vms"}, Vm: []ref{other}},
 	}}}, true))
 	b.cluster.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{
-		{Name: "a", Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", VMGroup: "rack-vms"}},
+		{FailureDomain: infrav1.FailureDomain{Name: "a"}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0", HostGroup: "rack", VMGroup: "rack-vms"}},
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m, second := b.machine("m"), b.machine("second")

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"k8s.io/utils/ptr"
+
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
@@ -18,12 +20,12 @@ type wants struct {
 	name string
 	// rule is the anti-affinity rule of its group; empty if it has no group.
 	rule   string
-	spread infrav1.NovaVSphereSpread
+	spread infrav1.AntiAffinity
 	// vmGroup is the DRS group of VMs that its VM belongs in.
 	vmGroup string
 	tags    []tagName
 	// attributes are custom attributes by name, in order.
-	attributes []infrav1.NovaVSphereAttribute
+	attributes []infrav1.NovaVSphereCustomAttribute
 	// makeMissing means that categories, tags and attributes are made.
 	makeMissing bool
 }
@@ -46,16 +48,16 @@ func (d *driver) want(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
 func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 	w := wants{
 		name:   m.Spec.VMName(m),
-		spread: m.SpreadMode(d.cluster), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
-		makeMissing: m.Spec.Marks.Missing == infrav1.MissingCreate,
+		spread: infrav1.AntiAffinityOf(m, m.Spec.AntiAffinity, d.cluster.AntiAffinity), vmGroup: vmGroup(d.cluster, &m.Spec, zone),
+		makeMissing: ptr.Deref(m.Spec.CreateMissingTags, false),
 	}
-	if group := infrav1.SpreadGroup(m); group != "" && d.clusterID != "" {
+	if group := infrav1.AntiAffinityGroup(m); group != "" && d.clusterID != "" {
 		w.rule = ruleName(d.clusterID, m.Namespace, group)
 	}
-	for _, tag := range m.Spec.Marks.Tags {
+	for _, tag := range m.Spec.Tags {
 		w.tags = append(w.tags, tagName{category: tag.Category, name: tag.Name})
 	}
-	for _, key := range m.Spec.Marks.LabelTags {
+	for _, key := range m.Spec.TagsFromLabels {
 		value, ok := m.Labels[key]
 		if !ok {
 			continue
@@ -65,7 +67,7 @@ func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 		}
 		w.tags = append(w.tags, tagName{category: key, name: value, label: true})
 	}
-	w.attributes = m.Spec.Marks.Attributes
+	w.attributes = m.Spec.CustomAttributes
 	return w
 }
 
@@ -110,7 +112,7 @@ type group struct {
 func (g *group) mandatory() bool { return g != nil && g.required > 0 }
 
 func (m *machine) requires() bool {
-	return !m.going && m.wants.spread == infrav1.SpreadRequired
+	return !m.going && m.wants.spread == infrav1.AntiAffinityRequired
 }
 
 // regroup puts a machine into its group. The caller holds the lock.

@@ -135,10 +135,8 @@ func (b *bed) addCluster(name string, s *ovirtsim.Server, change ...func(*infrav
 			Annotations: map[string]string{infrav1.ClusterIDAnnotation: clusterID},
 		},
 		Spec: infrav1.NovaZVirtClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: server(s), TLS: infrav1.Trust{CABundle: s.CABundle}},
-			IdentityRef: infrav1.NovaZVirtIdentityReference{Name: name},
-			Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default", StorageDomain: "data1"},
-			VNICProfile: "ovirtmgmt/ovirtmgmt",
+			ClusterSpec: infrav1.ClusterSpec{Server: server(s), TLS: infrav1.Trust{CABundle: s.CABundle}, IdentityRef: infrav1.IdentityReference{Name: name}, Network: "ovirtmgmt/ovirtmgmt", AntiAffinity: infrav1.AntiAffinityPreferred},
+			Placement:   infrav1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
 		},
 	}
 	cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: endpoint, Port: 6443}
@@ -158,9 +156,9 @@ func (b *bed) machine(name string, change ...func(*infrav1.NovaZVirtMachine)) *i
 			Labels: map[string]string{clusterv1.ClusterNameLabel: b.cluster.Name, clusterv1.MachineDeploymentNameLabel: "workers"},
 		},
 		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplateReference{Name: templateName},
-			Hardware: infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Cores: 2}, MemoryMiB: 2048},
-			Storage:  infrav1.NovaZVirtStorage{BootDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 20}},
+			Template: infrav1.NovaZVirtTemplate{Name: templateName},
+			Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
+			Disks:    infrav1.NovaZVirtDisks{Boot: infrav1.NovaZVirtBootDisk{SizeGiB: 20}},
 			Network:  infrav1.NovaZVirtNetwork{Interfaces: []infrav1.NovaZVirtInterface{{}}},
 		},
 	}

@@ -19,7 +19,7 @@ func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
 		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
 			Server: server(b.engine), TLS: infrav1.Trust{CABundle: b.engine.CABundle},
-			SecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
+			CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"}, AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{namespace}},
 		}, Bounds: limits},
 	}
 	b.Expect(b.objects.Create(b.ctx(), identity)).To(Succeed())
@@ -28,7 +28,7 @@ func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
-		c.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+		c.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
 		c.Server, c.TLS = "", infrav1.Trust{}
 	})
 	return identity
@@ -37,7 +37,7 @@ func (b *bed) lend(limits infrav1.NovaZVirtBounds) *infrav1.NovaZVirtIdentity {
 // narrow are bounds that the bed's cluster and machines stay within.
 func narrow() infrav1.NovaZVirtBounds {
 	return infrav1.NovaZVirtBounds{
-		Clusters: []string{"Default"}, StorageDomains: []string{"data1"}, VNICProfiles: []string{"ovirtmgmt/ovirtmgmt"}, Templates: []string{templateName},
+		ComputeClusters: []string{"Default"}, StorageDomains: []string{"data1"}, Networks: []string{"ovirtmgmt/ovirtmgmt"}, Templates: []string{templateName},
 	}
 }
 
@@ -89,15 +89,15 @@ func TestOutOfBounds(t *testing.T) {
 		says string
 	}{
 		"template":       {func(s *spec) { s.Template.Name = "other" }, `template "other" is outside of spec.bounds.templates of NovaZVirtIdentity "shared"`},
-		"template by ID": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplateReference{ID: other} }, `template "other" is outside`},
-		"blank template": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplateReference{ID: ovirtsim.BlankTemplateID} }, `is outside of spec.bounds.templates`},
+		"template by ID": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplate{ID: other} }, `template "other" is outside`},
+		"blank template": {func(s *spec) { s.Template = infrav1.NovaZVirtTemplate{ID: ovirtsim.BlankTemplateID} }, `is outside of spec.bounds.templates`},
 		"storage domain": {func(s *spec) { s.Placement.StorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
-		"domain by ID":   {func(s *spec) { s.Storage.BootDisk.StorageDomain = domain }, `is outside of spec.bounds.storageDomains`},
+		"domain by ID":   {func(s *spec) { s.Disks.Boot.StorageDomain = domain }, `is outside of spec.bounds.storageDomains`},
 		"lease":          {func(s *spec) { s.HighAvailability.LeaseStorageDomain = "data2" }, `storage domain "data2" is outside of spec.bounds.storageDomains`},
 		"data disk": {func(s *spec) {
-			s.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "data", SizeGiB: 1, StorageDomain: "data2"}}
+			s.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "data", SizeGiB: 1, StorageDomain: "data2"}}
 		}, `storage domain "data2" is outside of spec.bounds.storageDomains`},
-		"vNIC profile": {func(s *spec) { s.Network.Interfaces[0].VNICProfile = "storage/storage" }, `network.interfaces[0].vnicProfile "storage/storage" is outside of spec.bounds.vnicProfiles`},
+		"vNIC profile": {func(s *spec) { s.Network.Interfaces[0].Network = "storage/storage" }, `network.interfaces[0].network "storage/storage" is outside of spec.bounds.networks`},
 	} {
 		m := b.machine("m")
 		tc.ask(&m.Spec)
@@ -106,7 +106,7 @@ func TestOutOfBounds(t *testing.T) {
 	}
 
 	for bound, limits := range map[string]infrav1.NovaZVirtBounds{
-		"clusters": {Clusters: []string{"another"}}, "storageDomains": {StorageDomains: []string{"data2"}}, "vnicProfiles": {VNICProfiles: []string{"storage"}},
+		"computeClusters": {ComputeClusters: []string{"another"}}, "storageDomains": {StorageDomains: []string{"data2"}}, "networks": {Networks: []string{"storage"}},
 	} {
 		identity.Spec.Bounds = limits
 		b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())
@@ -122,7 +122,7 @@ func TestOutOfBounds(t *testing.T) {
 func TestBoundsByNetworkAndTemplate(t *testing.T) {
 	b := newBed(t)
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) { c.Placement.StorageDomain = "" })
-	identity := b.lend(infrav1.NovaZVirtBounds{VNICProfiles: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
+	identity := b.lend(infrav1.NovaZVirtBounds{Networks: []string{"ovirtmgmt"}, StorageDomains: []string{"data2"}})
 	b.Expect(b.fails(b.machine("m"), infrav1.OutOfBoundsReason)).To(MatchError(ContainSubstring(`storage domain "data1" is outside`)))
 	identity.Spec.Bounds.StorageDomains = []string{"data1"}
 	b.Expect(b.objects.Update(b.ctx(), identity)).To(Succeed())

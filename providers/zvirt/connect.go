@@ -168,9 +168,9 @@ func (c *Connector) endpointOf(ctx context.Context, infra *infrav1.NovaZVirtClus
 // open returns the session that cluster asks for, and the bounds that its
 // identity sets.
 func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (*engine.Session, engine.Bounds, error) {
-	spec := &cluster.Spec
+	spec, ref := &cluster.Spec, cluster.Identity()
 	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{
-		Kind: spec.IdentityRef.Kind, Name: spec.IdentityRef.Name, Server: spec.Server, TLS: spec.TLS,
+		Kind: ref.Kind, Name: ref.Name, Server: spec.Server, TLS: spec.TLS,
 	})
 	if err != nil {
 		return nil, engine.Bounds{}, err

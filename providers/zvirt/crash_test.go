@@ -15,10 +15,10 @@ import (
 // rich is a machine that takes every kind of step, in a group of its own.
 func rich(m *infrav1.NovaZVirtMachine) {
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = m.Name
-	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}, {VNICProfile: "storage/storage"}}
-	m.Spec.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
-	m.Spec.Tags = []string{"nova"}
-	m.Spec.Affinity.Labels = []string{"fast"}
+	m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{}, {Network: "storage/storage"}}
+	m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
+	m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "nova"}}
+	m.Spec.AffinityLabels = []string{"fast"}
 	headless := true
 	m.Spec.Hardware.Headless = &headless
 }
@@ -110,7 +110,7 @@ func (b *bed) crash(phase, name string, f ovirtsim.Fault, request string, nth in
 	b.Eventually(func() []string { return b.diskNames(name + "-") }).Should(BeEmpty(), what)
 	_, err := second.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(name+"-soft"), what)
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring(name+"-preferred"), what)
 }
 
 // groupsOf returns the affinity groups of a cluster of the engine.

@@ -49,7 +49,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	made := ovirt.VM{}
 	err = d.session.Ask(ctx, id, "Creating the VM from its template", ovirt.Request{
 		Method: http.MethodPost, Path: []string{"vms"}, Body: vm, Into: &made,
-		Query: url.Values{"clone": {strconv.FormatBool(m.Spec.Storage.GetAllocation() == infrav1.ZVirtClone)}},
+		Query: url.Values{"clone": {strconv.FormatBool(plan.IsFull(&m.Spec, at, from))}},
 	}, func() {
 		if made.ID != "" {
 			d.session.Mirror.Put(id.String(), made, false)

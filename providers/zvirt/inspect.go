@@ -35,7 +35,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtClust
 		if err := s.Check(ctx, bounds, cluster, *domain); err != nil {
 			return out, fmt.Errorf("failure domain %q: %w", domain.Name, err)
 		}
-		out.FailureDomains = append(out.FailureDomains, clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.IsControlPlane())})
+		out.FailureDomains = append(out.FailureDomains, clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.TakesControlPlane())})
 	}
 	return out, nil
 }

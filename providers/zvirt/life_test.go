@@ -39,7 +39,7 @@ func TestLife(t *testing.T) {
 	b.create("worker-0") // it makes the group and has names looked up
 	b.engine.ResetRequests()
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
+		m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}}
 	})
 	vm := b.until(b.connector, m, true, "rest")
 	made := b.writes()
@@ -118,7 +118,7 @@ func TestUserDataIsRemovedWithoutTags(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
 	b.Expect(b.until(b.connector, m, false, "rest").UserData).To(BeTrue())
-	m.Spec.Tags = []string{"none"}
+	m.Spec.Tags = []infrav1.NovaZVirtTag{{Name: "none"}}
 	b.Eventually(func(g Gomega) {
 		vm, _, err := b.reconcile(b.connector, m, true)
 		g.Expect(vm.UserData).To(BeFalse())
@@ -147,7 +147,7 @@ func TestInterfaces(t *testing.T) {
 	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{
 			{InterfaceAddressing: infrav1.InterfaceAddressing{MACAddress: "02:AA:00:00:00:01", Nameservers: []string{"10.0.0.2", "10.0.0.3"}, SearchDomains: []string{"a.example", "b.example"}}},
-			{VNICProfile: "storage/storage", GuestName: "enp2s0", InterfaceAddressing: infrav1.InterfaceAddressing{
+			{Network: "storage/storage", DeviceName: "enp2s0", InterfaceAddressing: infrav1.InterfaceAddressing{
 				AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool"}}, Addresses: []string{"fd00::5/64"}, Gateway6: "fd00::1",
 			}},
 		}
@@ -195,15 +195,16 @@ func TestHardware(t *testing.T) {
 	host := b.idOf(b.admin("GET", "/hosts?search=name%3Dhost2", ""))
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
 		m.Spec.Hardware = infrav1.NovaZVirtHardware{
-			CPU:       infrav1.NovaZVirtCPU{Sockets: 2, Cores: 2, Threads: 1, Type: "Cascadelake-Server", PinningPolicy: "dedicated"},
-			MemoryMiB: 4096, GuaranteedMemoryMiB: 1024, MaxMemoryMiB: 8192, HugepagesKiB: 2048,
-			VMType: "high_performance", OSType: "debian_9", BIOSType: "q35_ovmf", Headless: ptr.To(true),
+			CPUs: 4, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, ThreadsPerCore: 1},
+			CPUType: "Cascadelake-Server", CPUPinningPolicy: infrav1.CPUPinningDedicated,
+			MemoryMiB: 4096, MemoryReservationMiB: 1024, MaxMemoryMiB: 8192, HugepagesKiB: 2048,
+			VMType: infrav1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, Headless: ptr.To(true),
 			CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "viodiskcache", Value: "writethrough"}},
 		}
 		m.Spec.HighAvailability = infrav1.NovaZVirtHighAvailability{Priority: 100, LeaseStorageDomain: "data2"}
 		m.Spec.Placement.Hosts = []string{"host2"}
-		m.Spec.Storage.Allocation = infrav1.ZVirtClone
-		m.Spec.Storage.BootDisk = infrav1.NovaZVirtTemplateDisk{SizeGiB: 12, StorageDomain: "data2", Format: "raw", Sparse: ptr.To(false)}
+		m.Spec.CloneMode = infrav1.CloneFull
+		m.Spec.Disks.Boot = infrav1.NovaZVirtBootDisk{SizeGiB: 12, StorageDomain: "data2", Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick}
 	})
 	vm := b.named(m.Name)[0]
 	b.Expect(vm.CPUs).To(BeEquivalentTo(4))
@@ -226,7 +227,7 @@ func TestPinned(t *testing.T) {
 	for _, host := range []string{"host1", "host2"} {
 		b.create("on-"+host, func(m *infrav1.NovaZVirtMachine) {
 			m.Spec.Placement.Hosts = []string{host}
-			m.Spec.PlacementPolicy.Affinity = "pinned"
+			m.Spec.MigrationMode = infrav1.MigrationPinned
 		})
 		b.Expect(b.named("on-" + host)[0].Host).To(Equal(host))
 	}

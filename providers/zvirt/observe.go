@@ -56,7 +56,7 @@ func (d *driver) running(ctx context.Context, m *infrav1.NovaZVirtMachine, vm *o
 	out.Addresses = plan.Addresses(m.Name, vm, d.endpoint)
 	out.Host = d.session.HostOf(ctx, vm)
 	if at, err := plan.SiteOf(&d.cluster.Spec, &m.Spec, out.Zone); err == nil {
-		out.NICs = plan.NICs(vm, at.Profiles)
+		out.NICs = plan.NICs(vm, at.Networks())
 	}
 	if system := vm.GuestSystem; system != nil {
 		out.Report = hypervisor.ParseReport(system.Codename)

@@ -25,9 +25,9 @@ func (b *bed) shown(id string) ovirt.VM {
 // limited is a machine that names all that limits a VM.
 func limited(m *infrav1.NovaZVirtMachine) {
 	m.Spec.Placement.Quota = "team-a"
-	m.Spec.Hardware.CPU.Profile = "limited"
-	m.Spec.Storage.BootDisk.Profile = "silver"
-	m.Spec.Storage.DataDisks = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 5, Profile: "silver"}}
+	m.Spec.Hardware.CPUProfile = "limited"
+	m.Spec.Disks.Boot.Profile = "silver"
+	m.Spec.Disks.Data = []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 5, Profile: "silver"}}
 }
 
 // A data center that enforces quotas refuses VMs and disks without one.
@@ -52,8 +52,8 @@ func TestQuotaAndProfiles(t *testing.T) {
 
 	for text, change := range map[string]func(*infrav1.NovaZVirtMachine){
 		`placement.quota "team-c"`:               func(m *infrav1.NovaZVirtMachine) { m.Spec.Placement.Quota = "team-c" },
-		`hardware.cpu.profile "fast"`:            func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.CPU.Profile = "fast" },
-		`disk profile "bronze" of the disk boot`: func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.BootDisk.Profile = "bronze" },
+		`hardware.cpuProfile "fast"`:             func(m *infrav1.NovaZVirtMachine) { m.Spec.Hardware.CPUProfile = "fast" },
+		`disk profile "bronze" of the disk boot`: func(m *infrav1.NovaZVirtMachine) { m.Spec.Disks.Boot.Profile = "bronze" },
 	} {
 		b.Expect(b.fails(b.machine("worker-2", limited, change), infrav1.PlacementNotFoundReason)).To(MatchError(ContainSubstring(text)))
 	}
@@ -65,15 +65,15 @@ func TestQuotaAndProfiles(t *testing.T) {
 func TestNetworkCardAndTPM(t *testing.T) {
 	b := newBed(t)
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Network.Interfaces[0].Type = "e1000e"
-		m.Spec.Hardware.BIOSType, m.Spec.Hardware.TrustedPlatformModule = "q35_ovmf", ptr.To(true)
+		m.Spec.Network.Interfaces[0].Type = infrav1.ZVirtInterfaceE1000e
+		m.Spec.Hardware.Firmware, m.Spec.Hardware.TrustedPlatformModule = infrav1.FirmwareEFI, ptr.To(true)
 	})
 	vm := b.shown(b.named(m.Name)[0].ID)
 	b.Expect(vm.NICs.NICs[0].Interface).To(Equal("e1000e"))
 	b.Expect(vm.TPMEnabled).To(HaveValue(BeTrue()))
 
 	b.Expect(b.fails(b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Hardware.BIOSType, m.Spec.Hardware.TrustedPlatformModule = "q35_sea_bios", ptr.To(true)
+		m.Spec.Hardware.Firmware, m.Spec.Hardware.TrustedPlatformModule = infrav1.FirmwareBIOS, ptr.To(true)
 	}), infrav1.HypervisorErrorReason)).To(MatchError(ContainSubstring("UEFI")))
 }
 

@@ -224,7 +224,7 @@ func TestForeignDiskAtTheLastMoment(t *testing.T) {
 func TestForeignDiskWhileACloneIsRemoved(t *testing.T) {
 	b := newBed(t)
 	disk := b.foreignDisk("pvc-late")
-	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.Allocation = infrav1.ZVirtClone })
+	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
 	vm := b.named("worker-1")[0].ID
 	var attached atomic.Bool
 	attach := func(method, path string) {

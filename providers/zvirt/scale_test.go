@@ -20,7 +20,7 @@ func TestFleet(t *testing.T) {
 	b.options.pace.Watch.Rest, b.options.pace.Watch.Groups = time.Hour, time.Hour
 	machines := make([]*infrav1.NovaZVirtMachine, count)
 	for i := range machines {
-		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *infrav1.NovaZVirtMachine) { m.Spec.Affinity.AntiAffinity = infrav1.ZVirtNoAntiAffinity })
+		m := b.machine(fmt.Sprintf("fleet-%d", i), func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityNone })
 		id, err := plan.Identify(clusterID, keyOf(m))
 		b.Expect(err).NotTo(HaveOccurred())
 		vm := b.foreignVM(m.Name, "Default", plan.Mark{ID: id}.String())

@@ -130,7 +130,7 @@ func TestIdentityOfTheManager(t *testing.T) {
 	identity := &infrav1.NovaZVirtIdentity{
 		ObjectMeta: metav1.ObjectMeta{Name: "shared"},
 		Spec: infrav1.NovaZVirtIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
-			Server: b.cluster.Spec.Server, TLS: b.cluster.Spec.TLS, SecretRef: infrav1.IdentitySecretReference{Name: "account"},
+			Server: b.cluster.Spec.Server, TLS: b.cluster.Spec.TLS, CredentialsSecretRef: infrav1.IdentitySecretReference{Name: "account"},
 			AllowedNamespaces: infrav1.AllowedNamespaces{List: []string{"others"}},
 		}},
 	}
@@ -139,7 +139,7 @@ func TestIdentityOfTheManager(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "manager", Name: "account"},
 		Data:       map[string][]byte{"username": []byte(ovirtsim.DefaultUsername), "password": []byte(ovirtsim.DefaultPassword)},
 	})).To(Succeed())
-	b.cluster.Spec.IdentityRef = infrav1.NovaZVirtIdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
+	b.cluster.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaZVirtIdentityKind, Name: "shared"}
 	b.cluster.Spec.Server, b.cluster.Spec.TLS = "", infrav1.Trust{}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 	m := b.machine("worker-1")

@@ -44,7 +44,10 @@ func (d *driver) take(ctx context.Context, view ovirt.View, said plan.Mark, next
 	vm := *view.VM
 	err := d.session.Ask(ctx, said.ID, next.What, next.Request, func() {
 		next.Then(&vm)
-		if next.Group != nil {
+		switch {
+		case next.Leave:
+			d.session.Mirror.Leave(vm.Cluster.ID, next.Group.ID, vm.ID)
+		case next.Group != nil:
 			d.session.Mirror.Join(vm.Cluster.ID, *next.Group, vm.ID)
 		}
 		d.session.Mirror.Put(said.ID.String(), vm, view.Detailed)

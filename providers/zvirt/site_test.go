@@ -27,10 +27,12 @@ func (b *bed) updateCluster(change func(*infrav1.NovaZVirtClusterSpec)) {
 
 func TestInspect(t *testing.T) {
 	b := newBed(t, elsewhere)
-	domain := func(name string) infrav1.NovaZVirtFailureDomain { return infrav1.NovaZVirtFailureDomain{Name: name} }
+	domain := func(name string) infrav1.NovaZVirtFailureDomain {
+		return infrav1.NovaZVirtFailureDomain{FailureDomain: infrav1.FailureDomain{Name: name}}
+	}
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
 		one, two := domain("one"), domain("two")
-		one.VNICProfiles = []string{"storage/storage"}
+		one.Networks = []infrav1.FailureDomainNetwork{{Network: "storage/storage"}}
 		two.ControlPlane = ptr.To(false)
 		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{one, two}
 	})
@@ -52,10 +54,10 @@ func TestInspect(t *testing.T) {
 		reason string
 		words  string
 	}{
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Cluster = "nowhere" }, infrav1.PlacementNotFoundReason, `placement.cluster "nowhere" does not exist`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.DataCenter = "Elsewhere" }, infrav1.PlacementNotFoundReason, `placement.cluster "Default" does not exist`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.ComputeCluster = "nowhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "nowhere" does not exist`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Datacenter = "Elsewhere" }, infrav1.PlacementNotFoundReason, `placement.computeCluster "Default" does not exist`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.StorageDomain = "nowhere" }, infrav1.PlacementNotFoundReason, `"nowhere" does not exist`},
-		{func(d *infrav1.NovaZVirtFailureDomain) { d.VNICProfiles = []string{"a/b"} }, infrav1.PlacementNotFoundReason, `vnicProfiles[0] "a`},
+		{func(d *infrav1.NovaZVirtFailureDomain) { d.Networks = []infrav1.FailureDomainNetwork{{Network: "a/b"}} }, infrav1.PlacementNotFoundReason, `networks[0].network "a`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.Placement.Hosts = []string{"host9"} }, infrav1.PlacementNotFoundReason, `placement.hosts "host9"`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.AffinityLabel = "none" }, infrav1.PlacementNotFoundReason, `affinityLabel "none"`},
 		{func(d *infrav1.NovaZVirtFailureDomain) { d.Template.Name = "none" }, infrav1.TemplateNotFoundReason, `template "none"`},
@@ -73,11 +75,11 @@ func TestZones(t *testing.T) {
 	b.enrich()
 	b.updateCluster(func(c *infrav1.NovaZVirtClusterSpec) {
 		c.FailureDomains = []infrav1.NovaZVirtFailureDomain{{
-			Name: "b", Placement: infrav1.NovaZVirtPlacement{StorageDomain: "data2"},
-			VNICProfiles: []string{"storage/storage"}, AffinityLabel: "fast",
+			FailureDomain: infrav1.FailureDomain{Name: "b", Networks: []infrav1.FailureDomainNetwork{{Network: "storage/storage"}}},
+			Placement:     infrav1.NovaZVirtPlacement{StorageDomain: "data2"}, AffinityLabel: "fast",
 		}}
 	})
-	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Storage.Allocation = infrav1.ZVirtClone })
+	m := b.machine("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.CloneMode = infrav1.CloneFull })
 	l := launch
 	l.Zone = "nowhere"
 	b.Expect(hypervisor.ReasonFor(b.connect(m).Create(b.ctx(), m, l), "")).To(Equal(infrav1.PlacementNotFoundReason))
@@ -101,12 +103,12 @@ func TestNamesThatStandForNothing(t *testing.T) {
 		"template":      {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Name = "none" }, infrav1.TemplateNotFoundReason},
 		"version":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Template.Version = 7 }, infrav1.TemplateNotFoundReason},
 		"instance-type": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "none" }, infrav1.PlacementNotFoundReason},
-		"cluster":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.Cluster = "none" }, infrav1.PlacementNotFoundReason},
+		"cluster":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.ComputeCluster = "none" }, infrav1.PlacementNotFoundReason},
 		"domain":        {func(m *infrav1.NovaZVirtMachineSpec) { m.Placement.StorageDomain = "none" }, infrav1.PlacementNotFoundReason},
-		"profile":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].VNICProfile = "none/none" }, infrav1.PlacementNotFoundReason},
-		"tag":           {func(m *infrav1.NovaZVirtMachineSpec) { m.Tags = []string{"none"} }, infrav1.PlacementNotFoundReason},
-		"group":         {func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.Groups = []string{"none"} }, infrav1.PlacementNotFoundReason},
-		"label":         {func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.Labels = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"profile":       {func(m *infrav1.NovaZVirtMachineSpec) { m.Network.Interfaces[0].Network = "none/none" }, infrav1.PlacementNotFoundReason},
+		"tag":           {func(m *infrav1.NovaZVirtMachineSpec) { m.Tags = []infrav1.NovaZVirtTag{{Name: "none"}} }, infrav1.PlacementNotFoundReason},
+		"group":         {func(m *infrav1.NovaZVirtMachineSpec) { m.AffinityGroups = []string{"none"} }, infrav1.PlacementNotFoundReason},
+		"label":         {func(m *infrav1.NovaZVirtMachineSpec) { m.AffinityLabels = []string{"none"} }, infrav1.PlacementNotFoundReason},
 	} {
 		m := b.machine("no-"+name, func(m *infrav1.NovaZVirtMachine) { c.change(&m.Spec) })
 		err := b.fails(m, c.reason)
@@ -119,7 +121,7 @@ func TestIDsOfThePast(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
 	network := b.idOf(b.admin("GET", "/networks?search=name%3Dstorage", ""))
-	storage := func(m *infrav1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].VNICProfile = "storage/storage" }
+	storage := func(m *infrav1.NovaZVirtMachine) { m.Spec.Network.Interfaces[0].Network = "storage/storage" }
 	m := b.create("worker-2", storage)
 	b.until(b.connector, going(m), false, "release")
 	profile := b.idOf(b.admin("GET", "/networks/"+network+"/vnicprofiles", ""))
@@ -132,7 +134,7 @@ func TestIDsOfThePast(t *testing.T) {
 func TestTemplateByID(t *testing.T) {
 	b := newBed(t)
 	id := b.idOf(b.admin("GET", "/templates?search=name%3D"+templateName, ""))
-	b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template = infrav1.NovaZVirtTemplateReference{ID: id} })
+	b.create("worker-1", func(m *infrav1.NovaZVirtMachine) { m.Spec.Template = infrav1.NovaZVirtTemplate{ID: id} })
 }
 
 func TestLatestVersionOfATemplate(t *testing.T) {
@@ -151,7 +153,7 @@ func TestLatestVersionOfATemplate(t *testing.T) {
 
 func TestAffinity(t *testing.T) {
 	b := newBed(t)
-	group := "nova-workers-soft-" + clusterID
+	group := "nova-workers-preferred-" + clusterID
 	one, two := b.create("worker-1"), b.create("worker-2")
 	b.Expect(strings.Count(b.groupsOf("Default"), "<affinity_group ")).To(Equal(1))
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("<name>"+group+"</name>"), ContainSubstring(b.named("worker-1")[0].ID), ContainSubstring(b.named("worker-2")[0].ID)))
@@ -192,21 +194,37 @@ func TestEmptyGroupsOfOthersStay(t *testing.T) {
 			"<affinity_group><name>"+name+"</name><description>"+description+"</description></affinity_group>")
 	}
 	group("nova-administrator", "made by hand")
-	group("nova-workers-soft-other", "nova-cluster/11111111-5b1c-4c0e-9d3c-6d3d4c0f4e11 Keeps machines apart.")
-	group("nova-workers-hard-"+clusterID, "nova-cluster/"+clusterID+" Keeps machines apart.")
+	group("nova-workers-preferred-other", "nova-cluster/11111111-5b1c-4c0e-9d3c-6d3d4c0f4e11 Keeps machines apart.")
+	group("nova-workers-required-"+clusterID, "nova-cluster/"+clusterID+" Keeps machines apart.")
 	b.Expect(b.engine.SetTiming(ovirtsim.TimePoweringUp, time.Hour)).To(Succeed())
 	slow := b.machine("worker-2", func(m *infrav1.NovaZVirtMachine) { m.Labels[clusterv1.MachineDeploymentNameLabel] = "others" })
 	b.until(b.connector, slow, false, "start")
-	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-hard-" + clusterID))
-	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-administrator"), ContainSubstring("nova-workers-soft-other"), ContainSubstring("nova-others-soft-"+clusterID)))
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-required-" + clusterID))
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-administrator"), ContainSubstring("nova-workers-preferred-other"), ContainSubstring("nova-others-preferred-"+clusterID)))
+}
+
+// antiAffinity of a machine that exists can change: its VM leaves the group of the
+// former value and joins that of the new one.
+func TestAntiAffinityChanges(t *testing.T) {
+	b := newBed(t)
+	m := b.create("worker-1")
+	b.Expect(b.groupsOf("Default")).To(ContainSubstring("nova-workers-preferred-"))
+	m.Spec.AntiAffinity = infrav1.AntiAffinityRequired
+	b.until(b.connector, m, true, "rest")
+	b.Expect(b.groupsOf("Default")).To(ContainSubstring("nova-workers-required-"))
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-preferred-"))
+	m.Spec.AntiAffinity = infrav1.AntiAffinityNone
+	b.until(b.connector, m, true, "rest")
+	b.Eventually(func() string { return b.groupsOf("Default") }).ShouldNot(ContainSubstring("nova-workers-"))
+	b.Expect(b.named("worker-1")).To(HaveLen(1))
 }
 
 func TestHardAffinity(t *testing.T) {
 	b := newBed(t)
-	hard := func(m *infrav1.NovaZVirtMachine) { m.Spec.Affinity.AntiAffinity = infrav1.ZVirtHardAntiAffinity }
+	hard := func(m *infrav1.NovaZVirtMachine) { m.Spec.AntiAffinity = infrav1.AntiAffinityRequired }
 	b.create("worker-1", hard)
 	b.create("worker-2", hard)
-	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-workers-hard-"), ContainSubstring("<enforcing>true</enforcing>")))
+	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring("nova-workers-required-"), ContainSubstring("<enforcing>true</enforcing>")))
 	err := b.fails(b.machine("worker-3", hard), infrav1.InsufficientResourcesReason)
 	b.Expect(err).To(HaveOccurred())
 }
@@ -216,7 +234,7 @@ func TestAffinityIsMendedAndJoined(t *testing.T) {
 	cluster := b.idOf(b.admin("GET", "/clusters?search=name%3DDefault", ""))
 	own := b.idOf(b.admin("POST", "/clusters/"+cluster+"/affinitygroups", "<affinity_group><name>theirs</name></affinity_group>"))
 	m := b.create("worker-1", func(m *infrav1.NovaZVirtMachine) {
-		m.Spec.Affinity = infrav1.NovaZVirtAffinity{AntiAffinity: infrav1.ZVirtNoAntiAffinity, Groups: []string{"theirs"}}
+		m.Spec.AntiAffinity, m.Spec.AffinityGroups = infrav1.AntiAffinityNone, []string{"theirs"}
 	})
 	vm := b.named(m.Name)[0].ID
 	b.Expect(b.groupsOf("Default")).To(And(ContainSubstring(vm), Not(ContainSubstring("nova-"))))
@@ -244,8 +262,8 @@ func TestSize(t *testing.T) {
 	}{
 		"the template's": {func(*infrav1.NovaZVirtMachineSpec) {}, hypervisor.Size{CPUs: 1, MemoryBytes: gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
 		"said": {func(m *infrav1.NovaZVirtMachineSpec) {
-			m.Hardware = infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Sockets: 2, Cores: 3}, MemoryMiB: 2048}
-			m.Storage.BootDisk.SizeGiB = 40
+			m.Hardware = infrav1.NovaZVirtHardware{CPUs: 6, CPUTopology: infrav1.NovaZVirtCPUTopology{CPUTopology: infrav1.CPUTopology{CoresPerSocket: 3}}, MemoryMiB: 2048}
+			m.Disks.Boot.SizeGiB = 40
 		}, hypervisor.Size{CPUs: 6, MemoryBytes: 2 * gib, DiskBytes: 40 * gib, Architecture: "amd64"}},
 		"the instance type's": {func(m *infrav1.NovaZVirtMachineSpec) { m.Hardware.InstanceType = "Large" }, hypervisor.Size{CPUs: 2, MemoryBytes: 8 * gib, DiskBytes: 10 * gib, Architecture: "amd64"}},
 	} {

@@ -91,7 +91,8 @@ func setupVSphere(ctx context.Context, mgr ctrl.Manager, options controller.Opti
 		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
 		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
-			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+			ref := c.Identity()
+			return ref.Kind, ref.Name
 		},
 		NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 	}).SetupWithManager(ctx, mgr, options); err != nil {
@@ -114,7 +115,8 @@ func setupZVirt(ctx context.Context, mgr ctrl.Manager, options controller.Option
 		New:            func() *infrav1.NovaZVirtCluster { return &infrav1.NovaZVirtCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaZVirtMachineList{} },
 		Identity: func(c *infrav1.NovaZVirtCluster) (string, string) {
-			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+			ref := c.Identity()
+			return ref.Kind, ref.Name
 		},
 		NewIdentity: func() credentials.Identity { return &infrav1.NovaZVirtIdentity{} },
 	}).SetupWithManager(ctx, mgr, options); err != nil {

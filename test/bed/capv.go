@@ -71,7 +71,7 @@ func capvTemplate(object *unstructured.Unstructured, placement map[string]any) e
 	}
 	spec := map[string]any{
 		"cloneMode": "fullClone",
-		"template":  machine("template"),
+		"template":  machine("template", "name"),
 		"numCPUs":   machine("hardware", "cpus"),
 		"memoryMiB": machine("hardware", "memoryMiB"),
 		"network":   map[string]any{"devices": devices},

@@ -31,7 +31,7 @@ var vsphereFacts = Facts{
 	Kinds:             "NovaVSphere",
 	CredentialsSecret: "vsphere-credentials",
 	Template:          vcenter.DefaultTemplate,
-	TemplatePath:      []string{"template", "spec", "template"},
+	TemplatePath:      []string{"template", "spec", "template", "name"},
 	TemplateVariable:  "VSPHERE_TEMPLATE",
 	Storage:           vcenterDatastore,
 }

@@ -59,7 +59,7 @@ func shareIdentities(ctx context.Context, namespace string) {
 		s := &corev1.Secret{StringData: credentials}
 		s.Namespace, s.Name = h.Facts().Provider+"-system", sharedSecret
 		Expect(b.Client.Create(ctx, s)).To(Succeed())
-		spec["secretRef"] = map[string]any{"name": sharedSecret}
+		spec["credentialsSecretRef"] = map[string]any{"name": sharedSecret}
 		spec["allowedNamespaces"] = map[string]any{"list": []any{namespace}}
 		Expect(b.Client.Create(ctx, object(infraV, kind+"Identity", "", sharedIdentity, spec))).To(Succeed())
 	}
@@ -208,21 +208,21 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 		outside(ctx, "red-network", map[string]any{"network": map[string]any{"interfaces": []any{map[string]any{"network": "DC0_DVPG0"}}}})
 	})
 	It("makes no VM of another template [F6]", func(ctx context.Context) {
-		outside(ctx, "red-template", map[string]any{"template": otherTemplate})
+		outside(ctx, "red-template", map[string]any{"template": map[string]any{"name": otherTemplate}})
 	})
 
 	It("clones no VM of another tenant by its name [F6]", func(ctx context.Context) {
-		outside(ctx, "red-vm-name", map[string]any{"template": machine(ctx, blue, true).Name})
+		outside(ctx, "red-vm-name", map[string]any{"template": map[string]any{"name": machine(ctx, blue, true).Name}})
 	})
 	It("clones no VM of another tenant by its UUID [F6]", func(ctx context.Context) {
 		vms, err := running(ctx, blue)
 		Expect(err).NotTo(HaveOccurred())
-		outside(ctx, "red-vm-uuid", map[string]any{"template": nil, "source": map[string]any{"uuid": vms[machine(ctx, blue, true).Name].InstanceUUID}})
+		outside(ctx, "red-vm-uuid", map[string]any{"template": map[string]any{"id": vms[machine(ctx, blue, true).Name].InstanceUUID}})
 	})
 	It("clones no VM of another tenant by its managed object reference [F6]", func(ctx context.Context) {
 		vms, err := running(ctx, blue)
 		Expect(err).NotTo(HaveOccurred())
-		outside(ctx, "red-vm-reference", map[string]any{"template": nil, "source": map[string]any{"reference": vms[machine(ctx, blue, true).Name].Ref}})
+		outside(ctx, "red-vm-reference", map[string]any{"template": map[string]any{"id": vms[machine(ctx, blue, true).Name].Ref}})
 	})
 })
 
@@ -230,7 +230,7 @@ var _ = Describe("The identity of an administrator", Ordered, ContinueOnFailure,
 // a field out.
 func honestMachine(change map[string]any) map[string]any {
 	spec := map[string]any{
-		"template": vcenter.DefaultTemplate,
+		"template": map[string]any{"name": vcenter.DefaultTemplate},
 		"network":  map[string]any{"interfaces": []any{map[string]any{"network": "VM Network"}}},
 	}
 	for field, value := range change {

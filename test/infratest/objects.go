@@ -43,8 +43,8 @@ func (r *Rig) InfraCluster() *infrav1.NovaVSphereCluster {
 			ClusterSpec: infrav1.ClusterSpec{
 				ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "192.0.2.10", Port: 6443},
 				Server:               "vcenter.example.test",
+				IdentityRef:          infrav1.IdentityReference{Name: CredentialsName},
 			},
-			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: CredentialsName},
 		},
 	}
 }
@@ -54,7 +54,7 @@ func (r *Rig) InfraMachine() *infrav1.NovaVSphereMachine {
 	return &infrav1.NovaVSphereMachine{
 		ObjectMeta: r.meta(MachineName),
 		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: "debian-12",
+			Template: infrav1.NovaVSphereTemplate{Name: "debian-12"},
 			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "VM Network"}}},
 		},
 	}

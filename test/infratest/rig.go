@@ -173,7 +173,8 @@ func Clusters(h *fake.Hypervisor) *cluster.Reconciler[*infrav1.NovaVSphereCluste
 		New:            func() *infrav1.NovaVSphereCluster { return &infrav1.NovaVSphereCluster{} },
 		NewMachineList: func() client.ObjectList { return &infrav1.NovaVSphereMachineList{} },
 		Identity: func(c *infrav1.NovaVSphereCluster) (string, string) {
-			return c.Spec.IdentityRef.Kind, c.Spec.IdentityRef.Name
+			ref := c.Identity()
+			return ref.Kind, ref.Name
 		},
 		NewIdentity: func() credentials.Identity { return &infrav1.NovaVSphereIdentity{} },
 	}

@@ -74,7 +74,7 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Expect(field(worker.BootstrapTemplate, "spec", "template", "spec")).To(And(
 		HaveKeyWithValue("roles", ConsistOf("infra")), HaveKeyWithValue("format", "cloud-config"), HaveKey("taints")))
 	for _, template := range []*unstructured.Unstructured{desired.ControlPlane.InfrastructureMachineTemplate, worker.InfrastructureMachineTemplate} {
-		Expect(field(template, "spec", "template", "spec", "template")).To(Or(
+		Expect(field(template, "spec", "template", "spec", "template", "name")).To(Or(
 			Equal("image-v1.36.3"), HaveKeyWithValue("name", "image-v1.36.3")), "a template can be one of the version")
 	}
 	Expect(field(worker.InfrastructureMachineTemplate, "spec", "template", "spec", "hardware", "memoryMiB")).To(BeEquivalentTo(16384),
@@ -82,7 +82,7 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Expect(field(desired.ControlPlane.InfrastructureMachineTemplate, "spec", "template", "spec", "hardware", "memoryMiB")).To(BeEquivalentTo(4096))
 },
 	Entry("nova-vsphere", "nova-vsphere", "network: tenants\nplacement: {datacenter: dc, folder: tenants}\n"),
-	Entry("nova-zvirt", "nova-zvirt", "network: {vnicProfile: tenants/tenants, guestName: enp1s0}\nplacement: {cluster: Default, storageDomain: data}\n"),
+	Entry("nova-zvirt", "nova-zvirt", "network: tenants/tenants\ndeviceName: enp1s0\nplacement: {computeCluster: Default, storageDomain: data}\n"),
 )
 
 // Somebody's own class: a copy whose templates say more than those of a release.
@@ -91,7 +91,7 @@ const (
 NovaVSphereClusterTemplate:
   identityRef: {kind: NovaVSphereIdentity, name: shared}
   placement: {datacenter: dc}
-  spread: Never
+  antiAffinity: None
 NovaVSphereMachineTemplate:
   hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI}
   network: {interfaces: [{network: variables, mtu: 9000}, {network: storage}]}
@@ -100,11 +100,11 @@ NovaVSphereMachineTemplate:
 	ownZVirt = `
 NovaZVirtClusterTemplate:
   identityRef: {kind: NovaZVirtIdentity, name: shared}
-  vnicProfile: tenants/tenants
+  network: tenants/tenants
 NovaZVirtMachineTemplate:
-  hardware: {cpu: {cores: 8, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}
-  network: {interfaces: [{vnicProfile: variables, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}
-  tags: [own]
+  hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}
+  network: {interfaces: [{network: variables, deviceName: enp1s0, dhcp4: true}, {network: storage/storage, deviceName: enp2s0}]}
+  tags: [{name: own}]
 ` + ownNodes
 	ownNodes = `
 NovaControlPlaneTemplate:
@@ -139,14 +139,14 @@ var _ = DescribeTable("a class with templates of somebody's own", func(ctx SpecC
 },
 	Entry("of vSphere keeps what no variable says", "nova-vsphere", ownVSphere, "network: tenants\n", map[string]string{
 		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
-			identityRef: {kind: NovaVSphereIdentity, name: shared}, placement: {datacenter: dc}, spread: Never}`,
+			identityRef: {kind: NovaVSphereIdentity, name: shared}, placement: {datacenter: dc}, antiAffinity: None}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
 			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
-		"its machines": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 		"node": `{roles: [infra], format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
-		"nodes": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 65536, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 	}),
 	Entry("of vSphere takes what variables say, and nothing beside it", "nova-vsphere", ownVSphere, `
@@ -160,34 +160,34 @@ controlPlaneConfig: {preKubeadmCommands: ["true"]}
 nodeConfig: {files: [{path: /etc/other, content: other}], taints: [{key: example, effect: NoSchedule}]}
 `, map[string]string{
 		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
-			identityRef: {kind: NovaVSphereIdentity, name: another}, placement: {datacenter: dc, folder: tenants}, spread: Never}`,
+			identityRef: {kind: NovaVSphereIdentity, name: another}, placement: {datacenter: dc, folder: tenants}, antiAffinity: None}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [ntp.example]}},
 			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}, preKubeadmCommands: ["true"]}}`,
-		"its machines": `{template: image-v1.36.3, hardware: {cpus: 8, memoryMiB: 65536, firmware: EFI},
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 8, memoryMiB: 65536, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 		"node": `{roles: [infra], format: ignition, files: [{path: /etc/other, content: other}],
 			kubelet: {extraArgs: [{name: v, value: "4"}]}, taints: [{key: example, effect: NoSchedule}]}`,
-		"nodes": `{template: image-v1.36.3, hardware: {cpus: 16, memoryMiB: 16384, firmware: EFI},
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 16384, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 	}),
 	Entry("of zVirt takes what variables say, and nothing beside it", "nova-zvirt", ownZVirt, `
-network: {vnicProfile: tenants/other}
-placement: {cluster: Default}
+network: tenants/other
+placement: {computeCluster: Default}
 nodeSize: {cpus: 4}
 format: cloud-config
 controlPlaneConfig: {format: ignition}
 `, map[string]string{
 		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
-			identityRef: {kind: NovaZVirtIdentity, name: shared}, placement: {cluster: Default}, vnicProfile: tenants/tenants}`,
+			identityRef: {kind: NovaZVirtIdentity, name: shared}, placement: {computeCluster: Default}, network: tenants/tenants}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [own.example]}},
 			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}}`,
-		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpu: {cores: 8, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}, tags: [own],
-			network: {interfaces: [{vnicProfile: tenants/other, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}}`,
+		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [{name: own}],
+			network: {interfaces: [{network: tenants/other, deviceName: enp1s0, dhcp4: true}, {network: storage/storage, deviceName: enp2s0}]}}`,
 		"node": `{roles: [infra], format: cloud-config, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}}`,
-		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpu: {cores: 4, sockets: 2}, memoryMiB: 65536, biosType: q35_ovmf}, tags: [own],
-			network: {interfaces: [{vnicProfile: tenants/other, guestName: enp1s0, dhcp4: true}, {vnicProfile: storage/storage, guestName: enp2s0}]}}`,
+		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 4, cpuTopology: {coresPerSocket: 2}, memoryMiB: 65536, firmware: EFI}, tags: [{name: own}],
+			network: {interfaces: [{network: tenants/other, deviceName: enp1s0, dhcp4: true}, {network: storage/storage, deviceName: enp2s0}]}}`,
 	}),
 )
 
@@ -214,7 +214,7 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 	Expect(known).To(BeEmpty())
 
 	cluster := topology(provider, asks+map[string]string{
-		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n",
+		"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
 	}[provider]+"nodeConfig: {roles: [ingress]}\n")
 	Expect((&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()).
 		To(MatchError(ContainSubstring("roles")), "what no patch writes is refused")
@@ -228,7 +228,7 @@ var _ = DescribeTable("the class of a hypervisor knows every field", func(ctx Sp
 var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContext, provider, variable string, takes, refuses map[string]string) {
 	refused := func(value string) error {
 		own := map[string]string{
-			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: {vnicProfile: a/b}\nplacement: {cluster: Default}\n",
+			"nova-vsphere": "network: tenants\n", "nova-zvirt": "network: a/b\nplacement: {computeCluster: Default}\n",
 		}[provider]
 		cluster := topology(provider, replaced(asks+own, variable, value))
 		err := (&webhooks.Cluster{}).DefaultAndValidateVariables(ctx, cluster, nil, blueprint(class(provider), cluster).ClusterClass).ToAggregate()
@@ -254,11 +254,11 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 768, memoryMiB: 25165824}"},
 		map[string]string{"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824", "{cpus: 769}": "768"}),
 	Entry("sizes of zVirt", "nova-zvirt", "nodeSize",
-		map[string]string{"least": "{cpus: 1, memoryMiB: 1024}", "most": "{cpus: 254, memoryMiB: 16777216}", "no multiple of 4": "{memoryMiB: 4098}"},
-		map[string]string{"{memoryMiB: 16777217}": "16777216", "{cpus: 255}": "254"}),
+		map[string]string{"least": "{cpus: 1, memoryMiB: 1024}", "most": "{cpus: 768, memoryMiB: 25165824}", "a multiple of 4": "{memoryMiB: 4100}"},
+		map[string]string{"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824", "{cpus: 769}": "768"}),
 	Entry("sizes of zVirt's control planes", "nova-zvirt", "controlPlaneSize",
-		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 254, memoryMiB: 16777216}"},
-		map[string]string{"{memoryMiB: 16777217}": "16777216", "{cpus: 255}": "254"}),
+		map[string]string{"least": "{cpus: 2, memoryMiB: 2048}", "most": "{cpus: 768, memoryMiB: 25165824}"},
+		map[string]string{"{memoryMiB: 4098}": "memoryMiB must be a multiple of 4", "{memoryMiB: 25165828}": "25165824", "{cpus: 769}": "768"}),
 	Entry("placement in vSphere", "nova-vsphere", "placement",
 		map[string]string{
 			"nothing": "{}", "all": "{datacenter: a, computeCluster: b, resourcePool: c, folder: d, datastore: e, storagePolicy: f}",
@@ -270,10 +270,10 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 			"{folder: " + strings.Repeat("a", 1025) + "}": "1024", "{storagePolicy: " + strings.Repeat("a", 257) + "}": "256",
 		}),
 	Entry("placement in zVirt", "nova-zvirt", "placement",
-		map[string]string{"all": "{cluster: a, dataCenter: b, storageDomain: " + strings.Repeat("a", 256) + "}"},
+		map[string]string{"all": "{computeCluster: a, datacenter: b, storageDomain: " + strings.Repeat("a", 256) + "}"},
 		map[string]string{
-			`{cluster: a, dataCenter: ""}`: "dataCenter", `{cluster: a, storageDomain: ""}`: "storageDomain",
-			"{cluster: " + strings.Repeat("a", 257) + "}": "256",
+			`{computeCluster: a, datacenter: ""}`: "datacenter", `{computeCluster: a, storageDomain: ""}`: "storageDomain",
+			"{computeCluster: " + strings.Repeat("a", 257) + "}": "256",
 		}),
 	Entry("trust of vSphere", "nova-vsphere", "tls", trusts, distrusts),
 	Entry("trust of zVirt", "nova-zvirt", "tls", trusts, distrusts),
@@ -286,12 +286,9 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 	Entry("the network of vSphere", "nova-vsphere", "network",
 		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024"}),
 	Entry("the network of zVirt", "nova-zvirt", "network",
-		map[string]string{"long": "{vnicProfile: " + strings.Repeat("a", 512) + ", guestName: enp1s0f0np0-15c}"},
-		map[string]string{
-			"{vnicProfile: " + strings.Repeat("a", 513) + "}": "512",
-			"{vnicProfile: a, guestName: enp1s0f0np0-16ch}":   "15",
-			"{vnicProfile: a, guestName: -a}":                 "guestName",
-		}),
+		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024"}),
+	Entry("the device name of zVirt", "nova-zvirt", "deviceName",
+		map[string]string{"long": "enp1s0f0np0-15c"}, map[string]string{"enp1s0f0np0-16ch": "15", "-a": "deviceName"}),
 	Entry("the account of vSphere", "nova-vsphere", "identity",
 		map[string]string{"long": "{name: " + strings.Repeat("a", 253) + "}"}, map[string]string{"{name: " + strings.Repeat("a", 254) + "}": "253"}),
 	Entry("the account of zVirt", "nova-zvirt", "identity",

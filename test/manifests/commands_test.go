@@ -72,7 +72,7 @@ var scripts = []script{
 kubectl create secret generic vsphere-credentials
 kubectl create secret generic vcenter-one -n nova-vsphere-system
 kubectl apply -f - <<END
-{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: NovaVSphereIdentity, metadata: {name: vcenter-one}, spec: {server: vcenter.example, secretRef: {name: vcenter-one}, allowedNamespaces: {selector: {}}}}
+{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: NovaVSphereIdentity, metadata: {name: vcenter-one}, spec: {server: vcenter.example, credentialsSecretRef: {name: vcenter-one}, allowedNamespaces: {selector: {}}}}
 END`},
 	{file: "controlplane.md", demo: true, before: machine("demo-cp-q2m9d")},
 	{file: "day2.md", demo: true},

@@ -197,7 +197,7 @@ func wellFormed(template client.Object) func() client.Object {
 
 func respec(ctx context.Context, c client.Client, o client.Object) error {
 	return c.Patch(ctx, o, client.RawPatch("application/merge-patch+json",
-		[]byte(`{"spec":{"template":{"spec":{"template":"another"}}}}`)), client.DryRunAll)
+		[]byte(`{"spec":{"template":{"spec":{"template":{"name":"another"}}}}}`)), client.DryRunAll)
 }
 
 var lockOf = map[string]string{clusterv1.ClusterNameLabel: "blue"}

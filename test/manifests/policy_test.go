@@ -20,9 +20,9 @@ type change struct {
 
 func machineTemplate() change {
 	t := &infrav1.NovaVSphereMachineTemplate{}
-	t.Spec.Template.Spec.Template = "debian-12"
+	t.Spec.Template.Spec.Template.Name = "debian-12"
 	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "VM Network"}}
-	return change{t, func() { t.Spec.Template.Spec.Template = "debian-13" }}
+	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
 }
 
 func clusterTemplate() change {
@@ -35,7 +35,7 @@ func clusterTemplate() change {
 func zvirtMachineTemplate() change {
 	t := &infrav1.NovaZVirtMachineTemplate{}
 	t.Spec.Template.Spec.Template.Name = "debian-12"
-	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{VNICProfile: "ovirtmgmt/ovirtmgmt"}}
+	t.Spec.Template.Spec.Network.Interfaces = []infrav1.NovaZVirtInterface{{Network: "ovirtmgmt/ovirtmgmt"}}
 	return change{t, func() { t.Spec.Template.Spec.Template.Name = "debian-13" }}
 }
 

@@ -17,7 +17,7 @@ import (
 func vsphereMachine(namespace string) *infrav1.NovaVSphereMachine {
 	m := &infrav1.NovaVSphereMachine{}
 	m.Namespace, m.GenerateName = namespace, "rules-"
-	m.Spec.Template = "debian-12"
+	m.Spec.Template.Name = "debian-12"
 	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{Network: "VM Network"}}
 	return m
 }
@@ -38,42 +38,43 @@ func newNamespace(ctx context.Context) string {
 
 // everything is a machine that says all that can be said.
 func everything(m *infrav1.NovaVSphereMachine) {
-	m.Spec.Clone = infrav1.NovaVSphereClone{Mode: infrav1.CloneLinkedOrFull, Snapshot: "base"}
+	m.Spec.CloneMode, m.Spec.Template.Snapshot = infrav1.CloneLinkedOrFull, "base"
 	m.Spec.PowerOff = infrav1.PowerOff{Mode: infrav1.PowerOffSoftThenHard, TimeoutSeconds: 60}
 	m.Spec.Placement = infrav1.NovaVSpherePlacement{
 		Datacenter: "dc", ComputeCluster: "cluster", ResourcePool: "pool", HostGroup: "rack", VMGroup: "rack-vms", Folder: "nova/tenant",
 		CreateFolder: ptr.To(true), DatastoreCluster: "pod", StoragePolicy: "gold",
 	}
-	allocation := infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](0), Limit: 4096, SharesLevel: infrav1.SharesHigh}
 	m.Spec.Hardware = infrav1.NovaVSphereHardware{
-		CPUs: 4, CoresPerSocket: 2, MemoryMiB: 4096, CPUAllocation: allocation, MemoryAllocation: allocation, Version: "vmx-21",
+		CPUs: 4, CPUTopology: infrav1.CPUTopology{CoresPerSocket: 2}, MemoryMiB: 4096, Version: "vmx-21",
+		CPUReservationMHz: ptr.To[int64](0), CPULimitMHz: 4096, CPUShares: infrav1.NovaVSphereShares{Level: infrav1.SharesHigh},
+		MemoryReservationMiB: ptr.To[int64](0), MemoryLimitMiB: 4096, MemoryShares: infrav1.NovaVSphereShares{Value: 7},
 		NestedVirtualization: ptr.To(true), Firmware: infrav1.FirmwareEFI, SecureBoot: ptr.To(true), TrustedPlatformModule: ptr.To(true),
 		PCIDevices:   []infrav1.NovaVSpherePCIDevice{{VendorID: 4318, DeviceID: 7864, CustomLabel: "gpu"}},
 		VGPUProfiles: []string{"grid_t4-16q"},
 		Encryption: infrav1.NovaVSphereEncryption{
 			Migration: infrav1.EncryptionRequired, FaultTolerance: infrav1.EncryptionDisabled, KeyID: "key", KeyProvider: "provider",
 		},
-		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Key: "pciPassthru.use64bitMMIO", Value: "TRUE"}},
+		ExtraConfig: []infrav1.NovaVSphereExtraConfig{{Name: "pciPassthru.use64bitMMIO", Value: "TRUE"}},
 	}
-	m.Spec.Disks = infrav1.NovaVSphereDisks{BootGiB: 40, TemplateGiB: []int32{0, 20}, Data: []infrav1.NovaVSphereDataDisk{{
+	m.Spec.Disks = infrav1.NovaVSphereDisks{Boot: infrav1.NovaVSphereBootDisk{SizeGiB: 40}, Template: []infrav1.NovaVSphereTemplateDisk{{Name: "Hard disk 3", SizeGiB: 20}}, Data: []infrav1.NovaVSphereDataDisk{{
 		Name: "etcd", SizeGiB: 10, Provisioning: infrav1.ProvisioningEagerZeroed, Datastore: "fast", StoragePolicy: "gold",
 		Controller: infrav1.NovaVSphereController{Type: infrav1.ControllerNVMe, Bus: ptr.To[int32](0), Unit: ptr.To[int32](0)},
 	}}}
 	m.Spec.Network.Interfaces = []infrav1.NovaVSphereInterface{{
 		Network: "DistributedVirtualPortgroup:dvportgroup-12", Type: infrav1.InterfaceE1000e, DeviceName: "eth0",
+		MTU:            9000,
 		DHCP6Overrides: infrav1.NovaVSphereDHCPOverrides{UseDNS: ptr.To(false), RouteMetric: 100},
 		InterfaceAddressing: infrav1.InterfaceAddressing{
-			MACAddress: "02:00:00:00:00:01", MTU: 9000, DHCP6: ptr.To(true), Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"},
+			MACAddress: "02:00:00:00:00:01", DHCP6: ptr.To(true), Addresses: []string{"192.0.2.10/24", "2001:db8::10/64"},
 			AddressesFromPools: []ipamv1.IPPoolReference{{Name: "pool", Kind: "InClusterIPPool", APIGroup: "ipam.cluster.x-k8s.io"}},
-			Gateway4:           "192.0.2.1", Gateway6: "2001:db8::1", Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com"},
-			Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 10}},
+			Gateway4:           "192.0.2.1", Gateway6: "2001:db8::1", Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "192.0.2.3", Metric: 10}}, Nameservers: []string{"192.0.2.2"}, SearchDomains: []string{"example.com"},
 		},
 	}}
-	m.Spec.Spread = infrav1.SpreadRequired
-	m.Spec.Marks = infrav1.NovaVSphereMarks{
-		Tags: []infrav1.NovaVSphereTag{{Category: "env", Name: "test"}}, LabelTags: []string{"team"},
-		Attributes: []infrav1.NovaVSphereAttribute{{Name: "cost", Value: "7"}}, Missing: infrav1.MissingCreate,
-	}
+	m.Spec.AntiAffinity = infrav1.AntiAffinityRequired
+	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "env", Name: "test"}}
+	m.Spec.TagsFromLabels = []string{"team"}
+	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "cost", Value: "7"}}
+	m.Spec.CreateMissingTags = ptr.To(true)
 }
 
 var _ = Describe("The rules of vSphere machines", func() {
@@ -84,20 +85,17 @@ var _ = Describe("The rules of vSphere machines", func() {
 		spoil(bad)
 		Expect(server.Client.Create(ctx, bad)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("two sources", func(m *infrav1.NovaVSphereMachine) { m.Spec.Source.Reference = "vm-12" },
-			"spec.template or spec.source must say what the VM is cloned from, and only one of them"),
-		Entry("no source", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template = "" },
-			"spec.template or spec.source must say what the VM is cloned from, and only one of them"),
-		Entry("a source that is two things", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Template = ""
-			m.Spec.Source = infrav1.NovaVSphereSource{Reference: "vm-12", UUID: "6ba7b810-9dad-51d1-80b4-00c04fd430c8"}
-		}, "spec.source"),
-		Entry("a reference that is a name", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Template, m.Spec.Source.Reference = "", "debian"
-		}, "spec.source.reference"),
+		Entry("a template of two names", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template.ID = "vm-12" },
+			"set exactly one of name, id and contentLibrary"),
+		Entry("a template with a snapshot only", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Template = infrav1.NovaVSphereTemplate{Snapshot: "base"}
+		}, "set exactly one of name, id and contentLibrary"),
+		Entry("an ID that is a name", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Template = infrav1.NovaVSphereTemplate{ID: "debian"}
+		}, "spec.template.id"),
 		Entry("a linked clone that grows", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Clone.Mode, m.Spec.Disks.BootGiB = infrav1.CloneLinked, 40
-		}, "a linked clone shares the template's disks and cannot grow them"),
+			m.Spec.CloneMode, m.Spec.Disks.Boot.SizeGiB = infrav1.CloneLinked, 40
+		}, "a linked clone shares the disks of the template and cannot grow them"),
 		Entry("two kinds of storage", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Placement = infrav1.NovaVSpherePlacement{Datastore: "a", DatastoreCluster: "b"}
 		}, "only one of datastore and datastoreCluster can be set"),
@@ -111,24 +109,27 @@ var _ = Describe("The rules of vSphere machines", func() {
 		Entry("a TPM without EFI", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.TrustedPlatformModule = ptr.To(true) },
 			"trustedPlatformModule needs the firmware EFI"),
 		Entry("more reserved than allowed", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware.CPUAllocation = infrav1.NovaVSphereAllocation{Reservation: ptr.To[int64](2000), Limit: 1000}
-		}, "reservation cannot be more than limit"),
+			m.Spec.Hardware.CPUReservationMHz, m.Spec.Hardware.CPULimitMHz = ptr.To[int64](2000), 1000
+		}, "cpuReservationMHz cannot be more than cpuLimitMHz"),
+		Entry("more memory reserved than allowed", func(m *infrav1.NovaVSphereMachine) {
+			m.Spec.Hardware.MemoryReservationMiB, m.Spec.Hardware.MemoryLimitMiB = ptr.To[int64](2000), 1000
+		}, "memoryReservationMiB cannot be more than memoryLimitMiB"),
 		Entry("shares said twice", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware.MemoryAllocation = infrav1.NovaVSphereAllocation{Shares: 5, SharesLevel: infrav1.SharesHigh}
-		}, "only one of shares and sharesLevel can be set"),
+			m.Spec.Hardware.MemoryShares = infrav1.NovaVSphereShares{Value: 5, Level: infrav1.SharesHigh}
+		}, "spec.hardware.memoryShares"),
 		Entry("a hardware version that is none", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.Version = "version-19" },
 			"spec.hardware.version"),
 		Entry("a linked clone with a key of its own", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Clone.Mode, m.Spec.Hardware.Encryption.KeyProvider = infrav1.CloneLinked, "provider"
+			m.Spec.CloneMode, m.Spec.Hardware.Encryption.KeyProvider = infrav1.CloneLinked, "provider"
 		}, "a linked clone has the key of its template"),
 		Entry("a key without provider", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.Encryption.KeyID = "key" },
 			"keyID needs keyProvider"),
 		Entry("user data among settings", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "GuestInfo.userdata", Value: "x"}}
-		}, "the keys guestinfo.*, nova.* and disk.EnableUUID belong to the provider"),
+			m.Spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "GuestInfo.userdata", Value: "x"}}
+		}, "the names guestinfo.*, nova.* and disk.EnableUUID belong to the provider"),
 		Entry("our marks among settings", func(m *infrav1.NovaVSphereMachine) {
-			m.Spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "nova.disks", Value: "x"}}
-		}, "the keys guestinfo.*, nova.* and disk.EnableUUID belong to the provider"),
+			m.Spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "nova.disks", Value: "x"}}
+		}, "the names guestinfo.*, nova.* and disk.EnableUUID belong to the provider"),
 		Entry("two data disks of one name", func(m *infrav1.NovaVSphereMachine) {
 			m.Spec.Disks.Data = []infrav1.NovaVSphereDataDisk{{Name: "a", SizeGiB: 1}, {Name: "a", SizeGiB: 2}}
 		}, "spec.disks.data[1]"),
@@ -151,8 +152,8 @@ var _ = Describe("The rules of vSphere machines", func() {
 		Expect(server.Client.Create(ctx, m)).To(Succeed())
 		m.Spec.ProviderID = "vsphere://one"
 		m.Spec.PowerOff = infrav1.PowerOff{}
-		m.Spec.Spread = infrav1.SpreadNever
-		m.Spec.Marks = infrav1.NovaVSphereMarks{}
+		m.Spec.AntiAffinity = infrav1.AntiAffinityNone
+		m.Spec.Tags, m.Spec.TagsFromLabels, m.Spec.CustomAttributes, m.Spec.CreateMissingTags = nil, nil, nil, nil
 		Expect(server.Client.Update(ctx, m)).To(Succeed())
 	})
 
@@ -163,9 +164,9 @@ var _ = Describe("The rules of vSphere machines", func() {
 		change(m)
 		Expect(server.Client.Update(ctx, m)).To(MatchError(ContainSubstring("spec is immutable: change the machine template to replace machines")))
 	},
-		Entry("the source", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template, m.Spec.Source.Reference = "", "vm-12" }),
-		Entry("the way of cloning", func(m *infrav1.NovaVSphereMachine) { m.Spec.Clone.Snapshot = "other" }),
-		Entry("the way of cloning to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.Clone = infrav1.NovaVSphereClone{} }),
+		Entry("the template", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template.Name = "other" }),
+		Entry("the snapshot", func(m *infrav1.NovaVSphereMachine) { m.Spec.Template.Snapshot = "other" }),
+		Entry("the clone mode to nothing", func(m *infrav1.NovaVSphereMachine) { m.Spec.CloneMode = "" }),
 		Entry("the placement", func(m *infrav1.NovaVSphereMachine) { m.Spec.Placement.HostGroup = "other" }),
 		Entry("the hardware", func(m *infrav1.NovaVSphereMachine) { m.Spec.Hardware.ExtraConfig[0].Value = "FALSE" }),
 		Entry("a disk", func(m *infrav1.NovaVSphereMachine) { m.Spec.Disks.Data[0].SizeGiB = 11 }),
@@ -183,10 +184,10 @@ var _ = Describe("The rules of vSphere machines", func() {
 	},
 		Entry("an address", func(s *infrav1.NovaVSphereMachineSpec) {
 			s.Network.Interfaces[0].Addresses = []string{"192.0.2.10/24"}
-		}, "addresses and macAddress belong to one machine and cannot stand in a template: take addresses from pools"),
+		}, "addresses and macAddress belong to one machine and cannot be set in a template: use addressesFromPools"),
 		Entry("a hardware address", func(s *infrav1.NovaVSphereMachineSpec) {
 			s.Network.Interfaces[0].MACAddress = "02:00:00:00:00:01"
-		}, "addresses and macAddress belong to one machine and cannot stand in a template: take addresses from pools"),
+		}, "addresses and macAddress belong to one machine and cannot be set in a template: use addressesFromPools"),
 	)
 
 	It("keep the status of a template apart from its spec", func(ctx SpecContext) {
@@ -208,25 +209,28 @@ var _ = Describe("The rules of vSphere clusters", func() {
 		c.Spec.FailureDomains = domains
 		Expect(server.Client.Create(ctx, c)).To(MatchError(ContainSubstring(message)))
 	},
-		Entry("two domains of one name", []infrav1.NovaVSphereFailureDomain{{Name: "a"}, {Name: "a"}}, "spec.failureDomains[1]"),
-		Entry("a domain without name", []infrav1.NovaVSphereFailureDomain{{Template: "a"}}, "spec.failureDomains[0].name"),
-		Entry("a name with spaces", []infrav1.NovaVSphereFailureDomain{{Name: "a b"}}, "spec.failureDomains[0].name"),
-		Entry("two sources", []infrav1.NovaVSphereFailureDomain{{Name: "a", Template: "t", Source: infrav1.NovaVSphereSource{Reference: "vm-1"}}},
-			"only one of template and source can be set"),
-		Entry("a network for all beside another", []infrav1.NovaVSphereFailureDomain{{Name: "a", Networks: []infrav1.NovaVSphereDomainNetwork{
+		Entry("two domains of one name", []infrav1.NovaVSphereFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "a"}}}, "spec.failureDomains[1]"),
+		Entry("a domain without name", []infrav1.NovaVSphereFailureDomain{{Template: infrav1.NovaVSphereTemplate{Name: "a"}}}, "spec.failureDomains[0].name"),
+		Entry("a name with spaces", []infrav1.NovaVSphereFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a b"}}}, "spec.failureDomains[0].name"),
+		Entry("two templates", []infrav1.NovaVSphereFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}, Template: infrav1.NovaVSphereTemplate{Name: "t", ID: "vm-1"}}},
+			"set exactly one of name, id and contentLibrary"),
+		Entry("a network for all beside another", []infrav1.NovaVSphereFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a", Networks: []infrav1.FailureDomainNetwork{
 			{Network: "all"}, {Network: "second", Interface: ptr.To[int32](1)},
-		}}}, "a network without interface is for all interfaces and stands alone"),
+		}}}}, "a network without interface is for all interfaces: it must be the only one"),
 	)
 
 	It("allow a domain that says all", func(ctx SpecContext) {
 		c := vsphereCluster(newNamespace(ctx))
-		c.Spec.IdentityRef = infrav1.NovaVSphereIdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
+		c.Spec.IdentityRef = infrav1.IdentityReference{Kind: infrav1.NovaVSphereIdentityKind, Name: "shared"}
 		c.Spec.Server = ""
-		c.Spec.Spread = infrav1.SpreadRequired
+		c.Spec.AntiAffinity = infrav1.AntiAffinityRequired
 		c.Spec.FailureDomains = []infrav1.NovaVSphereFailureDomain{{
-			Name: "rack-1", ControlPlane: ptr.To(false), Template: "debian-12",
+			FailureDomain: infrav1.FailureDomain{
+				Name: "rack-1", ControlPlane: ptr.To(false),
+				Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](0), Network: "rack-1", Nameservers: []string{"192.0.2.1"}}},
+			},
+			Template:     infrav1.NovaVSphereTemplate{Name: "debian-12"},
 			Placement:    infrav1.NovaVSpherePlacement{ComputeCluster: "one", DatastoreCluster: "pod"},
-			Networks:     []infrav1.NovaVSphereDomainNetwork{{Interface: ptr.To[int32](0), Network: "rack-1", Nameservers: []string{"192.0.2.1"}}},
 			RequiredTags: []infrav1.NovaVSphereTag{{Category: "zone", Name: "rack-1"}},
 		}}
 		Expect(server.Client.Create(ctx, c)).To(Succeed())
@@ -236,7 +240,7 @@ var _ = Describe("The rules of vSphere clusters", func() {
 		identity := &infrav1.NovaVSphereIdentity{}
 		identity.GenerateName = "shared-"
 		Expect(server.Client.Create(ctx, identity.DeepCopy())).To(MatchError(ContainSubstring("spec: Required value")))
-		identity.Spec.SecretRef.Name = "vcenter"
+		identity.Spec.CredentialsSecretRef.Name = "vcenter"
 		Expect(server.Client.Create(ctx, identity.DeepCopy())).To(MatchError(ContainSubstring("spec.server: Required value")))
 		identity.Spec.Server = "vcenter.example.com"
 		Expect(server.Client.Create(ctx, identity)).To(Succeed())

@@ -269,7 +269,7 @@ func (v *vsphere) cluster(ctx context.Context) {
 	summary := c.Summary.GetComputeResourceSummary()
 	v.addf(Info, "compute cluster", "%s: %d hosts, %d of them can run VMs", found.InventoryPath, summary.NumHosts, summary.NumEffectiveHosts)
 	if lacking := v.lacking(ctx, "compute cluster", found.Reference(), optional["compute cluster"]); len(lacking) > 0 {
-		v.addf(Warn, "compute cluster", "set spread: Never, or give the account %s", strings.Join(lacking, ", "))
+		v.addf(Warn, "compute cluster", "set antiAffinity: None, or give the account %s", strings.Join(lacking, ", "))
 	}
 	config, ok := c.ConfigurationEx.(*types.ClusterConfigInfoEx)
 	if !ok {

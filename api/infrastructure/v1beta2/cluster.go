@@ -7,12 +7,12 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// ClusterFinalizer keeps an infrastructure cluster until its machines are gone.
+// ClusterFinalizer keeps an infrastructure cluster until its machines are deleted.
 const ClusterFinalizer = "cluster.infrastructure.cluster.x-k8s.io/nova"
 
-// CredentialsFinalizer keeps a Secret for as long as infrastructure clusters of
-// a kind have their credentials in it. Each kind has one of its own: its
-// manager does not see the clusters of others.
+// CredentialsFinalizer keeps a Secret while infrastructure clusters of a kind have
+// their credentials in it. Each kind has its own finalizer: its manager does not see
+// the clusters of other kinds.
 func CredentialsFinalizer(kind string) string {
 	return strings.ToLower(kind) + "." + GroupVersion.Group + "/credentials"
 }
@@ -22,17 +22,17 @@ func CredentialsFinalizer(kind string) string {
 // reconciled. It is metadata, so that clusterctl move keeps it.
 const ClusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 
-// HypervisorIDAnnotation holds the ID of the hypervisor that a cluster was
-// first seen on, for hypervisors that have one. While another one answers,
-// nothing is done about the cluster's machines: their VMs would look gone. It
-// is metadata, so that clusterctl move keeps it.
+// HypervisorIDAnnotation has the ID of the hypervisor of the first session of a
+// cluster, if the hypervisor has one. While the server has another ID, machines of the
+// cluster are not changed: their VMs would look deleted. It is metadata, so that
+// clusterctl move keeps it.
 const HypervisorIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-hypervisor-id"
 
 // The Ready condition of an infrastructure cluster is true while the
 // hypervisor can be reached and the endpoint is known.
 
-// HypervisorAvailableCondition is true while a session with the hypervisor
-// stands. Its reasons are those of machines (CredentialsInvalid,
+// HypervisorAvailableCondition is true while a session with the hypervisor is
+// open. Its reasons are those of machines (CredentialsInvalid,
 // EndpointUnreachable, HypervisorChanged, PlacementNotFound, OutOfBounds,
 // HypervisorError).
 const HypervisorAvailableCondition = "HypervisorAvailable"
@@ -45,40 +45,62 @@ const EndpointUniqueCondition = "ControlPlaneEndpointUnique"
 const (
 	// EndpointInUseReason: another cluster has the same control plane endpoint.
 	EndpointInUseReason = "EndpointInUse"
-	// HypervisorAvailableReason: the session stands.
+	// HypervisorAvailableReason: the session is open.
 	HypervisorAvailableReason = "Available"
 	// WaitingForEndpointReason: neither the infrastructure cluster nor the
 	// Cluster names a control plane endpoint yet.
 	WaitingForEndpointReason = "WaitingForControlPlaneEndpoint"
-	// WaitingForMachinesReason: deletion waits until the machines are gone.
+	// WaitingForMachinesReason: the cluster is deleted after its machines.
 	WaitingForMachinesReason = "WaitingForMachines"
 )
 
 // ClusterSpec is the part of an infrastructure cluster's spec that every
 // hypervisor shares.
 type ClusterSpec struct {
-	// controlPlaneEndpoint is the address of the tenant's API server: a free
-	// address that kube-vip will hold, or that of a balancer. Empty waits
-	// until the Cluster names one.
+	// controlPlaneEndpoint is the address of the API server of the workload
+	// cluster: a free IP address for kube-vip, or the address of a load balancer. If
+	// not set, the controller waits until the Cluster has an endpoint.
 	// +optional
 	ControlPlaneEndpoint clusterv1.APIEndpoint `json:"controlPlaneEndpoint,omitempty,omitzero"`
 
 	// server is the host name or address of the vCenter or engine, with a port
-	// if it is not 443, without scheme and path. It is required if identityRef
-	// names a Secret. An identity of the administrator has its own server, so
-	// that its credentials are sent nowhere else; server must not be set then.
+	// if it is not 443, without scheme and path. It is required unless identityRef
+	// names an identity, which has its own server: its credentials are sent nowhere
+	// else, and server must not be set. Changing it replaces no machines.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[][0-9A-Za-z._:-]+$')",message="server is a host name or address with an optional port, without scheme, path or credentials"
 	Server string `json:"server,omitempty"`
 
-	// tls says how the certificate of server is verified. If not set, the
-	// system's certificate authorities are used; the certificate authority of
-	// an engine is not among them. It must not be set if server comes from an
-	// identity.
+	// tls defines how the certificate of server is verified. It must not be set if
+	// server comes from an identity. If not set, the CAs of the system are used. The
+	// CA of an engine is not among them.
 	// +optional
 	TLS Trust `json:"tls,omitempty,omitzero"`
+
+	// identityRef names the credentials for server. Changing it replaces no
+	// machines. If not set, the Secret <name of the Cluster>-credentials in the
+	// namespace of the cluster is used.
+	// +optional
+	IdentityRef IdentityReference `json:"identityRef,omitempty,omitzero"`
+
+	// network is the network of machine interfaces that do not name one. On vSphere
+	// it is the name, inventory path or reference of a network; on zVirt it is a
+	// vNIC profile as network/profile, or its ID. A change affects new machines
+	// only. If not set, each interface must name a network, unless the failure
+	// domain does.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Network string `json:"network,omitempty"`
+
+	// antiAffinity controls whether the machines of one control plane or
+	// MachineDeployment are kept on different hosts: None, Preferred or Required.
+	// Machines can override it. A change replaces no machines. If not set, control
+	// plane machines have Preferred, and other machines None.
+	// +optional
+	AntiAffinity AntiAffinity `json:"antiAffinity,omitempty"`
 }
 
 // ClusterStatus is the part of an infrastructure cluster's status that every
@@ -86,20 +108,18 @@ type ClusterSpec struct {
 type ClusterStatus struct {
 	// conditions are Ready, HypervisorAvailable and Paused, and
 	// ControlPlaneEndpointUnique while another cluster has the same endpoint.
-	// Empty until the first reconcile.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells Cluster API that machines can be created. Empty
-	// until then.
+	// initialization is true for Cluster API once machines can be created.
 	// +optional
 	Initialization ClusterInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// failureDomains are the domains machines can be placed in. Empty when
-	// the cluster has none.
+	// failureDomains are the failure domains that Cluster API places machines in.
+	// If not set, the cluster has none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -116,16 +136,16 @@ type ClusterStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	Server string `json:"server,omitempty"`
 
-	// caBundle holds the certificate authorities that verify server, from spec
-	// or from the identity, for the same components. If not set, there are
-	// none: the system's are used, or the certificate is pinned.
+	// caBundle is a PEM bundle of the CAs that verify server, from spec or from the
+	// identity, for the same components. If not set, the CAs of the system are
+	// used, or the certificate is pinned.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
 	CABundle string `json:"caBundle,omitempty"`
 
-	// version is the hypervisor's version, for people. Empty until the first
-	// session.
+	// version is the version of the hypervisor, for people. If not set, no session
+	// has been opened yet.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -181,7 +201,7 @@ type OrphanedVM struct {
 // +kubebuilder:validation:MinProperties=1
 type ClusterInitializationStatus struct {
 	// provisioned is true once the hypervisor was reached and the endpoint is
-	// known. It never becomes false again. Empty means false.
+	// known. It never becomes false again.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }

@@ -20,19 +20,19 @@ type IdentitySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[][0-9A-Za-z._:-]+$')",message="server is a host name or address with an optional port, without scheme, path or credentials"
 	Server string `json:"server,omitempty"`
 
-	// tls says how the server's certificate is verified. It is always verified.
-	// If not set, the system's certificate authorities are used; the
-	// certificate authority of an engine is not among them.
+	// tls defines how the server's certificate is verified. It is always verified.
+	// If not set, the CAs of the system are used. The CA of an engine is not among
+	// them.
 	// +optional
 	TLS Trust `json:"tls,omitempty,omitzero"`
 
-	// secretRef names the Secret in the manager's namespace that holds the keys
-	// username and password.
+	// credentialsSecretRef names the Secret in the manager's namespace that has the
+	// keys username and password.
 	// +required
-	SecretRef IdentitySecretReference `json:"secretRef,omitempty,omitzero"`
+	CredentialsSecretRef IdentitySecretReference `json:"credentialsSecretRef,omitempty,omitzero"`
 
 	// allowedNamespaces are the namespaces whose clusters may use the identity.
-	// If not set, no cluster may.
+	// If not set, no cluster may use it.
 	// +optional
 	AllowedNamespaces AllowedNamespaces `json:"allowedNamespaces,omitempty,omitzero"`
 }
@@ -46,13 +46,13 @@ type IdentitySecretReference struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Trust says how a server's certificate is verified.
+// Trust defines how a server's certificate is verified.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.caBundle) || !has(self.thumbprint)",message="only one of caBundle and thumbprint can be set"
 type Trust struct {
-	// caBundle is a PEM bundle of certificate authorities that replaces the
-	// system's. An engine serves its own at
-	// /ovirt-engine/services/pki-resource. If not set, the system's are used.
+	// caBundle is a PEM bundle of CAs that replaces the CAs of the system. An engine
+	// serves its own at /ovirt-engine/services/pki-resource. If not set, the CAs of
+	// the system are used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536
@@ -72,7 +72,7 @@ type Trust struct {
 // AllowedNamespaces are the namespaces in list and those that selector matches.
 // +kubebuilder:validation:MinProperties=1
 type AllowedNamespaces struct {
-	// list names namespaces. Empty names none.
+	// list is a list of namespaces. If not set, only selector allows namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -81,8 +81,8 @@ type AllowedNamespaces struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	List []string `json:"list,omitempty"`
 
-	// selector matches namespaces by their labels; one without rules matches
-	// all. Empty matches none.
+	// selector matches namespaces by their labels. A selector without rules matches
+	// all namespaces. If not set, only list allows namespaces.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }

@@ -10,69 +10,70 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// MachineFinalizer keeps a machine until its VM is gone.
+// MachineFinalizer keeps a machine until its VM is deleted.
 const MachineFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova"
 
 // The Ready condition of a machine is true while its VM is provisioned and
-// running, and false with VirtualMachineProvisioned's reason otherwise; or with
-// NodeBootstrapped's, when the first boot failed.
+// running. Otherwise it is false with the reason of VirtualMachineProvisioned, or
+// with the reason of NodeBootstrapped if the bootstrap failed.
 
 // VirtualMachineProvisionedCondition is true once the VM exists, is powered
 // on and has reported an address.
 const VirtualMachineProvisionedCondition = "VirtualMachineProvisioned"
 
-// VirtualMachineSyncedCondition is true once what surrounds the VM is as its
-// machine asks: groups, tags, and user data that left the VM's settings after
-// the node joined. It says nothing about Ready.
+// VirtualMachineSyncedCondition is true once groups, tags and custom attributes of
+// the VM match the machine, and the bootstrap data is removed from the settings of
+// the VM, which happens after the node has joined. Ready does not depend on it.
 const VirtualMachineSyncedCondition = "VirtualMachineSynced"
 
-// SyncedReason: nothing is left to do around the VM.
+// SyncedReason: the VM matches the machine.
 const SyncedReason = "Synced"
 
-// SyncingReason: something around the VM is not yet as its machine asks.
+// SyncingReason: a group, tag or attribute is being changed, or bootstrap data is
+// being removed.
 const SyncingReason = "Syncing"
 
-// WaitingForNodeReason: the VM's settings hold the user data until its node has
-// joined the tenant.
+// WaitingForNodeReason: the settings of the VM have the bootstrap data until the
+// node has joined the workload cluster.
 const WaitingForNodeReason = "WaitingForNode"
 
-// NodeBootstrappedCondition is true once the machine's node has joined, false
-// once its first boot failed for good, and unknown while it is under way. It
-// is absent while the guest has said nothing.
+// NodeBootstrappedCondition is true once the node of the machine has joined, false
+// once its bootstrap has failed, and unknown while the bootstrap is in progress. It is
+// absent until the guest reports its first step.
 const NodeBootstrappedCondition = "NodeBootstrapped"
 
 // Reasons of NodeBootstrapped.
 const (
-	// NodeJoinedReason: the node is part of the tenant.
+	// NodeJoinedReason: the node has joined the workload cluster.
 	NodeJoinedReason = "NodeJoined"
-	// BootstrappingReason: the guest is at a step of its first boot.
+	// BootstrappingReason: the bootstrap of the node is in progress.
 	BootstrappingReason = "Bootstrapping"
-	// BootstrapRetryingReason: a step of the first boot failed and is tried again.
+	// BootstrapRetryingReason: a step of the bootstrap failed and is retried.
 	BootstrapRetryingReason = "BootstrapRetrying"
-	// BootstrapFailedReason: the first boot failed for good. Ready is false with
-	// the same reason, and so is InfrastructureReady of the Machine.
+	// BootstrapFailedReason: the bootstrap failed and is not retried. Ready is false
+	// with the same reason, and so is InfrastructureReady of the Machine.
 	BootstrapFailedReason = "BootstrapFailed"
-	// PostBootstrapFailedReason: the machine became a node, and what was to
-	// follow failed. Ready does not mind.
+	// PostBootstrapFailedReason: the node has joined, but a later step failed. Ready
+	// does not depend on it.
 	PostBootstrapFailedReason = "PostBootstrapFailed"
 )
 
 // AddressClaimFinalizer keeps an IPAddressClaim, and so the address, until the
-// VM that has the address is gone.
+// VM that has the address is deleted.
 const AddressClaimFinalizer = "machine.infrastructure.cluster.x-k8s.io/nova-address"
 
-// AssignedAddressesAnnotation holds the addresses that the pools gave to a machine,
-// separated by commas. They do not change for as long as the VM exists.
+// AssignedAddressesAnnotation has the addresses that pools gave to a machine,
+// separated by commas. They do not change while the VM exists.
 const AssignedAddressesAnnotation = "machine.infrastructure.cluster.x-k8s.io/assigned-addresses"
 
 // Reasons of VirtualMachineProvisioned. Drivers add their own for failures
 // whose cause they understand.
 const (
-	// ProvisionedReason: the VM is up.
+	// ProvisionedReason: the VM runs and has reported an address.
 	ProvisionedReason = clusterv1.ProvisionedReason
-	// WaitingForInfrastructureReason: the cluster's infrastructure is not provisioned yet.
+	// WaitingForInfrastructureReason: the infrastructure cluster is not provisioned yet.
 	WaitingForInfrastructureReason = clusterv1.WaitingForClusterInfrastructureReadyReason
-	// WaitingForBootstrapDataReason: the bootstrap provider has not written the user data yet.
+	// WaitingForBootstrapDataReason: the bootstrap provider has not written the bootstrap data yet.
 	WaitingForBootstrapDataReason = clusterv1.WaitingForBootstrapDataReason
 	// CreatingReason: the VM is being created.
 	CreatingReason = "Creating"
@@ -82,23 +83,23 @@ const (
 	PoweringOnReason = "PoweringOn"
 	// WaitingForAddressesReason: the VM runs and has not reported an address yet.
 	WaitingForAddressesReason = "WaitingForAddresses"
-	// PoweredOffReason: the VM was up before and is powered off now.
+	// PoweredOffReason: the VM was running before and is powered off now.
 	PoweredOffReason = "PoweredOff"
-	// VMNotFoundReason: the VM was up before and the hypervisor knows it no more. It is never re-created.
+	// VMNotFoundReason: the VM was running before and does not exist any more. It is never recreated.
 	VMNotFoundReason = "VMNotFound"
 	// DeletingReason: the VM is being deleted.
 	DeletingReason = clusterv1.DeletingReason
-	// CredentialsInvalidReason: the hypervisor refused the credentials, or the Secret lacks them.
+	// CredentialsInvalidReason: the hypervisor rejected the credentials, or the Secret does not have them.
 	CredentialsInvalidReason = "CredentialsInvalid"
-	// EndpointUnreachableReason: the hypervisor does not answer.
+	// EndpointUnreachableReason: the hypervisor does not respond.
 	EndpointUnreachableReason = "EndpointUnreachable"
-	// HypervisorChangedReason: another hypervisor answers than the one the
-	// cluster's VMs are on. Nothing is done about them.
+	// HypervisorChangedReason: the server is another hypervisor than the one that has
+	// the VMs of the cluster. The VMs are not changed.
 	HypervisorChangedReason = "HypervisorChanged"
-	// NameConflictReason: a VM of this name exists that is not ours. It is never touched.
+	// NameConflictReason: a VM with this name exists that is not the VM of the machine. It is never changed.
 	NameConflictReason = "NameConflict"
-	// VMAmbiguousReason: VMs carry the machine's mark, and nobody can tell
-	// which one is the machine's. None of them is touched.
+	// VMAmbiguousReason: more than one VM has the identity of the machine. None of
+	// them is changed.
 	VMAmbiguousReason = "VMAmbiguous"
 	// TemplateNotFoundReason: the template does not exist, or its name is ambiguous.
 	TemplateNotFoundReason = "TemplateNotFound"
@@ -106,45 +107,46 @@ const (
 	PlacementNotFoundReason = "PlacementNotFound"
 	// OutOfBoundsReason: the identity does not allow an object that the cluster or machine names.
 	OutOfBoundsReason = "OutOfBounds"
-	// InsufficientResourcesReason: a datastore is full or no host has room.
+	// InsufficientResourcesReason: a datastore is full, or no host has enough free resources.
 	InsufficientResourcesReason = "InsufficientResources"
-	// PoweringOffReason: the guest was asked to power itself off.
+	// PoweringOffReason: the guest is shutting down.
 	PoweringOffReason = "PoweringOff"
-	// GuestUnreachableReason: the guest cannot be asked to power itself off.
+	// GuestUnreachableReason: the guest does not respond to a request to shut down.
 	GuestUnreachableReason = "GuestUnreachable"
 	// WaitingForAddressPoolReason: a pool has not given an address yet.
 	WaitingForAddressPoolReason = "WaitingForAddressPool"
-	// AddressInvalidReason: what a pool gave is no address that an interface can have.
+	// AddressInvalidReason: the address from a pool cannot be the address of an interface.
 	AddressInvalidReason = "AddressInvalid"
 	// AddressInUseReason: another VM in the inventory of the hypervisor has an
-	// address that this VM is to get.
+	// address of this machine.
 	AddressInUseReason = "AddressInUse"
-	// RequestQueuedReason: the request waits for its turn at the hypervisor.
+	// RequestQueuedReason: the request is queued until the hypervisor has finished other requests.
 	RequestQueuedReason = "RequestQueued"
-	// DeleteProtectedReason: somebody protected the VM against deletion at the hypervisor.
+	// DeleteProtectedReason: the VM is protected against deletion in the hypervisor.
 	DeleteProtectedReason = "DeleteProtected"
-	// InvalidSpecReason: the hypervisor cannot do what the spec asks, however often it is asked.
+	// InvalidSpecReason: the hypervisor cannot create the VM with this spec. A retry does not help.
 	InvalidSpecReason = "InvalidSpec"
-	// DisksInSnapshotReason: disks that are not the machine's own are in a
+	// DisksInSnapshotReason: disks that do not belong to the machine are in a
 	// snapshot, so that they cannot be kept when the VM is deleted.
 	DisksInSnapshotReason = "DisksInSnapshot"
-	// PermissionDeniedReason: the account lacks a permission at the hypervisor.
+	// PermissionDeniedReason: the user does not have a permission in the hypervisor.
 	PermissionDeniedReason = "PermissionDenied"
-	// HypervisorErrorReason: the hypervisor failed for a cause the driver does not know.
+	// HypervisorErrorReason: the hypervisor returned an error that the driver does not know.
 	HypervisorErrorReason = "HypervisorError"
 )
 
 // MachineSpec is the part of a machine's spec that every hypervisor shares.
 type MachineSpec struct {
-	// providerID is the ID that the node reports in spec.providerID. Set by
-	// the provider once the VM is known; empty until then.
+	// providerID is the ID that the node reports in spec.providerID. The provider
+	// sets it once the VM exists. It cannot change afterwards.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// powerOff is how the VM is powered off when the machine is deleted. It
-	// can change. Empty means hard: the node was drained before.
+	// powerOff is how the VM is powered off when the machine is deleted. It can
+	// change in a machine, which is not replaced. If not set, the VM is powered off
+	// without asking the guest: the node is already drained.
 	// +optional
 	PowerOff PowerOff `json:"powerOff,omitempty,omitzero"`
 
@@ -152,6 +154,13 @@ type MachineSpec struct {
 	// The node has the machine's name in either case.
 	// +optional
 	Naming MachineNaming `json:"naming,omitempty,omitzero"`
+
+	// antiAffinity controls whether the machines of one control plane or
+	// MachineDeployment are kept on different hosts: None, Preferred or Required. It
+	// can change in a machine, which is not replaced. If not set, antiAffinity of
+	// the cluster is used.
+	// +optional
+	AntiAffinity AntiAffinity `json:"antiAffinity,omitempty"`
 }
 
 // MaxVMName is the most characters of a VM's name: oVirt's limit, which is below
@@ -161,10 +170,11 @@ const MaxVMName = 64
 // MachineNaming sets the name of a VM.
 // +kubebuilder:validation:MinProperties=1
 type MachineNaming struct {
-	// template is the name, with the variables {{ .machine.name }}, which has to be
-	// in it, and {{ .machine.namespace }}. A name of more than 64 characters is cut
-	// to 55 and gets a dash and a hash of the whole name. It cannot change. If not
-	// set, {{ .machine.name }} is used.
+	// template is the name of the VM, with the variables {{ .machine.name }}, which
+	// must be in it, and {{ .machine.namespace }}. A name of more than 64 characters is cut
+	// to 55 and gets a dash and a hash of the whole name. It cannot change in a
+	// machine; changing it in a template rolls out machines. Defaults to
+	// {{ .machine.name }}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -200,35 +210,37 @@ type PowerOffMode string
 
 // Modes of PowerOff.
 const (
-	// PowerOffHard takes the power away.
+	// PowerOffHard powers off without asking the guest.
 	PowerOffHard PowerOffMode = "Hard"
-	// PowerOffSoft asks the guest, and waits for as long as it takes.
+	// PowerOffSoft asks the guest to shut down and waits without a limit.
 	PowerOffSoft PowerOffMode = "Soft"
-	// PowerOffSoftThenHard asks the guest, and takes the power away when that
-	// takes too long or the guest cannot be asked.
+	// PowerOffSoftThenHard asks the guest to shut down, and powers off after a
+	// timeout or if the guest does not respond.
 	PowerOffSoftThenHard PowerOffMode = "SoftThenHard"
 )
 
-// DefaultPowerOffTimeout is how long SoftThenHard waits when it is not said.
+// DefaultPowerOffTimeout is the default of PowerOff.TimeoutSeconds.
 const DefaultPowerOffTimeout = 5 * time.Minute
 
 // PowerOff is how a VM is powered off when its machine is deleted.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.timeoutSeconds) || (has(self.mode) && self.mode == 'SoftThenHard')",message="timeoutSeconds belongs to the mode SoftThenHard"
 type PowerOff struct {
-	// mode is Hard, Soft or SoftThenHard. Empty means Hard.
+	// mode is Hard, Soft or SoftThenHard. Hard powers off at once. Soft asks the
+	// guest to shut down and waits without a limit. SoftThenHard waits for
+	// timeoutSeconds. Defaults to Hard.
 	// +optional
 	Mode PowerOffMode `json:"mode,omitempty"`
 
-	// timeoutSeconds is how long SoftThenHard waits for the guest, from the
-	// deletion of the machine. Empty means 300.
+	// timeoutSeconds is the time from the deletion of the machine until
+	// SoftThenHard powers off. Defaults to 300.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 }
 
-// Timeout is how long SoftThenHard waits for the guest.
+// Timeout returns how long SoftThenHard waits for the guest.
 func (p *PowerOff) Timeout() time.Duration {
 	if p.TimeoutSeconds == 0 {
 		return DefaultPowerOffTimeout
@@ -240,58 +252,37 @@ func (p *PowerOff) Timeout() time.Duration {
 // the hypervisor's host a VM runs on. It follows migrations.
 const HostLabel = "node.cluster.x-k8s.io/hypervisor-host"
 
-// SpreadGroup names the machines that m is to be kept apart from: those of its
-// control plane, or of its MachineDeployment or MachineSet. It follows from
-// m's labels; empty means that m belongs to none.
-func SpreadGroup(m metav1.Object) string {
-	labels := m.GetLabels()
-	cluster := labels[clusterv1.ClusterNameLabel]
-	if cluster == "" {
-		return ""
-	}
-	if _, ok := labels[clusterv1.MachineControlPlaneLabel]; ok {
-		return cluster + "-control-plane"
-	}
-	for _, label := range []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineSetNameLabel} {
-		if name := labels[label]; name != "" {
-			return name
-		}
-	}
-	return ""
-}
-
 // MachineStatus is the part of a machine's status that every hypervisor shares.
 type MachineStatus struct {
-	// conditions are Ready, VirtualMachineProvisioned, VirtualMachineSynced
-	// and Paused. Empty until the first reconcile.
+	// conditions are Ready, VirtualMachineProvisioned, VirtualMachineSynced,
+	// NodeBootstrapped and Paused.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// initialization tells Cluster API that the VM came up for the first
-	// time. Empty until then.
+	// initialization is true for Cluster API once the VM has booted for the first
+	// time.
 	// +optional
 	Initialization MachineInitializationStatus `json:"initialization,omitempty,omitzero"`
 
-	// failureDomain is where the VM landed. Empty when the cluster has no
-	// failure domains.
+	// failureDomain is the failure domain that the VM was created in. If not set,
+	// the machine has none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
 
-	// host is the hypervisor's host the VM runs on. Empty while it is not
+	// host is the host of the hypervisor that the VM runs on. If not set, it is not
 	// known.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Host string `json:"host,omitempty"`
 
-	// addresses are those the guest reports, as InternalIP unless the provider
-	// knows that they can be reached from outside, and its names. Their order
-	// is the guest's. Empty until it has booted.
+	// addresses are the IP addresses that the guest reports, as InternalIP, and its
+	// names, in the order of the guest. If not set, the guest has not reported any.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -343,7 +334,7 @@ type NetworkInterfaceStatus struct {
 // +kubebuilder:validation:MinProperties=1
 type MachineInitializationStatus struct {
 	// provisioned is true once the VM has booted and reported an address. It
-	// never becomes false again. Empty means false.
+	// never becomes false again.
 	// +optional
 	Provisioned *bool `json:"provisioned,omitempty"`
 }

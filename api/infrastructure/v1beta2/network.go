@@ -7,37 +7,31 @@ import (
 )
 
 // InterfaceAddressing is how a network interface gets its addresses, the same
-// on every hypervisor. An interface that names no address, no pool and no DHCP
-// asks DHCP for an IPv4 address.
+// on every hypervisor. An interface without addresses, pools and DHCP settings
+// requests an IPv4 address by DHCP.
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway4) || has(self.addresses) || has(self.addressesFromPools)",message="gateway4 needs an address: set addresses or addressesFromPools"
 // +kubebuilder:validation:XValidation:rule="!has(self.gateway6) || has(self.addresses) || has(self.addressesFromPools)",message="gateway6 needs an address: set addresses or addressesFromPools"
 type InterfaceAddressing struct {
-	// macAddress is the interface's hardware address. Empty lets the provider
-	// choose.
+	// macAddress is the MAC address of the interface. It belongs to one machine, so
+	// a template cannot have it. If not set, the hypervisor chooses one.
 	// +optional
 	// +kubebuilder:validation:MinLength=17
 	// +kubebuilder:validation:MaxLength=17
 	// +kubebuilder:validation:Pattern=`^[0-9A-Fa-f][02468ACEace](:[0-9A-Fa-f]{2}){5}$`
 	MACAddress string `json:"macAddress,omitempty"`
 
-	// mtu is the largest packet in bytes. Empty takes what the network says.
-	// +optional
-	// +kubebuilder:validation:Minimum=576
-	// +kubebuilder:validation:Maximum=9216
-	MTU int32 `json:"mtu,omitempty"`
-
-	// dhcp4 asks DHCP for an IPv4 address. Empty asks when the interface has
-	// no other address.
+	// dhcp4 requests an IPv4 address by DHCP. If not set, the interface does so only
+	// if it has no other address.
 	// +optional
 	DHCP4 *bool `json:"dhcp4,omitempty"`
 
-	// dhcp6 asks DHCP for an IPv6 address. Empty means false.
+	// dhcp6 requests an IPv6 address by DHCP. Defaults to false.
 	// +optional
 	DHCP6 *bool `json:"dhcp6,omitempty"`
 
-	// addresses are static addresses with the length of their network, such
-	// as 192.0.2.10/24. They belong to one machine, so a template cannot have
-	// them: take addressesFromPools there. Empty sets none.
+	// addresses are static IP addresses with their prefix length, such as
+	// 192.0.2.10/24. They belong to one machine, so a template cannot have them: use
+	// addressesFromPools there. If not set, the interface has no static addresses.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -46,29 +40,32 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:items:XValidation:rule="isCIDR(self)",message="an address is written with the length of its network, such as 192.0.2.10/24"
 	Addresses []string `json:"addresses,omitempty"`
 
-	// addressesFromPools are Cluster API IPAM pools that each give the
-	// interface one address. Empty takes none.
+	// addressesFromPools are Cluster API IPAM pools that each give the interface one
+	// address. If not set, no pool is used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=4
 	AddressesFromPools []ipamv1.IPPoolReference `json:"addressesFromPools,omitempty"`
 
-	// gateway4 is the IPv4 default gateway. Empty takes the pool's, or none.
+	// gateway4 is the IPv4 default gateway. If not set, the gateway of the pool is
+	// used, if it has one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="gateway4 must be an IPv4 address"
 	Gateway4 string `json:"gateway4,omitempty"`
 
-	// gateway6 is the IPv6 default gateway. Empty takes the pool's, or none.
+	// gateway6 is the IPv6 default gateway. If not set, the gateway of the pool is
+	// used, if it has one.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 6",message="gateway6 must be an IPv6 address"
 	Gateway6 string `json:"gateway6,omitempty"`
 
-	// nameservers are the addresses of DNS servers. Empty takes DHCP's.
+	// nameservers are the IP addresses of DNS servers. If not set, those of DHCP are
+	// used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -77,8 +74,7 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a name server must be an IP address"
 	Nameservers []string `json:"nameservers,omitempty"`
 
-	// searchDomains are the domains that short names are looked up in. Empty
-	// takes DHCP's.
+	// searchDomains are the DNS search domains. If not set, those of DHCP are used.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -87,7 +83,8 @@ type InterfaceAddressing struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	SearchDomains []string `json:"searchDomains,omitempty"`
 
-	// routes are further routes over this interface. Empty adds none.
+	// routes are static routes over this interface. An engine cannot configure them.
+	// If not set, there are none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -160,7 +157,7 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a name server must be an IP address"
 	Nameservers []string `json:"nameservers,omitempty"`
 
-	// searchDomains are the domains that short names are looked up in. If not set,
+	// searchDomains are the DNS search domains in this failure domain. If not set,
 	// those of the interface are used.
 	// +optional
 	// +listType=atomic
@@ -170,7 +167,7 @@ type InterfaceFailureDomain struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	SearchDomains []string `json:"searchDomains,omitempty"`
 
-	// routes are further routes over the interface in this failure domain. If not
+	// routes are static routes over the interface in this failure domain. If not
 	// set, those of the interface are used.
 	// +optional
 	// +listType=atomic
@@ -179,24 +176,24 @@ type InterfaceFailureDomain struct {
 	Routes []Route `json:"routes,omitempty"`
 }
 
-// Route is a route over an interface.
+// Route is a route over a network interface.
 type Route struct {
-	// to is the network, such as 198.51.100.0/24.
+	// to is the destination network, such as 198.51.100.0/24.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="to must be a network such as 198.51.100.0/24"
 	To string `json:"to,omitempty"`
 
-	// via is the address of the router.
+	// via is the IP address of the router.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
 	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="via must be an IP address"
 	Via string `json:"via,omitempty"`
 
-	// metric tells which of two routes is preferred: the lower. Empty leaves
-	// it to the node.
+	// metric is the metric of the route. The route with the lower metric is
+	// preferred. If not set, the node chooses it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Metric int32 `json:"metric,omitempty"`

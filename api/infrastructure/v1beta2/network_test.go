@@ -14,7 +14,7 @@ import (
 func TestInterfaceInFailureDomain(t *testing.T) {
 	pools := func(name string) []ipamv1.IPPoolReference { return []ipamv1.IPPoolReference{{Name: name}} }
 	own := InterfaceAddressing{
-		MTU: 9000, AddressesFromPools: pools("all"), Gateway4: "192.0.2.1", Nameservers: []string{"192.0.2.53"},
+		AddressesFromPools: pools("all"), Gateway4: "192.0.2.1", Nameservers: []string{"192.0.2.53"},
 		SearchDomains: []string{"example.com"}, Routes: []Route{{To: "198.51.100.0/24", Via: "192.0.2.2"}},
 		FailureDomains: []InterfaceFailureDomain{
 			{Name: "pools", AddressesFromPools: pools("b")},

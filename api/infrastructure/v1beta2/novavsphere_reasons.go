@@ -3,14 +3,14 @@ package v1beta2
 // Reasons of VirtualMachineProvisioned that only vSphere has.
 const (
 	// VMUnreachableReason: vCenter has lost its connection to the VM, because
-	// its host is down or its files cannot be read. The VM is not lost.
+	// its host is down or its files cannot be read. The VM still exists.
 	VMUnreachableReason = "VMUnreachable"
-	// VMNotVisibleReason: the account does not see the VM, or the folder it was
-	// made in, any more. Whether the VM is gone cannot be told.
+	// VMNotVisibleReason: the user cannot read the VM, or the folder it was created
+	// in, any more. The driver cannot tell whether the VM was deleted.
 	VMNotVisibleReason = "VMNotVisible"
-	// LicenseMissingReason: vCenter has no licence for what is asked.
+	// LicenseMissingReason: vCenter has no license for the request.
 	LicenseMissingReason = "LicenseMissing"
-	// VMLockedReason: another task or host holds the VM or one of its files. It
-	// is tried again.
+	// VMLockedReason: another task or host holds the VM or one of its files. The
+	// request is retried.
 	VMLockedReason = "VMLocked"
 )

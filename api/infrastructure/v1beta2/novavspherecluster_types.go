@@ -5,53 +5,36 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NovaVSphereClusterSpec is what the machines of one tenant share on vCenter.
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaVSphereIdentity: the server comes from the identity"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"
+// NovaVSphereClusterSpec is what the machines of one workload cluster share on a
+// vCenter.
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind in ['Secret', 'NovaVSphereIdentity']",message="identityRef.kind must be Secret or NovaVSphereIdentity",fieldPath=".identityRef.kind"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaVSphereIdentity: the server comes from the identity"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaVSphereIdentity: it comes from the identity, together with the server"
 type NovaVSphereClusterSpec struct {
 	ClusterSpec `json:",inline"`
 
-	// identityRef names the credentials for the vCenter.
-	// +required
-	IdentityRef NovaVSphereIdentityReference `json:"identityRef,omitempty,omitzero"`
+	// template is the template of machines that do not name one. A change affects
+	// new machines only. If not set, each machine must name a template, unless its
+	// failure domain does.
+	// +optional
+	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
-	// placement is where machines go that do not say it themselves. Empty
-	// takes vCenter's only datacenter, resource pool and datastore, and is an
-	// error where there are several.
+	// placement is the default placement of machines. Fields that a machine or its
+	// failure domain sets replace it. A change affects new machines only. If not
+	// set, the only datacenter, resource pool and datastore of the vCenter are used;
+	// it is an error if there is more than one.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
-	// failureDomains are the parts of the vCenter that fail on their own, among
-	// which Cluster API spreads machines. Empty means there is only one.
+	// failureDomains are the failure domains that Cluster API distributes machines
+	// over. Fields of a failure domain replace those of machines and of the cluster.
+	// A change affects new machines only. If not set, the cluster has none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []NovaVSphereFailureDomain `json:"failureDomains,omitempty"`
-
-	// spread says whether the machines of one control plane or
-	// MachineDeployment are kept on different hosts: Never, Preferred or
-	// Required. Machines can say otherwise. If not set, machines of a control
-	// plane have Preferred, and all others Never.
-	// +optional
-	Spread NovaVSphereSpread `json:"spread,omitempty"`
-}
-
-// NovaVSphereIdentityReference names credentials.
-type NovaVSphereIdentityReference struct {
-	// kind is Secret, a Secret in the namespace of the cluster with the keys
-	// username and password, or NovaVSphereIdentity, an account that the
-	// managers' administrator shares. Empty means Secret.
-	// +optional
-	// +kubebuilder:validation:Enum=Secret;NovaVSphereIdentity
-	Kind string `json:"kind,omitempty"`
-
-	// name is the name of the Secret or NovaVSphereIdentity.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
 }
 
 // +kubebuilder:object:root=true
@@ -64,13 +47,13 @@ type NovaVSphereIdentityReference struct {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why they can or cannot"
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".status.server",description="vCenter"
-// +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
+// +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the API server of the workload cluster"
 // +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the vCenter",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of Ready"
 
-// NovaVSphereCluster is the infrastructure of a tenant cluster on vCenter.
+// NovaVSphereCluster is the infrastructure of a workload cluster on a vCenter.
 type NovaVSphereCluster struct {
 	metav1.TypeMeta `json:",inline"`
 
@@ -80,10 +63,10 @@ type NovaVSphereCluster struct {
 
 	// spec is the desired state.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: identityRef names a Secret, which holds only user name and password"
+	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef) && has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: the credentials are in a Secret, which has only user name and password"
 	Spec NovaVSphereClusterSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state.
 	// +optional
 	Status ClusterStatus `json:"status,omitempty,omitzero"`
 }
@@ -102,6 +85,9 @@ func (c *NovaVSphereCluster) Common() (*ClusterSpec, *ClusterStatus) {
 	return &c.Spec.ClusterSpec, &c.Status
 }
 
+// Identity returns the identityRef with its defaults.
+func (c *NovaVSphereCluster) Identity() IdentityReference { return IdentityOf(c, &c.Spec.ClusterSpec) }
+
 // +kubebuilder:object:root=true
 
 // NovaVSphereClusterList is a list of NovaVSphereClusters.
@@ -113,18 +99,19 @@ type NovaVSphereClusterList struct {
 
 // NovaVSphereClusterTemplateSpec holds the template.
 type NovaVSphereClusterTemplateSpec struct {
-	// template is what a NovaVSphereCluster is made from.
+	// template is the template of NovaVSphereClusters.
 	// +required
 	Template NovaVSphereClusterTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaVSphereClusterTemplateResource is the cluster to make.
+// NovaVSphereClusterTemplateResource holds metadata and spec of a NovaVSphereCluster.
 type NovaVSphereClusterTemplateResource struct {
-	// metadata holds labels and annotations for the cluster. Empty adds none.
+	// metadata holds labels and annotations for the cluster. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the cluster's spec.
+	// spec is the spec of the cluster.
 	// +required
 	Spec NovaVSphereClusterSpec `json:"spec,omitempty,omitzero"`
 }

@@ -1,94 +1,107 @@
 package v1beta2
 
-// NovaVSphereFirmware is what a VM boots with.
-// +kubebuilder:validation:Enum=BIOS;EFI
-type NovaVSphereFirmware string
-
-// Values of NovaVSphereFirmware.
-const (
-	// FirmwareBIOS boots as old machines do.
-	FirmwareBIOS NovaVSphereFirmware = "BIOS"
-	// FirmwareEFI boots as new machines do.
-	FirmwareEFI NovaVSphereFirmware = "EFI"
-)
-
 // NovaVSphereHardware is the virtual hardware of a VM.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.coresPerSocket) || (has(self.cpus) && self.cpus % self.coresPerSocket == 0)",message="cpus must be set and be a multiple of coresPerSocket"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuTopology) || !has(self.cpuTopology.coresPerSocket) || (has(self.cpus) && self.cpus % self.cpuTopology.coresPerSocket == 0)",message="cpus must be set and be a multiple of cpuTopology.coresPerSocket"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuLimitMHz) || !has(self.cpuReservationMHz) || self.cpuReservationMHz <= self.cpuLimitMHz",message="cpuReservationMHz cannot be more than cpuLimitMHz"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryLimitMiB) || !has(self.memoryReservationMiB) || self.memoryReservationMiB <= self.memoryLimitMiB",message="memoryReservationMiB cannot be more than memoryLimitMiB"
 // +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || (has(self.firmware) && self.firmware == 'EFI')",message="secureBoot needs the firmware EFI"
 // +kubebuilder:validation:XValidation:rule="!has(self.trustedPlatformModule) || !self.trustedPlatformModule || (has(self.firmware) && self.firmware == 'EFI')",message="trustedPlatformModule needs the firmware EFI"
 type NovaVSphereHardware struct {
-	// cpus is the number of virtual processors. Empty takes the template's.
+	// cpus is the number of virtual CPUs. If not set, the VM has as many as the
+	// template.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=768
 	CPUs int32 `json:"cpus,omitempty"`
 
-	// coresPerSocket is how many of them share a socket. Empty leaves it to
-	// vCenter.
+	// cpuTopology defines how the virtual CPUs are divided into sockets. If not set,
+	// vCenter chooses it.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=768
-	CoresPerSocket int32 `json:"coresPerSocket,omitempty"`
+	CPUTopology CPUTopology `json:"cpuTopology,omitempty,omitzero"`
 
-	// memoryMiB is the memory in MiB, a multiple of 4. Empty takes the
-	// template's.
+	// memoryMiB is the memory in MiB, a multiple of 4. If not set, the VM has as much
+	// as the template.
 	// +optional
-	// +kubebuilder:validation:Minimum=4
+	// +kubebuilder:validation:Minimum=256
 	// +kubebuilder:validation:Maximum=25165824
 	// +kubebuilder:validation:MultipleOf=4
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// cpuAllocation is the VM's share of the hosts' processors, in MHz. Empty
-	// takes the template's.
+	// memoryReservationMiB is the memory in MiB that is reserved for the VM on its
+	// host. If not set, the reservation of the template is used.
 	// +optional
-	CPUAllocation NovaVSphereAllocation `json:"cpuAllocation,omitempty,omitzero"`
+	// +kubebuilder:validation:Minimum=0
+	MemoryReservationMiB *int64 `json:"memoryReservationMiB,omitempty"`
 
-	// memoryAllocation is the VM's share of the hosts' memory, in MiB. Empty
-	// takes the template's.
+	// memoryLimitMiB is the most host memory in MiB that the VM gets. If not set, the
+	// limit of the template is used.
 	// +optional
-	MemoryAllocation NovaVSphereAllocation `json:"memoryAllocation,omitempty,omitzero"`
+	// +kubebuilder:validation:Minimum=1
+	MemoryLimitMiB int64 `json:"memoryLimitMiB,omitempty"`
 
-	// version is the version of the virtual hardware, such as vmx-19. A
-	// template that is older is upgraded before its clone's first start; one
-	// that is newer stays as it is. Empty takes the template's.
+	// memoryShares is the priority of the VM where VMs compete for memory. If not
+	// set, the shares of the template are used.
+	// +optional
+	MemoryShares NovaVSphereShares `json:"memoryShares,omitempty,omitzero"`
+
+	// cpuReservationMHz is the CPU frequency in MHz that is reserved for the VM on
+	// its host. If not set, the reservation of the template is used.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	CPUReservationMHz *int64 `json:"cpuReservationMHz,omitempty"`
+
+	// cpuLimitMHz is the most CPU frequency in MHz that the VM gets. If not set, the
+	// limit of the template is used.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	CPULimitMHz int64 `json:"cpuLimitMHz,omitempty"`
+
+	// cpuShares is the priority of the VM where VMs compete for CPUs. If not set, the
+	// shares of the template are used.
+	// +optional
+	CPUShares NovaVSphereShares `json:"cpuShares,omitempty,omitzero"`
+
+	// version is the version of the virtual hardware, such as vmx-19. A clone of an
+	// older template is upgraded before its first start; a newer version is not
+	// changed. If not set, the VM has the version of the template.
 	// +optional
 	// +kubebuilder:validation:MinLength=5
 	// +kubebuilder:validation:MaxLength=8
 	// +kubebuilder:validation:Pattern=`^vmx-[1-9][0-9]?$`
 	Version string `json:"version,omitempty"`
 
-	// nestedVirtualization lets the VM run VMs of its own. Empty takes the
-	// template's.
+	// nestedVirtualization lets the VM run VMs. If not set, the setting of the
+	// template is used.
 	// +optional
 	NestedVirtualization *bool `json:"nestedVirtualization,omitempty"`
 
-	// firmware is what the VM boots with, BIOS or EFI. The template's disk must
-	// be made for it. Empty takes the template's.
+	// firmware is the firmware that the VM boots with: BIOS or EFI. The boot disk of
+	// the template must support it. If not set, the firmware of the template is used.
 	// +optional
-	Firmware NovaVSphereFirmware `json:"firmware,omitempty"`
+	Firmware Firmware `json:"firmware,omitempty"`
 
-	// secureBoot starts signed boot loaders only. It needs the firmware EFI.
-	// Empty takes the template's.
+	// secureBoot starts signed boot loaders only. It needs the firmware EFI. If not
+	// set, the setting of the template is used.
 	// +optional
 	SecureBoot *bool `json:"secureBoot,omitempty"`
 
-	// trustedPlatformModule gives the VM a virtual TPM 2.0 of its own. It needs
-	// the firmware EFI and a key provider in vCenter. Empty takes the
-	// template's.
+	// trustedPlatformModule gives the VM its own virtual TPM 2.0. It needs the
+	// firmware EFI and a key provider in the vCenter. If not set, the setting of the
+	// template is used.
 	// +optional
 	TrustedPlatformModule *bool `json:"trustedPlatformModule,omitempty"`
 
-	// pciDevices are devices of the host that are passed through. All memory
-	// is reserved then. Empty passes none.
+	// pciDevices are devices of the host that are passed through. All memory is
+	// reserved then. If not set, none are passed through.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	PCIDevices []NovaVSpherePCIDevice `json:"pciDevices,omitempty"`
 
-	// vgpuProfiles are the profiles of shared graphics processors, such as
-	// grid_t4-16q, one for each. All memory is reserved then. Empty gives none.
+	// vgpuProfiles are the profiles of virtual GPUs, such as grid_t4-16q, one for
+	// each GPU. All memory is reserved then. If not set, the VM has none.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -97,22 +110,23 @@ type NovaVSphereHardware struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	VGPUProfiles []string `json:"vgpuProfiles,omitempty"`
 
-	// encryption is how the VM is encrypted. Empty takes the template's.
+	// encryption is how the VM is encrypted. If not set, the settings of the template
+	// are used.
 	// +optional
 	Encryption NovaVSphereEncryption `json:"encryption,omitempty,omitzero"`
 
-	// extraConfig are further settings of the VM. Keys that belong to the
-	// provider are refused: guestinfo.*, nova.* and disk.EnableUUID. Empty adds
-	// none.
+	// extraConfig are additional settings of the VM. Names that belong to the
+	// provider are rejected: guestinfo.*, nova.* and disk.EnableUUID. If not set,
+	// none are added.
 	// +optional
 	// +listType=map
-	// +listMapKey=key
+	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	ExtraConfig []NovaVSphereExtraConfig `json:"extraConfig,omitempty"`
 }
 
-// NovaVSphereSharesLevel is a priority in words.
+// NovaVSphereSharesLevel is a predefined number of shares.
 // +kubebuilder:validation:Enum=Low;Normal;High
 type NovaVSphereSharesLevel string
 
@@ -123,57 +137,45 @@ const (
 	SharesHigh   NovaVSphereSharesLevel = "High"
 )
 
-// NovaVSphereAllocation is a VM's share of a resource, in the resource's unit.
+// NovaVSphereShares is the priority of a VM where VMs compete for a resource.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.limit) || !has(self.reservation) || self.reservation <= self.limit",message="reservation cannot be more than limit"
-// +kubebuilder:validation:XValidation:rule="!has(self.shares) || !has(self.sharesLevel)",message="only one of shares and sharesLevel can be set"
-type NovaVSphereAllocation struct {
-	// reservation is what the VM is sure to get. Empty takes the template's.
+// +kubebuilder:validation:MaxProperties=1
+type NovaVSphereShares struct {
+	// level is Low, Normal or High. Mutually exclusive with value.
 	// +optional
-	// +kubebuilder:validation:Minimum=0
-	Reservation *int64 `json:"reservation,omitempty"`
+	Level NovaVSphereSharesLevel `json:"level,omitempty"`
 
-	// limit is the most the VM gets. Empty takes the template's.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	Limit int64 `json:"limit,omitempty"`
-
-	// sharesLevel is the VM's priority where VMs compete: Low, Normal or High.
-	// Empty takes the template's.
-	// +optional
-	SharesLevel NovaVSphereSharesLevel `json:"sharesLevel,omitempty"`
-
-	// shares is the VM's priority as a number. Empty takes the template's.
+	// value is the number of shares. Mutually exclusive with level.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4000000
-	Shares int32 `json:"shares,omitempty"`
+	Value int32 `json:"value,omitempty"`
 }
 
-// NovaVSpherePCIDevice is a kind of device of hosts. vCenter picks a host that
-// has one to spare.
+// NovaVSpherePCIDevice is a type of device of hosts. vCenter chooses a host with a
+// free device.
 type NovaVSpherePCIDevice struct {
-	// vendorID is the vendor's number. NVIDIA's is 4318.
+	// vendorID is the PCI vendor ID as a decimal number, such as 4318 for NVIDIA.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	VendorID int32 `json:"vendorID,omitempty"`
 
-	// deviceID is the number that the vendor gave the device.
+	// deviceID is the PCI device ID as a decimal number.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	DeviceID int32 `json:"deviceID,omitempty"`
 
-	// customLabel is the label that the device must have in vCenter. Empty
-	// takes any.
+	// customLabel is the label that the device must have in vCenter. If not set, any
+	// device is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	CustomLabel string `json:"customLabel,omitempty"`
 }
 
-// NovaVSphereEncryptionMode says when traffic is encrypted.
+// NovaVSphereEncryptionMode controls when traffic is encrypted.
 // +kubebuilder:validation:Enum=Disabled;Opportunistic;Required
 type NovaVSphereEncryptionMode string
 
@@ -188,13 +190,13 @@ const (
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.keyID) || has(self.keyProvider)",message="keyID needs keyProvider: set the ID of the key provider that has the key"
 type NovaVSphereEncryption struct {
-	// migration is whether the VM is encrypted on its way to another host.
-	// Empty takes the template's.
+	// migration controls whether a migration to another host is encrypted: Disabled,
+	// Opportunistic or Required. If not set, the setting of the template is used.
 	// +optional
 	Migration NovaVSphereEncryptionMode `json:"migration,omitempty"`
 
-	// faultTolerance is whether the traffic to a secondary VM is encrypted.
-	// Empty takes the template's.
+	// faultTolerance controls whether traffic to a secondary VM is encrypted: Disabled,
+	// Opportunistic or Required. If not set, the setting of the template is used.
 	// +optional
 	FaultTolerance NovaVSphereEncryptionMode `json:"faultTolerance,omitempty"`
 
@@ -215,16 +217,16 @@ type NovaVSphereEncryption struct {
 }
 
 // NovaVSphereExtraConfig is a setting of a VM.
-// +kubebuilder:validation:XValidation:rule="!self.key.lowerAscii().startsWith('guestinfo.') && !self.key.lowerAscii().startsWith('nova.') && self.key.lowerAscii() != 'disk.enableuuid'",message="the keys guestinfo.*, nova.* and disk.EnableUUID belong to the provider"
+// +kubebuilder:validation:XValidation:rule="!self.name.lowerAscii().startsWith('guestinfo.') && !self.name.lowerAscii().startsWith('nova.') && self.name.lowerAscii() != 'disk.enableuuid'",message="the names guestinfo.*, nova.* and disk.EnableUUID belong to the provider"
 type NovaVSphereExtraConfig struct {
-	// key is the key of the setting, such as pciPassthru.use64bitMMIO.
+	// name is the key of the setting, such as pciPassthru.use64bitMMIO.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
-	Key string `json:"key,omitempty"`
+	Name string `json:"name,omitempty"`
 
-	// value is the value of the setting. Empty takes the setting away that the
-	// template has.
+	// value is the value of the setting. If not set, a setting of the template is
+	// removed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -234,24 +236,21 @@ type NovaVSphereExtraConfig struct {
 // NovaVSphereDisks are the disks of a VM.
 // +kubebuilder:validation:MinProperties=1
 type NovaVSphereDisks struct {
-	// bootGiB is the size of the template's first disk. It can only grow.
-	// Empty takes the template's.
+	// boot is the first disk of the template. If not set, it is not changed.
 	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=63488
-	BootGiB int32 `json:"bootGiB,omitempty"`
+	Boot NovaVSphereBootDisk `json:"boot,omitempty,omitzero"`
 
-	// templateGiB are the sizes of the template's other disks in order; 0
-	// leaves one as it is. They can only grow. Empty leaves all.
+	// template are the other disks of the template. Disks that are not in the list
+	// are not changed.
 	// +optional
-	// +listType=atomic
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=60
-	// +kubebuilder:validation:items:Minimum=0
-	// +kubebuilder:validation:items:Maximum=63488
-	TemplateGiB []int32 `json:"templateGiB,omitempty"`
+	Template []NovaVSphereTemplateDisk `json:"template,omitempty"`
 
-	// data are further disks, empty ones. They go with the VM. Empty adds none.
+	// data are additional empty disks. They are deleted with the VM. If not set,
+	// there are none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -260,60 +259,88 @@ type NovaVSphereDisks struct {
 	Data []NovaVSphereDataDisk `json:"data,omitempty"`
 }
 
-// NovaVSphereProvisioning says when a disk takes its space.
+// NovaVSphereBootDisk is the first disk of the template.
+// +kubebuilder:validation:MinProperties=1
+type NovaVSphereBootDisk struct {
+	// sizeGiB is the size that the disk is grown to. It cannot be less than the size
+	// in the template. If not set, the size is not changed.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=63488
+	SizeGiB int64 `json:"sizeGiB,omitempty"`
+}
+
+// NovaVSphereTemplateDisk is a disk of the template other than the first.
+type NovaVSphereTemplateDisk struct {
+	// name is the label of the disk in vCenter, such as Hard disk 2.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	Name string `json:"name,omitempty"`
+
+	// sizeGiB is the size that the disk is grown to. It cannot be less than the size
+	// in the template.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=63488
+	SizeGiB int64 `json:"sizeGiB,omitempty"`
+}
+
+// NovaVSphereProvisioning controls when the space of a disk is allocated.
 // +kubebuilder:validation:Enum=Thin;Thick;EagerZeroed
 type NovaVSphereProvisioning string
 
 // Values of NovaVSphereProvisioning.
 const (
-	// ProvisioningThin takes space as it is written.
+	// ProvisioningThin allocates space when it is written.
 	ProvisioningThin NovaVSphereProvisioning = "Thin"
-	// ProvisioningThick takes all space at once and zeroes it when it is used.
+	// ProvisioningThick allocates all space at once and zeroes it when it is used.
 	ProvisioningThick NovaVSphereProvisioning = "Thick"
-	// ProvisioningEagerZeroed takes all space and zeroes it at once.
+	// ProvisioningEagerZeroed allocates all space and zeroes it at once.
 	ProvisioningEagerZeroed NovaVSphereProvisioning = "EagerZeroed"
 )
 
 // NovaVSphereDataDisk is an empty disk.
 type NovaVSphereDataDisk struct {
-	// name tells the disk from others, for people.
+	// name is the name of the disk in this list.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// sizeGiB is the disk's size.
+	// sizeGiB is the size of the disk.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=63488
-	SizeGiB int32 `json:"sizeGiB,omitempty"`
+	SizeGiB int64 `json:"sizeGiB,omitempty"`
 
-	// provisioning is Thin, Thick or EagerZeroed. Empty leaves it to the
-	// storage policy and the datastore.
+	// provisioning is Thin, Thick or EagerZeroed. If not set, the storage policy or
+	// the datastore decides.
 	// +optional
 	Provisioning NovaVSphereProvisioning `json:"provisioning,omitempty"`
 
-	// datastore is the name or inventory path of the disk's datastore. Empty
-	// takes the VM's.
+	// datastore is the name or inventory path of the datastore of the disk. If not
+	// set, the datastore of the VM is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Datastore string `json:"datastore,omitempty"`
 
-	// storagePolicy is the name of the disk's storage policy. Empty takes the
-	// VM's.
+	// storagePolicy is the name of the storage policy of the disk. If not set, the
+	// storage policy of the VM is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	StoragePolicy string `json:"storagePolicy,omitempty"`
 
-	// controller is what the disk is connected to. Empty takes a free place on
-	// the controller of the boot disk, and further ones like it.
+	// controller is the controller that the disk is connected to. If not set, the
+	// controller of the boot disk is used, and more of the same type if it is full.
 	// +optional
 	Controller NovaVSphereController `json:"controller,omitempty,omitzero"`
 }
 
-// NovaVSphereControllerType is a kind of disk controller.
+// NovaVSphereControllerType is a type of disk controller.
 // +kubebuilder:validation:Enum=ParaVirtual;LSILogic;LSILogicSAS;BusLogic;SATA;NVMe
 type NovaVSphereControllerType string
 
@@ -327,24 +354,25 @@ const (
 	ControllerNVMe        NovaVSphereControllerType = "NVMe"
 )
 
-// NovaVSphereController is a place that a disk is connected to. A controller
-// that the template lacks is added.
+// NovaVSphereController is the controller of a disk. A controller that the template
+// does not have is added.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.unit) || has(self.bus)",message="unit needs bus"
 type NovaVSphereController struct {
-	// type is the kind of controller. Empty takes the boot disk's.
+	// type is the type of controller. If not set, it is the type of the boot disk's
+	// controller.
 	// +optional
 	Type NovaVSphereControllerType `json:"type,omitempty"`
 
-	// bus is the controller's number among those of its kind. Empty takes the
-	// first with room.
+	// bus is the bus number of the controller. If not set, the first controller with
+	// a free unit is used.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3
 	Bus *int32 `json:"bus,omitempty"`
 
-	// unit is the disk's number on the controller. Empty takes the first that
-	// is free.
+	// unit is the unit number of the disk on the controller. If not set, the first
+	// free unit is used.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=63

@@ -2,10 +2,10 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NovaVSphereIdentityKind is the kind of a shared vCenter account.
+// NovaVSphereIdentityKind is the kind of a cluster-scoped identity for a vCenter.
 const NovaVSphereIdentityKind = "NovaVSphereIdentity"
 
-// NovaVSphereIdentitySpec says which vCenter and which of its objects clusters
+// NovaVSphereIdentitySpec selects which vCenter and which of its objects clusters
 // of the allowed namespaces may use.
 type NovaVSphereIdentitySpec struct {
 	IdentitySpec `json:",inline"`
@@ -104,8 +104,8 @@ type NovaVSphereBounds struct {
 	AllowVMSources *bool `json:"allowVMSources,omitempty"`
 
 	// extraConfigKeys are the keys, or prefixes that end in a period or an
-	// asterisk, that hardware.extraConfig may have in addition to those that
-	// are always allowed. If not set, no others are allowed.
+	// asterisk, that names in hardware.extraConfig may have in addition to those
+	// that are always allowed. If not set, no others are allowed.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -121,8 +121,8 @@ type NovaVSphereBounds struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="vCenter"
-// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretRef.name",description="Secret in the manager's namespace"
-// +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces named that may use it",priority=10
+// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.credentialsSecretRef.name",description="Secret in the manager's namespace"
+// +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces in the list that may use it",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
 // NovaVSphereIdentity holds credentials for a vCenter that clusters of several

@@ -5,89 +5,80 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NovaVSphereMachineSpec is the VM behind a machine.
-// +kubebuilder:validation:XValidation:rule="has(self.template) != has(self.source)",message="spec.template or spec.source must say what the VM is cloned from, and only one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.clone) || !has(self.clone.mode) || self.clone.mode != 'Linked' || !has(self.disks) || (!has(self.disks.bootGiB) && !has(self.disks.templateGiB))",message="a linked clone shares the template's disks and cannot grow them: leave disks.bootGiB and disks.templateGiB out, or set clone.mode to LinkedOrFull"
-// +kubebuilder:validation:XValidation:rule="!has(self.clone) || !has(self.clone.mode) || self.clone.mode != 'Linked' || !has(self.hardware) || !has(self.hardware.encryption) || !has(self.hardware.encryption.keyProvider)",message="a linked clone has the key of its template: leave hardware.encryption.keyID and keyProvider out, or set clone.mode to Full"
+// NovaVSphereMachineSpec is the VM of a machine.
+// +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || (!has(self.disks.boot) && !has(self.disks.template))",message="a linked clone shares the disks of the template and cannot grow them: leave disks.boot and disks.template out, or set cloneMode to LinkedOrFull"
+// +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.hardware) || !has(self.hardware.encryption) || !has(self.hardware.encryption.keyProvider)",message="a linked clone has the key of its template: leave hardware.encryption.keyID and keyProvider out, or set cloneMode to Full"
 type NovaVSphereMachineSpec struct {
 	MachineSpec `json:",inline"`
 
-	// template is the name or inventory path of the template the VM is cloned
-	// from. Empty says it by source.
+	// template is the template that the VM is cloned from. Changing it in a template
+	// rolls out machines. If not set, the template of the cluster is used.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Template string `json:"template,omitempty"`
+	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
-	// source is what the VM is cloned from, where it is not said by template.
-	// Empty says it by template.
+	// cloneMode is Full, Linked or LinkedOrFull. Full copies the disks of the
+	// template. Linked stores only differences from a snapshot of the template,
+	// which must not be deleted. LinkedOrFull is Full if the template has no
+	// snapshot, or if one of its disks is to grow. Changing it in a template rolls
+	// out machines. Defaults to Full.
 	// +optional
-	Source NovaVSphereSource `json:"source,omitempty,omitzero"`
+	CloneMode CloneMode `json:"cloneMode,omitempty"`
 
-	// clone is how the VM is cloned. Empty copies the disks.
-	// +optional
-	Clone NovaVSphereClone `json:"clone,omitempty,omitzero"`
-
-	// placement is where the VM goes. A field that is empty takes the
-	// cluster's.
+	// placement is where the VM is created. Changing it in a template rolls out
+	// machines. Fields that are not set have the value of the cluster.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
-	// hardware is what the VM gets. Empty takes the template's.
+	// hardware is the virtual hardware of the VM. Changing it in a template rolls
+	// out machines. If not set, the VM has the hardware of the template.
 	// +optional
 	Hardware NovaVSphereHardware `json:"hardware,omitempty,omitzero"`
 
-	// disks are the VM's disks. Empty takes the template's.
+	// disks are the disks of the VM. Changing them in a template rolls out machines.
+	// If not set, the VM has the disks of the template.
 	// +optional
 	Disks NovaVSphereDisks `json:"disks,omitempty,omitzero"`
 
-	// network is what the VM is connected to.
-	// +required
+	// network has the network interfaces of the VM. Changing it in a template rolls
+	// out machines. If not set, the VM has one interface on the network of the
+	// cluster, which requests an IPv4 address by DHCP.
+	// +optional
 	Network NovaVSphereNetwork `json:"network,omitempty,omitzero"`
 
-	// spread says whether the machines of one control plane or
-	// MachineDeployment are kept on different hosts: Never, Preferred or
-	// Required. It can change. Empty takes the cluster's.
+	// tags are attached to the VM. They can change in a machine, which is not
+	// replaced. A tag that is removed from the list stays on the VM. If not set, no
+	// tags are attached.
 	// +optional
-	Spread NovaVSphereSpread `json:"spread,omitempty"`
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Tags []NovaVSphereTag `json:"tags,omitempty"`
 
-	// marks are what people see of the VM in vCenter: tags and custom
-	// attributes. They can change. Empty sets none.
+	// tagsFromLabels are keys of labels of the machine. The value of each becomes a
+	// tag in the category with the name of the key. It can change in a machine,
+	// which is not replaced. If not set, no labels become tags.
 	// +optional
-	Marks NovaVSphereMarks `json:"marks,omitempty,omitzero"`
-}
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	TagsFromLabels []string `json:"tagsFromLabels,omitempty"`
 
-// SourceName says for people what the VM is cloned from.
-func (s *NovaVSphereMachineSpec) SourceName() string {
-	return sourceName(s.Template, s.Source)
-}
+	// customAttributes are custom attributes of the VM. They can change in a
+	// machine, which is not replaced. If not set, none are set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	CustomAttributes []NovaVSphereCustomAttribute `json:"customAttributes,omitempty"`
 
-func sourceName(template string, source NovaVSphereSource) string {
-	switch item := source.ContentLibrary; {
-	case source.UUID != "":
-		return "the template with the UUID " + source.UUID
-	case source.Reference != "":
-		return source.Reference
-	case item.Item != "":
-		return item.Item + " of the content library " + item.Library
-	default:
-		return template
-	}
-}
-
-// SpreadMode is how the machine is kept apart from its like in cluster. By
-// default, only machines of a control plane are.
-func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSphereSpread {
-	switch {
-	case m.Spec.Spread != "":
-		return m.Spec.Spread
-	case cluster != nil && cluster.Spread != "":
-		return cluster.Spread
-	}
-	if _, ok := m.Labels[clusterv1.MachineControlPlaneLabel]; ok {
-		return SpreadPreferred
-	}
-	return SpreadNever
+	// createMissingTags creates categories, tags and custom attributes that do not
+	// exist in the vCenter. It can change in a machine, which is not replaced.
+	// Defaults to false: VirtualMachineSynced is false while one is missing.
+	// +optional
+	CreateMissingTags *bool `json:"createMissingTags,omitempty"`
 }
 
 // +kubebuilder:object:root=true
@@ -98,17 +89,17 @@ func (m *NovaVSphereMachine) SpreadMode(cluster *NovaVSphereClusterSpec) NovaVSp
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns it",priority=10
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the VM is up"
-// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="How far the VM is"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="Reason of VirtualMachineProvisioned"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
 // +kubebuilder:printcolumn:name="Domain",type="string",JSONPath=".status.failureDomain",description="Failure domain the VM is in",priority=10
-// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template",description="vCenter template",priority=10
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template in the vCenter",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of Ready"
 
-// NovaVSphereMachine is a machine that is a VM on vCenter.
+// NovaVSphereMachine is a machine that is a VM on a vCenter.
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the node's name and can have at most 63 characters"
 type NovaVSphereMachine struct {
 	metav1.TypeMeta `json:",inline"`
@@ -117,19 +108,19 @@ type NovaVSphereMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. Only providerID, powerOff, spread and marks
-	// can change.
+	// spec is the desired state. Only providerID, powerOff, antiAffinity, tags,
+	// tagsFromLabels, customAttributes and createMissingTags can change.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.source) == has(oldSelf.source) && has(self.clone) == has(oldSelf.clone) && has(self.placement) == has(oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks)",message="spec is immutable: change the machine template to replace machines"
-	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.source) || !has(oldSelf.source) || self.source == oldSelf.source) && (!has(self.clone) || !has(oldSelf.clone) || self.clone == oldSelf.clone) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.cloneMode) == has(oldSelf.cloneMode) && has(self.network) == has(oldSelf.network) && has(self.placement) == has(oldSelf.placement) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.cloneMode) || !has(oldSelf.cloneMode) || self.cloneMode == oldSelf.cloneMode) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="has(self.naming) == has(oldSelf.naming) && (!has(self.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
-	// +kubebuilder:validation:XValidation:rule="self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="!has(self.network) || !has(oldSelf.network) || self.network == oldSelf.network",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state.
 	// +optional
 	Status MachineStatus `json:"status,omitempty,omitzero"`
 }
@@ -159,21 +150,22 @@ type NovaVSphereMachineList struct {
 
 // NovaVSphereMachineTemplateSpec holds the template.
 type NovaVSphereMachineTemplateSpec struct {
-	// template is what a NovaVSphereMachine is made from.
+	// template is the template of NovaVSphereMachines.
 	// +required
 	Template NovaVSphereMachineTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaVSphereMachineTemplateResource is the machine to make.
+// NovaVSphereMachineTemplateResource holds metadata and spec of a NovaVSphereMachine.
 type NovaVSphereMachineTemplateResource struct {
-	// metadata holds labels and annotations for the machine. Empty adds none.
+	// metadata holds labels and annotations for the machine. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the machine's spec.
+	// spec is the spec of the machine.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID belongs to one machine and cannot stand in a template"
-	// +kubebuilder:validation:XValidation:rule="self.network.interfaces.all(i, !has(i.addresses) && !has(i.macAddress))",message="addresses and macAddress belong to one machine and cannot stand in a template: take addresses from pools"
+	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID belongs to one machine and cannot be set in a template"
+	// +kubebuilder:validation:XValidation:rule="!has(self.network) || self.network.interfaces.all(i, !has(i.addresses) && !has(i.macAddress))",message="addresses and macAddress belong to one machine and cannot be set in a template: use addressesFromPools"
 	Spec NovaVSphereMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
@@ -182,14 +174,14 @@ type NovaVSphereMachineTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novavspheremachinetemplates,scope=Namespaced,categories=cluster-api,shortName=novavsmat
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
-// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
-// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template",description="vCenter template"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster that uses the template"
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template.name",description="Template in the vCenter"
 // +kubebuilder:printcolumn:name="CPUs",type="string",JSONPath=".status.capacity.cpu",description="Virtual processors"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory"
 // +kubebuilder:printcolumn:name="Disk",type="string",JSONPath=".status.capacity.ephemeral-storage",description="Boot disk",priority=10
-// +kubebuilder:printcolumn:name="CapacityKnown",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].status",description="Whether it is known what machines will have"
+// +kubebuilder:printcolumn:name="CapacityKnown",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].status",description="Whether the capacity of machines is known"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].message",description="Why that is not known"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].message",description="Message of CapacityKnown"
 
 // NovaVSphereMachineTemplate is a template for machines.
 type NovaVSphereMachineTemplate struct {
@@ -199,12 +191,12 @@ type NovaVSphereMachineTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. It is immutable: name a new template to roll
-	// a change out.
+	// spec is the desired state. It is immutable: create a template of another name
+	// and refer to it to roll out a change.
 	// +required
 	Spec NovaVSphereMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what machines made from it will have. Empty until it is known.
+	// status is the capacity of machines of the template.
 	// +optional
 	Status MachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
@@ -217,8 +209,7 @@ func (t *NovaVSphereMachineTemplate) SetConditions(conditions []metav1.Condition
 	t.Status.Conditions = conditions
 }
 
-// Capacity returns what machines made from the template will have; writing to
-// it writes to the object.
+// Capacity returns the status of the template; writing to it writes to the object.
 func (t *NovaVSphereMachineTemplate) Capacity() *MachineTemplateStatus { return &t.Status }
 
 // +kubebuilder:object:root=true

@@ -1,9 +1,9 @@
 package v1beta2
 
-// NovaVSphereNetwork is what a VM is connected to.
+// NovaVSphereNetwork has the network interfaces of a VM.
 type NovaVSphereNetwork struct {
-	// interfaces are the VM's network interfaces in order; they replace the
-	// template's.
+	// interfaces are the network interfaces of the VM in order. They replace those
+	// of the template.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -11,7 +11,7 @@ type NovaVSphereNetwork struct {
 	Interfaces []NovaVSphereInterface `json:"interfaces,omitempty"`
 }
 
-// NovaVSphereInterfaceType is a kind of network card.
+// NovaVSphereInterfaceType is a type of network adapter.
 // +kubebuilder:validation:Enum=Vmxnet3;E1000e;E1000;SRIOV
 type NovaVSphereInterfaceType string
 
@@ -20,8 +20,8 @@ const (
 	InterfaceVmxnet3 NovaVSphereInterfaceType = "Vmxnet3"
 	InterfaceE1000e  NovaVSphereInterfaceType = "E1000e"
 	InterfaceE1000   NovaVSphereInterfaceType = "E1000"
-	// InterfaceSRIOV is a part of a card of the host. All memory is reserved
-	// then.
+	// InterfaceSRIOV is a virtual function of a network adapter of the host. All
+	// memory is reserved then.
 	InterfaceSRIOV NovaVSphereInterfaceType = "SRIOV"
 )
 
@@ -30,13 +30,15 @@ const (
 type NovaVSphereInterface struct {
 	// network is the name, inventory path or reference of the network: a
 	// standard or distributed port group, or an opaque network (NSX). A
-	// reference is written as DistributedVirtualPortgroup:dvportgroup-12.
-	// +required
+	// reference is written as DistributedVirtualPortgroup:dvportgroup-12. If not
+	// set, the network of the cluster is used.
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Network string `json:"network,omitempty"`
 
-	// type is the kind of network card. Empty means Vmxnet3.
+	// type is the type of network adapter: Vmxnet3, E1000e, E1000 or SRIOV. Defaults
+	// to Vmxnet3.
 	// +optional
 	Type NovaVSphereInterfaceType `json:"type,omitempty"`
 
@@ -49,69 +51,85 @@ type NovaVSphereInterface struct {
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_.-]*$`
 	DeviceName string `json:"deviceName,omitempty"`
 
-	// dhcp4Overrides say which of DHCP's answers for IPv4 the guest takes.
-	// Empty takes all.
+	// dhcp4Overrides select which DHCP options the guest uses for IPv4. If not set, it
+	// uses all.
 	// +optional
 	DHCP4Overrides NovaVSphereDHCPOverrides `json:"dhcp4Overrides,omitempty,omitzero"`
 
-	// dhcp6Overrides say which of DHCP's answers for IPv6 the guest takes.
-	// Empty takes all.
+	// dhcp6Overrides select which DHCP options the guest uses for IPv6. If not set, it
+	// uses all.
 	// +optional
 	DHCP6Overrides NovaVSphereDHCPOverrides `json:"dhcp6Overrides,omitempty,omitzero"`
+
+	// mtu is the MTU of the interface in bytes. If not set, the guest chooses it.
+	// +optional
+	// +kubebuilder:validation:Minimum=576
+	// +kubebuilder:validation:Maximum=9216
+	MTU int32 `json:"mtu,omitempty"`
 
 	InterfaceAddressing `json:",inline"`
 }
 
-// NovaVSphereDHCPOverrides say which of DHCP's answers a guest takes, as
-// netplan has it.
+// NovaVSphereDHCPOverrides select which DHCP options a guest uses, as in netplan.
 // +kubebuilder:validation:MinProperties=1
 type NovaVSphereDHCPOverrides struct {
-	// hostname is the name sent to the DHCP server. Empty sends the guest's.
+	// hostname is the host name sent to the DHCP server. If not set, it is the
+	// host name of the guest.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Hostname string `json:"hostname,omitempty"`
 
-	// routeMetric is the metric of routes from DHCP. Empty leaves it to the
-	// guest.
+	// routeMetric is the metric of routes from DHCP. If not set, the guest chooses
+	// it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	RouteMetric int32 `json:"routeMetric,omitempty"`
 
-	// sendHostname sends the guest's name. Empty means true.
+	// sendHostname sends the host name to the DHCP server. Defaults to true.
 	// +optional
 	SendHostname *bool `json:"sendHostname,omitempty"`
 
-	// useDNS takes name servers. Empty means true.
+	// useDNS uses DNS servers from DHCP. Defaults to true.
 	// +optional
 	UseDNS *bool `json:"useDNS,omitempty"`
 
-	// useDomains takes search domains. Empty leaves it to the guest.
+	// useDomains uses search domains from DHCP. If not set, the guest decides.
 	// +optional
 	UseDomains *bool `json:"useDomains,omitempty"`
 
-	// useHostname takes a host name. Empty means true.
+	// useHostname uses the host name from DHCP. Defaults to true.
 	// +optional
 	UseHostname *bool `json:"useHostname,omitempty"`
 
-	// useMTU takes the largest packet. Empty means true.
+	// useMTU uses the MTU from DHCP. Defaults to true.
 	// +optional
 	UseMTU *bool `json:"useMTU,omitempty"`
 
-	// useNTP takes time servers. Empty means true.
+	// useNTP uses NTP servers from DHCP. Defaults to true.
 	// +optional
 	UseNTP *bool `json:"useNTP,omitempty"`
 
-	// useRoutes takes routes, the default one among them. Empty means true.
+	// useRoutes uses routes from DHCP, including the default route. Defaults to
+	// true.
 	// +optional
 	UseRoutes *bool `json:"useRoutes,omitempty"`
 }
 
+// GetInterfaces returns the network interfaces, or the default: one interface.
+func (n *NovaVSphereNetwork) GetInterfaces() []NovaVSphereInterface {
+	if len(n.Interfaces) == 0 {
+		return []NovaVSphereInterface{{}}
+	}
+	return n.Interfaces
+}
+
 // Addressing returns how the machine's interfaces get their addresses.
 func (m *NovaVSphereMachine) Addressing() []*InterfaceAddressing {
-	all := make([]*InterfaceAddressing, len(m.Spec.Network.Interfaces))
-	for i := range m.Spec.Network.Interfaces {
-		all[i] = &m.Spec.Network.Interfaces[i].InterfaceAddressing
+	interfaces := m.Spec.Network.GetInterfaces()
+	all := make([]*InterfaceAddressing, len(interfaces))
+	for i := range interfaces {
+		all[i] = &interfaces[i].InterfaceAddressing
 	}
 	return all
 }

@@ -2,42 +2,43 @@ package v1beta2
 
 import "slices"
 
-// NovaVSpherePlacement is where a VM goes. Each field is a name or an
+// NovaVSpherePlacement is where a VM is created. Each field is a name or an
 // inventory path.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.datastore) || !has(self.datastoreCluster)",message="only one of datastore and datastoreCluster can be set"
 // +kubebuilder:validation:XValidation:rule="!has(self.createFolder) || has(self.folder)",message="createFolder needs folder"
 // +kubebuilder:validation:XValidation:rule="!has(self.vmGroup) || has(self.hostGroup)",message="vmGroup needs hostGroup"
 type NovaVSpherePlacement struct {
-	// datacenter is the datacenter. Empty takes the only one.
+	// datacenter is the datacenter. If not set, the only datacenter of the vCenter is
+	// used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Datacenter string `json:"datacenter,omitempty"`
 
-	// computeCluster is the cluster of hosts, or the single host. The resource
-	// pool is looked for in it. Empty takes the resource pool's.
+	// computeCluster is the cluster of hosts, or the standalone host, that
+	// resourcePool is in. If not set, it follows from resourcePool.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	ComputeCluster string `json:"computeCluster,omitempty"`
 
-	// resourcePool is the resource pool. Empty takes the root of the compute
-	// cluster, or the only one of the datacenter when that is empty, too.
+	// resourcePool is the resource pool. If not set, the root resource pool of
+	// computeCluster is used, or else the only one of the datacenter.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	ResourcePool string `json:"resourcePool,omitempty"`
 
-	// hostGroup is the name of a DRS group of hosts of the compute cluster.
-	// VMs are made on its hosts. Empty takes any host.
+	// hostGroup is the name of a DRS host group of the compute cluster. VMs are
+	// created on its hosts. If not set, any host is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	HostGroup string `json:"hostGroup,omitempty"`
 
-	// vmGroup is the name of a DRS group of VMs of the compute cluster, which
-	// VMs are added to. A rule of the compute cluster must bind it to hostGroup,
+	// vmGroup is the name of a DRS VM group of the compute cluster, to which VMs are
+	// added. A rule of the compute cluster must bind it to hostGroup,
 	// so that DRS and vSphere HA keep VMs on these hosts. If not set, hostGroup
 	// is used only when a VM is created.
 	// +optional
@@ -45,40 +46,41 @@ type NovaVSpherePlacement struct {
 	// +kubebuilder:validation:MaxLength=256
 	VMGroup string `json:"vmGroup,omitempty"`
 
-	// folder is the VM folder. Empty takes the datacenter's own.
+	// folder is the VM folder. If not set, the root VM folder of the datacenter is
+	// used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Folder string `json:"folder,omitempty"`
 
-	// createFolder makes the folder, and the ones above it, where they do not
-	// exist. They are never removed. Empty means false.
+	// createFolder creates folder, and the folders above it, if they do not exist.
+	// They are never deleted. Defaults to false.
 	// +optional
 	CreateFolder *bool `json:"createFolder,omitempty"`
 
-	// datastore is the datastore. Empty takes one that fits the storage
-	// policy, or else the only one of the datacenter.
+	// datastore is the datastore. If not set, a datastore that matches storagePolicy
+	// is used, or else the only one of the datacenter.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Datastore string `json:"datastore,omitempty"`
 
-	// datastoreCluster is a cluster of datastores, of which Storage DRS
-	// recommends one for each VM. Empty uses none.
+	// datastoreCluster is a datastore cluster, of which Storage DRS recommends a
+	// datastore for each VM. If not set, none is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	DatastoreCluster string `json:"datastoreCluster,omitempty"`
 
-	// storagePolicy is the name of a storage policy for the VM and its disks.
-	// Empty takes the datastore's default.
+	// storagePolicy is the name of a storage policy for the VM and its disks. If not
+	// set, the default of the datastore is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	StoragePolicy string `json:"storagePolicy,omitempty"`
 }
 
-// Over returns p with what it leaves open taken from below. A datastore and a
+// Over returns p with the fields that are not set taken from below. A datastore and a
 // datastore cluster replace each other, and a host group brings its VM group. A
 // resource pool or a host group from below is looked for in p's compute cluster,
 // if p names one.
@@ -106,92 +108,29 @@ func (p *NovaVSpherePlacement) Over(below NovaVSpherePlacement) NovaVSpherePlace
 	return out
 }
 
-// NovaVSphereFailureDomain is a part of a vCenter that fails as one. What it
-// says comes before what machines and the cluster say.
-// +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.source)",message="only one of template and source can be set"
-// +kubebuilder:validation:XValidation:rule="!has(self.networks) || !self.networks.exists(n, !has(n.interface)) || self.networks.size() == 1",message="a network without interface is for all interfaces and stands alone"
+// NovaVSphereFailureDomain is a part of a vCenter that fails as a whole. Its fields
+// replace those of machines and of the cluster.
 type NovaVSphereFailureDomain struct {
-	// name is the name that Machines have in spec.failureDomain.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:Pattern=`^[^\s]+$`
-	Name string `json:"name,omitempty"`
+	FailureDomain `json:",inline"`
 
-	// controlPlane tells whether control plane machines may go here. Empty
-	// means true.
-	// +optional
-	ControlPlane *bool `json:"controlPlane,omitempty"`
-
-	// placement is where machines of this domain go. A field that is empty
-	// takes the machine's, or else the cluster's.
+	// placement is where machines of this failure domain are created. Fields that
+	// are not set have the value of the machine, or else of the cluster.
 	// +optional
 	Placement NovaVSpherePlacement `json:"placement,omitempty,omitzero"`
 
-	// template is the name or inventory path of the template of this domain.
-	// Empty takes the machine's.
+	// template is the template of machines in this failure domain. If not set, the
+	// template of the machine is used, or else of the cluster.
 	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Template string `json:"template,omitempty"`
+	Template NovaVSphereTemplate `json:"template,omitempty,omitzero"`
 
-	// source is what machines of this domain are cloned from, where it is not
-	// said by template. Empty takes the machine's.
-	// +optional
-	Source NovaVSphereSource `json:"source,omitempty,omitzero"`
-
-	// networks are what the interfaces of machines are connected to in this
-	// domain. Empty takes the machine's.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=10
-	Networks []NovaVSphereDomainNetwork `json:"networks,omitempty"`
-
-	// requiredTags are tags that the domain's compute cluster must carry, or
-	// its datacenter if placement names no compute cluster. They are checked
-	// and never attached. Empty checks none.
+	// requiredTags are tags that the compute cluster of the failure domain must
+	// have, or its datacenter if placement names no compute cluster. They are
+	// checked and never attached. If not set, no tags are checked.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	RequiredTags []NovaVSphereTag `json:"requiredTags,omitempty"`
-}
-
-// NovaVSphereDomainNetwork is what an interface of machines in a failure
-// domain is connected to.
-type NovaVSphereDomainNetwork struct {
-	// interface is the index of the interface, from 0. Empty means all.
-	// +optional
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=9
-	Interface *int32 `json:"interface,omitempty"`
-
-	// network is the network, as in a machine's interface.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Network string `json:"network,omitempty"`
-
-	// nameservers are the addresses of DNS servers in this domain. Empty takes
-	// the machine's.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:validation:items:MaxLength=39
-	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="a name server must be an IP address"
-	Nameservers []string `json:"nameservers,omitempty"`
-
-	// searchDomains are the domains that short names are looked up in. Empty
-	// takes the machine's.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=253
-	SearchDomains []string `json:"searchDomains,omitempty"`
 }
 
 // FailureDomain returns the domain called name, or nil.
@@ -201,9 +140,4 @@ func (s *NovaVSphereClusterSpec) FailureDomain(name string) *NovaVSphereFailureD
 		return nil
 	}
 	return &s.FailureDomains[i]
-}
-
-// TakesControlPlane reports whether control plane machines may go here.
-func (d *NovaVSphereFailureDomain) TakesControlPlane() bool {
-	return d.ControlPlane == nil || *d.ControlPlane
 }

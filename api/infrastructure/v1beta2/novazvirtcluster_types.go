@@ -7,48 +7,46 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// DefaultZVirtProviderIDPrefix is the scheme of provider IDs when the cluster
-// does not say another.
+// DefaultZVirtProviderIDPrefix is the default of providerIDPrefix.
 const DefaultZVirtProviderIDPrefix = "zvirt"
 
 // NovaZVirtIdentityKind is the kind of a cluster-scoped identity for engines.
 const NovaZVirtIdentityKind = "NovaZVirtIdentity"
 
-// NovaZVirtClusterSpec is what the machines of one tenant share on a zVirt or
-// oVirt engine.
-// +kubebuilder:validation:XValidation:rule="has(self.providerIDPrefix) == has(oldSelf.providerIDPrefix) && (!has(self.providerIDPrefix) || self.providerIDPrefix == oldSelf.providerIDPrefix)",message="providerIDPrefix cannot change: nodes already carry it"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaZVirtIdentity: the server comes from the identity"
-// +kubebuilder:validation:XValidation:rule="!has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"
+// NovaZVirtClusterSpec is what the machines of one workload cluster share on a zVirt
+// or oVirt engine.
+// +kubebuilder:validation:XValidation:rule="has(self.providerIDPrefix) == has(oldSelf.providerIDPrefix) && (!has(self.providerIDPrefix) || self.providerIDPrefix == oldSelf.providerIDPrefix)",message="providerIDPrefix cannot change: nodes already have it"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind in ['Secret', 'NovaZVirtIdentity']",message="identityRef.kind must be Secret or NovaZVirtIdentity",fieldPath=".identityRef.kind"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.server)",message="server must not be set with a NovaZVirtIdentity: the server comes from the identity"
+// +kubebuilder:validation:XValidation:rule="!has(self.identityRef) || !has(self.identityRef.kind) || self.identityRef.kind == 'Secret' || !has(self.tls)",message="tls must not be set with a NovaZVirtIdentity: it comes from the identity, together with the server"
 type NovaZVirtClusterSpec struct {
 	ClusterSpec `json:",inline"`
 
-	// identityRef names the credentials for the engine.
-	// +required
-	IdentityRef NovaZVirtIdentityReference `json:"identityRef,omitempty,omitzero"`
+	// template is the template of machines that do not name one. A change affects
+	// new machines only. If not set, each machine must name a template, unless its
+	// failure domain does.
+	// +optional
+	Template NovaZVirtTemplate `json:"template,omitempty,omitzero"`
 
-	// placement is where machines go that do not say it themselves. Empty
-	// takes the engine's only cluster, and is an error where there are several.
+	// placement is the default placement of machines. Fields that a machine or its
+	// failure domain sets replace it. A change affects new machines only. If not
+	// set, the only cluster of the engine is used; it is an error if there is more
+	// than one.
 	// +optional
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
-	// vnicProfile is the vNIC profile of interfaces that name none, as
-	// network/profile or by ID. Empty means that every interface names one.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	VNICProfile string `json:"vnicProfile,omitempty"`
-
-	// failureDomains are the domains that machines can be spread over. What a
-	// domain says goes before what the machine says. Empty means none.
+	// failureDomains are the failure domains that Cluster API distributes machines
+	// over. Fields of a failure domain replace those of machines and of the cluster.
+	// A change affects new machines only. If not set, the cluster has none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:MaxItems=100
 	FailureDomains []NovaZVirtFailureDomain `json:"failureDomains,omitempty"`
 
-	// providerIDPrefix is the scheme of provider IDs, for a cloud controller
-	// manager that expects one of its own. Empty means zvirt, as in
+	// providerIDPrefix is the scheme of provider IDs, for a cloud controller manager
+	// that expects another one. It cannot change. Defaults to zvirt, as in
 	// zvirt://<ID of the VM>.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -62,41 +60,25 @@ func (s *NovaZVirtClusterSpec) GetProviderIDPrefix() string {
 	return cmp.Or(s.ProviderIDPrefix, DefaultZVirtProviderIDPrefix)
 }
 
-// NovaZVirtIdentityReference names credentials.
-type NovaZVirtIdentityReference struct {
-	// kind is Secret, a Secret in the namespace of the cluster with the keys
-	// username and password, or NovaZVirtIdentity, an account that several
-	// namespaces share. Empty means Secret.
-	// +optional
-	// +kubebuilder:validation:Enum=Secret;NovaZVirtIdentity
-	Kind string `json:"kind,omitempty"`
-
-	// name is the name of the Secret or the NovaZVirtIdentity.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=253
-	Name string `json:"name,omitempty"`
-}
-
-// NovaZVirtPlacement is where a VM goes. Each field is a name or an ID.
+// NovaZVirtPlacement is where a VM is created. Each field is a name or an ID.
 // +kubebuilder:validation:MinProperties=1
 type NovaZVirtPlacement struct {
-	// dataCenter is the data center. Empty takes that of the cluster.
+	// datacenter is the data center. If not set, it follows from computeCluster.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	DataCenter string `json:"dataCenter,omitempty"`
+	Datacenter string `json:"datacenter,omitempty"`
 
-	// cluster is the engine's cluster of hosts. Empty takes the only one of
-	// the data center.
+	// computeCluster is the engine's cluster of hosts. If not set, the only cluster
+	// of the data center is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
-	Cluster string `json:"cluster,omitempty"`
+	ComputeCluster string `json:"computeCluster,omitempty"`
 
-	// storageDomain is where disks go that do not say it themselves. Empty
-	// leaves a template's disks where the template's are; data disks then
-	// have to name one.
+	// storageDomain is the storage domain of disks that do not name one. If not set,
+	// copies of the template's disks are stored where those of the template are, and
+	// data disks where the boot disk is.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -104,16 +86,15 @@ type NovaZVirtPlacement struct {
 
 	// quota is the quota of the data center that VMs and their disks count
 	// towards. A data center that enforces quotas needs it. If not set, the
-	// engine takes its default quota.
+	// default quota of the engine is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Quota string `json:"quota,omitempty"`
 
-	// hosts are those a VM is to run on. The engine prefers them for a VM that
-	// is migratable and takes no other for one that is not
-	// (placementPolicy.affinity); affinity labels bind both. Empty means any
-	// of the cluster.
+	// hosts are the hosts that a VM runs on. The engine prefers them for a VM that can
+	// migrate, and uses no other for a VM that cannot (migrationMode). Affinity labels
+	// bind both. If not set, any host of the cluster is used.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -123,53 +104,28 @@ type NovaZVirtPlacement struct {
 	Hosts []string `json:"hosts,omitempty"`
 }
 
-// NovaZVirtFailureDomain is a domain that fails as a whole.
+// NovaZVirtFailureDomain is a part of the engine that fails as a whole. Its fields
+// replace those of machines and of the cluster.
 type NovaZVirtFailureDomain struct {
-	// name is the name of the domain.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$`
-	Name string `json:"name,omitempty"`
+	FailureDomain `json:",inline"`
 
-	// controlPlane says whether control plane machines may go there. Empty
-	// means true.
-	// +optional
-	ControlPlane *bool `json:"controlPlane,omitempty"`
-
-	// placement is where the domain's machines go. A field that is empty
-	// takes the machine's, or the cluster's.
+	// placement is where machines of this failure domain are created. Fields that
+	// are not set have the value of the machine, or else of the cluster.
 	// +optional
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
-	// vnicProfiles are the vNIC profiles of a machine's interfaces in their
-	// order, as network/profile or by ID. Interfaces beyond the last keep
-	// their own. Empty changes none.
+	// template is the template of machines in this failure domain. If not set, the
+	// template of the machine is used, or else of the cluster.
 	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=10
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=512
-	VNICProfiles []string `json:"vnicProfiles,omitempty"`
+	Template NovaZVirtTemplate `json:"template,omitempty,omitzero"`
 
-	// template is the domain's copy of the template. Empty takes the
-	// machine's.
-	// +optional
-	Template NovaZVirtTemplateReference `json:"template,omitempty,omitzero"`
-
-	// affinityLabel is the name of an affinity label that the domain's
-	// machines carry, so that they run on the hosts that carry it, too. Empty
-	// means none.
+	// affinityLabel is the name of an affinity label for machines of this failure
+	// domain, so that they run on the hosts that have it, too. If not set, they get
+	// none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
 	AffinityLabel string `json:"affinityLabel,omitempty"`
-}
-
-// IsControlPlane reports whether control plane machines may go there.
-func (d *NovaZVirtFailureDomain) IsControlPlane() bool {
-	return d.ControlPlane == nil || *d.ControlPlane
 }
 
 // +kubebuilder:object:root=true
@@ -182,13 +138,13 @@ func (d *NovaZVirtFailureDomain) IsControlPlane() bool {
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether machines can be created"
 // +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].reason",description="Why they can or cannot"
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".status.server",description="Engine"
-// +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the tenant's API server"
+// +kubebuilder:printcolumn:name="Endpoint",type="string",JSONPath=".spec.controlPlaneEndpoint.host",description="Address of the API server of the workload cluster"
 // +kubebuilder:printcolumn:name="Version",type="string",JSONPath=".status.version",description="Version of the engine",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of Ready"
 
-// NovaZVirtCluster is the infrastructure of a tenant cluster on a zVirt or
+// NovaZVirtCluster is the infrastructure of a workload cluster on a zVirt or
 // oVirt engine.
 type NovaZVirtCluster struct {
 	metav1.TypeMeta `json:",inline"`
@@ -199,10 +155,10 @@ type NovaZVirtCluster struct {
 
 	// spec is the desired state.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: identityRef names a Secret, which holds only user name and password"
+	// +kubebuilder:validation:XValidation:rule="has(self.server) || has(self.identityRef) && has(self.identityRef.kind) && self.identityRef.kind != 'Secret'",message="server is required: the credentials are in a Secret, which has only user name and password"
 	Spec NovaZVirtClusterSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state.
 	// +optional
 	Status ClusterStatus `json:"status,omitempty,omitzero"`
 }
@@ -221,6 +177,9 @@ func (c *NovaZVirtCluster) Common() (*ClusterSpec, *ClusterStatus) {
 	return &c.Spec.ClusterSpec, &c.Status
 }
 
+// Identity returns the identityRef with its defaults.
+func (c *NovaZVirtCluster) Identity() IdentityReference { return IdentityOf(c, &c.Spec.ClusterSpec) }
+
 // +kubebuilder:object:root=true
 
 // NovaZVirtClusterList is a list of NovaZVirtClusters.
@@ -232,18 +191,19 @@ type NovaZVirtClusterList struct {
 
 // NovaZVirtClusterTemplateSpec holds the template.
 type NovaZVirtClusterTemplateSpec struct {
-	// template is what a NovaZVirtCluster is made from.
+	// template is the template of NovaZVirtClusters.
 	// +required
 	Template NovaZVirtClusterTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaZVirtClusterTemplateResource is the cluster to make.
+// NovaZVirtClusterTemplateResource holds metadata and spec of a NovaZVirtCluster.
 type NovaZVirtClusterTemplateResource struct {
-	// metadata holds labels and annotations for the cluster. Empty adds none.
+	// metadata holds labels and annotations for the cluster. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the cluster's spec.
+	// spec is the spec of the cluster.
 	// +required
 	Spec NovaZVirtClusterSpec `json:"spec,omitempty,omitzero"`
 }

@@ -2,7 +2,7 @@ package v1beta2
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// NovaZVirtIdentitySpec says which engine and which of its objects clusters of
+// NovaZVirtIdentitySpec selects which engine and which of its objects clusters of
 // the allowed namespaces may use.
 type NovaZVirtIdentitySpec struct {
 	IdentitySpec `json:",inline"`
@@ -15,7 +15,7 @@ type NovaZVirtIdentitySpec struct {
 	// filter is true for a user without an administrative role: each request
 	// then has the header Filter, with which the engine returns the objects that
 	// the user has permissions for. The engine ignores placement.hosts and
-	// placementPolicy then, and does not tell the host of a VM. If not set, the
+	// migrationMode then, and does not tell the host of a VM. If not set, the
 	// user needs an administrative role.
 	// +optional
 	Filter *bool `json:"filter,omitempty"`
@@ -27,7 +27,7 @@ type NovaZVirtIdentitySpec struct {
 // only, never from VMs.
 // +kubebuilder:validation:MinProperties=1
 type NovaZVirtBounds struct {
-	// clusters are the engine's clusters of hosts that VMs may be created in.
+	// computeClusters are the engine's clusters of hosts that VMs may be created in.
 	// If not set, any cluster may be used.
 	// +optional
 	// +listType=set
@@ -35,7 +35,7 @@ type NovaZVirtBounds struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
-	Clusters []string `json:"clusters,omitempty"`
+	ComputeClusters []string `json:"computeClusters,omitempty"`
 
 	// storageDomains are the storage domains that disks and leases may be
 	// stored on. If not set, any storage domain may be used.
@@ -47,7 +47,7 @@ type NovaZVirtBounds struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	StorageDomains []string `json:"storageDomains,omitempty"`
 
-	// vnicProfiles are the vNIC profiles that VMs may be connected to, as
+	// networks are the vNIC profiles that VMs may be connected to, as
 	// network/profile or ID. The name of a network allows all of its profiles.
 	// If not set, any profile may be used.
 	// +optional
@@ -56,7 +56,7 @@ type NovaZVirtBounds struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=1024
-	VNICProfiles []string `json:"vnicProfiles,omitempty"`
+	Networks []string `json:"networks,omitempty"`
 
 	// templates are the templates that may be cloned. A name allows all
 	// versions of the template. If not set, any template may be cloned.
@@ -75,8 +75,8 @@ type NovaZVirtBounds struct {
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
 // +kubebuilder:metadata:labels="clusterctl.cluster.x-k8s.io/move-hierarchy="
 // +kubebuilder:printcolumn:name="Server",type="string",JSONPath=".spec.server",description="Engine"
-// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.secretRef.name",description="Secret in the manager's namespace"
-// +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces named that may use it",priority=10
+// +kubebuilder:printcolumn:name="Secret",type="string",JSONPath=".spec.credentialsSecretRef.name",description="Secret in the manager's namespace"
+// +kubebuilder:printcolumn:name="Namespaces",type="string",JSONPath=".spec.allowedNamespaces.list",description="Namespaces in the list that may use it",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
 
 // NovaZVirtIdentity holds credentials for an engine that clusters of several

@@ -7,190 +7,282 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// NovaZVirtMachineSpec is the VM behind a machine. Values in lower case are
-// the engine's own words.
-// +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.placementPolicy) || !has(self.placementPolicy.affinity) || self.placementPolicy.affinity == 'migratable'",message="a highly available VM must be migratable: take placementPolicy.affinity out"
-// +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.hardware) || !has(self.hardware.pciDevices)",message="a VM with pciDevices runs on one host only: take highAvailability out"
+// NovaZVirtMachineSpec is the VM of a machine.
+// +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.migrationMode) || self.migrationMode == 'Migratable'",message="a highly available VM must be migratable: leave migrationMode out, or set it to Migratable"
+// +kubebuilder:validation:XValidation:rule="!has(self.highAvailability) || !has(self.hardware) || !has(self.hardware.pciDevices)",message="a VM with pciDevices runs on one host only: leave highAvailability out"
+// +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || !has(self.disks.boot) || !((has(self.disks.boot.format) && self.disks.boot.format == 'Raw') || (has(self.disks.boot.provisioning) && self.disks.boot.provisioning == 'Thick'))",message="a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or leave format and provisioning of disks.boot out"
+// +kubebuilder:validation:XValidation:rule="!has(self.cloneMode) || self.cloneMode != 'Linked' || !has(self.disks) || !has(self.disks.template) || !self.disks.template.exists(d, (has(d.format) && d.format == 'Raw') || (has(d.provisioning) && d.provisioning == 'Thick'))",message="a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or leave format and provisioning of disks.template out"
 type NovaZVirtMachineSpec struct {
 	MachineSpec `json:",inline"`
 
-	// template is the template the VM is made from.
-	// +required
-	Template NovaZVirtTemplateReference `json:"template,omitempty,omitzero"`
+	// template is the template that the VM is created from. Changing it in a template
+	// rolls out machines. If not set, the template of the cluster is used.
+	// +optional
+	Template NovaZVirtTemplate `json:"template,omitempty,omitzero"`
 
-	// placement is where the VM goes. A field that is empty takes the
-	// cluster's.
+	// cloneMode is Full, Linked or LinkedOrFull. Full copies the disks of the
+	// template. Linked stores only differences from the template (the engine calls
+	// it thin); the engine does not delete the template while such VMs exist.
+	// LinkedOrFull is Full if a disk is to have another storage domain than in the
+	// template, the format Raw or the provisioning Thick. Changing it in a template
+	// rolls out machines. Defaults to LinkedOrFull.
+	// +optional
+	CloneMode CloneMode `json:"cloneMode,omitempty"`
+
+	// placement is where the VM is created. Changing it in a template rolls out
+	// machines. Fields that are not set have the value of the cluster.
 	// +optional
 	Placement NovaZVirtPlacement `json:"placement,omitempty,omitzero"`
 
-	// placementPolicy says whether the VM can move between hosts. Empty takes
-	// the template's.
+	// migrationMode controls whether the VM can move between hosts: Migratable,
+	// UserMigratable (only by a user) or Pinned (never). Changing it in a template
+	// rolls out machines. If not set, the setting of the template is used.
 	// +optional
-	PlacementPolicy NovaZVirtPlacementPolicy `json:"placementPolicy,omitempty,omitzero"`
+	MigrationMode NovaZVirtMigrationMode `json:"migrationMode,omitempty"`
 
-	// hardware is what the VM gets. Empty takes the template's.
+	// hardware is the virtual hardware of the VM. Changing it in a template rolls
+	// out machines. If not set, the VM has the hardware of the template.
 	// +optional
 	Hardware NovaZVirtHardware `json:"hardware,omitempty,omitzero"`
 
-	// storage is the VM's disks. Empty takes the template's as they are.
+	// disks are the disks of the VM. Changing them in a template rolls out machines.
+	// If not set, the VM has the disks of the template.
 	// +optional
-	Storage NovaZVirtStorage `json:"storage,omitempty,omitzero"`
+	Disks NovaZVirtDisks `json:"disks,omitempty,omitzero"`
 
-	// network is what the VM is connected to.
-	// +required
+	// network has the network interfaces of the VM. Changing it in a template rolls
+	// out machines. If not set, the VM has one interface on the network of the
+	// cluster, which requests an IPv4 address by DHCP.
+	// +optional
 	Network NovaZVirtNetwork `json:"network,omitempty,omitzero"`
 
-	// highAvailability has the engine restart the VM when its host fails.
-	// Empty takes the template's.
+	// highAvailability lets the engine restart the VM when its host fails. Changing
+	// it in a template rolls out machines. If not set, the setting of the template is
+	// used.
 	// +optional
 	HighAvailability NovaZVirtHighAvailability `json:"highAvailability,omitempty,omitzero"`
 
-	// affinity keeps the VM near to or apart from others. Empty keeps it
-	// apart from those of the same control plane or MachineDeployment where
-	// that is possible.
-	// +optional
-	Affinity NovaZVirtAffinity `json:"affinity,omitempty,omitzero"`
-
-	// tags are the names of tags that the VM carries. They must exist. Empty
-	// sets none.
+	// affinityGroups are the names of affinity groups of the engine's cluster that
+	// the VM joins. They must exist. Changing them in a template rolls out machines.
+	// If not set, the VM is only in the group of antiAffinity.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=255
+	AffinityGroups []string `json:"affinityGroups,omitempty"`
+
+	// affinityLabels are the names of affinity labels of the VM. They must exist.
+	// Changing them in a template rolls out machines. If not set, the VM has only
+	// that of its failure domain.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=50
-	Tags []string `json:"tags,omitempty"`
+	AffinityLabels []string `json:"affinityLabels,omitempty"`
+
+	// tags are attached to the VM. They must exist. They can change in a machine,
+	// which is not replaced. A tag that is removed from the list stays on the VM. If
+	// not set, no tags are attached.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Tags []NovaZVirtTag `json:"tags,omitempty"`
 }
 
-// NovaZVirtTemplateReference names a template.
+// NovaZVirtTag is a tag.
+type NovaZVirtTag struct {
+	// name is the name of the tag.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	Name string `json:"name,omitempty"`
+}
+
+// NovaZVirtTemplate is the template that VMs are created from.
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="has(self.name) != has(self.id)",message="set exactly one of name and id"
 // +kubebuilder:validation:XValidation:rule="!has(self.version) || has(self.name)",message="version belongs to name: an id names one version already"
-type NovaZVirtTemplateReference struct {
-	// name is the template's name. Empty when id is set.
+type NovaZVirtTemplate struct {
+	// name is the name of the template. Mutually exclusive with id.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
 
-	// id is the template's ID. Empty when name is set.
+	// id is the ID of the template. Mutually exclusive with name.
 	// +optional
 	// +kubebuilder:validation:MinLength=36
 	// +kubebuilder:validation:MaxLength=36
 	// +kubebuilder:validation:Format=uuid
 	ID string `json:"id,omitempty"`
 
-	// version is the number of the template's version. Empty takes the
-	// latest at the time the VM is made.
+	// version is the number of the version of the template. If not set, the latest
+	// version at the time of the creation of the VM is used.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	Version int32 `json:"version,omitempty"`
 }
 
-// NovaZVirtPlacementPolicy says whether a VM can move between hosts. The hosts
-// themselves are in placement.
-// +kubebuilder:validation:MinProperties=1
-type NovaZVirtPlacementPolicy struct {
-	// affinity is migratable, user_migratable (by hand only) or pinned. Empty
-	// takes the template's.
-	// +optional
-	// +kubebuilder:validation:Enum=migratable;user_migratable;pinned
-	Affinity string `json:"affinity,omitempty"`
-}
+// String describes the template for people.
+func (t NovaZVirtTemplate) String() string { return cmp.Or(t.Name, t.ID) }
+
+// NovaZVirtMigrationMode controls whether a VM can move between hosts.
+// +kubebuilder:validation:Enum=Migratable;UserMigratable;Pinned
+type NovaZVirtMigrationMode string
+
+// Values of NovaZVirtMigrationMode.
+const (
+	MigrationMigratable     NovaZVirtMigrationMode = "Migratable"
+	MigrationUserMigratable NovaZVirtMigrationMode = "UserMigratable"
+	MigrationPinned         NovaZVirtMigrationMode = "Pinned"
+)
 
 // NovaZVirtHardware is the virtual hardware of a VM.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="!has(self.instanceType) || !(has(self.memoryMiB) || has(self.guaranteedMemoryMiB) || has(self.maxMemoryMiB) || (has(self.cpu) && (has(self.cpu.sockets) || has(self.cpu.cores) || has(self.cpu.threads))))",message="an instanceType says processors and memory itself: set either it or cpu topology and memory"
-// +kubebuilder:validation:XValidation:rule="!has(self.guaranteedMemoryMiB) || (has(self.memoryMiB) && self.guaranteedMemoryMiB <= self.memoryMiB)",message="guaranteedMemoryMiB needs memoryMiB and cannot be more than it"
-// +kubebuilder:validation:XValidation:rule="!has(self.trustedPlatformModule) || !self.trustedPlatformModule || !has(self.biosType) || self.biosType in ['cluster_default', 'q35_ovmf', 'q35_secure_boot']",message="a trustedPlatformModule needs UEFI: set biosType to q35_ovmf or q35_secure_boot"
+// +kubebuilder:validation:XValidation:rule="!has(self.instanceType) || !(has(self.memoryMiB) || has(self.memoryReservationMiB) || has(self.maxMemoryMiB) || has(self.cpus) || has(self.cpuTopology))",message="an instanceType has CPUs and memory: set either it or cpus and memory"
+// +kubebuilder:validation:XValidation:rule="!has(self.cpuTopology) || (has(self.cpus) && self.cpus % ((has(self.cpuTopology.coresPerSocket) ? self.cpuTopology.coresPerSocket : 1) * (has(self.cpuTopology.threadsPerCore) ? self.cpuTopology.threadsPerCore : 1)) == 0)",message="cpus must be set and be a multiple of cpuTopology.coresPerSocket times cpuTopology.threadsPerCore"
+// +kubebuilder:validation:XValidation:rule="!has(self.memoryReservationMiB) || (has(self.memoryMiB) && self.memoryReservationMiB <= self.memoryMiB)",message="memoryReservationMiB needs memoryMiB and cannot be more than it"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxMemoryMiB) || (has(self.memoryMiB) && self.maxMemoryMiB >= self.memoryMiB)",message="maxMemoryMiB needs memoryMiB and cannot be less than it"
+// +kubebuilder:validation:XValidation:rule="!has(self.secureBoot) || !self.secureBoot || (has(self.firmware) && self.firmware == 'EFI')",message="secureBoot needs the firmware EFI"
+// +kubebuilder:validation:XValidation:rule="!has(self.trustedPlatformModule) || !self.trustedPlatformModule || (has(self.firmware) && self.firmware == 'EFI')",message="trustedPlatformModule needs the firmware EFI"
 type NovaZVirtHardware struct {
-	// instanceType is the name or ID of an instance type that says processors
-	// and memory. Empty means none.
+	// instanceType is the name or ID of an instance type, which has CPUs and memory.
+	// If not set, the VM has none.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	InstanceType string `json:"instanceType,omitempty"`
 
-	// cpu is the virtual processors. Empty takes the template's.
+	// cpus is the number of virtual CPUs. If not set, the VM has as many as the
+	// template.
 	// +optional
-	CPU NovaZVirtCPU `json:"cpu,omitempty,omitzero"`
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=768
+	CPUs int32 `json:"cpus,omitempty"`
 
-	// memoryMiB is the memory in MiB. Empty takes the template's.
+	// cpuTopology defines how the virtual CPUs are divided into sockets and threads. If
+	// not set, the VM has one socket, and one thread for each core.
+	// +optional
+	CPUTopology NovaZVirtCPUTopology `json:"cpuTopology,omitempty,omitzero"`
+
+	// memoryMiB is the memory in MiB, a multiple of 4. If not set, the VM has as much
+	// as the template.
 	// +optional
 	// +kubebuilder:validation:Minimum=256
-	// +kubebuilder:validation:Maximum=16777216
+	// +kubebuilder:validation:Maximum=25165824
+	// +kubebuilder:validation:MultipleOf=4
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// guaranteedMemoryMiB is how much of it is always there. Empty means all.
+	// memoryReservationMiB is the memory in MiB that is reserved for the VM on its
+	// host (the engine calls it guaranteed memory). If not set, all memory is
+	// reserved: a kubelet counts on the memory that it sees.
 	// +optional
 	// +kubebuilder:validation:Minimum=256
-	// +kubebuilder:validation:Maximum=16777216
-	GuaranteedMemoryMiB int64 `json:"guaranteedMemoryMiB,omitempty"`
+	// +kubebuilder:validation:Maximum=25165824
+	MemoryReservationMiB int64 `json:"memoryReservationMiB,omitempty"`
 
-	// maxMemoryMiB is how far memory can be hot-plugged. Empty leaves it to
-	// the engine: four times the memory.
+	// maxMemoryMiB is the most memory in MiB that the VM can get by hot plug. If not
+	// set, the engine uses four times the memory.
 	// +optional
 	// +kubebuilder:validation:Minimum=256
-	// +kubebuilder:validation:Maximum=16777216
+	// +kubebuilder:validation:Maximum=25165824
 	MaxMemoryMiB int64 `json:"maxMemoryMiB,omitempty"`
 
-	// ballooning lets the host take unused memory back, which a kubelet does
-	// not see. Empty means false.
+	// ballooning lets the host reclaim unused memory. The kubelet does not notice
+	// it. Defaults to false.
 	// +optional
 	Ballooning *bool `json:"ballooning,omitempty"`
 
-	// hugepagesKiB is the size of huge pages that back the memory. Empty
-	// means none.
+	// hugepagesKiB is the size of the huge pages that back the memory, in KiB. If not
+	// set, no huge pages are used.
 	// +optional
 	// +kubebuilder:validation:Minimum=2048
 	// +kubebuilder:validation:Enum=2048;1048576
 	HugepagesKiB int32 `json:"hugepagesKiB,omitempty"`
 
-	// vmType is what the engine optimizes the VM for. Empty takes the
-	// template's.
+	// cpuType is the type of CPU that the VM sees, by its name in the engine, such as
+	// Cascadelake-Server. If not set, it is the CPU type of the cluster.
 	// +optional
-	// +kubebuilder:validation:Enum=server;high_performance;desktop
-	VMType string `json:"vmType,omitempty"`
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=255
+	CPUType string `json:"cpuType,omitempty"`
 
-	// osType is the operating system by the engine's name for it, such as
-	// rhel_9x64 or debian_9. Ignition needs one that the engine knows to use
-	// it. Empty takes the template's.
+	// cpuMode is Custom, HostModel or HostPassthrough. HostPassthrough shows the CPU
+	// of the host without changes, HostModel a similar one, Custom that of cpuType.
+	// If not set, the VM sees cpuType.
+	// +optional
+	CPUMode NovaZVirtCPUMode `json:"cpuMode,omitempty"`
+
+	// cpuPinningPolicy pins virtual CPUs to CPUs of the host: None, ResizeAndPinNUMA,
+	// Dedicated or IsolateThreads. ResizeAndPinNUMA also gives the VM the NUMA
+	// topology of the host. It needs an engine 4.5. If not set, the policy of the
+	// template is used.
+	// +optional
+	CPUPinningPolicy NovaZVirtCPUPinningPolicy `json:"cpuPinningPolicy,omitempty"`
+
+	// cpuProfile is the name or ID of a CPU profile of the engine's cluster, which
+	// limits the CPU time of the VM. If not set, the engine uses the first profile of
+	// the cluster that the user may use.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	CPUProfile string `json:"cpuProfile,omitempty"`
+
+	// vmType is the purpose that the engine optimizes the VM for: Server,
+	// HighPerformance or Desktop. If not set, it is that of the template.
+	// +optional
+	VMType NovaZVirtVMType `json:"vmType,omitempty"`
+
+	// osType is the operating system by its name in the engine, such as rhel_9x64 or
+	// debian_9. Ignition works only with a name for which the engine supports it. If
+	// not set, it is that of the template.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	OSType string `json:"osType,omitempty"`
 
-	// biosType is the chipset and firmware. Empty takes the template's.
+	// firmware is the firmware that the VM boots with: BIOS or EFI, with the chipset
+	// Q35. The boot disk of the template must support it. If not set, the firmware of
+	// the template is used.
 	// +optional
-	// +kubebuilder:validation:Enum=cluster_default;i440fx_sea_bios;q35_sea_bios;q35_ovmf;q35_secure_boot
-	BIOSType string `json:"biosType,omitempty"`
+	Firmware Firmware `json:"firmware,omitempty"`
 
-	// trustedPlatformModule gives the VM a virtual TPM 2.0. It needs a biosType
-	// of UEFI: q35_ovmf or q35_secure_boot. If not set, the template's is used.
+	// secureBoot starts signed boot loaders only. It needs the firmware EFI. If not
+	// set, firmware EFI has no secure boot.
+	// +optional
+	SecureBoot *bool `json:"secureBoot,omitempty"`
+
+	// trustedPlatformModule gives the VM its own virtual TPM 2.0. It needs the
+	// firmware EFI. If not set, the setting of the template is used.
 	// +optional
 	TrustedPlatformModule *bool `json:"trustedPlatformModule,omitempty"`
 
-	// headless takes the graphical consoles away. Empty means false.
+	// headless removes the graphical consoles. Defaults to false.
 	// +optional
 	Headless *bool `json:"headless,omitempty"`
 
-	// serialConsole adds a serial console. Empty takes the template's.
+	// serialConsole adds a serial console. If not set, the setting of the template is
+	// used.
 	// +optional
 	SerialConsole *bool `json:"serialConsole,omitempty"`
 
-	// pciDevices are devices of a host that are passed through. The VM is pinned
-	// to a host that has them free: one of placement.hosts, or any of the cluster.
-	// The account needs an administrative role. If not set, no device is passed
-	// through.
+	// pciDevices are devices of the host that are passed through. The VM is pinned to
+	// a host with free devices: one of placement.hosts, or any of the cluster. The
+	// user needs an administrative role. If not set, none are passed through.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	PCIDevices []NovaZVirtPCIDevice `json:"pciDevices,omitempty"`
 
-	// customProperties are the engine's custom properties; hugepages has a
-	// field of its own. Empty sets none.
+	// customProperties are custom properties of the VM, except hugepages, which is
+	// hugepagesKiB. If not set, none are added.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -199,72 +291,66 @@ type NovaZVirtHardware struct {
 	CustomProperties []NovaZVirtCustomProperty `json:"customProperties,omitempty"`
 }
 
-// NovaZVirtPCIDevice is a kind of device of hosts.
+// NovaZVirtPCIDevice is a type of device of hosts.
 type NovaZVirtPCIDevice struct {
-	// vendorID is the vendor's number. NVIDIA's is 4318.
+	// vendorID is the PCI vendor ID as a decimal number, such as 4318 for NVIDIA.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	VendorID int32 `json:"vendorID,omitempty"`
 
-	// deviceID is the number that the vendor gave the device.
+	// deviceID is the PCI device ID as a decimal number.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	DeviceID int32 `json:"deviceID,omitempty"`
 }
 
-// NovaZVirtCPU is the virtual processors: their number is sockets times cores
-// times threads, each one when it is empty.
+// NovaZVirtCPUTopology defines how the virtual CPUs are divided.
 // +kubebuilder:validation:MinProperties=1
-type NovaZVirtCPU struct {
-	// sockets is the number of sockets. Empty means one, if cores or threads
-	// are set, and the template's otherwise.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=64
-	Sockets int32 `json:"sockets,omitempty"`
+type NovaZVirtCPUTopology struct {
+	CPUTopology `json:",inline"`
 
-	// cores is the number of cores of a socket. Empty is as for sockets.
-	// +optional
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=254
-	Cores int32 `json:"cores,omitempty"`
-
-	// threads is the number of threads of a core. Empty is as for sockets.
+	// threadsPerCore is the number of threads of each core. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=8
-	Threads int32 `json:"threads,omitempty"`
-
-	// type is the processor that the VM sees, by the engine's name for it,
-	// such as Cascadelake-Server. Empty takes the cluster's.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	Type string `json:"type,omitempty"`
-
-	// mode passes the host's processor on: host_passthrough shows it as it
-	// is, host_model what is like it. Empty shows type.
-	// +optional
-	// +kubebuilder:validation:Enum=custom;host_model;host_passthrough
-	Mode string `json:"mode,omitempty"`
-
-	// pinningPolicy ties virtual processors to those of the host;
-	// resize_and_pin_numa gives the VM the host's NUMA topology as well. It
-	// needs an engine 4.5. Empty takes the template's.
-	// +optional
-	// +kubebuilder:validation:Enum=none;resize_and_pin_numa;dedicated;isolate_threads
-	PinningPolicy string `json:"pinningPolicy,omitempty"`
-
-	// profile is the name or ID of a CPU profile of the engine's cluster, which
-	// limits how much processor time the VM gets. If not set, the engine takes the
-	// cluster's first profile that the user may use.
-	// +optional
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=256
-	Profile string `json:"profile,omitempty"`
+	ThreadsPerCore int32 `json:"threadsPerCore,omitempty"`
 }
+
+// NovaZVirtCPUMode is a mode of the CPU.
+// +kubebuilder:validation:Enum=Custom;HostModel;HostPassthrough
+type NovaZVirtCPUMode string
+
+// Values of NovaZVirtCPUMode.
+const (
+	CPUModeCustom          NovaZVirtCPUMode = "Custom"
+	CPUModeHostModel       NovaZVirtCPUMode = "HostModel"
+	CPUModeHostPassthrough NovaZVirtCPUMode = "HostPassthrough"
+)
+
+// NovaZVirtCPUPinningPolicy is a way to pin virtual CPUs to CPUs of the host.
+// +kubebuilder:validation:Enum=None;ResizeAndPinNUMA;Dedicated;IsolateThreads
+type NovaZVirtCPUPinningPolicy string
+
+// Values of NovaZVirtCPUPinningPolicy.
+const (
+	CPUPinningNone             NovaZVirtCPUPinningPolicy = "None"
+	CPUPinningResizeAndPinNUMA NovaZVirtCPUPinningPolicy = "ResizeAndPinNUMA"
+	CPUPinningDedicated        NovaZVirtCPUPinningPolicy = "Dedicated"
+	CPUPinningIsolateThreads   NovaZVirtCPUPinningPolicy = "IsolateThreads"
+)
+
+// NovaZVirtVMType is a purpose that the engine optimizes VMs for.
+// +kubebuilder:validation:Enum=Server;HighPerformance;Desktop
+type NovaZVirtVMType string
+
+// Values of NovaZVirtVMType.
+const (
+	VMTypeServer          NovaZVirtVMType = "Server"
+	VMTypeHighPerformance NovaZVirtVMType = "HighPerformance"
+	VMTypeDesktop         NovaZVirtVMType = "Desktop"
+)
 
 // NovaZVirtCustomProperty is a custom property of a VM.
 type NovaZVirtCustomProperty struct {
@@ -272,170 +358,178 @@ type NovaZVirtCustomProperty struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self != 'hugepages'",message="hugepages has a field of its own: hugepagesKiB"
+	// +kubebuilder:validation:XValidation:rule="self != 'hugepages'",message="use hugepagesKiB instead of the property hugepages"
 	Name string `json:"name,omitempty"`
 
-	// value is its value.
+	// value is the value of the property.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Value string `json:"value,omitempty"`
 }
 
-// NovaZVirtStorageAllocation is how a VM's disks relate to its template's.
-// +kubebuilder:validation:Enum=Thin;Clone
-type NovaZVirtStorageAllocation string
-
-// Storage allocations.
-const (
-	// ZVirtThin disks hold only what differs from the template, which cannot
-	// be removed while they exist.
-	ZVirtThin NovaZVirtStorageAllocation = "Thin"
-	// ZVirtClone disks are full copies.
-	ZVirtClone NovaZVirtStorageAllocation = "Clone"
-)
-
-// NovaZVirtStorage is the disks of a VM.
+// NovaZVirtDisks are the disks of a VM.
 // +kubebuilder:validation:MinProperties=1
-// +kubebuilder:validation:XValidation:rule="(has(self.allocation) && self.allocation == 'Clone') || !has(self.bootDisk) || !((has(self.bootDisk.format) && self.bootDisk.format == 'raw') || (has(self.bootDisk.sparse) && !self.bootDisk.sparse))",message="a thin disk is sparse and cow: set allocation to Clone, or take format and sparse of bootDisk out"
-// +kubebuilder:validation:XValidation:rule="(has(self.allocation) && self.allocation == 'Clone') || !has(self.templateDisks) || !self.templateDisks.exists(d, (has(d.format) && d.format == 'raw') || (has(d.sparse) && !d.sparse))",message="a thin disk is sparse and cow: set allocation to Clone, or take format and sparse of templateDisks out"
-type NovaZVirtStorage struct {
-	// allocation is Thin or Clone. Empty means Thin.
+type NovaZVirtDisks struct {
+	// boot is the boot disk of the template. If not set, it is not changed.
 	// +optional
-	Allocation NovaZVirtStorageAllocation `json:"allocation,omitempty"`
+	Boot NovaZVirtBootDisk `json:"boot,omitempty,omitzero"`
 
-	// bootDisk is what becomes of the template's boot disk. Empty takes it as
-	// it is.
-	// +optional
-	BootDisk NovaZVirtTemplateDisk `json:"bootDisk,omitempty,omitzero"`
-
-	// templateDisks are what becomes of the template's other disks, by name.
-	// Those not listed are taken as they are.
+	// template are the other disks of the template. Disks that are not in the list
+	// are not changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=23
-	TemplateDisks []NovaZVirtNamedDisk `json:"templateDisks,omitempty"`
+	Template []NovaZVirtTemplateDisk `json:"template,omitempty"`
 
-	// dataDisks are disks beside the template's. Empty adds none.
+	// data are additional empty disks. They are deleted with the VM. If not set,
+	// there are none.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=23
 	// +kubebuilder:validation:XValidation:rule="self.filter(d, has(d.bootable) && d.bootable).size() <= 1",message="a VM boots from one disk: only one can be bootable"
-	DataDisks []NovaZVirtDataDisk `json:"dataDisks,omitempty"`
+	Data []NovaZVirtDataDisk `json:"data,omitempty"`
 }
 
-// GetAllocation returns how disks relate to the template's.
-func (s *NovaZVirtStorage) GetAllocation() NovaZVirtStorageAllocation {
-	return cmp.Or(s.Allocation, ZVirtThin)
-}
+// NovaZVirtProvisioning controls when the space of a disk is allocated.
+// +kubebuilder:validation:Enum=Thin;Thick
+type NovaZVirtProvisioning string
 
-// NovaZVirtTemplateDisk is what becomes of a template's disk. Format and sparse
-// can change with a Clone only: a thin disk is sparse and cow.
+// Values of NovaZVirtProvisioning.
+const (
+	// ZVirtProvisioningThin allocates space when it is written.
+	ZVirtProvisioningThin NovaZVirtProvisioning = "Thin"
+	// ZVirtProvisioningThick allocates all space at once.
+	ZVirtProvisioningThick NovaZVirtProvisioning = "Thick"
+)
+
+// NovaZVirtDiskFormat is the format of a disk.
+// +kubebuilder:validation:Enum=Raw;COW
+type NovaZVirtDiskFormat string
+
+// Values of NovaZVirtDiskFormat.
+const (
+	DiskFormatRaw NovaZVirtDiskFormat = "Raw"
+	DiskFormatCOW NovaZVirtDiskFormat = "COW"
+)
+
+// NovaZVirtDiskInterface is the interface of a disk.
+// +kubebuilder:validation:Enum=VirtIOSCSI;VirtIO;SATA
+type NovaZVirtDiskInterface string
+
+// Values of NovaZVirtDiskInterface.
+const (
+	DiskInterfaceVirtIOSCSI NovaZVirtDiskInterface = "VirtIOSCSI"
+	DiskInterfaceVirtIO     NovaZVirtDiskInterface = "VirtIO"
+	DiskInterfaceSATA       NovaZVirtDiskInterface = "SATA"
+)
+
+// NovaZVirtBootDisk is a disk of the template.
 // +kubebuilder:validation:MinProperties=1
-type NovaZVirtTemplateDisk struct {
-	// sizeGiB is the size in GiB that the disk is grown to; it never shrinks.
-	// Empty takes the template's.
+type NovaZVirtBootDisk struct {
+	// sizeGiB is the size that the disk is grown to. If not set, the size is not
+	// changed.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=524288
+	// +kubebuilder:validation:Maximum=63488
 	SizeGiB int64 `json:"sizeGiB,omitempty"`
 
-	// storageDomain is the name or ID of the storage domain. A thin disk can
-	// only be where the template's is. Empty takes the placement's.
+	// storageDomain is the name or ID of the storage domain. If not set, the storage
+	// domain of the placement is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	StorageDomain string `json:"storageDomain,omitempty"`
 
-	// format is raw or cow. Empty takes the template's.
+	// format is Raw or COW. Raw needs a full clone. If not set, the format of the
+	// template is used.
 	// +optional
-	// +kubebuilder:validation:Enum=raw;cow
-	Format string `json:"format,omitempty"`
+	Format NovaZVirtDiskFormat `json:"format,omitempty"`
 
-	// sparse allocates space as it is written. Empty takes the template's.
+	// provisioning is Thin or Thick. Thick needs a full clone. If not set, the
+	// provisioning of the template is used.
 	// +optional
-	Sparse *bool `json:"sparse,omitempty"`
+	Provisioning NovaZVirtProvisioning `json:"provisioning,omitempty"`
 
 	// profile is the name or ID of a disk profile of the storage domain, which
-	// limits throughput and IOPS. If not set, the engine takes the storage
-	// domain's first profile that the user may use.
+	// limits throughput and IOPS. If not set, the engine uses the first profile of
+	// the storage domain that the user may use.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Profile string `json:"profile,omitempty"`
 }
 
-// NovaZVirtNamedDisk is what becomes of a template's disk of a name.
-type NovaZVirtNamedDisk struct {
-	// name is the name (alias) of the template's disk.
+// NovaZVirtTemplateDisk is a disk of the template other than the boot disk.
+type NovaZVirtTemplateDisk struct {
+	// name is the name (alias) of the disk of the template.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
 	Name string `json:"name,omitempty"`
 
-	NovaZVirtTemplateDisk `json:",inline"`
+	NovaZVirtBootDisk `json:",inline"`
 }
 
-// NovaZVirtDataDisk is a disk beside the template's. It goes with the VM.
-// +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'cow' || !has(self.sparse) || self.sparse",message="a cow disk is sparse: take sparse out or choose raw"
+// NovaZVirtDataDisk is an empty disk.
+// +kubebuilder:validation:XValidation:rule="!has(self.format) || self.format != 'COW' || !has(self.provisioning) || self.provisioning == 'Thin'",message="a COW disk is thin: leave provisioning out, or set format to Raw"
 type NovaZVirtDataDisk struct {
-	// name tells the disk from the VM's others; the engine shows it between
-	// the machine's name and a few digits that mark it as the machine's.
+	// name is the name of the disk in this list. The engine shows it between the name
+	// of the machine and a suffix.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Name string `json:"name,omitempty"`
 
-	// sizeGiB is the size in GiB.
+	// sizeGiB is the size of the disk.
 	// +required
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=524288
+	// +kubebuilder:validation:Maximum=63488
 	SizeGiB int64 `json:"sizeGiB,omitempty"`
 
-	// storageDomain is the name or ID of the storage domain. Empty takes the
-	// placement's, or the boot disk's.
+	// storageDomain is the name or ID of the storage domain. If not set, the storage
+	// domain of the placement is used, or else that of the boot disk.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	StorageDomain string `json:"storageDomain,omitempty"`
 
-	// format is raw or cow. Empty means cow, or raw if sparse is false.
+	// format is Raw or COW. Defaults to Raw if provisioning is Thick, and to COW
+	// otherwise.
 	// +optional
-	// +kubebuilder:validation:Enum=raw;cow
-	Format string `json:"format,omitempty"`
+	Format NovaZVirtDiskFormat `json:"format,omitempty"`
 
-	// sparse allocates space as it is written. Empty means true.
+	// provisioning is Thin or Thick. Defaults to Thin.
 	// +optional
-	Sparse *bool `json:"sparse,omitempty"`
+	Provisioning NovaZVirtProvisioning `json:"provisioning,omitempty"`
 
 	// profile is the name or ID of a disk profile of the storage domain, which
-	// limits throughput and IOPS. If not set, the engine takes the storage
-	// domain's first profile that the user may use.
+	// limits throughput and IOPS. If not set, the engine uses the first profile of
+	// the storage domain that the user may use.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Profile string `json:"profile,omitempty"`
 
-	// interface is how the VM sees the disk. Empty means virtio_scsi.
+	// interface is VirtIOSCSI, VirtIO or SATA. Defaults to VirtIOSCSI.
 	// +optional
-	// +kubebuilder:validation:Enum=virtio_scsi;virtio;sata
-	Interface string `json:"interface,omitempty"`
+	Interface NovaZVirtDiskInterface `json:"interface,omitempty"`
 
-	// bootable has the VM boot from this disk. It is for templates without a
-	// boot disk of their own. Empty means false.
+	// bootable lets the VM boot from this disk. It is for templates without a boot
+	// disk. Defaults to false.
 	// +optional
 	Bootable *bool `json:"bootable,omitempty"`
 }
 
-// NovaZVirtNetwork is what a VM is connected to.
+// NovaZVirtNetwork has the network interfaces of a VM.
 type NovaZVirtNetwork struct {
-	// interfaces are the VM's network interfaces in order; they replace the
-	// template's.
+	// interfaces are the network interfaces of the VM in order. They replace those
+	// of the template.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -443,111 +537,75 @@ type NovaZVirtNetwork struct {
 	Interfaces []NovaZVirtInterface `json:"interfaces,omitempty"`
 }
 
-// NovaZVirtInterface is one network interface. What the engine can tell a
-// guest of it is DHCP, or an address and a gateway of each family, and the
-// name servers of the first interface that has some.
-// +kubebuilder:validation:XValidation:rule="!has(self.mtu)",message="the engine sets an interface's MTU by its network: change it there"
-// +kubebuilder:validation:XValidation:rule="!has(self.routes) && !(has(self.failureDomains) && self.failureDomains.exists(d, has(d.routes)))",message="the engine cannot tell a guest routes: set them in the bootstrap configuration"
+// NovaZVirtInterfaceType is a type of network adapter.
+// +kubebuilder:validation:Enum=VirtIO;E1000;E1000e;RTL8139;SRIOV
+type NovaZVirtInterfaceType string
+
+// Values of NovaZVirtInterfaceType.
+const (
+	ZVirtInterfaceVirtIO  NovaZVirtInterfaceType = "VirtIO"
+	ZVirtInterfaceE1000   NovaZVirtInterfaceType = "E1000"
+	ZVirtInterfaceE1000e  NovaZVirtInterfaceType = "E1000e"
+	ZVirtInterfaceRTL8139 NovaZVirtInterfaceType = "RTL8139"
+	// ZVirtInterfaceSRIOV is a virtual function of a network adapter of the host.
+	ZVirtInterfaceSRIOV NovaZVirtInterfaceType = "SRIOV"
+)
+
+// NovaZVirtInterface is a network interface. The engine can give an interface DHCP,
+// or one address and gateway of each family. The guest uses the name servers of the
+// first interface that has some.
+// +kubebuilder:validation:XValidation:rule="!has(self.routes) && !(has(self.failureDomains) && self.failureDomains.exists(d, has(d.routes)))",message="the engine cannot configure routes: set them in the bootstrap configuration"
 // +kubebuilder:validation:XValidation:rule="!has(self.addresses) || (self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 4).size() <= 1 && self.addresses.filter(a, isCIDR(a) && cidr(a).ip().family() == 6).size() <= 1)",message="the engine can give an interface one address of each family"
 type NovaZVirtInterface struct {
-	// vnicProfile is the vNIC profile as network/profile, or its ID. Empty
-	// takes the cluster's.
+	// network is the vNIC profile as network/profile, or its ID. A vNIC profile
+	// belongs to one network. If not set, the network of the cluster is used.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=512
-	VNICProfile string `json:"vnicProfile,omitempty"`
+	// +kubebuilder:validation:MaxLength=1024
+	Network string `json:"network,omitempty"`
 
-	// guestName is what the guest calls the interface, such as enp1s0: the
-	// engine tells it its addresses by this name. Empty means eth and the
-	// interface's number from zero.
+	// type is the type of network adapter: VirtIO, E1000, E1000e, RTL8139 or SRIOV.
+	// SRIOV needs a vNIC profile with passthrough. Defaults to VirtIO.
+	// +optional
+	Type NovaZVirtInterfaceType `json:"type,omitempty"`
+
+	// deviceName is the name that the interface has in the guest, such as enp1s0. The
+	// engine configures addresses by this name. If not set, it is eth and the index
+	// of the interface.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=15
-	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9][A-Za-z0-9_.-]*$`
-	GuestName string `json:"guestName,omitempty"`
-
-	// type is the kind of the network card. pci_passthrough needs a vNIC profile
-	// with passthrough. If not set, virtio is used.
-	// +optional
-	// +kubebuilder:validation:Enum=virtio;e1000;e1000e;rtl8139;pci_passthrough
-	Type string `json:"type,omitempty"`
+	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_.-]*$`
+	DeviceName string `json:"deviceName,omitempty"`
 
 	InterfaceAddressing `json:",inline"`
 }
 
-// NovaZVirtHighAvailability has the engine restart a VM when its host fails.
+// NovaZVirtHighAvailability lets the engine restart a VM when its host fails.
 // +kubebuilder:validation:MinProperties=1
 type NovaZVirtHighAvailability struct {
-	// priority is which VMs go first, from 1 to 100. Empty means 50.
+	// priority is the priority of the restart, from 1 to 100. VMs with a higher
+	// priority are restarted first. Defaults to 50.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Priority int32 `json:"priority,omitempty"`
 
-	// leaseStorageDomain is the name or ID of the storage domain that keeps a
-	// lease, so that the VM never runs twice when its host cannot be reached.
-	// Empty keeps none.
+	// leaseStorageDomain is the name or ID of a storage domain for a lease, with
+	// which the VM never runs twice when its host cannot be reached. If not set, there
+	// is no lease.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	LeaseStorageDomain string `json:"leaseStorageDomain,omitempty"`
 }
 
-// DefaultZVirtPriority is the priority of a highly available VM that says none.
+// DefaultZVirtPriority is the default priority of a highly available VM.
 const DefaultZVirtPriority = 50
 
-// GetPriority returns which VMs go first.
+// GetPriority returns the priority of the restart.
 func (h *NovaZVirtHighAvailability) GetPriority() int32 {
 	return cmp.Or(h.Priority, DefaultZVirtPriority)
-}
-
-// NovaZVirtAntiAffinity is how strictly machines of a group are kept apart.
-// +kubebuilder:validation:Enum=Soft;Hard;None
-type NovaZVirtAntiAffinity string
-
-// Strictness of anti-affinity.
-const (
-	// ZVirtSoftAntiAffinity keeps machines on different hosts where possible.
-	ZVirtSoftAntiAffinity NovaZVirtAntiAffinity = "Soft"
-	// ZVirtHardAntiAffinity does not start a machine that finds no host of its own.
-	ZVirtHardAntiAffinity NovaZVirtAntiAffinity = "Hard"
-	// ZVirtNoAntiAffinity does not keep machines apart.
-	ZVirtNoAntiAffinity NovaZVirtAntiAffinity = "None"
-)
-
-// NovaZVirtAffinity keeps a VM near to or apart from others.
-// +kubebuilder:validation:MinProperties=1
-type NovaZVirtAffinity struct {
-	// antiAffinity is how strictly the VM is kept apart from those of the
-	// same control plane or MachineDeployment: Soft, Hard or None. Empty
-	// means Soft.
-	// +optional
-	AntiAffinity NovaZVirtAntiAffinity `json:"antiAffinity,omitempty"`
-
-	// groups are the names of further affinity groups of the engine's cluster
-	// that the VM joins. They must exist. Empty joins none.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=255
-	Groups []string `json:"groups,omitempty"`
-
-	// labels are the names of affinity labels that the VM carries. They must
-	// exist. Empty sets none.
-	// +optional
-	// +listType=set
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=50
-	Labels []string `json:"labels,omitempty"`
-}
-
-// GetAntiAffinity returns how strictly the VM is kept apart.
-func (a *NovaZVirtAffinity) GetAntiAffinity() NovaZVirtAntiAffinity {
-	return cmp.Or(a.AntiAffinity, ZVirtSoftAntiAffinity)
 }
 
 // +kubebuilder:object:root=true
@@ -558,14 +616,14 @@ func (a *NovaZVirtAffinity) GetAntiAffinity() NovaZVirtAntiAffinity {
 // +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.labels['cluster\\.x-k8s\\.io/cluster-name']",description="Cluster"
 // +kubebuilder:printcolumn:name="Machine",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Machine')].name",description="Machine that owns it",priority=10
 // +kubebuilder:printcolumn:name="Ready",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].status",description="Whether the VM is up"
-// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="How far the VM is"
+// +kubebuilder:printcolumn:name="Reason",type="string",JSONPath=".status.conditions[?(@.type=='VirtualMachineProvisioned')].reason",description="Reason of VirtualMachineProvisioned"
 // +kubebuilder:printcolumn:name="Address",type="string",JSONPath=".status.addresses[?(@.type=='InternalIP')].address",description="Internal addresses"
 // +kubebuilder:printcolumn:name="Host",type="string",JSONPath=".status.host",description="Host the VM runs on"
-// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template of the engine",priority=10
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.name",description="Template in the engine",priority=10
 // +kubebuilder:printcolumn:name="ProviderID",type="string",JSONPath=".spec.providerID",description="Provider ID",priority=10
 // +kubebuilder:printcolumn:name="Paused",type="string",JSONPath=".status.conditions[?(@.type=='Paused')].status",description="Whether reconciliation is paused",priority=10
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="What it waits for"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='Ready')].message",description="Message of Ready"
 
 // NovaZVirtMachine is a machine that is a VM on a zVirt or oVirt engine.
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name becomes the node's name and can have at most 63 characters"
@@ -576,13 +634,15 @@ type NovaZVirtMachine struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. Only providerID and powerOff can change.
+	// spec is the desired state. Only providerID, powerOff, antiAffinity and tags
+	// can change.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template && self.network == oldSelf.network && has(self.naming) == has(oldSelf.naming) && (!has(self.naming) || self.naming == oldSelf.naming) && has(self.placement) == has(oldSelf.placement) && (!has(self.placement) || self.placement == oldSelf.placement) && has(self.placementPolicy) == has(oldSelf.placementPolicy) && (!has(self.placementPolicy) || self.placementPolicy == oldSelf.placementPolicy) && has(self.hardware) == has(oldSelf.hardware) && (!has(self.hardware) || self.hardware == oldSelf.hardware) && has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage) && has(self.highAvailability) == has(oldSelf.highAvailability) && (!has(self.highAvailability) || self.highAvailability == oldSelf.highAvailability) && has(self.affinity) == has(oldSelf.affinity) && (!has(self.affinity) || self.affinity == oldSelf.affinity) && has(self.tags) == has(oldSelf.tags) && (!has(self.tags) || self.tags == oldSelf.tags)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="has(self.template) == has(oldSelf.template) && has(self.cloneMode) == has(oldSelf.cloneMode) && has(self.placement) == has(oldSelf.placement) && has(self.migrationMode) == has(oldSelf.migrationMode) && has(self.hardware) == has(oldSelf.hardware) && has(self.disks) == has(oldSelf.disks) && has(self.network) == has(oldSelf.network) && has(self.highAvailability) == has(oldSelf.highAvailability) && has(self.affinityGroups) == has(oldSelf.affinityGroups) && has(self.affinityLabels) == has(oldSelf.affinityLabels) && has(self.naming) == has(oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
+	// +kubebuilder:validation:XValidation:rule="(!has(self.template) || !has(oldSelf.template) || self.template == oldSelf.template) && (!has(self.cloneMode) || !has(oldSelf.cloneMode) || self.cloneMode == oldSelf.cloneMode) && (!has(self.placement) || !has(oldSelf.placement) || self.placement == oldSelf.placement) && (!has(self.migrationMode) || !has(oldSelf.migrationMode) || self.migrationMode == oldSelf.migrationMode) && (!has(self.hardware) || !has(oldSelf.hardware) || self.hardware == oldSelf.hardware) && (!has(self.disks) || !has(oldSelf.disks) || self.disks == oldSelf.disks) && (!has(self.network) || !has(oldSelf.network) || self.network == oldSelf.network) && (!has(self.highAvailability) || !has(oldSelf.highAvailability) || self.highAvailability == oldSelf.highAvailability) && (!has(self.affinityGroups) || !has(oldSelf.affinityGroups) || self.affinityGroups == oldSelf.affinityGroups) && (!has(self.affinityLabels) || !has(oldSelf.affinityLabels) || self.affinityLabels == oldSelf.affinityLabels) && (!has(self.naming) || !has(oldSelf.naming) || self.naming == oldSelf.naming)",message="spec is immutable: change the machine template to replace machines"
 	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.providerID) || (has(self.providerID) && self.providerID == oldSelf.providerID)",message="providerID cannot change once it is set"
 	Spec NovaZVirtMachineSpec `json:"spec,omitempty,omitzero"`
 
-	// status is the observed state. Empty until the first reconcile.
+	// status is the observed state.
 	// +optional
 	Status MachineStatus `json:"status,omitempty,omitzero"`
 }
@@ -603,11 +663,20 @@ func (m *NovaZVirtMachine) Common() (*MachineSpec, *MachineStatus) {
 
 // Addressing returns how the machine's interfaces get their addresses.
 func (m *NovaZVirtMachine) Addressing() []*InterfaceAddressing {
-	all := make([]*InterfaceAddressing, len(m.Spec.Network.Interfaces))
-	for i := range m.Spec.Network.Interfaces {
-		all[i] = &m.Spec.Network.Interfaces[i].InterfaceAddressing
+	interfaces := m.Spec.Network.GetInterfaces()
+	all := make([]*InterfaceAddressing, len(interfaces))
+	for i := range interfaces {
+		all[i] = &interfaces[i].InterfaceAddressing
 	}
 	return all
+}
+
+// GetInterfaces returns the network interfaces, or the default: one interface.
+func (n *NovaZVirtNetwork) GetInterfaces() []NovaZVirtInterface {
+	if len(n.Interfaces) == 0 {
+		return []NovaZVirtInterface{{}}
+	}
+	return n.Interfaces
 }
 
 // +kubebuilder:object:root=true
@@ -621,21 +690,22 @@ type NovaZVirtMachineList struct {
 
 // NovaZVirtMachineTemplateSpec holds the template.
 type NovaZVirtMachineTemplateSpec struct {
-	// template is what a NovaZVirtMachine is made from.
+	// template is the template of NovaZVirtMachines.
 	// +required
 	Template NovaZVirtMachineTemplateResource `json:"template,omitempty,omitzero"`
 }
 
-// NovaZVirtMachineTemplateResource is the machine to make.
+// NovaZVirtMachineTemplateResource holds metadata and spec of a NovaZVirtMachine.
 type NovaZVirtMachineTemplateResource struct {
-	// metadata holds labels and annotations for the machine. Empty adds none.
+	// metadata holds labels and annotations for the machine. If not set, none are
+	// added.
 	// +optional
 	ObjectMeta clusterv1.ObjectMeta `json:"metadata,omitempty,omitzero"`
 
-	// spec is the machine's spec.
+	// spec is the spec of the machine.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID belongs to one machine and cannot stand in a template"
-	// +kubebuilder:validation:XValidation:rule="self.network.interfaces.all(i, !has(i.addresses) && !has(i.macAddress))",message="addresses and macAddress belong to one machine and cannot stand in a template: take addressesFromPools"
+	// +kubebuilder:validation:XValidation:rule="!has(self.providerID)",message="providerID belongs to one machine and cannot be set in a template"
+	// +kubebuilder:validation:XValidation:rule="!has(self.network) || self.network.interfaces.all(i, !has(i.addresses) && !has(i.macAddress))",message="addresses and macAddress belong to one machine and cannot be set in a template: use addressesFromPools"
 	Spec NovaZVirtMachineSpec `json:"spec,omitempty,omitzero"`
 }
 
@@ -644,15 +714,15 @@ type NovaZVirtMachineTemplateResource struct {
 // +kubebuilder:storageversion
 // +kubebuilder:resource:path=novazvirtmachinetemplates,scope=Namespaced,categories=cluster-api,shortName=novazvmat
 // +kubebuilder:metadata:labels="cluster.x-k8s.io/v1beta2=v1beta2"
-// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster whose machines are made from it"
-// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template.name",description="Template of the engine"
+// +kubebuilder:printcolumn:name="Cluster",type="string",JSONPath=".metadata.ownerReferences[?(@.kind=='Cluster')].name",description="Cluster that uses the template"
+// +kubebuilder:printcolumn:name="Template",type="string",JSONPath=".spec.template.spec.template.name",description="Template in the engine"
 // +kubebuilder:printcolumn:name="InstanceType",type="string",JSONPath=".spec.template.spec.hardware.instanceType",description="Instance type",priority=10
 // +kubebuilder:printcolumn:name="CPUs",type="string",JSONPath=".status.capacity.cpu",description="Virtual processors"
 // +kubebuilder:printcolumn:name="Memory",type="string",JSONPath=".status.capacity.memory",description="Memory"
 // +kubebuilder:printcolumn:name="Disk",type="string",JSONPath=".status.capacity.ephemeral-storage",description="Boot disk",priority=10
-// +kubebuilder:printcolumn:name="CapacityKnown",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].status",description="Whether it is known what machines will have"
+// +kubebuilder:printcolumn:name="CapacityKnown",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].status",description="Whether the capacity of machines is known"
 // +kubebuilder:printcolumn:name="Age",type="date",JSONPath=".metadata.creationTimestamp",description="Time since creation"
-// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].message",description="Why that is not known"
+// +kubebuilder:printcolumn:name="Message",type="string",JSONPath=".status.conditions[?(@.type=='CapacityKnown')].message",description="Message of CapacityKnown"
 
 // NovaZVirtMachineTemplate is a template for machines.
 type NovaZVirtMachineTemplate struct {
@@ -662,13 +732,12 @@ type NovaZVirtMachineTemplate struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is the desired state. It is immutable: name a new template to roll
-	// a change out.
+	// spec is the desired state. It is immutable: create a template of another name
+	// and refer to it to roll out a change.
 	// +required
 	Spec NovaZVirtMachineTemplateSpec `json:"spec,omitempty,omitzero"`
 
-	// status is what machines made from the template will have. Empty until
-	// it is known.
+	// status is the capacity of machines of the template.
 	// +optional
 	Status MachineTemplateStatus `json:"status,omitempty,omitzero"`
 }
@@ -681,8 +750,7 @@ func (t *NovaZVirtMachineTemplate) SetConditions(conditions []metav1.Condition) 
 	t.Status.Conditions = conditions
 }
 
-// Capacity returns what machines made from the template will have; writing to
-// it writes to the object.
+// Capacity returns the status of the template; writing to it writes to the object.
 func (t *NovaZVirtMachineTemplate) Capacity() *MachineTemplateStatus { return &t.Status }
 
 // +kubebuilder:object:root=true

@@ -14,42 +14,42 @@ const CapacityKnownCondition = "CapacityKnown"
 const (
 	// CapacityKnownReason: the capacity is known.
 	CapacityKnownReason = "CapacityKnown"
-	// WaitingForClusterReason: nobody says yet which cluster the template is
-	// for.
+	// WaitingForClusterReason: no Cluster uses the template yet.
 	WaitingForClusterReason = "WaitingForCluster"
 )
 
-// MachineTemplateStatus tells what machines made from a template will have, so
-// that cluster-autoscaler can scale from zero. It is part of the Cluster API
-// contract.
+// MachineTemplateStatus is the capacity of machines of a template, with which
+// cluster-autoscaler scales from zero. It is part of the Cluster API contract.
 // +kubebuilder:validation:MinProperties=1
 type MachineTemplateStatus struct {
-	// conditions is CapacityKnown. Empty until the first reconcile.
+	// conditions has the condition CapacityKnown.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=32
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// capacity is what a node will have: cpu, memory, ephemeral-storage and
-	// devices. Empty until it is known.
+	// capacity is the capacity of a node: cpu, memory, ephemeral-storage and
+	// devices. If not set, it is not known yet.
 	// +optional
 	Capacity corev1.ResourceList `json:"capacity,omitempty"`
 
-	// nodeInfo is what a node will report of itself. Empty until it is known.
+	// nodeInfo is the architecture and operating system of a node. If not set, they
+	// are not known yet.
 	// +optional
 	NodeInfo NodeInfo `json:"nodeInfo,omitempty,omitzero"`
 }
 
-// NodeInfo is what a node reports of itself.
+// NodeInfo is the architecture and operating system of a node.
 // +kubebuilder:validation:MinProperties=1
 type NodeInfo struct {
-	// architecture is the processor's, amd64 where the hypervisor does not say.
+	// architecture is the CPU architecture. It is amd64 if the hypervisor does not
+	// report one.
 	// +optional
 	// +kubebuilder:validation:Enum=amd64;arm64;s390x;ppc64le
 	Architecture string `json:"architecture,omitempty"`
 
-	// operatingSystem is linux.
+	// operatingSystem is the operating system: linux.
 	// +optional
 	// +kubebuilder:validation:Enum=linux
 	OperatingSystem string `json:"operatingSystem,omitempty"`

@@ -30,7 +30,7 @@ func (b *Bounds) allow(field, value, bound string, entries []string, names ...st
 }
 
 func (b *Bounds) allowCluster(value string, o ovirt.Object) error {
-	return b.allow("placement.cluster", value, "clusters", b.Clusters, o.ID, o.Name)
+	return b.allow("placement.computeCluster", value, "computeClusters", b.ComputeClusters, o.ID, o.Name)
 }
 
 func (b *Bounds) allowDomain(value string, o ovirt.Object) error {
@@ -47,5 +47,5 @@ func (b *Bounds) allowProfile(field, value string, profile, network ovirt.Object
 	if network.Name != "" {
 		names = append(names, network.Name+"/"+profile.Name)
 	}
-	return b.allow(field, value, "vnicProfiles", b.VNICProfiles, names...)
+	return b.allow(field, value, "networks", b.Networks, names...)
 }

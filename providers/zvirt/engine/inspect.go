@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
@@ -15,11 +16,11 @@ func (s *Session) Check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 }
 
 func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVirtCluster, domain infrav1.NovaZVirtFailureDomain) error {
-	at, err := plan.SiteOf(&cluster.Spec, &infrav1.NovaZVirtMachineSpec{}, domain.Name)
+	at, err := plan.DefaultSite(&cluster.Spec, domain.Name)
 	if err != nil {
 		return err
 	}
-	if at.Cluster == "" && len(cluster.Spec.FailureDomains) > 0 && domain.Name == "" {
+	if at.ComputeCluster == "" && len(cluster.Spec.FailureDomains) > 0 && domain.Name == "" {
 		return nil // every machine lands in a domain that says it
 	}
 	cl, err := s.place(ctx, b, at)
@@ -34,18 +35,20 @@ func (s *Session) check(ctx context.Context, b Bounds, cluster *infrav1.NovaZVir
 	if err := s.checkPlacement(ctx, b, at, cl); err != nil {
 		return err
 	}
-	if _, err := s.profiles(ctx, b, "vnicProfiles[%d]", dc, domain.VNICProfiles); err != nil {
-		return err
+	for i := range domain.Networks {
+		if _, err := s.profile(ctx, b, fmt.Sprintf("networks[%d].network", i), dc, domain.Networks[i].Network); err != nil {
+			return err
+		}
 	}
-	if name := cluster.Spec.VNICProfile; name != "" && len(domain.VNICProfiles) == 0 {
-		if _, err := s.profile(ctx, b, "vnicProfile", dc, name); err != nil {
+	if name := cluster.Spec.Network; name != "" && len(domain.Networks) == 0 {
+		if _, err := s.profile(ctx, b, "network", dc, name); err != nil {
 			return err
 		}
 	}
 	if _, err := s.findAll(ctx, "affinityLabel", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
 		return err
 	}
-	if at.Template != (infrav1.NovaZVirtTemplateReference{}) {
+	if at.Template != (infrav1.NovaZVirtTemplate{}) {
 		_, err = s.template(ctx, b, at, dc)
 	}
 	return err

@@ -48,22 +48,25 @@ func on(cluster string) func(ovirt.Object) bool {
 // place finds the engine's cluster and with it the data center.
 func (s *Session) place(ctx context.Context, b Bounds, at plan.Site) (ovirt.Object, error) {
 	fits := func(o ovirt.Object) bool { return o.DataCenter != nil }
-	if at.DataCenter != "" {
-		dc, err := s.find(ctx, "placement.dataCenter", ovirt.DataCenters, at.DataCenter, ovirt.Any)
+	if at.Datacenter != "" {
+		dc, err := s.find(ctx, "placement.datacenter", ovirt.DataCenters, at.Datacenter, ovirt.Any)
 		if err != nil {
 			return dc, err
 		}
 		fits = in(dc.ID)
 	}
-	cl, err := s.find(ctx, "placement.cluster", ovirt.Clusters, at.Cluster, fits)
+	cl, err := s.find(ctx, "placement.computeCluster", ovirt.Clusters, at.ComputeCluster, fits)
 	if err != nil {
 		return cl, err
 	}
-	return cl, b.allowCluster(at.Cluster, cl)
+	return cl, b.allowCluster(at.ComputeCluster, cl)
 }
 
 // template finds the template.
 func (s *Session) template(ctx context.Context, b Bounds, at plan.Site, dc string) (*ovirt.Template, error) {
+	if at.Template == (infrav1.NovaZVirtTemplate{}) {
+		return nil, plan.Failure(infrav1.TemplateNotFoundReason, "neither the machine nor the cluster names a template: set spec.template")
+	}
 	t, err := s.names.Template(ctx, at.Template.ID, at.Template.Name, at.Template.Version, dc)
 	if err != nil {
 		return nil, Unresolved(infrav1.TemplateNotFoundReason, "template", err)
@@ -110,7 +113,7 @@ func (s *Session) profile(ctx context.Context, b Bounds, field, dc, name string)
 		return "", Unresolved(infrav1.PlacementNotFoundReason, field, err)
 	}
 	network := ovirt.Object{}
-	if found.Network != nil && len(b.VNICProfiles) > 0 {
+	if found.Network != nil && len(b.Networks) > 0 {
 		if network, err = s.find(ctx, field, ovirt.Networks, found.Network.ID, ovirt.Any); err != nil {
 			return "", err
 		}
@@ -160,8 +163,8 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 		}
 		out.Hosts = []string{out.Devices.Host}
 	}
-	if name := m.Spec.Hardware.CPU.Profile; name != "" {
-		profile, err := s.find(ctx, "hardware.cpu.profile", ovirt.CPUProfiles, name, on(cl.ID))
+	if name := m.Spec.Hardware.CPUProfile; name != "" {
+		profile, err := s.find(ctx, "hardware.cpuProfile", ovirt.CPUProfiles, name, on(cl.ID))
 		if err != nil {
 			return out, err
 		}
@@ -174,8 +177,8 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 		return out, err
 	}
 	lease := m.Spec.HighAvailability.LeaseStorageDomain
-	names := []string{lease, at.StorageDomain, m.Spec.Storage.BootDisk.StorageDomain}
-	for _, disk := range m.Spec.Storage.TemplateDisks {
+	names := []string{lease, at.StorageDomain, m.Spec.Disks.Boot.StorageDomain}
+	for _, disk := range m.Spec.Disks.Template {
 		names = append(names, disk.StorageDomain)
 	}
 	if err := s.allowTemplateDisks(ctx, b, m, at, out.Template); err != nil {
@@ -238,7 +241,7 @@ func (s *Session) quota(ctx context.Context, name, dc string) (string, error) {
 
 // diskProfiles returns all disk profiles, if a disk of a machine names one.
 func (s *Session) diskProfiles(ctx context.Context, m *infrav1.NovaZVirtMachine) (plan.DiskProfiles, error) {
-	if !plan.NamesDiskProfile(&m.Spec.Storage) {
+	if !plan.NamesDiskProfile(&m.Spec.Disks) {
 		return plan.DiskProfiles{}, nil
 	}
 	all, err := s.names.All(ctx, ovirt.DiskProfiles)
@@ -273,12 +276,12 @@ func (s *Session) allowTemplateDisks(ctx context.Context, b Bounds, m *infrav1.N
 // added finds what a VM gets after its creation and before its first boot: the
 // vNIC profiles of its interfaces and the storage domains of its data disks.
 func (s *Session) added(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachine, at plan.Site, dc string) ([]string, map[string]string, error) {
-	profiles, err := s.profiles(ctx, b, "network.interfaces[%d].vnicProfile", dc, at.Profiles)
+	profiles, err := s.profiles(ctx, b, "network.interfaces[%d].network", dc, at.Networks())
 	if err != nil {
 		return nil, nil, err
 	}
 	var names []string
-	for _, disk := range m.Spec.Storage.DataDisks {
+	for _, disk := range m.Spec.Disks.Data {
 		names = append(names, cmp.Or(disk.StorageDomain, at.StorageDomain))
 	}
 	domains, err := s.domains(ctx, b, dc, names...)
@@ -310,17 +313,17 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 		}
 	}
 	var err error
-	if out.Labels, err = s.findAll(ctx, "affinity.labels", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
+	if out.Labels, err = s.findAll(ctx, "affinityLabels", ovirt.AffinityLabels, at.Labels, ovirt.Any); err != nil {
 		return out, err
 	}
-	if out.Tags, err = s.findAll(ctx, "tags", ovirt.Tags, m.Spec.Tags, ovirt.Any); err != nil {
+	if out.Tags, err = s.findAll(ctx, "tags", ovirt.Tags, tagNames(m.Spec.Tags), ovirt.Any); err != nil {
 		return out, err
 	}
 	wanted := []ovirt.AffinityGroup{}
-	if own, ok := plan.SpreadGroup(clusterID, m); ok {
+	if own, ok := plan.AntiAffinityGroup(clusterID, m, at); ok {
 		wanted = append(wanted, own)
 	}
-	for _, name := range m.Spec.Affinity.Groups {
+	for _, name := range m.Spec.AffinityGroups {
 		wanted = append(wanted, ovirt.AffinityGroup{Name: name})
 	}
 	for _, group := range wanted {
@@ -331,10 +334,14 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 		case ok:
 			group = known
 		case group.VMsRule == nil:
-			return out, plan.Failure(infrav1.PlacementNotFoundReason, "affinity.groups: the VM's cluster has no affinity group %q", group.Name)
+			return out, plan.Failure(infrav1.PlacementNotFoundReason, "affinityGroups: the VM's cluster has no affinity group %q", group.Name)
 		}
 		out.Groups = append(out.Groups, group)
 	}
+	// antiAffinity may have changed since the VM joined a group for it.
+	out.Left = s.Mirror.GroupsOf(vm.Cluster.ID, vm.ID, func(g *ovirt.AffinityGroup) bool {
+		return clusterID != "" && plan.GroupOwner(g) == clusterID && !slices.ContainsFunc(wanted, func(w ovirt.AffinityGroup) bool { return w.Name == g.Name })
+	})
 	return out, nil
 }
 
@@ -352,6 +359,15 @@ func (s *Session) DataCenterOf(ctx context.Context, vm *ovirt.VM) (string, error
 		return "", Classify(s.server, err)
 	}
 	return cl.DataCenter.ID, nil
+}
+
+// tagNames returns the names of tags.
+func tagNames(tags []infrav1.NovaZVirtTag) []string {
+	var out []string
+	for _, tag := range tags {
+		out = append(out, tag.Name)
+	}
+	return out
 }
 
 // HostOf returns the name of the host a VM runs on, as far as the account can

@@ -26,21 +26,21 @@ func GroupOwner(g *ovirt.AffinityGroup) string {
 	return id
 }
 
-// SpreadGroup is the affinity group that keeps m apart from its like, if m
+// AntiAffinityGroup is the affinity group that keeps m apart from its like, if m
 // belongs to one. The cluster's ID is part of the name, and so is the
 // strictness: machines of a rollout that changes it must not pull one group
 // both ways.
 //
 // The group is made with its first member, so an empty one is one that the
 // last has left.
-func SpreadGroup(clusterID string, m *infrav1.NovaZVirtMachine) (ovirt.AffinityGroup, bool) {
-	group, mode := infrav1.SpreadGroup(m), m.Spec.Affinity.GetAntiAffinity()
-	if group == "" || mode == infrav1.ZVirtNoAntiAffinity {
+func AntiAffinityGroup(clusterID string, m *infrav1.NovaZVirtMachine, at Site) (ovirt.AffinityGroup, bool) {
+	group, mode := infrav1.AntiAffinityGroup(m), infrav1.AntiAffinityOf(m, at.AntiAffinity)
+	if group == "" || mode == infrav1.AntiAffinityNone {
 		return ovirt.AffinityGroup{}, false
 	}
 	return ovirt.AffinityGroup{
 		Name:        groupPrefix + group + "-" + strings.ToLower(string(mode)) + "-" + clusterID,
 		Description: groupMark + clusterID + " Keeps machines of Cluster API on different hosts. It is removed with its last member.",
-		VMsRule:     &ovirt.AffinityRule{Enabled: true, Enforcing: mode == infrav1.ZVirtHardAntiAffinity},
+		VMsRule:     &ovirt.AffinityRule{Enabled: true, Enforcing: mode == infrav1.AntiAffinityRequired},
 	}, true
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // initialization is what the VM is told on its first boot.
-func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch) (*ovirt.Initialization, error) {
+func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site) (*ovirt.Initialization, error) {
 	out := &ovirt.Initialization{HostName: m.Name, NetworkProtocol: "openstack_metadata", NICConfigurations: &ovirt.NICConfigurations{}}
 	var err error
 	switch cmp.Or(l.Format, CloudConfig) {
@@ -34,9 +34,8 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch) (*ovirt.In
 	if err != nil {
 		return nil, hopeless("the bootstrap data cannot be passed on: %w", err)
 	}
-	for i := range m.Spec.Network.Interfaces {
-		in := m.Spec.Network.Interfaces[i]
-		in.InterfaceAddressing = *in.In(l.Zone)
+	for i := range at.Interfaces {
+		in := at.Interfaces[i]
 		var pooled []hypervisor.Address
 		if i < len(l.Interfaces) {
 			pooled = l.Interfaces[i]
@@ -54,7 +53,7 @@ func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch) (*ovirt.In
 
 // configuration is what a guest is told about an interface.
 func configuration(i int, in *infrav1.NovaZVirtInterface, pooled []hypervisor.Address) (ovirt.NICConfiguration, error) {
-	nic := ovirt.NICConfiguration{Name: cmp.Or(in.GuestName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
+	nic := ovirt.NICConfiguration{Name: cmp.Or(in.DeviceName, "eth"+strconv.Itoa(i)), OnBoot: true, BootProtocol: "none", IPv6Protocol: "none"}
 	all := slices.Clone(pooled)
 	for _, text := range in.Addresses {
 		prefix, err := netip.ParsePrefix(text)

@@ -81,20 +81,21 @@ func TestIdentify(t *testing.T) {
 
 func TestSiteOf(t *testing.T) {
 	cluster := &infrav1.NovaZVirtClusterSpec{
-		Placement:   infrav1.NovaZVirtPlacement{DataCenter: "dc", Cluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
-		VNICProfile: "net/net",
+		Placement:   infrav1.NovaZVirtPlacement{Datacenter: "dc", ComputeCluster: "c", StorageDomain: "s", Hosts: []string{"h"}},
+		ClusterSpec: infrav1.ClusterSpec{Network: "net/net"},
 		FailureDomains: []infrav1.NovaZVirtFailureDomain{
-			{Name: "empty"},
+			{FailureDomain: infrav1.FailureDomain{Name: "empty"}},
 			{
-				Name: "full", Placement: infrav1.NovaZVirtPlacement{Cluster: "c2", Hosts: []string{"h2"}}, VNICProfiles: []string{"net2/net2"},
-				Template: infrav1.NovaZVirtTemplateReference{ID: "t2"}, AffinityLabel: "l2",
+				FailureDomain: infrav1.FailureDomain{Name: "full", Networks: []infrav1.FailureDomainNetwork{{Interface: ptr.To[int32](0), Network: "net2/net2", Nameservers: []string{"10.0.0.3"}}}},
+				Placement:     infrav1.NovaZVirtPlacement{ComputeCluster: "c2", Hosts: []string{"h2"}},
+				Template:      infrav1.NovaZVirtTemplate{ID: "t2"}, AffinityLabel: "l2",
 			},
 		},
 	}
 	own := machine(func(m *infrav1.NovaZVirtMachineSpec) {
-		m.Placement = infrav1.NovaZVirtPlacement{Cluster: "own", StorageDomain: "own"}
-		m.Network.Interfaces = []infrav1.NovaZVirtInterface{{VNICProfile: "own/own"}, {}}
-		m.Affinity.Labels = []string{"l"}
+		m.Placement = infrav1.NovaZVirtPlacement{ComputeCluster: "own", StorageDomain: "own"}
+		m.Network.Interfaces = []infrav1.NovaZVirtInterface{{Network: "own/own"}, {}}
+		m.AffinityLabels = []string{"l"}
 	})
 	for name, tt := range map[string]struct {
 		machine *infrav1.NovaZVirtMachine
@@ -108,8 +109,8 @@ func TestSiteOf(t *testing.T) {
 	} {
 		at, err := SiteOf(cluster, &tt.machine.Spec, tt.zone)
 		got := strings.Join([]string{
-			at.DataCenter, at.Cluster, at.StorageDomain, strings.Join(at.Hosts, " "), at.Template.Name + at.Template.ID,
-			"[" + strings.Join(at.Profiles, " ") + "]", "[" + strings.Join(at.Labels, " ") + "]",
+			at.Datacenter, at.ComputeCluster, at.StorageDomain, strings.Join(at.Hosts, " "), at.Template.Name + at.Template.ID,
+			"[" + strings.Join(at.Networks(), " ") + "]", "[" + strings.Join(at.Labels, " ") + "]",
 		}, " ")
 		if err != nil || got != tt.want {
 			t.Errorf("%s: got %s, %v; want %s", name, got, err, tt.want)
@@ -121,7 +122,7 @@ func TestSiteOf(t *testing.T) {
 	if _, err := SiteOf(&infrav1.NovaZVirtClusterSpec{}, &own.Spec, ""); !hypervisor.IsTerminal(err) {
 		t.Errorf("an interface without a profile: %v", err)
 	}
-	if len(own.Spec.Affinity.Labels) != 1 {
+	if len(own.Spec.AffinityLabels) != 1 {
 		t.Error("the spec was changed")
 	}
 }
@@ -274,12 +275,21 @@ func TestConfiguration(t *testing.T) {
 func TestGatewayOfAFailureDomain(t *testing.T) {
 	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].InterfaceAddressing = infrav1.InterfaceAddressing{
-			Addresses: []string{"10.0.0.5/24"}, Gateway4: "10.0.0.1",
-			FailureDomains: []infrav1.InterfaceFailureDomain{{Name: "b", Gateway4: "10.0.0.254"}},
+			AddressesFromPools: []ipamv1.IPPoolReference{{Name: "all"}}, Gateway4: "10.0.0.1",
+			FailureDomains: []infrav1.InterfaceFailureDomain{{Name: "b", AddressesFromPools: []ipamv1.IPPoolReference{{Name: "b"}}, Gateway4: "10.0.0.254"}},
 		}
 	})
+	cluster := &infrav1.NovaZVirtClusterSpec{
+		ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
+		FailureDomains: []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: "a"}}, {FailureDomain: infrav1.FailureDomain{Name: "b"}}},
+	}
+	pooled := [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.0.0.5/24")}}}
 	for zone, want := range map[string]string{"": "10.0.0.1", "a": "10.0.0.1", "b": "10.0.0.254"} {
-		got, err := initialization(m, hypervisor.Launch{UserData: []byte("#cloud-config\n"), Zone: zone})
+		at, err := SiteOf(cluster, &m.Spec, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := initialization(m, hypervisor.Launch{UserData: []byte("#cloud-config\n"), Zone: zone, Interfaces: pooled}, at)
 		if err != nil || got.NICConfigurations.NICs[0].IP.Gateway != want {
 			t.Errorf("the gateway in %q is %v, %v, want %s", zone, got, err, want)
 		}
@@ -289,16 +299,17 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 // rich says all that can be said.
 func rich(m *infrav1.NovaZVirtMachineSpec) {
 	m.Hardware = infrav1.NovaZVirtHardware{
-		CPU:       infrav1.NovaZVirtCPU{Cores: 4, Type: "Cascadelake-Server", Mode: "custom", PinningPolicy: "resize_and_pin_numa"},
-		MemoryMiB: 4096, GuaranteedMemoryMiB: 2048, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 1048576,
-		VMType: "high_performance", OSType: "debian_9", BIOSType: "q35_ovmf", SerialConsole: ptr.To(true),
+		CPUs: 4, CPUType: "Cascadelake-Server", CPUMode: infrav1.CPUModeCustom, CPUPinningPolicy: infrav1.CPUPinningResizeAndPinNUMA,
+		MemoryMiB: 4096, MemoryReservationMiB: 2048, MaxMemoryMiB: 8192, Ballooning: ptr.To(true), HugepagesKiB: 1048576,
+		VMType: infrav1.VMTypeHighPerformance, OSType: "debian_9", Firmware: infrav1.FirmwareEFI, SerialConsole: ptr.To(true),
 		CustomProperties: []infrav1.NovaZVirtCustomProperty{{Name: "a", Value: "<b>"}},
 	}
 	m.HighAvailability = infrav1.NovaZVirtHighAvailability{LeaseStorageDomain: "lease"}
-	m.PlacementPolicy.Affinity = "migratable"
-	m.Storage = infrav1.NovaZVirtStorage{
-		Allocation: infrav1.ZVirtClone, BootDisk: infrav1.NovaZVirtTemplateDisk{Format: "raw", Sparse: ptr.To(false)},
-		TemplateDisks: []infrav1.NovaZVirtNamedDisk{{Name: "var", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{StorageDomain: "slow"}}},
+	m.CloneMode = infrav1.CloneFull
+	m.MigrationMode = infrav1.MigrationMigratable
+	m.Disks = infrav1.NovaZVirtDisks{
+		Boot:     infrav1.NovaZVirtBootDisk{Format: infrav1.DiskFormatRaw, Provisioning: infrav1.ZVirtProvisioningThick},
+		Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{StorageDomain: "slow"}}},
 	}
 	m.Network.Interfaces = []infrav1.NovaZVirtInterface{{InterfaceAddressing: infrav1.InterfaceAddressing{
 		Nameservers: []string{"10.0.0.2"}, SearchDomains: []string{"example.com"},
@@ -319,7 +330,7 @@ func TestVM(t *testing.T) {
 		from    Source
 	}{"plain": {machine(), from}, "rich": {machine(rich), full}} {
 		t.Run(name, func(t *testing.T) {
-			at := Site{}
+			at := Site{Interfaces: tt.machine.Spec.Network.Interfaces}
 			at.StorageDomain = "fast"
 			vm, err := VM(tt.machine, l, at, tt.from, id)
 			if err != nil {
@@ -342,8 +353,8 @@ func TestVM(t *testing.T) {
 		})
 	}
 	thin := machine(rich)
-	thin.Spec.Storage.Allocation = infrav1.ZVirtThin
-	if _, err := VM(thin, l, Site{}, from, id); !hypervisor.IsTerminal(err) {
+	thin.Spec.CloneMode = infrav1.CloneLinked
+	if _, err := VM(thin, l, Site{Interfaces: thin.Spec.Network.Interfaces}, from, id); !hypervisor.IsTerminal(err) {
 		t.Errorf("a thin raw disk: %v", err)
 	}
 }
@@ -371,7 +382,14 @@ func TestVMInFailureDomain(t *testing.T) {
 		if zone == "site-b" {
 			l.Interfaces = pooled
 		}
-		got, err := initialization(m, l)
+		at, err := SiteOf(&infrav1.NovaZVirtClusterSpec{
+			ClusterSpec:    infrav1.ClusterSpec{Network: "net/net"},
+			FailureDomains: []infrav1.NovaZVirtFailureDomain{{FailureDomain: infrav1.FailureDomain{Name: zone}}},
+		}, &m.Spec, zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := initialization(m, l, at)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -406,16 +424,16 @@ func TestNext(t *testing.T) {
 	m := machine(func(m *infrav1.NovaZVirtMachineSpec) {
 		m.Network.Interfaces[0].MACAddress = "02:00:00:00:00:01"
 		m.Hardware.Headless = ptr.To(true)
-		m.Storage = infrav1.NovaZVirtStorage{
-			BootDisk:      infrav1.NovaZVirtTemplateDisk{SizeGiB: 20},
-			TemplateDisks: []infrav1.NovaZVirtNamedDisk{{Name: "var", NovaZVirtTemplateDisk: infrav1.NovaZVirtTemplateDisk{SizeGiB: 5}}},
-			DataDisks:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}},
+		m.Disks = infrav1.NovaZVirtDisks{
+			Boot:     infrav1.NovaZVirtBootDisk{SizeGiB: 20},
+			Template: []infrav1.NovaZVirtTemplateDisk{{Name: "var", NovaZVirtBootDisk: infrav1.NovaZVirtBootDisk{SizeGiB: 5}}},
+			Data:     []infrav1.NovaZVirtDataDisk{{Name: "etcd", SizeGiB: 8}},
 		}
 	})
 	provisioned := m.DeepCopy()
 	provisioned.Spec.ProviderID = "zvirt://vm"
 	bootable := m.DeepCopy()
-	bootable.Spec.Storage.DataDisks[0].Bootable = ptr.To(true)
+	bootable.Spec.Disks.Data[0].Bootable = ptr.To(true)
 	member := &ovirt.Members{VMs: []ovirt.Object{{ID: "vm"}}}
 	around := Around{
 		Cluster: "c", Profiles: []string{"p1"}, Labels: []ovirt.Object{{ID: "l1", Name: "label"}}, Tags: []ovirt.Object{{ID: "t1", Name: "tag"}},
@@ -445,6 +463,7 @@ func TestNext(t *testing.T) {
 		"console":           {vm: func(vm *ovirt.VM) { vm.Consoles = &ovirt.List{Items: []ovirt.Object{{ID: "c1"}}} }, want: "DELETE vms/vm/graphicsconsoles/c1"},
 		"no group":          {around: groups(ovirt.AffinityGroup{Name: "g"}), want: "POST clusters/c/affinitygroups"},
 		"not a member":      {around: groups(ovirt.AffinityGroup{ID: "g2", Name: "g"}), want: "POST clusters/c/affinitygroups/g2/vms"},
+		"left":              {around: func(a *Around) { a.Left = []ovirt.AffinityGroup{{ID: "g2"}} }, want: "DELETE clusters/c/affinitygroups/g2/vms/vm"},
 		"no label":          {vm: func(vm *ovirt.VM) { vm.AffinityLabels = nil }, want: "POST vms/vm/affinitylabels"},
 		"no tag":            {vm: func(vm *ovirt.VM) { vm.Tags = &ovirt.List{} }, want: "POST vms/vm/tags"},
 		"later: interface":  {machine: provisioned, vm: func(vm *ovirt.VM) { vm.NICs = nil }, want: ""},
@@ -463,7 +482,7 @@ func TestNext(t *testing.T) {
 			if tt.around != nil {
 				tt.around(&a)
 			}
-			next, err := Next(tt.machine, vm, Site{}, a, id)
+			next, err := Next(tt.machine, vm, Site{Interfaces: tt.machine.Spec.Network.Interfaces}, a, id)
 			got := ""
 			switch {
 			case err != nil:
@@ -511,28 +530,28 @@ func TestOurs(t *testing.T) {
 	}
 }
 
-func TestSpreadGroup(t *testing.T) {
-	for mode, want := range map[infrav1.NovaZVirtAntiAffinity]string{
-		"": "nova-workers-soft-cid", infrav1.ZVirtHardAntiAffinity: "nova-workers-hard-cid", infrav1.ZVirtNoAntiAffinity: "",
+func TestAntiAffinityGroup(t *testing.T) {
+	for mode, want := range map[infrav1.AntiAffinity]string{
+		"": "", infrav1.AntiAffinityPreferred: "nova-workers-preferred-cid", infrav1.AntiAffinityRequired: "nova-workers-required-cid", infrav1.AntiAffinityNone: "",
 	} {
-		m := machine(func(m *infrav1.NovaZVirtMachineSpec) { m.Affinity.AntiAffinity = mode })
+		m := machine()
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
-		g, ok := SpreadGroup("cid", m)
-		if g.Name != want || ok != (want != "") || ok && (g.VMsRule.Positive || g.VMsRule.Enforcing != (mode == infrav1.ZVirtHardAntiAffinity)) {
+		g, ok := AntiAffinityGroup("cid", m, Site{AntiAffinity: mode})
+		if g.Name != want || ok != (want != "") || ok && (g.VMsRule.Positive || g.VMsRule.Enforcing != (mode == infrav1.AntiAffinityRequired)) {
 			t.Errorf("%s: got %+v, %t", mode, g, ok)
 		}
 	}
-	own, _ := SpreadGroup("cid", func() *infrav1.NovaZVirtMachine {
+	own, _ := AntiAffinityGroup("cid", func() *infrav1.NovaZVirtMachine {
 		m := machine(func(*infrav1.NovaZVirtMachineSpec) {})
 		m.Labels[clusterv1.MachineDeploymentNameLabel] = "workers"
 		return m
-	}())
+	}(), Site{AntiAffinity: infrav1.AntiAffinityPreferred})
 	for description, want := range map[string]string{own.Description: "cid", "nova-cluster/x": "x", "nova-cluster/": "", "made by hand": "", "": ""} {
 		if got := GroupOwner(&ovirt.AffinityGroup{Description: description}); got != want {
 			t.Errorf("the owner by %q is %q, want %q", description, got, want)
 		}
 	}
-	if _, ok := SpreadGroup("cid", &infrav1.NovaZVirtMachine{}); ok {
+	if _, ok := AntiAffinityGroup("cid", &infrav1.NovaZVirtMachine{}, Site{AntiAffinity: infrav1.AntiAffinityPreferred}); ok {
 		t.Error("a machine of no group got one")
 	}
 }

@@ -23,8 +23,9 @@ type Step struct {
 	// Then changes the VM as the engine did.
 	Then func(vm *ovirt.VM)
 	// Group is set for a step about an affinity group. Its answer is read into
-	// Group when it makes the group.
+	// Group when it makes the group. Leave is set if the VM leaves the group.
 	Group *ovirt.AffinityGroup
+	Leave bool
 }
 
 // Around is what the names around a VM stand for.
@@ -43,6 +44,8 @@ type Around struct {
 	Labels, Tags []ovirt.Object
 	// Groups are those it is to be in. A group without ID is ours to make.
 	Groups []ovirt.AffinityGroup
+	// Left are groups of antiAffinity that the VM is in and must leave.
+	Left []ovirt.AffinityGroup
 }
 
 // BeforeBoot reports whether a VM waits for its first boot. Interfaces, disks
@@ -58,7 +61,7 @@ func Next(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around Around, id 
 		if next := hostDevices(vm, ReadDevices(said.Devices)); next != nil {
 			return next, nil
 		}
-		if next := nics(m, vm, around.Profiles); next != nil {
+		if next := nics(vm, at, around.Profiles); next != nil {
 			return next, nil
 		}
 		if next, err := disks(m, vm, at, &around, id); next != nil || err != nil {
@@ -75,15 +78,15 @@ func Next(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around Around, id 
 }
 
 // nics compares interfaces.
-func nics(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, profiles []string) *Step {
+func nics(vm *ovirt.VM, at Site, profiles []string) *Step {
 	var have []ovirt.NIC
 	if vm.NICs != nil {
 		have = vm.NICs.NICs
 	}
 	names := map[string]bool{}
 	for i, profile := range profiles {
-		want := ovirt.NIC{Name: fmt.Sprintf("nic%d", i+1), VNICProfile: ovirt.Ref(profile), Interface: m.Spec.Network.Interfaces[i].Type}
-		if mac := m.Spec.Network.Interfaces[i].MACAddress; mac != "" {
+		want := ovirt.NIC{Name: fmt.Sprintf("nic%d", i+1), VNICProfile: ovirt.Ref(profile), Interface: interfaceTypes[at.Interfaces[i].Type]}
+		if mac := at.Interfaces[i].MACAddress; mac != "" {
 			want.MAC = &ovirt.MAC{Address: strings.ToLower(mac)}
 		}
 		names[want.Name] = true
@@ -136,8 +139,8 @@ func putNIC(vm *ovirt.VM, have []ovirt.NIC, at int, method string, want ovirt.NI
 // disks compares disks: those of the template by their size, those beside them
 // by their name.
 func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around *Around, id uuid.UUID) (*Step, error) {
-	have, sizes := Attachments(vm), map[string]int64{diskName(m.Name, bootDisk, id): m.Spec.Storage.BootDisk.SizeGiB}
-	for _, t := range m.Spec.Storage.TemplateDisks {
+	have, sizes := Attachments(vm), map[string]int64{diskName(m.Name, bootDisk, id): m.Spec.Disks.Boot.SizeGiB}
+	for _, t := range m.Spec.Disks.Template {
 		sizes[diskName(m.Name, templateDisk+t.Name, id)] = t.SizeGiB
 	}
 	names, own := map[string]bool{}, ""
@@ -154,7 +157,7 @@ func disks(m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at Site, around *Around, i
 			return grow(have, i, size), nil
 		}
 	}
-	for _, want := range m.Spec.Storage.DataDisks {
+	for _, want := range m.Spec.Disks.Data {
 		if name := diskName(m.Name, dataDisk+want.Name, id); !names[name] {
 			return addDisk(vm, want, name, cmp.Or(around.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)], own), around)
 		}
@@ -214,30 +217,30 @@ type diskBody struct {
 func addDisk(vm *ovirt.VM, want infrav1.NovaZVirtDataDisk, name, domain string, around *Around) (*Step, error) {
 	bootable := ptr.Deref(want.Bootable, false)
 	if bootable && slices.ContainsFunc(Attachments(vm), func(a ovirt.DiskAttachment) bool { return ptr.Deref(a.Bootable, false) }) {
-		return nil, hopeless("storage.dataDisks: %s cannot be bootable, as the template has a boot disk", want.Name)
+		return nil, hopeless("disks.data: %s cannot be bootable, as the template has a boot disk", want.Name)
 	}
 	if domain == "" {
-		return nil, hopeless("storage.dataDisks: %s needs a storageDomain: neither the placement nor a boot disk has one to take", want.Name)
+		return nil, hopeless("disks.data: %s needs a storageDomain: neither the placement nor a boot disk has one to take", want.Name)
 	}
 	profile, err := around.DiskProfiles.find(want.Name, domain, want.Profile)
 	if err != nil {
 		return nil, err
 	}
-	sparse := ptr.Deref(want.Sparse, true)
-	format := "cow"
+	sparse := want.Provisioning != infrav1.ZVirtProvisioningThick
+	format := infrav1.DiskFormatCOW
 	if !sparse {
-		format = "raw"
+		format = infrav1.DiskFormatRaw
 	}
 	made := &ovirt.DiskAttachment{}
 	disk := &ovirt.Disk{
-		Alias: name, ProvisionedSize: want.SizeGiB << 30, Format: cmp.Or(want.Format, format), Sparse: &sparse,
+		Alias: name, ProvisionedSize: want.SizeGiB << 30, Format: diskFormats[cmp.Or(want.Format, format)], Sparse: &sparse,
 		StorageDomains: &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}}, DiskProfile: profile, Quota: ovirt.Ref(around.Quota),
 	}
 	return &Step{
 		What: fmt.Sprintf("Adding the disk %s", want.Name),
 		Request: ovirt.Request{
 			Method: http.MethodPost, Path: []string{"vms", vm.ID, "diskattachments"}, Into: made,
-			Body: ovirt.DiskAttachment{Active: ptr.To(true), Bootable: &bootable, Interface: cmp.Or(want.Interface, "virtio_scsi"), Disk: disk},
+			Body: ovirt.DiskAttachment{Active: ptr.To(true), Bootable: &bootable, Interface: diskInterfaces[cmp.Or(want.Interface, infrav1.DiskInterfaceVirtIOSCSI)], Disk: disk},
 		},
 		Then: func(vm *ovirt.VM) {
 			shown := *disk
@@ -259,6 +262,15 @@ func takeConsole(vm *ovirt.VM) *Step {
 
 // groups compares affinity groups.
 func groups(vm *ovirt.VM, around Around) *Step {
+	for _, group := range around.Left {
+		return &Step{
+			What: fmt.Sprintf("Leaving the affinity group %s", group.Name), Group: &group, Leave: true,
+			Request: ovirt.Request{
+				Method: http.MethodDelete, Path: []string{"clusters", around.Cluster, "affinitygroups", group.ID, "vms", vm.ID},
+			},
+			Then: func(*ovirt.VM) {},
+		}
+	}
 	for _, group := range around.Groups {
 		path := []string{"clusters", around.Cluster, "affinitygroups"}
 		switch {

@@ -14,7 +14,7 @@ var architectures = map[string]string{"x86_64": "amd64", "aarch64": "arm64", "pp
 // Size is what a VM of a spec gets: what the spec says, or its instance type,
 // or the template. Cluster is the processor of the engine's cluster.
 func Size(m *infrav1.NovaZVirtMachineSpec, kind ovirt.Object, t *ovirt.Template, cluster *ovirt.CPU) hypervisor.Size {
-	out := hypervisor.Size{MemoryBytes: t.Memory, DiskBytes: m.Storage.BootDisk.SizeGiB << 30}
+	out := hypervisor.Size{MemoryBytes: t.Memory, DiskBytes: m.Disks.Boot.SizeGiB << 30}
 	cpu := t.CPU
 	if kind.CPU != nil {
 		cpu, out.MemoryBytes = kind.CPU, kind.Memory

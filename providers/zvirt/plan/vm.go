@@ -59,15 +59,15 @@ func (p DiskProfiles) find(disk, domain, name string) (*ovirt.Object, error) {
 }
 
 // NamesDiskProfile reports whether a disk of a machine names a disk profile.
-func NamesDiskProfile(s *infrav1.NovaZVirtStorage) bool {
-	return s.BootDisk.Profile != "" ||
-		slices.ContainsFunc(s.TemplateDisks, func(d infrav1.NovaZVirtNamedDisk) bool { return d.Profile != "" }) ||
-		slices.ContainsFunc(s.DataDisks, func(d infrav1.NovaZVirtDataDisk) bool { return d.Profile != "" })
+func NamesDiskProfile(s *infrav1.NovaZVirtDisks) bool {
+	return s.Boot.Profile != "" ||
+		slices.ContainsFunc(s.Template, func(d infrav1.NovaZVirtTemplateDisk) bool { return d.Profile != "" }) ||
+		slices.ContainsFunc(s.Data, func(d infrav1.NovaZVirtDataDisk) bool { return d.Profile != "" })
 }
 
 // VM is what to ask for.
 func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, id uuid.UUID) (*ovirt.VM, error) {
-	boot, err := initialization(m, l)
+	boot, err := initialization(m, l, at)
 	if err != nil {
 		return nil, err
 	}
@@ -88,12 +88,12 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 	if from.Lease != "" {
 		vm.Lease = &ovirt.Lease{StorageDomain: ovirt.Ref(from.Lease)}
 	}
-	affinity := m.Spec.PlacementPolicy.Affinity
+	mode := m.Spec.MigrationMode
 	if from.Devices.Host != "" {
-		affinity = cmp.Or(affinity, "pinned") // such a VM cannot migrate
+		mode = cmp.Or(mode, infrav1.MigrationPinned) // such a VM cannot migrate
 	}
-	if affinity != "" || len(from.Hosts) > 0 {
-		vm.PlacementPolicy = &ovirt.PlacementPolicy{Affinity: affinity}
+	if mode != "" || len(from.Hosts) > 0 {
+		vm.PlacementPolicy = &ovirt.PlacementPolicy{Affinity: migrationModes[mode]}
 	}
 	if len(from.Hosts) > 0 {
 		vm.PlacementPolicy.Hosts = &ovirt.HostList{}
@@ -108,30 +108,30 @@ func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, 
 // hardware is what a VM gets that needs no look-up.
 func hardware(h infrav1.NovaZVirtHardware) *ovirt.VM {
 	vm := &ovirt.VM{
-		Type: h.VMType, CustomCPUModel: h.CPU.Type, CPUPinningPolicy: h.CPU.PinningPolicy, Memory: h.MemoryMiB << 20,
+		Type: vmTypes[h.VMType], CustomCPUModel: h.CPUType, CPUPinningPolicy: cpuPinningPolicies[h.CPUPinningPolicy], Memory: h.MemoryMiB << 20,
 		// A kubelet takes the memory that it sees for its own.
 		MemoryPolicy: &ovirt.MemoryPolicy{
 			Ballooning: ptr.To(ptr.Deref(h.Ballooning, false)), Max: h.MaxMemoryMiB << 20,
-			Guaranteed: cmp.Or(h.GuaranteedMemoryMiB, h.MemoryMiB) << 20,
+			Guaranteed: cmp.Or(h.MemoryReservationMiB, h.MemoryMiB) << 20,
 		},
 	}
-	if c := h.CPU; c.Sockets+c.Cores+c.Threads > 0 {
-		vm.CPU = &ovirt.CPU{Topology: &ovirt.Topology{
-			Sockets: int64(max(c.Sockets, 1)), Cores: int64(max(c.Cores, 1)), Threads: int64(max(c.Threads, 1)),
-		}}
+	if h.CPUs > 0 {
+		threads := max(h.CPUTopology.ThreadsPerCore, 1)
+		cores := cmp.Or(h.CPUTopology.CoresPerSocket, h.CPUs/threads)
+		vm.CPU = &ovirt.CPU{Topology: &ovirt.Topology{Sockets: int64(h.CPUs / (cores * threads)), Cores: int64(cores), Threads: int64(threads)}}
 	}
-	if h.CPU.Mode != "" {
+	if h.CPUMode != "" {
 		if vm.CPU == nil {
 			vm.CPU = &ovirt.CPU{}
 		}
-		vm.CPU.Mode = h.CPU.Mode
+		vm.CPU.Mode = cpuModes[h.CPUMode]
 	}
 	if h.OSType != "" {
 		vm.OS = &ovirt.OS{Type: h.OSType}
 	}
 	vm.TPMEnabled = h.TrustedPlatformModule
-	if h.BIOSType != "" {
-		vm.BIOS = &ovirt.BIOS{Type: h.BIOSType}
+	if h.Firmware != "" {
+		vm.BIOS = &ovirt.BIOS{Type: biosType(h)}
 	}
 	if h.SerialConsole != nil {
 		vm.Console = &ovirt.Switch{Enabled: *h.SerialConsole}
@@ -155,13 +155,13 @@ func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*o
 	if from.Template.DiskAttachments == nil {
 		return out, nil
 	}
-	clone := m.Spec.Storage.GetAllocation() == infrav1.ZVirtClone
+	full := IsFull(&m.Spec, at, from)
 	for _, a := range from.Template.DiskAttachments.Attachments {
-		name, want := wanted(&m.Spec.Storage, a)
-		if !clone && (want.Format == "raw" || want.Sparse != nil && !*want.Sparse) {
-			return nil, hopeless("a thin disk is sparse and cow: set storage.allocation to Clone, or take format and sparse of the disk %s out", name)
+		name, want := wanted(&m.Spec.Disks, a)
+		if !full && !thin(want) {
+			return nil, hopeless("a disk of a linked clone is thin and COW: set cloneMode to LinkedOrFull, or leave format and provisioning of the disk %s out", name)
 		}
-		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: want.Format, Sparse: want.Sparse, Quota: ovirt.Ref(from.Quota)}
+		disk := &ovirt.Disk{ID: a.ID, Alias: diskName(m.Name, name, id), Format: diskFormats[want.Format], Sparse: sparse(want.Provisioning), Quota: ovirt.Ref(from.Quota)}
 		domain := from.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]
 		if domain != "" {
 			disk.StorageDomains = &ovirt.DomainList{Domains: []ovirt.Object{{ID: domain}}}
@@ -177,6 +177,38 @@ func copies(m *infrav1.NovaZVirtMachine, at Site, from Source, id uuid.UUID) (*o
 	return out, nil
 }
 
+// IsFull reports whether the disks of the template are copied. LinkedOrFull copies
+// them if one of them cannot be thin: the engine stores thin disks where those of the
+// template are.
+func IsFull(m *infrav1.NovaZVirtMachineSpec, at Site, from Source) bool {
+	switch m.CloneMode {
+	case infrav1.CloneFull:
+		return true
+	case infrav1.CloneLinked:
+		return false
+	case infrav1.CloneLinkedOrFull:
+	}
+	return slices.ContainsFunc(TemplateAttachments(from.Template), func(a ovirt.DiskAttachment) bool {
+		_, want := wanted(&m.Disks, a)
+		domain := from.Domains[cmp.Or(want.StorageDomain, at.StorageDomain)]
+		return !thin(want) || domain != "" && a.Disk != nil && a.Disk.StorageDomains != nil &&
+			!slices.ContainsFunc(a.Disk.StorageDomains.Domains, func(o ovirt.Object) bool { return o.ID == domain })
+	})
+}
+
+// TemplateAttachments returns the disks of a template.
+func TemplateAttachments(t *ovirt.Template) []ovirt.DiskAttachment {
+	if t.DiskAttachments == nil {
+		return nil
+	}
+	return t.DiskAttachments.Attachments
+}
+
+// thin reports whether a disk can be that of a linked clone.
+func thin(d infrav1.NovaZVirtBootDisk) bool {
+	return d.Format != infrav1.DiskFormatRaw && d.Provisioning != infrav1.ZVirtProvisioningThick
+}
+
 // LeftInPlace returns the storage domains of the template's disks for whose
 // copies nothing names a storage domain: the engine stores them there, too.
 func LeftInPlace(m *infrav1.NovaZVirtMachine, at Site, t *ovirt.Template) []ovirt.Object {
@@ -185,7 +217,7 @@ func LeftInPlace(m *infrav1.NovaZVirtMachine, at Site, t *ovirt.Template) []ovir
 	}
 	var out []ovirt.Object
 	for _, a := range t.DiskAttachments.Attachments {
-		if _, want := wanted(&m.Spec.Storage, a); want.StorageDomain == "" && a.Disk != nil && a.Disk.StorageDomains != nil {
+		if _, want := wanted(&m.Spec.Disks, a); want.StorageDomain == "" && a.Disk != nil && a.Disk.StorageDomains != nil {
 			out = append(out, a.Disk.StorageDomains.Domains...)
 		}
 	}
@@ -193,18 +225,18 @@ func LeftInPlace(m *infrav1.NovaZVirtMachine, at Site, t *ovirt.Template) []ovir
 }
 
 // wanted returns our name for a template's disk and what is to become of it.
-func wanted(s *infrav1.NovaZVirtStorage, a ovirt.DiskAttachment) (string, infrav1.NovaZVirtTemplateDisk) {
+func wanted(s *infrav1.NovaZVirtDisks, a ovirt.DiskAttachment) (string, infrav1.NovaZVirtBootDisk) {
 	if ptr.Deref(a.Bootable, false) {
-		return bootDisk, s.BootDisk
+		return bootDisk, s.Boot
 	}
 	own := a.ID
 	if a.Disk != nil {
 		own = cmp.Or(a.Disk.Alias, a.Disk.Name, own)
 	}
-	for _, named := range s.TemplateDisks {
+	for _, named := range s.Template {
 		if named.Name == own {
-			return templateDisk + own, named.NovaZVirtTemplateDisk
+			return templateDisk + own, named.NovaZVirtBootDisk
 		}
 	}
-	return templateDisk + own, infrav1.NovaZVirtTemplateDisk{}
+	return templateDisk + own, infrav1.NovaZVirtBootDisk{}
 }

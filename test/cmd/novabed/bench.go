@@ -212,7 +212,7 @@ func (n *bench) dressWorkers(ctx context.Context) error {
 		}
 		dressed := 0
 		for i := range list.Items {
-			if len(list.Items[i].Spec.Marks.Tags) > 0 {
+			if len(list.Items[i].Spec.Tags) > 0 {
 				dressed++
 			}
 		}
@@ -229,19 +229,17 @@ func dress(spec *infrav1.NovaVSphereMachineSpec) {
 	yes, some := true, int64(100)
 	spec.PowerOff.Mode = infrav1.PowerOffSoftThenHard
 	spec.Placement.Folder, spec.Placement.CreateFolder = "nova/bench/workers", &yes
-	spec.Hardware.CPUAllocation.Reservation = &some
-	spec.Hardware.MemoryAllocation.Reservation = &some
+	spec.Hardware.CPUReservationMHz = &some
+	spec.Hardware.MemoryReservationMiB = &some
 	spec.Hardware.NestedVirtualization = &yes
-	spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Key: "bench.nova", Value: "all"}}
-	spec.Disks.BootGiB = 40
+	spec.Hardware.ExtraConfig = []infrav1.NovaVSphereExtraConfig{{Name: "bench.nova", Value: "all"}}
+	spec.Disks.Boot.SizeGiB = 40
 	spec.Disks.Data = []infrav1.NovaVSphereDataDisk{{Name: "data", SizeGiB: 5}}
-	spec.Spread = infrav1.SpreadPreferred
-	spec.Marks = infrav1.NovaVSphereMarks{
-		Tags:       []infrav1.NovaVSphereTag{{Category: "bench-team", Name: "blue"}, {Category: "bench-stage", Name: "test"}},
-		LabelTags:  []string{clusterv1.ClusterNameLabel},
-		Attributes: []infrav1.NovaVSphereAttribute{{Name: "bench-cost-centre", Value: "17"}},
-		Missing:    infrav1.MissingCreate,
-	}
+	spec.AntiAffinity = infrav1.AntiAffinityPreferred
+	spec.Tags = []infrav1.NovaVSphereTag{{Category: "bench-team", Name: "blue"}, {Category: "bench-stage", Name: "test"}}
+	spec.TagsFromLabels = []string{clusterv1.ClusterNameLabel}
+	spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "bench-cost-centre", Value: "17"}}
+	spec.CreateMissingTags = &yes
 }
 
 // idles counts at rest, with all options.

@@ -41,14 +41,13 @@ func newMachine(ctx context.Context, s *site, name string) *machine {
 	objects := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		&corev1.Secret{ObjectMeta: meta("tenant"), Data: map[string][]byte{"username": []byte(s.Userinfo().Username()), "password": []byte(password)}},
 		&infrav1.NovaVSphereCluster{ObjectMeta: meta("tenant"), Spec: infrav1.NovaVSphereClusterSpec{
-			ClusterSpec: infrav1.ClusterSpec{Server: s.Address, TLS: infrav1.Trust{CABundle: string(s.CABundle)}},
-			IdentityRef: infrav1.NovaVSphereIdentityReference{Name: "tenant"},
+			ClusterSpec: infrav1.ClusterSpec{Server: s.Address, TLS: infrav1.Trust{CABundle: string(s.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: "tenant"}},
 			Placement:   infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: store},
 		}},
 	).Build()
 	m := &machine{
 		NovaVSphereMachine: &infrav1.NovaVSphereMachine{ObjectMeta: meta(name), Spec: infrav1.NovaVSphereMachineSpec{
-			Template: vcenter.DefaultTemplate,
+			Template: infrav1.NovaVSphereTemplate{Name: vcenter.DefaultTemplate},
 			Hardware: infrav1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
 			Network:  infrav1.NovaVSphereNetwork{Interfaces: []infrav1.NovaVSphereInterface{{Network: "DC0_DVPG0"}}},
 		}},

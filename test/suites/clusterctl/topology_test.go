@@ -82,10 +82,9 @@ func sizes(ctx context.Context, c bed.Cluster) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := map[string][]string{bed.VSphere: {"cpus"}, bed.ZVirt: {"cpu", "cores"}}[c.Hypervisor]
 	var found []int64
 	for i := range machines {
-		cpus, _, err := unstructured.NestedInt64(machines[i].Object, append([]string{"spec", "hardware"}, path...)...)
+		cpus, _, err := unstructured.NestedInt64(machines[i].Object, "spec", "hardware", "cpus")
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ import (
 // engineInterface is an interface with its name in the guest, by which the engine
 // configures it.
 func engineInterface(name string, addressing infrav1.InterfaceAddressing) infrav1.NovaZVirtInterface {
-	return infrav1.NovaZVirtInterface{GuestName: name, InterfaceAddressing: addressing}
+	return infrav1.NovaZVirtInterface{DeviceName: name, InterfaceAddressing: addressing}
 }
 
 // engineStatic is an interface of both families. Nothing answers at its gateways:
@@ -97,10 +97,9 @@ func engine(ctx context.Context, guests ovirtsim.Guests, templates ...ovirtsim.T
 			Spec: infrav1.NovaZVirtClusterSpec{
 				ClusterSpec: infrav1.ClusterSpec{
 					Server: strings.TrimSuffix(strings.TrimPrefix(server.URL, "https://"), "/ovirt-engine/api"), TLS: infrav1.Trust{CABundle: server.CABundle},
+					IdentityRef: infrav1.IdentityReference{Name: bed}, Network: "ovirtmgmt/ovirtmgmt",
 				},
-				IdentityRef: infrav1.NovaZVirtIdentityReference{Name: bed},
-				Placement:   infrav1.NovaZVirtPlacement{Cluster: "Default", StorageDomain: "data1"},
-				VNICProfile: "ovirtmgmt/ovirtmgmt",
+				Placement: infrav1.NovaZVirtPlacement{ComputeCluster: "Default", StorageDomain: "data1"},
 			},
 		},
 	).Build(), zvirt.Options{})
@@ -110,8 +109,8 @@ func engineMachine(name, template string, interfaces []infrav1.NovaZVirtInterfac
 	return &infrav1.NovaZVirtMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: bed}},
 		Spec: infrav1.NovaZVirtMachineSpec{
-			Template: infrav1.NovaZVirtTemplateReference{Name: template},
-			Hardware: infrav1.NovaZVirtHardware{CPU: infrav1.NovaZVirtCPU{Cores: 2}, MemoryMiB: 2048},
+			Template: infrav1.NovaZVirtTemplate{Name: template},
+			Hardware: infrav1.NovaZVirtHardware{CPUs: 2, MemoryMiB: 2048},
 			Network:  infrav1.NovaZVirtNetwork{Interfaces: interfaces},
 		},
 	}

@@ -29,10 +29,10 @@ const namespace = "default"
 // last ends the addresses.
 func interfaces(last int) []infrav1.NovaVSphereInterface {
 	return []infrav1.NovaVSphereInterface{
-		{Network: "VM Network", InterfaceAddressing: infrav1.InterfaceAddressing{
-			MTU: 1400, Addresses: []string{fmt.Sprintf("10.78.0.%d/24", last), fmt.Sprintf("fd78::%d/64", last)}, Gateway4: "10.78.0.1", Gateway6: "fd78::1",
+		{Network: "VM Network", MTU: 1400, InterfaceAddressing: infrav1.InterfaceAddressing{
+			Routes:    []infrav1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}},
+			Addresses: []string{fmt.Sprintf("10.78.0.%d/24", last), fmt.Sprintf("fd78::%d/64", last)}, Gateway4: "10.78.0.1", Gateway6: "fd78::1",
 			Nameservers: []string{"10.78.0.53"}, SearchDomains: []string{"corp.example", "example"},
-			Routes: []infrav1.Route{{To: "198.51.100.0/24", Via: "10.78.0.3"}},
 		}},
 		{Network: "VM Network", InterfaceAddressing: infrav1.InterfaceAddressing{DHCP4: ptr.To(true)}},
 	}
@@ -178,8 +178,7 @@ func connect(server *vcenter.Server) *vsphere.Connector {
 				Annotations: map[string]string{infrav1.ClusterIDAnnotation: "0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11"},
 			},
 			Spec: infrav1.NovaVSphereClusterSpec{
-				ClusterSpec: infrav1.ClusterSpec{Server: server.Address, TLS: infrav1.Trust{CABundle: string(server.CABundle)}},
-				IdentityRef: infrav1.NovaVSphereIdentityReference{Name: bed},
+				ClusterSpec: infrav1.ClusterSpec{Server: server.Address, TLS: infrav1.Trust{CABundle: string(server.CABundle)}, IdentityRef: infrav1.IdentityReference{Name: bed}},
 				Placement: infrav1.NovaVSpherePlacement{
 					Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0",
 				},
@@ -193,7 +192,7 @@ func machine(name, template string, last int) *infrav1.NovaVSphereMachine {
 	return &infrav1.NovaVSphereMachine{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: bed}},
 		Spec: infrav1.NovaVSphereMachineSpec{
-			Template: template,
+			Template: infrav1.NovaVSphereTemplate{Name: template},
 			Hardware: infrav1.NovaVSphereHardware{CPUs: 2, MemoryMiB: 2048},
 			Network:  infrav1.NovaVSphereNetwork{Interfaces: interfaces(last)},
 		},
