@@ -60,14 +60,14 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	}
 	snapshots := o.Controller()
 	snapshots.MaxConcurrentReconciles = *snapshotWorkers
-	reach := etcdbackup.NewTenants(secrets, authority, controlplane.NewUser(authority))
+	reach := etcdbackup.NewWorkloadClusters(secrets, authority, controlplane.NewUser(authority))
 	if err := (&etcdbackup.SnapshotReconciler{
-		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
+		Client: mgr.GetClient(), WorkloadClusters: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, snapshots); err != nil {
 		return err
 	}
 	if err := (&etcdbackup.RestoreReconciler{
-		Client: mgr.GetClient(), Tenants: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
+		Client: mgr.GetClient(), WorkloadClusters: reach, Recorder: mgr.GetEventRecorder(name), Fence: o.Fence, WatchFilterValue: o.WatchFilter,
 	}).SetupWithManager(mgr, o.Controller()); err != nil {
 		return err
 	}

@@ -10,22 +10,23 @@ import (
 // external reports whether the control plane uses an external etcd.
 func (s *restoreScope) external() bool { return s.controlPlane.Spec.Etcd.External.IsDefined() }
 
-// checkSource refuses a source that does not fit where etcd runs. The rules of
-// the API cannot compare the restore with its control plane.
+// checkSource refuses a source that does not match the kind of etcd. The
+// validation rules of the API cannot compare the restore with its control
+// plane.
 func (s *restoreScope) checkSource() error {
-	switch asked := s.restore.Spec.Source.ExternalEtcd != nil; {
-	case s.external() && !asked:
+	switch requested := s.restore.Spec.Source.ExternalEtcd != nil; {
+	case s.external() && !requested:
 		return refuse("etcd of NovaControlPlane %s is external, its data is restored where it runs. To initialize the control plane again with the data "+
 			"that it holds, create a NovaEtcdRestore with source.externalEtcd", s.controlPlane.Name)
-	case !s.external() && asked:
+	case !s.external() && requested:
 		return refuse("etcd of NovaControlPlane %s runs on its machines, so there is no external etcd: name a snapshot or a machine as the source", s.controlPlane.Name)
 	}
 	return nil
 }
 
-// prepareExternal lets the control plane be initialized again with the data of
-// external etcd, unless its API server answers: nothing is lost then, and the
-// Machines that do not work can be deleted one by one.
+// prepareExternal starts a new initialization of the control plane with the
+// data of external etcd, unless its API server answers: then no data is lost,
+// and the Machines that do not work can be deleted one by one.
 func (r *RestoreReconciler) prepareExternal(ctx context.Context, s *restoreScope) error {
 	if s.secret != nil {
 		return nil

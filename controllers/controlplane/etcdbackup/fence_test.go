@@ -45,13 +45,13 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		}
 		before := r.objects()
 		Expect(before).To(HaveLen(4))
-		// A snapshot is due and asked for, and an old one is to be deleted.
+		// A snapshot is due and requested, and an old one is to be deleted.
 		record(ctx, r, func(cp *controlplanev1.NovaControlPlane) {
 			metav1.SetMetaDataAnnotation(&cp.ObjectMeta, controlplanev1.EtcdSnapshotAnnotation, "")
 			cp.Spec.Etcd.Snapshots.Retention.Count = 1
 		})
 		copied := &SnapshotReconciler{
-			Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Fence: fence.For(restored), Now: func() time.Time { return r.now },
+			Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Fence: fence.For(restored), Now: func() time.Time { return r.now },
 		}
 		request := ctrl.Request{NamespacedName: r.key(clusterName)}
 		result, err := copied.Reconcile(ctx, request)
@@ -73,7 +73,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		record(ctx, r, func(*controlplanev1.NovaControlPlane) {})
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
 		copied := &RestoreReconciler{
-			Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Fence: fence.For(restored), Now: func() time.Time { return r.now },
+			Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Fence: fence.For(restored), Now: func() time.Time { return r.now },
 		}
 		reconciled := func() *controlplanev1.NovaEtcdRestore {
 			GinkgoHelper()

@@ -8,16 +8,15 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// givenUp reports whether nothing waits for the deletion of a machine any more,
-// because a person declared it dead.
-func (s *restoreScope) givenUp(m *clusterv1.Machine) bool {
+// isFenced reports whether the restore does not wait for the deletion of a
+// machine, because a user fenced it in spec.fencing.
+func (s *restoreScope) isFenced(m *clusterv1.Machine) bool {
 	_, held := m.Annotations[controlplanev1.MachineHookAnnotation]
 	return s.restore.Spec.Fencing.Names(m.Name) && !m.DeletionTimestamp.IsZero() && !held
 }
 
-// unknownMachines returns the names in spec.fencing of which there is no Machine:
-// a name that is misspelled would let the restore wait for the machine that is
-// meant.
+// unknownMachines returns the names in spec.fencing without a Machine: with a
+// misspelled name the restore would wait for the Machine that was meant.
 func (s *restoreScope) unknownMachines() []string {
 	var unknown []string
 	for _, name := range s.restore.Spec.Fencing.Machines {

@@ -43,7 +43,7 @@ func init() {
 	metrics.Registry.MustRegister(lastSnapshotTime, nextSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept, snapshotsTaken)
 }
 
-// measure tells of the newest of the snapshots.
+// measure sets the metrics of the newest snapshot.
 func measure(of client.ObjectKey, newest snapshots.Snapshot, kept int) {
 	snapshotsKept.WithLabelValues(of.Namespace, of.Name).Set(float64(kept))
 	if newest.Name == "" {
@@ -54,8 +54,8 @@ func measure(of client.ObjectKey, newest snapshots.Snapshot, kept int) {
 	lastSnapshotDuration.WithLabelValues(of.Namespace, of.Name).Set(newest.Duration.Round(time.Millisecond).Seconds())
 }
 
-// schedule tells when the next snapshot is due; never, while the schedule
-// stands still.
+// schedule sets the metric of the next due snapshot. While the schedule is
+// suspended there is none.
 func schedule(of client.ObjectKey, next time.Time) {
 	if next.IsZero() {
 		nextSnapshotTime.DeleteLabelValues(of.Namespace, of.Name)
@@ -64,7 +64,7 @@ func schedule(of client.ObjectKey, next time.Time) {
 	nextSnapshotTime.WithLabelValues(of.Namespace, of.Name).Set(float64(next.Unix()))
 }
 
-// forget drops what was told of a control plane that has no snapshots any more.
+// forget deletes the metrics of a control plane without snapshots.
 func forget(of client.ObjectKey) {
 	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
 	for _, gauge := range []*prometheus.GaugeVec{lastSnapshotTime, nextSnapshotTime, lastSnapshotSize, lastSnapshotDuration, snapshotsKept} {

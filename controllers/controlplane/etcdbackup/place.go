@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
-// settingError is a setting that somebody has to mend.
+// settingError is a setting that the user has to fix.
 type settingError struct{ problem string }
 
 // Error implements error.
@@ -26,9 +26,9 @@ func settingErrorf(format string, args ...any) error {
 	return &settingError{problem: fmt.Sprintf(format, args...)}
 }
 
-// openBucket opens the place of a cluster's snapshots. Without the key that signs
-// them, where that may lack, none of them is authentic.
-func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, spec *controlplanev1.S3Spec, keyMayLack bool) (*snapshots.Bucket, snapshots.Place, error) {
+// openBucket opens the bucket with a cluster's snapshots. If keyOptional is true
+// and the key that signs them does not exist, none of them is authentic.
+func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, spec *controlplanev1.S3Spec, keyOptional bool) (*snapshots.Bucket, snapshots.Place, error) {
 	place := snapshots.Place{
 		Endpoint: spec.Endpoint, Bucket: spec.Bucket, Region: spec.Region, PathStyle: spec.PathStyle,
 		Dir:       path.Join(spec.Prefix, cluster.Namespace, cluster.Name),
@@ -37,7 +37,7 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: cluster.Namespace, Name: spec.CredentialsSecretRef.Name}, secret)
 	if apierrors.IsNotFound(err) {
-		return nil, place, settingErrorf("Secret %s, which s3.credentialsSecretRef names, does not exist", spec.CredentialsSecretRef.Name)
+		return nil, place, settingErrorf("Secret %s of s3.credentialsSecretRef does not exist", spec.CredentialsSecretRef.Name)
 	}
 	if err != nil {
 		return nil, place, fmt.Errorf("reading credentials of bucket: %w", err)
@@ -46,13 +46,13 @@ func openBucket(ctx context.Context, c client.Reader, cluster client.ObjectKey, 
 	place.SecretAccessKey = string(secret.Data[controlplanev1.S3SecretAccessKeyKey])
 	place.SessionToken = string(secret.Data[controlplanev1.S3SessionTokenKey])
 	if place.AccessKeyID == "" || place.SecretAccessKey == "" {
-		return nil, place, settingErrorf("Secret %s, which s3.credentialsSecretRef names, lacks %s or %s",
+		return nil, place, settingErrorf("Secret %s of s3.credentialsSecretRef has no %s or no %s",
 			secret.Name, controlplanev1.S3AccessKeyIDKey, controlplanev1.S3SecretAccessKeyKey)
 	}
 	if place.CA, err = readCA(ctx, c, cluster.Namespace, spec.TrustedCAFrom); err != nil {
 		return nil, place, err
 	}
-	if place.Key, err = signingKey(ctx, c, cluster); err != nil && (!keyMayLack || !apierrors.IsNotFound(err)) {
+	if place.Key, err = signingKey(ctx, c, cluster); err != nil && (!keyOptional || !apierrors.IsNotFound(err)) {
 		return nil, place, err
 	}
 	bucket, err := snapshots.Open(place)
@@ -73,12 +73,12 @@ func signingKey(ctx context.Context, c client.Reader, cluster client.ObjectKey) 
 	}
 	key := ca.Data[capisecret.TLSKeyDataName]
 	if len(key) == 0 {
-		return nil, settingErrorf("Secret %s, whose key signs snapshots, holds no key", name)
+		return nil, settingErrorf("Secret %s, whose key signs snapshots, has no key", name)
 	}
 	return snapshots.DeriveKey(key)
 }
 
-// readCA reads what the bucket's server is verified against.
+// readCA reads the CA certificates that verify the bucket's server.
 func readCA(ctx context.Context, c client.Reader, namespace string, from bootstrapv1.FileSource) ([]byte, error) {
 	var content []byte
 	var err error
@@ -100,7 +100,7 @@ func readCA(ctx context.Context, c client.Reader, namespace string, from bootstr
 		return nil, fmt.Errorf("reading certificates of bucket: %w", err)
 	}
 	if len(content) == 0 {
-		return nil, settingErrorf("%s %s, which s3.trustedCAFrom names, has nothing under %s", kind, ref.Name, ref.Key)
+		return nil, settingErrorf("%s %s of s3.trustedCAFrom has no key %s", kind, ref.Name, ref.Key)
 	}
 	return content, nil
 }

@@ -25,41 +25,44 @@ import (
 
 const (
 	userAgent = "nova-etcd-backup"
-	// etcdTTL is how long the certificate for etcd is good for. A connection
-	// that stands outlives it.
+	// etcdTTL is the lifetime of the certificate for etcd. An open connection
+	// outlives it.
 	etcdTTL  = 10 * time.Minute
 	etcdPort = 2379
-	// adminsGroup is what kubeadm's own certificates for etcd's clients bear.
+	// adminsGroup is the group in kubeadm's own client certificates for etcd.
 	adminsGroup = "kubeadm:cluster-admins"
-	// dialTimeout bounds a connection to a machine that may be gone.
+	// dialTimeout bounds a connection to a machine that may be deleted.
 	dialTimeout = 10 * time.Second
 )
 
-// Tenants reaches what a tenant holds. Its zero value is of no use; use
-// NewTenants.
-type Tenants struct {
+// WorkloadClusters connects to workload clusters and their etcd. Its zero value is not
+// usable; use NewWorkloadClusters.
+type WorkloadClusters struct {
 	secrets   client.Reader
 	authority pki.Authority
-	// user is the manager's own in tenants. Without it the kubeconfig's is used.
+	// user is the manager's own user in workload clusters. Without it the
+	// credentials of the kubeconfig are used.
 	user *workload.User
-	// forward reaches members through the API server and dial an address; tests
-	// without hosts replace them.
+	// forward connects to members through the API server, and dial connects to
+	// an address; tests without hosts replace them.
 	forward func(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error)
 	dial    func(ctx context.Context, network, address string) (net.Conn, error)
-	// history tells what a tenant's etcd holds from what another one held.
+	// history returns an ID that distinguishes the data of one etcd from
+	// another.
 	history func(ctx context.Context, cluster client.ObjectKey) (string, error)
 }
 
-// NewTenants returns Tenants that read kubeconfigs through secrets and connect
+// NewWorkloadClusters returns WorkloadClusters that read kubeconfigs through secrets and connect
 // as user.
-func NewTenants(secrets client.Reader, authority pki.Authority, user *workload.User) *Tenants {
-	t := &Tenants{secrets: secrets, authority: authority, user: user, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
+func NewWorkloadClusters(secrets client.Reader, authority pki.Authority, user *workload.User) *WorkloadClusters {
+	t := &WorkloadClusters{secrets: secrets, authority: authority, user: user, dial: (&net.Dialer{Timeout: dialTimeout, Control: endpoints.Control}).DialContext}
 	t.forward, t.history = t.portForward, t.uid
 	return t
 }
 
-// Forwarded reaches the members of a tenant's etcd through its API server.
-func (t *Tenants) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
+// Forwarded connects to the members of a workload cluster's etcd through its
+// API server.
+func (t *WorkloadClusters) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, *tls.Config, error) {
 	dial, err := t.forward(ctx, cluster)
 	if err != nil {
 		return nil, nil, err
@@ -68,7 +71,7 @@ func (t *Tenants) Forwarded(ctx context.Context, cluster client.ObjectKey) (etcd
 	return dial, credentials, err
 }
 
-func (t *Tenants) portForward(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error) {
+func (t *WorkloadClusters) portForward(ctx context.Context, cluster client.ObjectKey) (etcd.Dial, error) {
 	config, err := t.config(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -76,9 +79,9 @@ func (t *Tenants) portForward(ctx context.Context, cluster client.ObjectKey) (et
 	return etcd.PortForward(config)
 }
 
-// Direct reaches the member of a tenant's etcd on a machine at the machine's
-// address, with nothing of the tenant between.
-func (t *Tenants) Direct(ctx context.Context, cluster client.ObjectKey, machine *clusterv1.Machine) (etcd.Dial, *tls.Config, error) {
+// Direct connects to the member of etcd on a machine at the machine's address,
+// without the API server.
+func (t *WorkloadClusters) Direct(ctx context.Context, cluster client.ObjectKey, machine *clusterv1.Machine) (etcd.Dial, *tls.Config, error) {
 	var addresses []string
 	for _, kind := range []clusterv1.MachineAddressType{clusterv1.MachineInternalIP, clusterv1.MachineExternalIP} {
 		for _, a := range machine.Status.Addresses {
@@ -105,8 +108,8 @@ func (t *Tenants) Direct(ctx context.Context, cluster client.ObjectKey, machine 
 	return dial, credentials, err
 }
 
-// Client returns a client of a tenant's API server.
-func (t *Tenants) Client(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
+// Client returns a client of a workload cluster's API server.
+func (t *WorkloadClusters) Client(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
 	config, err := t.config(ctx, cluster)
 	if err != nil {
 		return nil, err
@@ -118,25 +121,26 @@ func (t *Tenants) Client(ctx context.Context, cluster client.ObjectKey) (client.
 	return c, nil
 }
 
-// uid is the UID of the tenant's namespace kube-system. The first API server on
-// an empty etcd makes it and nobody can delete it, so it comes back with every
-// snapshot of that etcd and with no other. The UIDs of the management cluster
-// change with a move, and etcd's own ID with a restore; an address that is used
-// again gives the same ID to another etcd.
-func (t *Tenants) uid(ctx context.Context, cluster client.ObjectKey) (string, error) {
-	tenant, err := t.Client(ctx, cluster)
+// uid returns the UID of the namespace kube-system in the workload cluster. The
+// first API server on an empty etcd creates the namespace and it cannot be
+// deleted, so its UID is in every snapshot of that etcd and in no other. The
+// UIDs of the management cluster change with a move, and etcd's cluster ID
+// changes with a restore; an address that is used again gives the same ID to
+// another etcd.
+func (t *WorkloadClusters) uid(ctx context.Context, cluster client.ObjectKey) (string, error) {
+	workloadClient, err := t.Client(ctx, cluster)
 	if err != nil {
 		return "", err
 	}
 	namespace := &corev1.Namespace{}
-	if err := tenant.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
+	if err := workloadClient.Get(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace); err != nil {
 		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
 	}
 	return string(namespace.UID), nil
 }
 
-// config is how a tenant's API server is reached.
-func (t *Tenants) config(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
+// config returns the connection to a workload cluster's API server.
+func (t *WorkloadClusters) config(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
 	data, err := kubeconfig.FromSecret(ctx, t.secrets, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
@@ -149,8 +153,9 @@ func (t *Tenants) config(ctx context.Context, cluster client.ObjectKey) (*rest.C
 	return config, nil
 }
 
-// credentials are a certificate for a tenant's etcd and what verifies that.
-func (t *Tenants) credentials(ctx context.Context, cluster client.ObjectKey) (*tls.Config, error) {
+// credentials returns a client certificate for a workload cluster's etcd, with
+// the CA that verifies the servers.
+func (t *WorkloadClusters) credentials(ctx context.Context, cluster client.ObjectKey) (*tls.Config, error) {
 	pair, ca, err := t.authority.EtcdClient(ctx, cluster, pki.ClientRequest{
 		CommonName: userAgent, Organizations: []string{adminsGroup}, TTL: etcdTTL,
 	})
@@ -163,7 +168,7 @@ func (t *Tenants) credentials(ctx context.Context, cluster client.ObjectKey) (*t
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("etcd's CA holds no certificate")
+		return nil, errors.New("etcd's CA has no certificate")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
 }

@@ -36,10 +36,11 @@ import (
 )
 
 const (
-	// restoreAgain is when a restore is looked at again while it goes on.
-	restoreAgain = 2 * time.Second
-	// waitAgain is when one is looked at again that waits for its turn.
-	waitAgain = 10 * time.Second
+	// restoreRequeue is the requeue interval of a restore in progress.
+	restoreRequeue = 2 * time.Second
+	// waitRequeue is the requeue interval of a restore that waits for another
+	// restore or a user.
+	waitRequeue = 10 * time.Second
 	// urlTTL is how long a machine can download the snapshot.
 	urlTTL = 2 * time.Hour
 
@@ -51,29 +52,30 @@ const (
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=novaetcdrestores/finalizers,verbs=update
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=delete
 
-// RestoreReconciler prepares NovaEtcdRestores and tells how far they are.
+// RestoreReconciler prepares NovaEtcdRestores and reports their progress.
 type RestoreReconciler struct {
 	// Client may read from a cache, but not Secrets and ConfigMaps.
 	Client client.Client
-	// Tenants reaches etcd and the tenants' API servers.
-	Tenants *Tenants
-	// Recorder takes events.
+	// WorkloadClusters connects to etcd and the API servers of workload clusters.
+	WorkloadClusters *WorkloadClusters
+	// Recorder records events.
 	Recorder events.EventRecorder
 	// Fence keeps backups of another management cluster from being changed.
 	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
-	// that control planes must have; any, if empty.
+	// that control planes must have. If not set, all control planes are
+	// reconciled.
 	WatchFilterValue string
-	// Now returns the time. Empty means time.Now.
+	// Now returns the time. If not set, it is time.Now.
 	Now func() time.Time
 
-	turns turns
+	locks namespaceLocks
 }
 
 // SetupWithManager adds the controller to mgr.
 func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	options = loop.Options(options)
-	// A snapshot of a surviving member takes its time.
+	// A snapshot of a surviving member can take long.
 	options.ReconciliationTimeout = snapshotTimeout
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("novaetcdrestore").
@@ -86,24 +88,26 @@ func (r *RestoreReconciler) SetupWithManager(mgr ctrl.Manager, options controlle
 	return nil
 }
 
-// restoreScope is what one reconcile knows.
+// restoreScope is the state of one reconcile.
 type restoreScope struct {
 	restore      *controlplanev1.NovaEtcdRestore
 	controlPlane *controlplanev1.NovaControlPlane
 	cluster      *clusterv1.Cluster
 	now          time.Time
-	// paused is what is paused, so that nothing is to be done.
+	// paused is the paused object because of which the restore waits.
 	paused string
-	// fenced is the reason why another management cluster acts, if one does.
+	// fenced is the reason why another management cluster acts, if there is
+	// one.
 	fenced error
 
-	// secret tells the machine of the snapshot; nil until it was prepared.
+	// secret configures the snapshot for the machine; nil until it is prepared.
 	secret *corev1.Secret
-	// former is true while that of a restore is there that had this one's name.
-	former bool
-	// lock is the restore that goes on.
+	// formerSecret is true while the Secret of a deleted restore with the same name
+	// exists.
+	formerSecret bool
+	// lock is the restore in progress.
 	lock initlock.Restore
-	// machines are those of the control plane.
+	// machines are the machines of the control plane.
 	machines []clusterv1.Machine
 	// answers is true if the API server of the workload cluster answered.
 	answers bool
@@ -115,20 +119,22 @@ type restoreScope struct {
 
 func (s *restoreScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
 
-// tellf settles how far the restore is, and what it waits for.
-func (s *restoreScope) tellf(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
+// setPhasef sets the phase of the restore and the message of its condition.
+func (s *restoreScope) setPhasef(phase controlplanev1.EtcdRestorePhase, format string, args ...any) {
 	s.phase, s.message = phase, fmt.Sprintf(format, args...)
 }
 
-// refusal ends a restore that cannot be carried out. Nothing was changed.
-type refusal struct{ why string }
+// refusedError ends a restore that cannot be carried out. Nothing was changed.
+type refusedError struct{ why string }
 
 // Error implements error.
-func (e *refusal) Error() string { return e.why }
+func (e *refusedError) Error() string { return e.why }
 
-func refuse(format string, args ...any) error { return &refusal{why: fmt.Sprintf(format, args...)} }
+func refuse(format string, args ...any) error {
+	return &refusedError{why: fmt.Sprintf(format, args...)}
+}
 
-// Reconcile brings one restore a step on.
+// Reconcile reconciles one restore.
 func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	s := &restoreScope{restore: &controlplanev1.NovaEtcdRestore{}, now: r.now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.restore); err != nil {
@@ -145,7 +151,7 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		return ctrl.Result{}, err
 	}
 	if (s.paused != "" || s.fenced != nil) && s.restore.Finished() != "" {
-		return ctrl.Result{RequeueAfter: waitAgain}, nil
+		return ctrl.Result{RequeueAfter: waitRequeue}, nil
 	}
 	defer func() {
 		r.report(s, reterr)
@@ -154,26 +160,26 @@ func (r *RestoreReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 		reterr = errors.Join(reterr, err)
 	}()
 	if s.paused != "" {
-		// One that was under way is as far as it was.
-		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting, since %s is paused", s.paused)
-		return ctrl.Result{RequeueAfter: waitAgain}, nil
+		// A paused restore keeps its phase.
+		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting because %s is paused", s.paused)
+		return ctrl.Result{RequeueAfter: waitRequeue}, nil
 	}
 	if s.fenced != nil {
-		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "%s", fence.Condition(s.fenced).Message)
-		return ctrl.Result{RequeueAfter: waitAgain}, nil
+		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "%s", fence.Condition(s.fenced).Message)
+		return ctrl.Result{RequeueAfter: waitRequeue}, nil
 	}
 	again, err := r.step(ctx, s)
-	if refused, is := errors.AsType[*refusal](err); is {
+	if refused, is := errors.AsType[*refusedError](err); is {
 		s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreFailed))
 		s.reason = controlplanev1.EtcdRestoreRefusedReason
-		s.tellf(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
+		s.setPhasef(controlplanev1.EtcdRestoreFailed, "%s", loop.Sentence(refused))
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: again}, err
 }
 
-// find finds the control plane and its cluster. It reports whether the restore
-// is ours to look after.
+// find finds the control plane and its cluster. It reports whether this manager
+// reconciles the restore.
 func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, error) {
 	controlPlane := &controlplanev1.NovaControlPlane{}
 	key := client.ObjectKey{Namespace: s.restore.Namespace, Name: s.restore.Spec.ControlPlaneRef.Name}
@@ -199,7 +205,8 @@ func (r *RestoreReconciler) find(ctx context.Context, s *restoreScope) (bool, er
 	return true, nil
 }
 
-// pausedBy names what is paused and holds the restore up, if anything does.
+// pausedBy returns the paused object that blocks the restore; empty if there is
+// none.
 func (s *restoreScope) pausedBy() string {
 	switch {
 	case s.cluster == nil:
@@ -215,20 +222,21 @@ func (s *restoreScope) pausedBy() string {
 	}
 }
 
-// step goes on from what is there.
+// step runs the next step of the restore.
 func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Duration, error) {
 	if s.restore.Finished() != "" {
 		return 0, r.finish(ctx, s)
 	}
 	switch {
 	case s.controlPlane == nil:
-		s.tellf(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
-		return waitAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestorePending, "NovaControlPlane %s does not exist", s.restore.Spec.ControlPlaneRef.Name)
+		return waitRequeue, nil
 	case s.cluster == nil:
-		s.tellf(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
-		return waitAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestorePending, "NovaControlPlane %s belongs to no Cluster yet", s.controlPlane.Name)
+		return waitRequeue, nil
 	}
-	// It goes with the control plane, and moves with it.
+	// The owner reference lets the restore be deleted and moved with the
+	// control plane.
 	if err := controllerutil.SetOwnerReference(s.controlPlane, s.restore, r.Client.Scheme()); err != nil {
 		return 0, fmt.Errorf("owning restore: %w", err)
 	}
@@ -240,11 +248,11 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreIDAnnotation, s.id())
 	if done, err := r.carriedOut(ctx, s); err != nil || done {
-		return restoreAgain, err
+		return restoreRequeue, err
 	}
-	if s.former {
-		s.tellf(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting for the Secret of a former NovaEtcdRestore %s to be deleted with it", s.restore.Name)
-		return restoreAgain, nil
+	if s.formerSecret {
+		s.setPhasef(cmp.Or(s.restore.Status.Phase, controlplanev1.EtcdRestorePending), "Waiting for the Secret of a former NovaEtcdRestore %s to be deleted with it", s.restore.Name)
+		return restoreRequeue, nil
 	}
 	if s.lock.Name == s.restore.Name {
 		return r.follow(ctx, s)
@@ -254,20 +262,20 @@ func (r *RestoreReconciler) step(ctx context.Context, s *restoreScope) (time.Dur
 		return 0, err
 	}
 	if before != "" {
-		s.tellf(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to be over", before)
-		return waitAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestorePending, "Waiting for NovaEtcdRestore %s to complete", before)
+		return waitRequeue, nil
 	}
 	if unknown := s.unknownMachines(); len(unknown) > 0 {
 		s.reason = controlplanev1.EtcdRestoreUnknownMachineReason
-		s.tellf(controlplanev1.EtcdRestorePending, "spec.fencing names Machines that are not control plane Machines of Cluster %s: %s. Correct the names",
+		s.setPhasef(controlplanev1.EtcdRestorePending, "spec.fencing names Machines that are not control plane Machines of Cluster %s: %s. Correct the names",
 			s.cluster.Name, strings.Join(unknown, ", "))
-		return waitAgain, nil
+		return waitRequeue, nil
 	}
-	s.tellf(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be taken away")
-	return restoreAgain, r.prepare(ctx, s)
+	s.setPhasef(controlplanev1.EtcdRestorePreparing, "Waiting for the control plane's machines to be deleted")
+	return restoreRequeue, r.prepare(ctx, s)
 }
 
-// observe reads what is there. It changes nothing.
+// observe reads the state of the restore. It changes nothing.
 func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error {
 	var err error
 	if s.lock, err = initlock.ObserveRestore(ctx, r.Client, s.cluster); err != nil {
@@ -280,10 +288,10 @@ func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error 
 	}
 	switch {
 	case err != nil:
-	case ofNamesake(secret, s.restore):
-		s.former = true
+	case ofDeletedRestore(secret, s.restore):
+		s.formerSecret = true
 	case !metav1.IsControlledBy(secret, s.restore):
-		return refuse("Secret %s exists and is not this restore's: take another name", secret.Name)
+		return refuse("Secret %s exists and does not belong to this restore: use another name", secret.Name)
 	default:
 		s.secret = secret
 	}
@@ -296,14 +304,15 @@ func (r *RestoreReconciler) observe(ctx context.Context, s *restoreScope) error 
 	return nil
 }
 
-// ofNamesake reports whether a Secret is that of a restore of the same name that
-// was deleted. The garbage collector takes it away, a little later.
-func ofNamesake(secret *corev1.Secret, restore *controlplanev1.NovaEtcdRestore) bool {
+// ofDeletedRestore reports whether a Secret belongs to a deleted restore of the same
+// name. The garbage collector deletes it shortly after.
+func ofDeletedRestore(secret *corev1.Secret, restore *controlplanev1.NovaEtcdRestore) bool {
 	owner := metav1.GetControllerOf(secret)
 	return owner != nil && owner.Kind == "NovaEtcdRestore" && owner.Name == restore.Name && owner.UID != restore.UID
 }
 
-// before names the restore of the same control plane that comes first.
+// before returns the name of the restore of the same control plane that comes
+// first.
 func (r *RestoreReconciler) before(ctx context.Context, s *restoreScope) (string, error) {
 	list := &controlplanev1.NovaEtcdRestoreList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(s.restore.Namespace)); err != nil {
@@ -316,8 +325,8 @@ func (r *RestoreReconciler) before(ctx context.Context, s *restoreScope) (string
 	return first.Name, nil
 }
 
-// prepare finds the snapshot, or takes it, and tells of it in the Secret. From
-// then on the control plane's reconciler takes the machines away.
+// prepare finds or takes the snapshot and configures it in the Secret. After
+// that the control plane's reconciler deletes the machines.
 func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error {
 	if err := s.checkSource(); err != nil {
 		return err
@@ -325,9 +334,10 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	if !s.controlPlane.DeletionTimestamp.IsZero() {
 		return refuse("NovaControlPlane %s is being deleted", s.controlPlane.Name)
 	}
-	// The status may have been lost half-way; that a restore goes on says enough.
+	// The status may have been lost during a restore; a restore in progress
+	// proves the initialization.
 	if s.lock.Name == "" && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) && len(s.machines) > 0 {
-		return refuse("NovaControlPlane %s is not initialised yet: there is nothing to restore", s.controlPlane.Name)
+		return refuse("NovaControlPlane %s is not initialized yet: there is nothing to restore", s.controlPlane.Name)
 	}
 	if s.external() {
 		return r.prepareExternal(ctx, s)
@@ -337,11 +347,11 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	}
 	spec := s.s3()
 	if spec.Bucket == "" {
-		return refuse("NovaControlPlane %s has no spec.etcd.snapshots and the restore no spec.s3: say where snapshots lie", s.controlPlane.Name)
+		return refuse("NovaControlPlane %s has no spec.etcd.snapshots and the restore has no spec.s3: set the bucket of the snapshots", s.controlPlane.Name)
 	}
-	done, ok := r.turns.take(s.restore.Namespace)
+	done, ok := r.locks.tryLock(s.restore.Namespace)
 	if !ok {
-		s.tellf(controlplanev1.EtcdRestorePreparing, "Waiting for another restore of the namespace, which reads its bucket")
+		s.setPhasef(controlplanev1.EtcdRestorePreparing, "Waiting for another restore of the namespace that reads its bucket")
 		return nil
 	}
 	defer done()
@@ -355,10 +365,10 @@ func (r *RestoreReconciler) prepare(ctx context.Context, s *restoreScope) error 
 	if err != nil {
 		return err
 	}
-	return r.tell(ctx, s, bucket, place, found)
+	return r.writeSecret(ctx, s, bucket, place, found)
 }
 
-// s3 is where snapshots lie.
+// s3 returns the settings of the bucket.
 func (s *restoreScope) s3() *controlplanev1.S3Spec {
 	if s.restore.Spec.S3.Bucket != "" {
 		return &s.restore.Spec.S3
@@ -366,7 +376,8 @@ func (s *restoreScope) s3() *controlplanev1.S3Spec {
 	return &s.controlPlane.Spec.Etcd.Snapshots.S3
 }
 
-// source is the snapshot that is restored. Once it was settled it stays.
+// source returns the snapshot to restore. Once it was selected it does not
+// change.
 func (r *RestoreReconciler) source(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (snapshots.Snapshot, error) {
 	name := s.restore.Spec.Source.Snapshot.Name
 	if s.secret != nil {
@@ -400,16 +411,16 @@ func (s *restoreScope) authentic(found snapshots.Snapshot) error {
 	}
 	cluster := s.sourceCluster().Name
 	if s.secret != nil {
-		return fmt.Errorf("the manifest of snapshot %s was replaced: it is not signed any more with the key of cluster %s", found.Name, cluster)
+		return fmt.Errorf("the manifest of snapshot %s was replaced: it is no longer signed with the key of cluster %s", found.Name, cluster)
 	}
-	return refuse("Snapshot %s is not signed with the key of cluster %s (the key of Secret %s): it was changed, is of another cluster, "+
-		"or the key is another now. To restore it all the same, set the annotation %s on a new NovaEtcdRestore",
+	return refuse("Snapshot %s is not signed with the key of cluster %s (the key of Secret %s): it was changed, belongs to another cluster, "+
+		"or the key changed. To restore it nevertheless, set the annotation %s on a new NovaEtcdRestore",
 		found.Name, cluster, capisecret.Name(cluster, capisecret.EtcdCA), controlplanev1.EtcdRestoreUnauthenticatedAnnotation)
 }
 
-// latest names the newest snapshot. Where that begins another history the one
-// before it may be meant: an etcd that came up empty must not pass for what was
-// there.
+// latest returns the name of the newest snapshot. If that snapshot begins
+// another history, the one before it may be meant: an etcd that started empty
+// must not be taken for the lost data.
 func (r *RestoreReconciler) latest(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket) (string, error) {
 	all, err := bucket.List(ctx)
 	if err != nil {
@@ -431,8 +442,8 @@ func (r *RestoreReconciler) latest(ctx context.Context, s *restoreScope, bucket 
 		return "", err
 	}
 	if !before.Precedes(newest.History, newest.Revision) {
-		return "", refuse("The newest snapshot %s (revision %d) does not go on from the one before it, %s (revision %d), "+
-			"but is of a control plane that was made anew: name the one that is meant", newest.Name, newest.Revision, before.Name, before.Revision)
+		return "", refuse("The newest snapshot %s (revision %d) does not continue the one before it, %s (revision %d), "+
+			"but belongs to a recreated control plane: name the snapshot to restore", newest.Name, newest.Revision, before.Name, before.Revision)
 	}
 	return name, nil
 }
@@ -449,21 +460,21 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 	if machine.Status.NodeRef.IsDefined() {
 		node = machine.Status.NodeRef.Name
 	}
-	dial, credentials, err := r.Tenants.Direct(ctx, s.key(), machine)
+	dial, credentials, err := r.WorkloadClusters.Direct(ctx, s.key(), machine)
 	if err != nil {
 		return snapshots.Snapshot{}, err
 	}
 	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("Asking a surviving member failed", "Machine", name, "error", err.Error())
+		ctrl.LoggerFrom(ctx).Info("Querying a surviving member failed", "Machine", name, "error", err.Error())
 		return snapshots.Snapshot{}, fmt.Errorf("etcd on machine %s does not answer at port %d of the machine's address", name, etcdPort)
 	}
 	for _, m := range health.Members {
 		if m.Answers {
-			return snapshots.Snapshot{}, refuse("etcd on machine %s has a leader: its quorum is not lost. To go back to what was, name a snapshot", name)
+			return snapshots.Snapshot{}, refuse("etcd on machine %s has a leader: its quorum is not lost. To restore older data, name a snapshot", name)
 		}
 	}
-	// Without its API server nobody says whose it is.
+	// Without an API server its history is unknown.
 	taken, err := store(ctx, bucket, s.cluster, snapshots.Snapshot{Member: node}, s.now, func(ctx context.Context, put func(context.Context, io.Reader) error) (etcd.Snapshot, error) {
 		return etcd.TakeSnapshot(ctx, dial, credentials, node, put)
 	})
@@ -471,11 +482,11 @@ func (r *RestoreReconciler) rescue(ctx context.Context, s *restoreScope, bucket 
 		return taken, err
 	}
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "EtcdSnapshotTaken", "Rescue", "%s",
-		fmt.Sprintf("Snapshot %s of the surviving member on machine %s lies in the bucket: %d bytes, revision %d", taken.Name, name, taken.Size, taken.Revision))
+		fmt.Sprintf("Snapshot %s of the surviving member on machine %s is stored in the bucket: %d bytes, revision %d", taken.Name, name, taken.Size, taken.Revision))
 	return taken, nil
 }
 
-// newSecret is the Secret beside the restore.
+// newSecret returns the Secret that configures the restore.
 func (s *restoreScope) newSecret(data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -488,14 +499,14 @@ func (s *restoreScope) newSecret(data map[string][]byte) *corev1.Secret {
 	}
 }
 
-// stale reports whether the URL in the Secret is to be made anew.
+// stale reports whether the URL in the Secret has to be renewed.
 func (r *RestoreReconciler) stale(s *restoreScope) bool {
 	expires, err := time.Parse(time.RFC3339, string(s.secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
 	return err != nil || s.now.After(expires.Add(-urlTTL/2))
 }
 
-// tell writes down where the machine finds the snapshot.
-func (r *RestoreReconciler) tell(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket, place snapshots.Place, found snapshots.Snapshot) error {
+// writeSecret writes the location of the snapshot into the Secret.
+func (r *RestoreReconciler) writeSecret(ctx context.Context, s *restoreScope, bucket *snapshots.Bucket, place snapshots.Place, found snapshots.Snapshot) error {
 	link, err := bucket.URL(ctx, found.Name, urlTTL)
 	if err != nil {
 		return err
@@ -510,23 +521,23 @@ func (r *RestoreReconciler) tell(ctx context.Context, s *restoreScope, bucket *s
 	s.restore.Status.Snapshot = statusOf(found)
 	if s.secret == nil {
 		if err := r.Client.Create(ctx, wanted); err != nil {
-			return fmt.Errorf("telling of snapshot: %w", err)
+			return fmt.Errorf("creating Secret of restore: %w", err)
 		}
-		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Prepared", "Prepare", "Snapshot %s is whole and will be restored", found.Name)
+		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Prepared", "Prepare", "Snapshot %s is verified and will be restored", found.Name)
 		s.secret = wanted
 		return nil
 	}
 	renewed := s.secret.DeepCopy()
 	renewed.Data = wanted.Data
 	if err := r.Client.Update(ctx, renewed); err != nil {
-		return fmt.Errorf("telling of snapshot anew: %w", err)
+		return fmt.Errorf("updating Secret of restore: %w", err)
 	}
 	s.secret = renewed
 	return nil
 }
 
-// follow tells how far the machines are, and ends the restore of etcd once
-// the new machine's works.
+// follow reports the progress of the machines, and ends the restore of etcd
+// once the new machine's member works.
 func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.Duration, error) {
 	if s.secret == nil || r.stale(s) {
 		if err := r.prepare(ctx, s); err != nil {
@@ -536,32 +547,33 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 	machine, others := s.restorer()
 	switch {
 	case len(others) > 0:
-		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be deleted: %s", strings.Join(others, ", "))
-		return restoreAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting for machines to be deleted: %s", strings.Join(others, ", "))
+		return restoreRequeue, nil
 	case machine == nil && s.answers:
-		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting until the API server does not answer any more: it still does, although all known control plane Machines are deleted. "+
+		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting until the API server stops answering: it still answers, although all known control plane Machines are deleted. "+
 			"Condition %s of NovaControlPlane %s names the nodes that it runs on", controlplanev1.AvailableCondition, s.controlPlane.Name)
-		return restoreAgain, nil
+		return restoreRequeue, nil
 	case machine == nil:
-		s.tellf(controlplanev1.EtcdRestoreRemoving, "Waiting for the machine that restores etcd to be created")
-		return restoreAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestoreRemoving, "Waiting for the machine that restores etcd to be created")
+		return restoreRequeue, nil
 	}
 	s.restore.Status.Machine = machine.Name
-	s.tellf(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialise the control plane", machine.Name)
+	s.setPhasef(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to restore the snapshot and initialize the control plane", machine.Name)
 	if s.external() {
-		s.tellf(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to initialize the control plane with the data of external etcd", machine.Name)
+		s.setPhasef(controlplanev1.EtcdRestoreRestoring, "Waiting for machine %s to initialize the control plane with the data of external etcd", machine.Name)
 	}
-	tenant, err := r.initialised(ctx, s, machine)
-	if err != nil || tenant == nil {
-		return restoreAgain, err
+	workloadClient, err := r.initializedClient(ctx, s, machine)
+	if err != nil || workloadClient == nil {
+		return restoreRequeue, err
 	}
-	if err := r.cleanUp(ctx, s, tenant); err != nil {
+	if err := r.cleanUp(ctx, s, workloadClient); err != nil {
 		return 0, err
 	}
-	if err := r.note(ctx, s, machine.Name); err != nil {
+	if err := r.record(ctx, s, machine.Name); err != nil {
 		return 0, err
 	}
-	// First here: until the lock says the same, this is done once more.
+	// This is stored first: until the lock is updated too, the step is
+	// repeated.
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoredAnnotation, machine.Name)
 	if err := r.annotate(ctx, s); err != nil {
 		return 0, err
@@ -570,19 +582,19 @@ func (r *RestoreReconciler) follow(ctx context.Context, s *restoreScope) (time.D
 		return 0, err
 	}
 	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Restored", "Restore", "Machine %s restored the control plane", machine.Name)
-	s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
-	return restoreAgain, nil
+	s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join")
+	return restoreRequeue, nil
 }
 
 // restorer returns the machine that restores, nil until there is one, and the
-// names of the others that are waited for.
+// names of the others that have to be deleted first.
 func (s *restoreScope) restorer() (machine *clusterv1.Machine, others []string) {
 	for i := range s.machines {
 		if s.machines[i].Name == s.lock.Machine {
 			machine = &s.machines[i]
 			continue
 		}
-		if s.givenUp(&s.machines[i]) {
+		if s.isFenced(&s.machines[i]) {
 			continue
 		}
 		others = append(others, s.machines[i].Name)
@@ -591,45 +603,46 @@ func (s *restoreScope) restorer() (machine *clusterv1.Machine, others []string) 
 	return machine, others
 }
 
-// initialised returns a client of the tenant once the machine is a node of the
-// control plane and its member of etcd works, and nil before.
-func (r *RestoreReconciler) initialised(ctx context.Context, s *restoreScope, machine *clusterv1.Machine) (client.Client, error) {
+// initializedClient returns a client of the workload cluster once the machine is a
+// node of the control plane and its member of etcd works, and nil before.
+func (r *RestoreReconciler) initializedClient(ctx context.Context, s *restoreScope, machine *clusterv1.Machine) (client.Client, error) {
 	if !machine.Status.NodeRef.IsDefined() {
-		return nil, nil //nolint:nilnil // Not yet is no failure.
+		return nil, nil //nolint:nilnil // Not yet is not a failure.
 	}
-	tenant, err := r.Tenants.Client(ctx, s.key())
+	workloadClient, err := r.WorkloadClusters.Client(ctx, s.key())
 	if err != nil {
 		return nil, err
 	}
 	node := &corev1.Node{}
-	err = tenant.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)
+	err = workloadClient.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, node)
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading node of machine %s: %w", machine.Name, err)
 	}
 	if _, joined := node.Labels[roleControlPlane]; !joined {
-		return nil, nil //nolint:nilnil // Not yet is no failure, and a node that is not there has no label.
+		return nil, nil //nolint:nilnil // Not yet is not a failure, and a missing node has no label.
 	}
-	waits, err := r.awaited(ctx, s, node.Name)
+	waits, err := r.memberProblem(ctx, s, node.Name)
 	if err != nil || waits != "" {
 		s.message = waits
 		return nil, err
 	}
-	return tenant, nil
+	return workloadClient, nil
 }
 
-// awaited says what keeps the restored member from working alone, or nothing.
-func (r *RestoreReconciler) awaited(ctx context.Context, s *restoreScope, node string) (string, error) {
+// memberProblem returns why the restored member does not work alone yet; empty if it
+// does.
+func (r *RestoreReconciler) memberProblem(ctx context.Context, s *restoreScope, node string) (string, error) {
 	if s.external() {
-		// The API server answered, and it does so from etcd.
+		// The API server answered, so its etcd works.
 		return "", nil
 	}
-	dial, credentials, err := r.Tenants.Forwarded(ctx, s.key())
+	dial, credentials, err := r.WorkloadClusters.Forwarded(ctx, s.key())
 	if err != nil {
 		return "", err
 	}
 	health, err := etcd.Observe(ctx, dial, credentials, []string{node})
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(4).Info("Asking the restored member failed", "error", err.Error())
+		ctrl.LoggerFrom(ctx).V(4).Info("Querying the restored member failed", "error", err.Error())
 		return fmt.Sprintf("Waiting for etcd on node %s to answer", node), nil
 	}
 	if problems := health.Problems([]string{node}); len(problems) > 0 {
@@ -638,32 +651,33 @@ func (r *RestoreReconciler) awaited(ctx context.Context, s *restoreScope, node s
 	return "", nil
 }
 
-// cleanUp deletes nodes that the snapshot knows and that are gone: those of
-// the former control plane, and those whose Machine does not exist any more.
-func (r *RestoreReconciler) cleanUp(ctx context.Context, s *restoreScope, tenant client.Client) error {
+// cleanUp deletes nodes that the snapshot contains and that no longer have a
+// machine: those of the former control plane, and those whose Machine does not
+// exist any more.
+func (r *RestoreReconciler) cleanUp(ctx context.Context, s *restoreScope, workloadClient client.Client) error {
 	machines := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, machines, client.InNamespace(s.restore.Namespace),
 		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name}); err != nil {
 		return fmt.Errorf("listing machines: %w", err)
 	}
 	nodes := &corev1.NodeList{}
-	if err := tenant.List(ctx, nodes); err != nil {
+	if err := workloadClient.List(ctx, nodes); err != nil {
 		return fmt.Errorf("listing nodes: %w", err)
 	}
-	there := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return s.givenUp(&m) })
-	for _, node := range gone(nodes.Items, there, s.cluster.Name, s.sourceCluster().Name) {
-		if err := tenant.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); client.IgnoreNotFound(err) != nil {
+	there := slices.DeleteFunc(machines.Items, func(m clusterv1.Machine) bool { return s.isFenced(&m) })
+	for _, node := range orphanedNodes(nodes.Items, there, s.cluster.Name, s.sourceCluster().Name) {
+		if err := workloadClient.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("deleting node %s: %w", node, err)
 		}
-		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "NodeDeleted", "CleanUp", "Deleted node %s, whose machine is gone", node)
+		r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "NodeDeleted", "CleanUp", "Deleted node %s, whose machine does not exist", node)
 	}
 	return nil
 }
 
-// gone names the nodes that are to be deleted: those of the clusters that have no
-// Machine. A node that no Machine was ever made for is somebody's own, unless it
-// is a control plane's.
-func gone(nodes []corev1.Node, machines []clusterv1.Machine, clusters ...string) []string {
+// orphanedNodes returns the nodes to delete: those of the clusters that have no Machine.
+// A node that never had a Machine belongs to the user, unless it is a control
+// plane node.
+func orphanedNodes(nodes []corev1.Node, machines []clusterv1.Machine, clusters ...string) []string {
 	var found []string
 	for i := range nodes {
 		node := &nodes[i]
@@ -680,16 +694,16 @@ func gone(nodes []corev1.Node, machines []clusterv1.Machine, clusters ...string)
 }
 
 // join waits for the further machines, which the control plane's reconciler
-// makes as always.
+// creates as usual.
 func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Duration, error) {
-	// It may have been interrupted right before.
+	// The previous reconcile may have been interrupted right before this.
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, s.restore.Name); err != nil {
 		return 0, err
 	}
 	if machine := s.restore.Annotations[controlplanev1.EtcdRestoredAnnotation]; machine != "" {
 		s.restore.Status.Machine = machine
 	}
-	// Whoever replaced the object took it off, and a move drops the status.
+	// Replacing the object removes the annotation, and a move drops the status.
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoredAnnotation, s.restore.Status.Machine)
 	want, ready := s.controlPlane.GetReplicas(), int32(0)
 	for i := range s.machines {
@@ -699,37 +713,37 @@ func (r *RestoreReconciler) join(ctx context.Context, s *restoreScope) (time.Dur
 	}
 	if ready < want || !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) ||
 		!conditions.IsTrue(s.controlPlane, controlplanev1.AvailableCondition) {
-		s.tellf(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
-		return restoreAgain, nil
+		s.setPhasef(controlplanev1.EtcdRestoreJoining, "Waiting for further control plane machines to join: %d of %d are ready", ready, want)
+		return restoreRequeue, nil
 	}
-	if err := r.ask(ctx, s); err != nil {
+	if err := r.requestSnapshot(ctx, s); err != nil {
 		return 0, err
 	}
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(controlplanev1.EtcdRestoreSucceeded))
-	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Succeeded", "Restore", "The control plane is whole")
+	r.Recorder.Eventf(s.restore, nil, corev1.EventTypeNormal, "Succeeded", "Restore", "The control plane has all its machines again")
 	return 0, r.finish(ctx, s)
 }
 
-// ask asks for a snapshot of what was restored: the newest one in the bucket may
-// be what somebody wanted to be rid of, or of another control plane, and then
-// the schedule waits for somebody to say what counts. The restore says it.
-func (r *RestoreReconciler) ask(ctx context.Context, s *restoreScope) error {
+// requestSnapshot requests a snapshot of the restored data: the newest one in the bucket
+// may contain unwanted data or belong to another control plane, and then the
+// schedule waits for a user to decide. The restore is that decision.
+func (r *RestoreReconciler) requestSnapshot(ctx context.Context, s *restoreScope) error {
 	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
 		return nil
 	}
 	changed := s.controlPlane.DeepCopy()
 	changed.Annotations = with(changed.Annotations, controlplanev1.EtcdSnapshotAnnotation, s.restore.Name)
 	if err := r.Client.Patch(ctx, changed, client.MergeFrom(s.controlPlane)); err != nil {
-		return fmt.Errorf("asking for snapshot of what was restored: %w", err)
+		return fmt.Errorf("requesting snapshot of the restored data: %w", err)
 	}
 	return nil
 }
 
-// finish tells what a restore that is over came to, also after a move, and
-// takes away what only it needed.
+// finish reports the result of a completed restore, also after a move, and
+// deletes its Secret.
 func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
-	s.tellf(s.restore.Finished(), "")
-	// Whoever replaced the object took it off, and a move drops the status.
+	s.setPhasef(s.restore.Finished(), "")
+	// Replacing the object removes the annotation, and a move drops the status.
 	s.restore.Annotations = with(s.restore.Annotations, controlplanev1.EtcdRestoreFinishedAnnotation, string(s.phase))
 	switch s.phase {
 	case controlplanev1.EtcdRestoreSucceeded:
@@ -751,7 +765,7 @@ func (r *RestoreReconciler) finish(ctx context.Context, s *restoreScope) error {
 	return nil
 }
 
-// annotate stores the restore's annotations now.
+// annotate stores the restore's annotations immediately.
 func (r *RestoreReconciler) annotate(ctx context.Context, s *restoreScope) error {
 	live := &controlplanev1.NovaEtcdRestore{}
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.restore), live); err != nil {
@@ -760,12 +774,12 @@ func (r *RestoreReconciler) annotate(ctx context.Context, s *restoreScope) error
 	changed := live.DeepCopy()
 	changed.Annotations = s.restore.Annotations
 	if err := r.Client.Patch(ctx, changed, client.MergeFrom(live)); err != nil {
-		return fmt.Errorf("noting that etcd is restored: %w", err)
+		return fmt.Errorf("recording that etcd is restored: %w", err)
 	}
 	return nil
 }
 
-// report turns what the reconcile saw into status. It is the only place that
+// report sets the status from the result of the reconcile. Only this method
 // sets conditions.
 func (r *RestoreReconciler) report(s *restoreScope, err error) {
 	c := metav1.Condition{
@@ -803,7 +817,7 @@ func (r *RestoreReconciler) now() time.Time {
 	return r.Now()
 }
 
-// with returns annotations with one more.
+// with returns annotations with an additional one.
 func with(annotations map[string]string, key, value string) map[string]string {
 	if annotations == nil {
 		annotations = map[string]string{}

@@ -59,7 +59,7 @@ func fromCluster(name string) controlplanev1.NovaEtcdRestoreSource {
 // reconcileRestore reconciles once and returns the restore as it is then.
 func (r *rig) reconcileRestore(ctx context.Context, name string) *controlplanev1.NovaEtcdRestore {
 	GinkgoHelper()
-	reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+	reconciler := &RestoreReconciler{Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Now: func() time.Time { return r.now }}
 	_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(name)})
 	Expect(err).NotTo(HaveOccurred())
 	restore := &controlplanev1.NovaEtcdRestore{}
@@ -67,8 +67,8 @@ func (r *rig) reconcileRestore(ctx context.Context, name string) *controlplanev1
 	return restore
 }
 
-// replace does what "kubectl replace" of a manifest does to a restore: all
-// that is not in the manifest is lost, but the status.
+// replace replaces a restore like "kubectl replace" with a manifest: everything
+// that is not in the manifest is lost, except for the status.
 func (r *rig) replace(ctx context.Context, name string) *controlplanev1.NovaEtcdRestore {
 	GinkgoHelper()
 	restore := &controlplanev1.NovaEtcdRestore{}
@@ -85,7 +85,7 @@ func (r *rig) cluster(ctx context.Context) *clusterv1.Cluster {
 	return cluster
 }
 
-// download downloads what the Secret of a restore tells of and compares it.
+// download downloads the snapshot in the Secret of a restore and compares it.
 func (r *rig) download(ctx context.Context, name string) {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
@@ -104,8 +104,8 @@ func (r *rig) download(ctx context.Context, name string) {
 	Expect(hex.EncodeToString(sum[:])).To(Equal(string(secret.Data[controlplanev1.EtcdRestoreSHA256Key])))
 }
 
-// useEnvAsTenant makes the test's own API server the tenant's.
-func (r *rig) useEnvAsTenant(ctx context.Context) {
+// useEnvAsWorkloadCluster makes the test's own API server the workload cluster's.
+func (r *rig) useEnvAsWorkloadCluster(ctx context.Context) {
 	GinkgoHelper()
 	c := testEnv.Config
 	kubeconfig, err := clientcmd.Write(clientcmdapi.Config{
@@ -120,7 +120,7 @@ func (r *rig) useEnvAsTenant(ctx context.Context) {
 	})).To(Succeed())
 }
 
-// addNode makes a node of the tenant.
+// addNode creates a node in the workload cluster.
 func addNode(ctx context.Context, name string, labels, annotations map[string]string) {
 	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
@@ -130,7 +130,7 @@ func addNode(ctx context.Context, name string, labels, annotations map[string]st
 	})
 }
 
-// makeWhole lets machine and control plane say that all is well.
+// makeWhole sets the conditions of a healthy machine and control plane.
 func (r *rig) makeWhole(ctx context.Context) {
 	GinkgoHelper()
 	machine := &clusterv1.Machine{}
@@ -147,11 +147,11 @@ func (r *rig) makeWhole(ctx context.Context) {
 var _ = Describe("Restores", func() {
 	It("go from a snapshot to a whole control plane, once", func(ctx context.Context) {
 		r := newRig(ctx, nil)
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		cp, _ := r.taken(ctx)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
 
-		By("finding the snapshot and telling where it is")
+		By("finding the snapshot and writing its location")
 		restore := r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		Expect(restore.Status.Snapshot).To(Equal(cp.Status.Etcd.LastSnapshot))
@@ -167,7 +167,7 @@ var _ = Describe("Restores", func() {
 		Expect(testEnv.Client.Get(ctx, r.key("back"), after)).To(Succeed())
 		Expect(after.Data[controlplanev1.EtcdRestoreExpiresKey]).NotTo(Equal(before.Data[controlplanev1.EtcdRestoreExpiresKey]))
 
-		By("telling of machines that go")
+		By("reporting the machines to delete")
 		Expect(initlock.BeginRestore(ctx, testEnv.Client, r.cluster(ctx), "back", "", r.now)).To(Succeed())
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRemoving))
@@ -182,23 +182,23 @@ var _ = Describe("Restores", func() {
 		By("cleaning up once it works")
 		controlPlane := map[string]string{roleControlPlane: ""}
 		addNode(ctx, machineName, controlPlane, nil)
-		addNode(ctx, "c-cp-gone", controlPlane, nil)
-		addNode(ctx, "c-worker-gone", nil, map[string]string{clusterv1.ClusterNameAnnotation: clusterName, clusterv1.MachineAnnotation: "c-worker-gone"})
-		addNode(ctx, "somebodys", nil, nil)
+		addNode(ctx, "c-cp-deleted", controlPlane, nil)
+		addNode(ctx, "c-worker-deleted", nil, map[string]string{clusterv1.ClusterNameAnnotation: clusterName, clusterv1.MachineAnnotation: "c-worker-deleted"})
+		addNode(ctx, "foreign", nil, nil)
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		Expect(restore.Restored()).To(BeTrue())
 		nodes := &corev1.NodeList{}
 		Expect(testEnv.Client.List(ctx, nodes)).To(Succeed())
-		Expect(nodes.Items).To(ConsistOf(HaveField("Name", machineName), HaveField("Name", "somebodys")))
+		Expect(nodes.Items).To(ConsistOf(HaveField("Name", machineName), HaveField("Name", "foreign")))
 		lock, err := initlock.ObserveRestore(ctx, testEnv.Client, r.cluster(ctx))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(lock.Name).To(BeEmpty(), "machines join as always")
+		Expect(lock.Name).To(BeEmpty(), "machines join as usual")
 
-		By("being over once the control plane is whole")
+		By("completing once the control plane has all machines")
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		restore = r.replace(ctx, "back")
-		Expect(restore.Restored()).To(BeTrue(), "somebody replaced the object, and its annotations are lost")
+		Expect(restore.Restored()).To(BeTrue(), "replacing the object removed its annotations")
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
 		Expect(restore.Status.Machine).To(Equal(machineName))
@@ -207,7 +207,7 @@ var _ = Describe("Restores", func() {
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 		Expect(restore.Status.CompletionTime).NotTo(BeNil())
-		Expect(r.controlPlane(ctx).Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "back"), "what is there now counts")
+		Expect(r.controlPlane(ctx).Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "back"), "the current data counts")
 		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
 
 		By("never being carried out again, though the annotations are lost")
@@ -235,7 +235,7 @@ var _ = Describe("Restores", func() {
 		r.download(ctx, "rescue")
 	})
 
-	It("guess nothing where the newest snapshot is of a control plane that was made anew", func(ctx context.Context) {
+	It("do not guess if the newest snapshot belongs to a recreated control plane", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		cp, _ := r.taken(ctx)
 		old := cp.Status.Etcd.LastSnapshot.Name
@@ -249,7 +249,7 @@ var _ = Describe("Restores", func() {
 		restore := r.reconcileRestore(ctx, "latest")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
 		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(And(
-			ContainSubstring(old), ContainSubstring(cp.Status.Etcd.LastSnapshot.Name), ContainSubstring("name the one that is meant")))
+			ContainSubstring(old), ContainSubstring(cp.Status.Etcd.LastSnapshot.Name), ContainSubstring("name the snapshot to restore")))
 		r.addRestore(ctx, "named", fromSnapshot(old))
 		restore = r.reconcileRestore(ctx, "named")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
@@ -273,16 +273,16 @@ var _ = Describe("Restores", func() {
 		restore := r.reconcileRestore(ctx, "refused")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
 		Expect(conditions.Get(restore, controlplanev1.EtcdRestoreReadyCondition).Message).To(ContainSubstring("is not signed with the key of cluster " + clusterName))
-		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("refused"), &corev1.Secret{}))).To(BeTrue(), "no machine is told of it")
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("refused"), &corev1.Secret{}))).To(BeTrue(), "no machine gets it")
 
-		By("saying so where snapshots are taken, and taking none")
+		By("reporting it in the condition of snapshots, and taking none")
 		r.now = r.now.Add(24 * time.Hour)
 		cp, _, err = r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(condition(cp)).To(HaveField("Reason", controlplanev1.EtcdSnapshotNotAuthenticReason))
 		Expect(r.objects()).To(HaveLen(2))
 
-		By("restoring it once a person accepts it")
+		By("restoring it once a user accepts it")
 		r.addRestore(ctx, "accepted", fromSnapshot(name))
 		accepted := &controlplanev1.NovaEtcdRestore{}
 		Expect(testEnv.Client.Get(ctx, r.key("accepted"), accepted)).To(Succeed())
@@ -292,7 +292,7 @@ var _ = Describe("Restores", func() {
 		Expect(testEnv.Client.Get(ctx, r.key("accepted"), &corev1.Secret{})).To(Succeed())
 	})
 
-	It("go on though a backup brought no status back", func(ctx context.Context) {
+	It("continue without the status that a backup lacks", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
@@ -314,11 +314,11 @@ var _ = Describe("Restores", func() {
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Snapshot.Name).NotTo(BeEmpty())
 		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(
-			Equal("Waiting for machine " + machineName + " to restore the snapshot and initialise the control plane"))
+			Equal("Waiting for machine " + machineName + " to restore the snapshot and initialize the control plane"))
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
 	})
 
-	It("wait until what is left of one of the same name is gone", func(ctx context.Context) {
+	It("wait until the Secret of a deleted restore with the same name is deleted", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
@@ -351,7 +351,7 @@ var _ = Describe("Restores", func() {
 	It("wait while they are paused, and wake up by themselves", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
-		reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		reconciler := &RestoreReconciler{Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Now: func() time.Time { return r.now }}
 		reconcile := func() (ctrl.Result, *controlplanev1.NovaEtcdRestore) {
 			result, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key("back")})
 			Expect(err).NotTo(HaveOccurred())
@@ -367,9 +367,9 @@ var _ = Describe("Restores", func() {
 		pause(true)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
 		result, restore := reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(result.RequeueAfter).To(Equal(waitRequeue))
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePending))
-		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting, since Cluster c is paused"))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting because Cluster c is paused"))
 
 		By("being as far as it was while it is paused half-way")
 		pause(false)
@@ -379,17 +379,17 @@ var _ = Describe("Restores", func() {
 		cp.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
 		result, restore = reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(result.RequeueAfter).To(Equal(waitRequeue))
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
-		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting, since NovaControlPlane c is paused"))
+		Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(Equal("Waiting because NovaControlPlane c is paused"))
 
-		By("saying nothing new of what is over, and telling it anew where a move lost it")
+		By("keeping the status of a completed restore, and setting it again after a move lost it")
 		restore.Annotations = map[string]string{controlplanev1.EtcdRestoreFinishedAnnotation: string(controlplanev1.EtcdRestoreSucceeded)}
 		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
 		restore.Status = controlplanev1.NovaEtcdRestoreStatus{}
 		Expect(testEnv.Client.Status().Update(ctx, restore)).To(Succeed())
 		result, restore = reconcile()
-		Expect(result.RequeueAfter).To(Equal(waitAgain))
+		Expect(result.RequeueAfter).To(Equal(waitRequeue))
 		Expect(restore.Status).To(BeZero())
 		cp.Annotations = nil
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
@@ -397,12 +397,12 @@ var _ = Describe("Restores", func() {
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 	})
 
-	It("say what they wait for while the bucket is away", func(ctx context.Context) {
+	It("report the reason while the bucket is unreachable", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
 		server.Stop()
-		reconciler := &RestoreReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder}
+		reconciler := &RestoreReconciler{Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder}
 		_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key("back")})
 		Expect(server.Run(ctx)).To(Succeed())
 		Expect(err).To(HaveOccurred())
@@ -422,14 +422,14 @@ var _ = DescribeTable("Restores that are refused", func(ctx context.Context, cha
 	Expect(conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want))
 	Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, r.key("back"), &corev1.Secret{}))).To(BeTrue())
 	again := r.reconcileRestore(ctx, "back")
-	Expect(conditions.GetMessage(again, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want), "why is remembered")
+	Expect(conditions.GetMessage(again, controlplanev1.EtcdRestoreReadyCondition)).To(ContainSubstring(want), "the reason is kept")
 },
 	Entry("nothing to restore", nil, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "There is no snapshot of cluster c"),
-	Entry("a snapshot that is not there", nil, fromSnapshot("20200101t000000z"), "There is no snapshot 20200101t000000z"),
-	Entry("a machine that is not there", nil, fromMachine("nobody"), "There is no control plane Machine nobody"),
+	Entry("a missing snapshot", nil, fromSnapshot("20200101t000000z"), "There is no snapshot 20200101t000000z"),
+	Entry("a missing machine", nil, fromMachine("missing"), "There is no control plane Machine missing"),
 	Entry("a member that has its quorum", nil, fromMachine(machineName), "its quorum is not lost"),
 	Entry("no bucket", func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Etcd = controlplanev1.EtcdSpec{} },
-		fromSnapshot(controlplanev1.LatestEtcdSnapshot), "say where snapshots lie"),
+		fromSnapshot(controlplanev1.LatestEtcdSnapshot), "set the bucket of the snapshots"),
 	Entry("external etcd", func(cp *controlplanev1.NovaControlPlane) {
 		cp.Spec.Etcd = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"https://etcd:2379"}}}
 	}, fromSnapshot(controlplanev1.LatestEtcdSnapshot), "create a NovaEtcdRestore with source.externalEtcd"),

@@ -41,42 +41,44 @@ import (
 const (
 	// snapshotTimeout bounds one snapshot.
 	snapshotTimeout = time.Hour
-	// retryFirst and retryLast are when a snapshot that failed is tried again.
+	// retryFirst and retryLast are the first and the longest retry interval of
+	// a failed snapshot.
 	retryFirst, retryLast = 10 * time.Second, 10 * time.Minute
-	// leftoverAge is how old the rest of an upload must be to be nobody's: a
-	// manager that lost its lease may not know yet.
+	// leftoverAge is the age after which a partial upload is abandoned: a
+	// manager that lost its lease may not know that yet.
 	leftoverAge = 2 * snapshotTimeout
-	// heldAgain is when to look again while a restore goes on.
-	heldAgain = 30 * time.Second
-	// lookAtLeast is how often the bucket is looked into at least.
-	lookAtLeast = time.Hour
+	// restoreHoldRequeue is the requeue interval during a restore.
+	restoreHoldRequeue = 30 * time.Second
+	// listInterval is the maximum interval between two listings of the bucket.
+	listInterval = time.Hour
 )
 
 // SnapshotReconciler takes snapshots of the etcd of NovaControlPlanes.
 type SnapshotReconciler struct {
 	// Client may read from a cache, but not Secrets and ConfigMaps.
 	Client client.Client
-	// Tenants reaches etcd.
-	Tenants *Tenants
-	// Recorder takes events.
+	// WorkloadClusters connects to etcd.
+	WorkloadClusters *WorkloadClusters
+	// Recorder records events.
 	Recorder events.EventRecorder
 	// Fence keeps backups of another management cluster from being changed.
 	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
-	// that control planes must have; any, if empty.
+	// that control planes must have. If not set, all control planes are
+	// reconciled.
 	WatchFilterValue string
-	// Now returns the time. Empty means time.Now.
+	// Now returns the time. If not set, it is time.Now.
 	Now func() time.Time
 
-	turns turns
+	locks namespaceLocks
 
-	mu      sync.Mutex
-	settled map[client.ObjectKey]settlement
+	mu   sync.Mutex
+	idle map[client.ObjectKey]idlePeriod
 }
 
-// settlement is until when nothing is to be done for a control plane as it is,
-// so that its other changes cost the bucket nothing.
-type settlement struct {
+// idlePeriod is the time until which no snapshot is due for an unchanged
+// control plane, so that other changes of it cause no requests to the bucket.
+type idlePeriod struct {
 	generation int64
 	until      time.Time
 }
@@ -96,37 +98,38 @@ func (r *SnapshotReconciler) SetupWithManager(mgr ctrl.Manager, options controll
 	return nil
 }
 
-// snapshotScope is what one reconcile knows.
+// snapshotScope is the state of one reconcile.
 type snapshotScope struct {
 	controlPlane *controlplanev1.NovaControlPlane
 	cluster      *clusterv1.Cluster
 	now          time.Time
 
-	// all are the snapshots in the bucket, and newest what is known of the
+	// all are the snapshots in the bucket, and newest is the manifest of the
 	// last of them. listed is true once they were read.
 	all    []snapshots.Snapshot
 	newest snapshots.Snapshot
 	listed bool
-	// next is when the next one is due.
+	// next is when the next snapshot is due.
 	next time.Time
 	// unsigned is true if the newest one is not signed with the cluster's key.
 	unsigned bool
-	// foreign is true if etcd does not hold what goes on from the newest.
+	// foreign is true if the data of etcd does not continue the newest
+	// snapshot.
 	foreign bool
-	// served is true once a snapshot was taken that serves the request.
+	// served is true once a snapshot was taken after the request.
 	served bool
 	// stage is the reason of a failure.
 	stage string
-	// still is true if nothing was looked at, so nothing is said anew.
-	still bool
+	// unchanged is true if the bucket was not read, so the status does not change.
+	unchanged bool
 }
 
 func (s *snapshotScope) key() client.ObjectKey { return client.ObjectKeyFromObject(s.cluster) }
 
-// asked reports whether somebody wants a snapshot now.
-func (s *snapshotScope) asked() bool {
-	_, asked := s.controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation]
-	return asked && !s.served
+// requested reports whether a user requested a snapshot.
+func (s *snapshotScope) requested() bool {
+	_, requested := s.controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation]
+	return requested && !s.served
 }
 
 // Reconcile takes a snapshot of one control plane's etcd if it is due.
@@ -134,7 +137,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	s := &snapshotScope{controlPlane: &controlplanev1.NovaControlPlane{}, now: r.now()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
 		forget(req.NamespacedName)
-		r.unsettle(req.NamespacedName)
+		r.clearIdle(req.NamespacedName)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if !loop.Watched(s.controlPlane, r.WatchFilterValue) || !s.controlPlane.DeletionTimestamp.IsZero() {
@@ -146,7 +149,7 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	}
 	if r.Fence.Check(cluster, s.controlPlane) != nil {
 		// The other management cluster takes and deletes snapshots.
-		return ctrl.Result{RequeueAfter: waitAgain}, nil
+		return ctrl.Result{RequeueAfter: waitRequeue}, nil
 	}
 	s.cluster = cluster
 	helper, err := patch.NewHelper(s.controlPlane, r.Client)
@@ -156,25 +159,25 @@ func (r *SnapshotReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_
 	before := ptr.Deref(conditions.Get(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition), metav1.Condition{})
 	defer func() {
 		s.report(reterr)
-		r.announce(s, before)
+		r.recordFailure(s, before)
 		err := helper.Patch(ctx, s.controlPlane, patch.WithOwnedConditions{Conditions: []string{controlplanev1.EtcdSnapshotsHealthyCondition}})
 		reterr = errors.Join(reterr, err)
 	}()
 	if !s.controlPlane.Spec.Etcd.Snapshots.IsDefined() {
 		forget(req.NamespacedName)
-		r.unsettle(req.NamespacedName)
-		if s.asked() {
+		r.clearIdle(req.NamespacedName)
+		if s.requested() {
 			delete(s.controlPlane.Annotations, controlplanev1.EtcdSnapshotAnnotation)
 			r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot",
-				"No snapshot is taken: spec.etcd.snapshots does not say where they lie")
+				"No snapshot is taken: spec.etcd.snapshots is not set")
 		}
 		return ctrl.Result{}, nil
 	}
 	return r.step(ctx, s)
 }
 
-// announce tells of a failure once.
-func (r *SnapshotReconciler) announce(s *snapshotScope, before metav1.Condition) {
+// recordFailure records an event for a new failure.
+func (r *SnapshotReconciler) recordFailure(s *snapshotScope, before metav1.Condition) {
 	is := conditions.Get(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition)
 	if is == nil || is.Status != metav1.ConditionFalse || is.Reason == controlplanev1.EtcdSnapshotSuspendedReason ||
 		is.Status == before.Status && is.Message == before.Message {
@@ -183,8 +186,7 @@ func (r *SnapshotReconciler) announce(s *snapshotScope, before metav1.Condition)
 	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeWarning, "EtcdSnapshotFailed", "TakeSnapshot", "%s", is.Message)
 }
 
-// step looks into the bucket, takes a snapshot if one is due and removes old
-// ones.
+// step lists the bucket, takes a snapshot if one is due and removes old ones.
 func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.Result, error) {
 	if !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) {
 		return ctrl.Result{}, nil
@@ -194,20 +196,20 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	if restore.Name != "" {
-		// What is there is about to be replaced.
-		r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
-		return ctrl.Result{RequeueAfter: heldAgain}, nil
+		// The data of etcd is about to be replaced.
+		r.clearIdle(client.ObjectKeyFromObject(s.controlPlane))
+		return ctrl.Result{RequeueAfter: restoreHoldRequeue}, nil
 	}
-	if left := r.untilSettled(s); left > 0 {
+	if left := r.untilIdleEnds(s); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
-	done, ok := r.turns.take(s.controlPlane.Namespace)
+	done, ok := r.locks.tryLock(s.controlPlane.Namespace)
 	if !ok {
-		s.still = true
-		return ctrl.Result{RequeueAfter: turnAgain}, nil
+		s.unchanged = true
+		return ctrl.Result{RequeueAfter: lockRequeue}, nil
 	}
 	defer done()
-	r.unsettle(client.ObjectKeyFromObject(s.controlPlane))
+	r.clearIdle(client.ObjectKeyFromObject(s.controlPlane))
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	s.stage = controlplanev1.EtcdSnapshotStorageReason
 	bucket, _, err := openBucket(ctx, r.Client, s.key(), &spec.S3, false)
@@ -215,39 +217,39 @@ func (r *SnapshotReconciler) step(ctx context.Context, s *snapshotScope) (ctrl.R
 		return ctrl.Result{}, err
 	}
 	defer bucket.Close()
-	if err := r.look(ctx, s, bucket); err != nil {
+	if err := r.list(ctx, s, bucket); err != nil {
 		return ctrl.Result{}, err
 	}
 	again, err := r.act(ctx, s, bucket)
-	if err != nil || again == heldAgain {
+	if err != nil || again == restoreHoldRequeue {
 		return ctrl.Result{RequeueAfter: again}, err
 	}
-	return ctrl.Result{RequeueAfter: r.settle(s, again)}, nil
+	return ctrl.Result{RequeueAfter: r.setIdle(s, again)}, nil
 }
 
-// act takes a snapshot if one is due, removes old ones, and returns in how long
-// the next one is due.
+// act takes a snapshot if one is due, removes old ones, and returns the time
+// until the next one is due.
 func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) (time.Duration, error) {
 	again, err := r.due(s)
 	if err != nil {
 		return 0, err
 	}
-	if s.unsigned && !s.asked() {
-		// Its time and its history may be anything.
+	if s.unsigned && !s.requested() {
+		// Its time and its history are not trustworthy.
 		s.foreign = true
-		return lookAtLeast, nil
+		return listInterval, nil
 	}
 	if again == 0 {
-		if s.newest.Name == "" && !s.asked() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
-			// The first one has time until the cluster has come up.
-			return heldAgain, nil
+		if s.newest.Name == "" && !s.requested() && !conditions.IsTrue(s.controlPlane, controlplanev1.EtcdClusterHealthyCondition) {
+			// The first snapshot waits until the cluster is healthy.
+			return restoreHoldRequeue, nil
 		}
 		s.stage = controlplanev1.EtcdSnapshotFailedReason
 		if err := r.take(ctx, s, bucket); err != nil {
 			return 0, err
 		}
 		if s.foreign {
-			return lookAtLeast, nil
+			return listInterval, nil
 		}
 		if again, err = r.due(s); err != nil {
 			return 0, err
@@ -262,44 +264,45 @@ func (r *SnapshotReconciler) act(ctx context.Context, s *snapshotScope, bucket *
 	return again, nil
 }
 
-// settle remembers that nothing is to be done for a while, and returns when to
-// look again.
-func (r *SnapshotReconciler) settle(s *snapshotScope, again time.Duration) time.Duration {
-	if again < 0 || again > lookAtLeast {
-		again = lookAtLeast
+// setIdle remembers until when no snapshot is due, and returns when to list the
+// bucket again.
+func (r *SnapshotReconciler) setIdle(s *snapshotScope, again time.Duration) time.Duration {
+	if again < 0 || again > listInterval {
+		again = listInterval
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.settled == nil {
-		r.settled = map[client.ObjectKey]settlement{}
+	if r.idle == nil {
+		r.idle = map[client.ObjectKey]idlePeriod{}
 	}
-	r.settled[client.ObjectKeyFromObject(s.controlPlane)] = settlement{generation: s.controlPlane.Generation, until: r.now().Add(again)}
+	r.idle[client.ObjectKeyFromObject(s.controlPlane)] = idlePeriod{generation: s.controlPlane.Generation, until: r.now().Add(again)}
 	return again
 }
 
-// unsettle forgets that nothing is to be done.
-func (r *SnapshotReconciler) unsettle(of client.ObjectKey) {
+// clearIdle makes the next reconcile list the bucket.
+func (r *SnapshotReconciler) clearIdle(of client.ObjectKey) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.settled, of)
+	delete(r.idle, of)
 }
 
-// untilSettled returns for how long nothing is to be done, 0 for not at all.
-func (r *SnapshotReconciler) untilSettled(s *snapshotScope) time.Duration {
+// untilIdleEnds returns how long no snapshot is due; 0 if the bucket has to be
+// listed.
+func (r *SnapshotReconciler) untilIdleEnds(s *snapshotScope) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	known, ok := r.settled[client.ObjectKeyFromObject(s.controlPlane)]
-	if !ok || s.asked() || known.generation != s.controlPlane.Generation ||
+	known, ok := r.idle[client.ObjectKeyFromObject(s.controlPlane)]
+	if !ok || s.requested() || known.generation != s.controlPlane.Generation ||
 		conditions.Get(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition) == nil {
 		return 0
 	}
 	left := max(0, known.until.Sub(s.now))
-	s.still = left > 0
+	s.unchanged = left > 0
 	return left
 }
 
-// look reads what lies in the bucket.
-func (r *SnapshotReconciler) look(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) error {
+// list lists the bucket.
+func (r *SnapshotReconciler) list(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) error {
 	all, err := bucket.List(ctx)
 	if err != nil {
 		return err
@@ -313,8 +316,8 @@ func (r *SnapshotReconciler) look(ctx context.Context, s *snapshotScope, bucket 
 	return err
 }
 
-// due returns in how long the next snapshot is due, 0 for now. It is negative
-// while the schedule stands still.
+// due returns the time until the next snapshot is due, 0 for now. It is
+// negative while the schedule is suspended.
 func (r *SnapshotReconciler) due(s *snapshotScope) (time.Duration, error) {
 	spec := &s.controlPlane.Spec.Etcd.Snapshots
 	next, err := snapshots.Next(spec.GetSchedule(), s.newest.Time)
@@ -325,22 +328,23 @@ func (r *SnapshotReconciler) due(s *snapshotScope) (time.Duration, error) {
 	s.next = next
 	wait := max(0, next.Sub(r.now()))
 	switch {
-	case s.asked():
+	case s.requested():
 		wait = 0
 	case spec.IsSuspended():
 		s.next = time.Time{}
 		return -1, nil
 	}
 	if wait == 0 && s.newest.Name == snapshots.Name(s.now) {
-		// Names tell seconds apart.
+		// The names of snapshots differ by at least one second.
 		return time.Second, nil
 	}
 	return wait, nil
 }
 
-// take takes a snapshot, unless another etcd than the one that runs now filled
-// the bucket: an empty one would then pass for the newest there is, and what is
-// to be restored would go with time. Whoever asks for one knows what runs.
+// take takes a snapshot, unless the snapshots in the bucket belong to another
+// etcd than the current one: a snapshot of an empty etcd would then be the
+// newest, and the snapshots to restore would expire. A user who requests a
+// snapshot has decided that the current data counts.
 func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) (reterr error) {
 	defer func() {
 		if s.foreign {
@@ -352,11 +356,11 @@ func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket 
 		}
 		snapshotsTaken.WithLabelValues(result, s.controlPlane.Namespace, s.controlPlane.Name).Inc()
 	}()
-	from, err := r.subject(ctx, s)
+	from, err := r.snapshotSource(ctx, s)
 	if err != nil {
 		return err
 	}
-	s.foreign = !s.asked() && s.newest.Name != "" && !s.newest.Precedes(from.history, from.revision)
+	s.foreign = !s.requested() && s.newest.Name != "" && !s.newest.Precedes(from.history, from.revision)
 	if s.foreign {
 		return nil
 	}
@@ -371,17 +375,17 @@ func (r *SnapshotReconciler) take(ctx context.Context, s *snapshotScope, bucket 
 		return err
 	}
 	r.Recorder.Eventf(s.controlPlane, nil, corev1.EventTypeNormal, "EtcdSnapshotTaken", "TakeSnapshot", "%s",
-		fmt.Sprintf("Snapshot %s of etcd member %s lies in the bucket: %d bytes, revision %d", taken.Name, taken.Member, taken.Size, taken.Revision))
+		fmt.Sprintf("Snapshot %s of etcd member %s is stored in the bucket: %d bytes, revision %d", taken.Name, taken.Member, taken.Size, taken.Revision))
 	s.newest, s.unsigned = taken, false
 	s.all = append(s.all, taken)
 	return r.serve(ctx, s)
 }
 
-// serve removes the request that the new snapshot serves. A request that was
-// made while it was taken stays: what happened before that one may be missing in
-// the snapshot.
+// serve removes the request for a snapshot after it was taken. A request that
+// was made during the snapshot stays: changes before that request may be
+// missing in the snapshot.
 func (r *SnapshotReconciler) serve(ctx context.Context, s *snapshotScope) error {
-	if !s.asked() {
+	if !s.requested() {
 		return nil
 	}
 	s.served = true
@@ -400,46 +404,47 @@ func (r *SnapshotReconciler) serve(ctx context.Context, s *snapshotScope) error 
 	return nil
 }
 
-// subject is what a snapshot is taken of.
-type subject struct {
+// snapshotSource is the source of a snapshot.
+type snapshotSource struct {
 	member      string
 	dial        etcd.Dial
 	credentials *tls.Config
-	// history and revision are what etcd holds.
+	// history and revision identify the data of etcd.
 	history  string
 	revision int64
 }
 
-// subject finds the member to take a snapshot of, and what it holds.
-func (r *SnapshotReconciler) subject(ctx context.Context, s *snapshotScope) (*subject, error) {
+// snapshotSource finds the member to take a snapshot of, and the history and revision
+// of its data.
+func (r *SnapshotReconciler) snapshotSource(ctx context.Context, s *snapshotScope) (*snapshotSource, error) {
 	nodes, err := r.nodes(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	from := &subject{}
-	if from.dial, from.credentials, err = r.Tenants.Forwarded(ctx, s.key()); err != nil {
+	from := &snapshotSource{}
+	if from.dial, from.credentials, err = r.WorkloadClusters.Forwarded(ctx, s.key()); err != nil {
 		return nil, err
 	}
 	health, err := etcd.Observe(ctx, from.dial, from.credentials, nodes)
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Info("Asking etcd for a snapshot failed", "error", err.Error())
-		// Each member fails in words of its own.
+		ctrl.LoggerFrom(ctx).Info("Querying etcd for a snapshot failed", "error", err.Error())
+		// The error of each member differs; the condition needs a stable
+		// message.
 		return nil, errors.New("no member of etcd answers through the API server")
 	}
-	member, ok := pick(health, nodes)
+	member, ok := selectMember(health, nodes)
 	if !ok {
 		return nil, errors.New("no voting member of etcd answers through the API server")
 	}
 	from.member, from.revision = member, health.Revision
-	if from.history, err = r.Tenants.history(ctx, s.key()); err != nil {
-		ctrl.LoggerFrom(ctx).Info("Asking whose etcd it is failed", "error", err.Error())
-		return nil, errors.New("the API server does not answer for the namespace kube-system, which tells whose etcd it is")
+	if from.history, err = r.WorkloadClusters.history(ctx, s.key()); err != nil {
+		ctrl.LoggerFrom(ctx).Info("Identifying etcd failed", "error", err.Error())
+		return nil, errors.New("the API server does not return the namespace kube-system, which identifies the etcd")
 	}
 	return from, nil
 }
 
-// store puts a snapshot into the bucket, with what is known about it, and makes
-// it count.
+// store uploads a snapshot and then commits its manifest.
 func store(ctx context.Context, bucket *snapshots.Bucket, cluster *clusterv1.Cluster, about snapshots.Snapshot, begun time.Time,
 	take func(context.Context, func(context.Context, io.Reader) error) (etcd.Snapshot, error),
 ) (snapshots.Snapshot, error) {
@@ -457,7 +462,7 @@ func store(ctx context.Context, bucket *snapshots.Bucket, cluster *clusterv1.Clu
 	return taken, bucket.Commit(ctx, taken)
 }
 
-// nodes are those whose members can be asked.
+// nodes returns the nodes whose members can be reached.
 func (r *SnapshotReconciler) nodes(ctx context.Context, s *snapshotScope) ([]string, error) {
 	machines := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, machines, client.InNamespace(s.controlPlane.Namespace), client.HasLabels{clusterv1.MachineControlPlaneLabel},
@@ -474,9 +479,9 @@ func (r *SnapshotReconciler) nodes(ctx context.Context, s *snapshotScope) ([]str
 	return nodes, nil
 }
 
-// pick chooses the member to take a snapshot of: one that answers and votes,
-// and that is not the leader if there is a choice, for that one is busy.
-func pick(health *etcd.Health, nodes []string) (string, bool) {
+// selectMember selects the member to take a snapshot of: one that answers and votes,
+// and not the busier leader if there is a choice.
+func selectMember(health *etcd.Health, nodes []string) (string, bool) {
 	best := ""
 	for _, m := range health.Members {
 		if m.Learner || !m.Answers || !slices.Contains(nodes, m.Name) {
@@ -490,8 +495,9 @@ func pick(health *etcd.Health, nodes []string) (string, bool) {
 	return best, best != ""
 }
 
-// expire removes snapshots that need not be kept any longer. The last one of
-// what went before stays, as the newest does: it may be all that is left of it.
+// expire removes snapshots by the retention settings. The last snapshot of an
+// earlier history stays, as the newest one does: it may be the only copy of
+// that data.
 func (r *SnapshotReconciler) expire(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket) error {
 	retention := &s.controlPlane.Spec.Etcd.Snapshots.Retention
 	for _, old := range snapshots.Expired(s.all, int(retention.GetCount()), int(retention.Days), s.now) {
@@ -511,8 +517,8 @@ func (r *SnapshotReconciler) expire(ctx context.Context, s *snapshotScope, bucke
 	return nil
 }
 
-// endsHistory reports whether the snapshot after one, which is not the newest,
-// does not go on from it.
+// endsHistory reports whether the snapshot after the named one, which is not
+// the newest, belongs to another history.
 func (r *SnapshotReconciler) endsHistory(ctx context.Context, s *snapshotScope, bucket *snapshots.Bucket, name string) (bool, error) {
 	at := slices.IndexFunc(s.all, func(known snapshots.Snapshot) bool { return known.Name == name })
 	old, err := bucket.Manifest(ctx, name)
@@ -526,7 +532,7 @@ func (r *SnapshotReconciler) endsHistory(ctx context.Context, s *snapshotScope, 
 	return !old.Precedes(next.History, next.Revision), nil
 }
 
-// report turns what the reconcile saw into status. It is the only place that
+// report sets the status from the result of the reconcile. Only this method
 // sets conditions.
 func (s *snapshotScope) report(err error) {
 	spec, status := &s.controlPlane.Spec.Etcd.Snapshots, &s.controlPlane.Status.Etcd
@@ -535,7 +541,7 @@ func (s *snapshotScope) report(err error) {
 		conditions.Delete(s.controlPlane, controlplanev1.EtcdSnapshotsHealthyCondition)
 		return
 	}
-	if s.still {
+	if s.unchanged {
 		return
 	}
 	if s.listed {
@@ -556,7 +562,7 @@ func (s *snapshotScope) report(err error) {
 	conditions.Set(s.controlPlane, s.condition(err))
 }
 
-// condition says whether the snapshots that are due lie in the bucket.
+// condition returns whether all due snapshots are stored in the bucket.
 func (s *snapshotScope) condition(err error) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -569,15 +575,15 @@ func (s *snapshotScope) condition(err error) metav1.Condition {
 		c.Reason, c.Message = controlplanev1.EtcdSnapshotSuspendedReason, "Snapshots are suspended"
 	case !s.listed:
 		c.Status, c.Reason = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotPendingReason
-		c.Message = "Waiting for the control plane to be initialised, or restored"
+		c.Message = "Waiting for the control plane to be initialized or restored"
 	case s.unsigned:
 		c.Reason = controlplanev1.EtcdSnapshotNotAuthenticReason
-		c.Message = fmt.Sprintf("Snapshot %s in the bucket is not signed with the key of this cluster: remove it, take another prefix, "+
-			"or ask for a snapshot by annotation to go on", s.newest.Name)
+		c.Message = fmt.Sprintf("Snapshot %s in the bucket is not signed with the key of this cluster: remove it, use another prefix, "+
+			"or request a snapshot by annotation to continue", s.newest.Name)
 	case s.foreign:
 		c.Reason = controlplanev1.EtcdSnapshotHistoryMismatchReason
-		c.Message = fmt.Sprintf("Snapshot %s in the bucket is of another control plane of this name: restore it, take another prefix, "+
-			"or ask for a snapshot by annotation to go on with what runs now", s.newest.Name)
+		c.Message = fmt.Sprintf("Snapshot %s in the bucket belongs to another control plane with this name: restore it, use another prefix, "+
+			"or request a snapshot by annotation to continue with the current data", s.newest.Name)
 	case s.newest.Name == "":
 		c.Status, c.Reason, c.Message = metav1.ConditionUnknown, controlplanev1.EtcdSnapshotPendingReason, "No snapshot has been taken yet"
 	default:

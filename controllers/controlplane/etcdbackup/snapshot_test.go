@@ -26,7 +26,7 @@ import (
 // snapshot reconciles once and returns the control plane as it is then.
 func (r *rig) snapshot(ctx context.Context) (*controlplanev1.NovaControlPlane, ctrl.Result, error) {
 	GinkgoHelper()
-	reconciler := &SnapshotReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+	reconciler := &SnapshotReconciler{Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Now: func() time.Time { return r.now }}
 	result, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
 	return r.controlPlane(ctx), result, err
 }
@@ -44,7 +44,7 @@ func condition(cp *controlplanev1.NovaControlPlane) metav1.Condition {
 	return ptr.Deref(conditions.Get(cp, controlplanev1.EtcdSnapshotsHealthyCondition), metav1.Condition{})
 }
 
-// objects lists what lies in the bucket for the rig's cluster.
+// objects lists the objects in the bucket of the rig's cluster.
 func (r *rig) objects() []string {
 	GinkgoHelper()
 	all, err := server.Objects()
@@ -123,7 +123,7 @@ var _ = Describe("Snapshots", func() {
 		r.now = r.now.Add(time.Minute)
 		// Machines are listed while a snapshot is taken.
 		meanwhile := listing{Client: testEnv.Client, also: func() { request("second") }}
-		reconciler := &SnapshotReconciler{Client: meanwhile, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		reconciler := &SnapshotReconciler{Client: meanwhile, WorkloadClusters: r.clusters, Recorder: r.recorder, Now: func() time.Time { return r.now }}
 		_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
 		Expect(err).NotTo(HaveOccurred())
 		cp = r.controlPlane(ctx)
@@ -135,7 +135,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(cp.Status.Etcd.LastSnapshot.Time.Time).To(BeTemporally("~", r.now, time.Second))
 	})
 
-	It("stand still while they are suspended, except by hand", func(ctx context.Context) {
+	It("are not taken while they are suspended, except by annotation", func(ctx context.Context) {
 		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) { cp.Spec.Etcd.Snapshots.Suspend = ptr.To(true) })
 		cp, result, err := r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -149,7 +149,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(r.objects()).To(HaveLen(2))
 	})
 
-	It("say why they fail, in the same words each time, and leave nothing", func(ctx context.Context) {
+	It("report why they fail, with the same message each time, and leave no objects", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.killEtcd()
 		cp, _, err := r.snapshot(ctx)
@@ -161,21 +161,21 @@ var _ = Describe("Snapshots", func() {
 		Expect(r.objects()).To(BeEmpty())
 		Expect(r.recorder.Events).To(Receive(ContainSubstring("EtcdSnapshotFailed")))
 
-		cp.Spec.Etcd.Snapshots.S3.CredentialsSecretRef.Name = "nobody"
+		cp.Spec.Etcd.Snapshots.S3.CredentialsSecretRef.Name = "missing"
 		Expect(testEnv.Client.Update(ctx, cp)).To(Succeed())
 		for range 2 {
 			cp, _, err = r.snapshot(ctx)
 			Expect(err).To(HaveOccurred())
 			Expect(condition(cp)).To(And(HaveField("Reason", controlplanev1.EtcdSnapshotStorageReason),
-				HaveField("Message", "Secret nobody, which s3.credentialsSecretRef names, does not exist")))
+				HaveField("Message", "Secret missing of s3.credentialsSecretRef does not exist")))
 		}
-		Expect(r.recorder.Events).To(Receive(ContainSubstring("Secret nobody")))
-		Expect(r.recorder.Events).NotTo(Receive(), "a failure is told once")
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("Secret missing")))
+		Expect(r.recorder.Events).NotTo(Receive(), "a failure has one event")
 	})
 
-	It("look into the bucket only when something may be due", func(ctx context.Context) {
+	It("list the bucket only when a snapshot may be due", func(ctx context.Context) {
 		r := newRig(ctx, nil)
-		reconciler := &SnapshotReconciler{Client: testEnv.Client, Tenants: r.tenants, Recorder: r.recorder, Now: func() time.Time { return r.now }}
+		reconciler := &SnapshotReconciler{Client: testEnv.Client, WorkloadClusters: r.clusters, Recorder: r.recorder, Now: func() time.Time { return r.now }}
 		reconcile := func() (ctrl.Result, error) {
 			return reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(clusterName)})
 		}
@@ -186,17 +186,17 @@ var _ = Describe("Snapshots", func() {
 		r.now = r.now.Add(10 * time.Minute)
 		result, err := reconcile()
 		Expect(server.Run(ctx)).To(Succeed())
-		Expect(err).NotTo(HaveOccurred(), "nobody is asked")
+		Expect(err).NotTo(HaveOccurred(), "no request is made")
 		Expect(result.RequeueAfter).To(BeNumerically("~", 50*time.Minute, 2*time.Second))
 		Expect(r.controlPlane(ctx).Status).To(Equal(before.Status))
 
 		Expect(testEnv.Client.Delete(ctx, before)).To(Succeed())
 		_, err = reconcile()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(reconciler.settled).To(BeEmpty(), "nothing is remembered of what is gone")
+		Expect(reconciler.idle).To(BeEmpty(), "a deleted control plane leaves no entry")
 	})
 
-	It("leave a cluster that comes up its time", func(ctx context.Context) {
+	It("wait until a new cluster is healthy", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		cp := r.controlPlane(ctx)
 		conditions.Delete(cp, controlplanev1.EtcdClusterHealthyCondition)
@@ -218,7 +218,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(cp.Status.Etcd.LastFailureTime).To(BeNil())
 	})
 
-	It("are not taken of what is about to be replaced", func(ctx context.Context) {
+	It("are not taken during a restore", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
@@ -230,7 +230,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(r.objects()).To(BeEmpty())
 	})
 
-	It("leave what is there alone where a control plane was made anew", func(ctx context.Context) {
+	It("keep the old snapshots if a control plane was recreated", func(ctx context.Context) {
 		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) {
 			cp.Spec.Etcd.Snapshots.Retention = controlplanev1.EtcdSnapshotRetention{Days: 1}
 		})
@@ -251,21 +251,21 @@ var _ = Describe("Snapshots", func() {
 			cp, _, err = r.snapshot(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(condition(cp)).To(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdSnapshotHistoryMismatchReason),
-				HaveField("Message", ContainSubstring("Snapshot "+last+" in the bucket is of another control plane"))))
+				HaveField("Message", ContainSubstring("Snapshot "+last+" in the bucket belongs to another control plane"))))
 			Expect(cp.Status.Etcd.LastSnapshot.Name).To(Equal(last))
 			Expect(cp.Status.Etcd.NextSnapshotTime.Time).To(BeTemporally("<", r.now), "it counts as missed")
 			Expect(r.objects()).To(HaveLen(4))
 		}
-		Expect(r.recorder.Events).To(Receive(ContainSubstring("of another control plane")))
-		Expect(r.recorder.Events).NotTo(Receive(), "it is told once")
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("belongs to another control plane")))
+		Expect(r.recorder.Events).NotTo(Receive(), "it has one event")
 
-		By("going on with the old one once it is restored")
+		By("continuing with the old one once it is restored")
 		r.history = "first"
 		cp, _ = r.taken(ctx)
 		restored := cp.Status.Etcd.LastSnapshot.Name
 		Expect(r.objects()).To(ConsistOf(ContainSubstring(restored+".db"), ContainSubstring(restored+".json")))
 
-		By("going on with the new one once somebody asks for a snapshot of it")
+		By("continuing with the new one once a user requests a snapshot")
 		r.history = "third"
 		r.now = r.now.Add(48 * time.Hour)
 		cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: ""}
@@ -274,10 +274,10 @@ var _ = Describe("Snapshots", func() {
 		r.now = r.now.Add(48 * time.Hour)
 		cp, _ = r.taken(ctx)
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
-		Expect(r.objects()).To(ContainElement(ContainSubstring(restored+".db")), "the last one of the old may be all that is left of it")
+		Expect(r.objects()).To(ContainElement(ContainSubstring(restored+".db")), "the last snapshot of the old one may be the only copy of its data")
 	})
 
-	It("know a control plane that was made anew by its revision where older ones do not say whose they are", func(ctx context.Context) {
+	It("detect a recreated control plane by its revision if older manifests have no history", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.history = ""
 		cp, _ := r.taken(ctx)
@@ -308,15 +308,15 @@ var _ = Describe("Snapshots", func() {
 		Expect(cp.Status.Etcd.Snapshots).To(HaveValue(BeEquivalentTo(2)))
 	})
 
-	It("are told apart by what the tenant itself says", func(ctx context.Context) {
+	It("belong to a history that the workload cluster identifies", func(ctx context.Context) {
 		r := newRig(ctx, nil)
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		namespace := &corev1.Namespace{}
 		Eventually(testEnv.Client.Get).WithArguments(ctx, client.ObjectKey{Name: metav1.NamespaceSystem}, namespace).Should(Succeed())
-		Expect(NewTenants(testEnv.Client, nil, nil).history(ctx, r.key(clusterName))).To(BeEquivalentTo(namespace.UID))
+		Expect(NewWorkloadClusters(testEnv.Client, nil, nil).history(ctx, r.key(clusterName))).To(BeEquivalentTo(namespace.UID))
 	})
 
-	It("are refused once where nobody said where they lie", func(ctx context.Context) {
+	It("are refused once if spec.etcd.snapshots is not set", func(ctx context.Context) {
 		r := newRig(ctx, func(cp *controlplanev1.NovaControlPlane) {
 			cp.Spec.Etcd = controlplanev1.EtcdSpec{}
 			cp.Annotations = map[string]string{controlplanev1.EtcdSnapshotAnnotation: "now"}
@@ -324,11 +324,11 @@ var _ = Describe("Snapshots", func() {
 		cp, _, err := r.snapshot(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(cp.Annotations).NotTo(HaveKey(controlplanev1.EtcdSnapshotAnnotation))
-		Expect(r.recorder.Events).To(Receive(ContainSubstring("spec.etcd.snapshots does not say where they lie")))
+		Expect(r.recorder.Events).To(Receive(ContainSubstring("spec.etcd.snapshots is not set")))
 		Expect(r.objects()).To(BeEmpty())
 	})
 
-	It("are no more spoken of once they are not asked for", func(ctx context.Context) {
+	It("are not reported any more once they are not configured", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		cp, _ := r.taken(ctx)
 		cp.Spec.Etcd = controlplanev1.EtcdSpec{}
@@ -337,7 +337,7 @@ var _ = Describe("Snapshots", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(condition(cp)).To(BeZero())
 		Expect(cp.Status.Etcd).To(BeZero())
-		Expect(r.objects()).To(HaveLen(2), "what was taken stays")
+		Expect(r.objects()).To(HaveLen(2), "existing snapshots stay")
 	})
 })
 
@@ -359,7 +359,7 @@ var _ = DescribeTable("Settings of etcd that are refused", func(ctx context.Cont
 )
 
 var _ = Describe("External etcd", func() {
-	It("is settled when the control plane is made", func(ctx context.Context) {
+	It("is decided when the control plane is created", func(ctx context.Context) {
 		cp := newControlPlane("default")
 		cp.Name = "external"
 		cp.Spec.Etcd = controlplanev1.EtcdSpec{External: controlplanev1.ExternalEtcdSpec{Endpoints: []string{"https://etcd-0:2379"}}}
@@ -372,11 +372,11 @@ var _ = Describe("External etcd", func() {
 })
 
 var _ = DescribeTable("The member to take a snapshot of", func(members []etcd.Member, want string) {
-	got, _ := pick(&etcd.Health{Members: members}, []string{"a", "b", "c"})
+	got, _ := selectMember(&etcd.Health{Members: members}, []string{"a", "b", "c"})
 	Expect(got).To(Equal(want))
 },
 	Entry("a follower", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b", Answers: true}}, "b"),
-	Entry("the leader, if nobody else answers", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b"}}, "a"),
+	Entry("the leader, if no other member answers", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b"}}, "a"),
 	Entry("no learner", []etcd.Member{{Name: "a", Answers: true, Leader: true}, {Name: "b", Answers: true, Learner: true}}, "a"),
-	Entry("nobody's", []etcd.Member{{Name: "x", Answers: true}}, ""),
+	Entry("no member of the machines", []etcd.Member{{Name: "x", Answers: true}}, ""),
 )

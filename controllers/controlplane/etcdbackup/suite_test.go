@@ -72,18 +72,18 @@ const (
 type rig struct {
 	namespace string
 	now       time.Time
-	tenants   *Tenants
+	clusters  *WorkloadClusters
 	recorder  *events.FakeRecorder
-	// history is what etcd holds.
+	// history is the ID of etcd's data.
 	history string
-	// lonely members lack another that they need for a majority.
+	// lonely members lack another one that they need for a majority.
 	lonely bool
-	// etcd is where the member listens, and member its process.
+	// etcd is the endpoint of the member, and member its process.
 	etcd   string
 	member *exec.Cmd
 }
 
-// newRig makes a cluster; change may alter its control plane before it is made.
+// newRig creates a cluster; change may alter its control plane first.
 func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), options ...func(*rig)) *rig {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "etcd-"}}
@@ -118,16 +118,16 @@ func newRig(ctx context.Context, change func(*controlplanev1.NovaControlPlane), 
 	authority := pki.NewManaged(testEnv.Client)
 	Expect(authority.Ensure(ctx, client.ObjectKeyFromObject(cluster), *metav1.NewControllerRef(cp, controlplanev1.GroupVersion.WithKind("NovaControlPlane")), 0)).To(Succeed())
 	r.startEtcd(ctx, authority, client.ObjectKeyFromObject(cluster))
-	r.tenants = NewTenants(testEnv.Client, authority, nil)
+	r.clusters = NewWorkloadClusters(testEnv.Client, authority, nil)
 	reach := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)
 	}
-	r.tenants.dial = reach
-	r.tenants.forward = func(context.Context, client.ObjectKey) (etcd.Dial, error) {
+	r.clusters.dial = reach
+	r.clusters.forward = func(context.Context, client.ObjectKey) (etcd.Dial, error) {
 		return func(ctx context.Context, node string) (net.Conn, error) { return reach(ctx, "", node) }, nil
 	}
 	r.history = "first"
-	r.tenants.history = func(context.Context, client.ObjectKey) (string, error) { return r.history, nil }
+	r.clusters.history = func(context.Context, client.ObjectKey) (string, error) { return r.history, nil }
 	r.addMachine(ctx, machineName)
 	return r
 }
@@ -221,7 +221,7 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 	programs, err := tools.Paths(ctx, GinkgoWriter, "etcd")
 	Expect(err).NotTo(HaveOccurred())
 	r.etcd = freeAddress(ctx)
-	peer, gone := freeAddress(ctx), freeAddress(ctx)
+	peer, lost := freeAddress(ctx), freeAddress(ctx)
 	initial := machineName + "=http://" + peer
 	run := func(name, address, peer string) *exec.Cmd {
 		member := exec.Command(programs["etcd"], "--name", name, "--data-dir", filepath.Join(dir, name), "--unsafe-no-fsync", "--log-level", "error",
@@ -240,9 +240,9 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 		r.awaitLeader(ctx, authority, cluster, true)
 		return
 	}
-	initial += ",gone=http://" + gone
+	initial += ",lost=http://" + lost
 	r.member = run(machineName, r.etcd, peer)
-	other := run("gone", freeAddress(ctx), gone)
+	other := run("lost", freeAddress(ctx), lost)
 	r.awaitLeader(ctx, authority, cluster, true)
 	kill(other)
 	r.awaitLeader(ctx, authority, cluster, false)
@@ -251,7 +251,7 @@ func (r *rig) startEtcd(ctx context.Context, authority pki.Authority, cluster cl
 // awaitLeader waits until the member has a leader, or has none any more.
 func (r *rig) awaitLeader(ctx context.Context, authority pki.Authority, cluster client.ObjectKey, want bool) {
 	GinkgoHelper()
-	credentials, err := NewTenants(testEnv.Client, authority, nil).credentials(ctx, cluster)
+	credentials, err := NewWorkloadClusters(testEnv.Client, authority, nil).credentials(ctx, cluster)
 	Expect(err).NotTo(HaveOccurred())
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", r.etcd)

@@ -19,8 +19,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// again does to a restore what a move or a backup does: the object and its
-// Secret come back with other UIDs, and the status does not.
+// again recreates a restore as a move or a restored backup does: the object and
+// its Secret get new UIDs, and the status is lost.
 func (r *rig) again(ctx context.Context, of *controlplanev1.NovaEtcdRestore) {
 	GinkgoHelper()
 	secret := &corev1.Secret{}
@@ -43,18 +43,18 @@ func (r *rig) again(ctx context.Context, of *controlplanev1.NovaEtcdRestore) {
 	}
 }
 
-// begin lets the lock say that a restore goes on.
+// begin sets the restore in progress in the init lock.
 func (r *rig) begin(ctx context.Context, restore, machine string) {
 	GinkgoHelper()
 	Expect(initlock.BeginRestore(ctx, testEnv.Client, r.cluster(ctx), restore, machine, r.now)).To(Succeed())
 }
 
-// message is what a restore waits for.
+// message is the message of the restore's condition.
 func message(restore *controlplanev1.NovaEtcdRestore) string {
 	return conditions.GetMessage(restore, controlplanev1.EtcdRestoreReadyCondition)
 }
 
-var _ = Describe("A restore that a backup of the management cluster brings back", func() {
+var _ = Describe("A restore in a restored backup of the management cluster", func() {
 	It("is not carried out again", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
@@ -62,16 +62,16 @@ var _ = Describe("A restore that a backup of the management cluster brings back"
 		backup := r.reconcileRestore(ctx, "back")
 		Expect(backup.Status.Phase).To(Equal(controlplanev1.EtcdRestorePreparing))
 		Expect(backup.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdRestoreIDAnnotation, string(backup.UID)))
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		addNode(ctx, machineName, map[string]string{roleControlPlane: ""}, nil)
 		r.begin(ctx, "back", machineName)
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
-		notes := &corev1.ConfigMap{}
-		Expect(testEnv.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: controlplanev1.EtcdRestoresConfigMap}, notes)).To(Succeed())
-		Expect(notes.Data).To(HaveKeyWithValue(string(backup.UID), machineName))
+		records := &corev1.ConfigMap{}
+		Expect(testEnv.Client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: controlplanev1.EtcdRestoresConfigMap}, records)).To(Succeed())
+		Expect(records.Data).To(HaveKeyWithValue(string(backup.UID), machineName))
 
 		for phase, begin := range map[string]bool{"while it was prepared": false, "while machines were deleted": true} {
-			By("restoring a backup that was made " + phase)
+			By("restoring a backup from the time " + phase)
 			r.again(ctx, backup)
 			if begin {
 				r.begin(ctx, "back", "")
@@ -80,14 +80,14 @@ var _ = Describe("A restore that a backup of the management cluster brings back"
 			Expect(restore.UID).NotTo(Equal(backup.UID))
 			Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining), message(restore))
 			Expect(restore.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdRestoredAnnotation, machineName))
-			Expect(restore.Restored()).To(BeTrue(), "the control plane goes on as always")
+			Expect(restore.Restored()).To(BeTrue(), "the control plane continues as usual")
 			lock, err := initlock.ObserveRestore(ctx, testEnv.Client, r.cluster(ctx))
 			Expect(err).NotTo(HaveOccurred())
 			Expect(lock.Name).To(BeEmpty())
 		}
 
 		By("restoring an older snapshot, which does not have the note, and keeping it")
-		Expect(testEnv.Client.Delete(ctx, notes)).To(Succeed())
+		Expect(testEnv.Client.Delete(ctx, records)).To(Succeed())
 		r.makeWhole(ctx)
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 		r.addRestore(ctx, "older", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
@@ -95,11 +95,11 @@ var _ = Describe("A restore that a backup of the management cluster brings back"
 		r.begin(ctx, "older", machineName)
 		older := r.reconcileRestore(ctx, "older")
 		Expect(older.Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining), message(older))
-		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(notes), notes)).To(Succeed())
-		Expect(notes.Data).To(And(HaveKeyWithValue(string(backup.UID), machineName), HaveKeyWithValue(string(older.UID), machineName)))
+		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(records), records)).To(Succeed())
+		Expect(records.Data).To(And(HaveKeyWithValue(string(backup.UID), machineName), HaveKeyWithValue(string(older.UID), machineName)))
 	})
 
-	It("goes on where a move interrupts it", func(ctx context.Context) {
+	It("continues after a move interrupts it", func(ctx context.Context) {
 		r := newRig(ctx, nil)
 		r.taken(ctx)
 		r.addRestore(ctx, "back", fromSnapshot(controlplanev1.LatestEtcdSnapshot))
@@ -120,7 +120,7 @@ var _ = Describe("A restore that a backup of the management cluster brings back"
 
 		By("restoring")
 		r.begin(ctx, "back", machineName)
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		r.again(ctx, restore)
 		restore = r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
@@ -169,9 +169,9 @@ var _ = Describe("A restore with fencing", func() {
 		Expect(testEnv.Client.Delete(ctx, machine)).To(Succeed())
 		Expect(message(r.reconcileRestore(ctx, "back"))).To(Equal("Waiting for the machine that restores etcd to be created"))
 
-		By("saying so while the API server answers all the same")
-		r.useEnvAsTenant(ctx)
-		Expect(message(r.reconcileRestore(ctx, "back"))).To(ContainSubstring("the API server does not answer any more"))
+		By("reporting that the API server still answers")
+		r.useEnvAsWorkloadCluster(ctx)
+		Expect(message(r.reconcileRestore(ctx, "back"))).To(ContainSubstring("the API server stops answering"))
 	})
 })
 
@@ -189,22 +189,22 @@ var _ = Describe("A control plane on external etcd", func() {
 		Expect(secret.Data).To(BeEmpty(), "nothing is downloaded")
 		r.begin(ctx, "back", machineName)
 		r.now = r.now.Add(2 * urlTTL)
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		restore := r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreRestoring))
 		Expect(message(restore)).To(Equal("Waiting for machine " + machineName + " to initialize the control plane with the data of external etcd"))
 		addNode(ctx, machineName, map[string]string{roleControlPlane: ""}, nil)
-		addNode(ctx, "c-cp-gone", map[string]string{roleControlPlane: ""}, nil)
+		addNode(ctx, "c-cp-deleted", map[string]string{roleControlPlane: ""}, nil)
 		r.killEtcd()
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreJoining))
-		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, client.ObjectKey{Name: "c-cp-gone"}, &corev1.Node{}))).To(BeTrue())
+		Expect(apierrors.IsNotFound(testEnv.Client.Get(ctx, client.ObjectKey{Name: "c-cp-deleted"}, &corev1.Node{}))).To(BeTrue())
 		r.makeWhole(ctx)
 		Expect(r.reconcileRestore(ctx, "back").Status.Phase).To(Equal(controlplanev1.EtcdRestoreSucceeded))
 	})
 
 	It("is not initialized again while its API server answers", func(ctx context.Context) {
 		r := newRig(ctx, external)
-		r.useEnvAsTenant(ctx)
+		r.useEnvAsWorkloadCluster(ctx)
 		r.addRestore(ctx, "back", fromExternal())
 		restore := r.reconcileRestore(ctx, "back")
 		Expect(restore.Status.Phase).To(Equal(controlplanev1.EtcdRestoreFailed))
@@ -262,8 +262,8 @@ var _ = Describe("A snapshot of another cluster", func() {
 		node := func(name, cluster string) corev1.Node {
 			return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{clusterv1.ClusterNameAnnotation: cluster, clusterv1.MachineAnnotation: name}}}
 		}
-		nodes := []corev1.Node{node("a-worker", "a"), node("b-worker", "b"), node("else", "x"), {ObjectMeta: metav1.ObjectMeta{Name: "somebodys"}}}
+		nodes := []corev1.Node{node("a-worker", "a"), node("b-worker", "b"), node("else", "x"), {ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}}
 		machines := []clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{Name: "b-worker"}}}
-		Expect(gone(nodes, machines, "b", "a")).To(Equal([]string{"a-worker"}))
+		Expect(orphanedNodes(nodes, machines, "b", "a")).To(Equal([]string{"a-worker"}))
 	})
 })
