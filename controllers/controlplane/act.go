@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// actedAgain is when to look again after something was done.
+	// actedAgain is when to reconcile again after an action.
 	actedAgain = 50 * time.Millisecond
 	// actsAtOnce bounds the creations of one reconcile.
 	actsAtOnce = 16
 )
 
-// act decides, carries the one action out and has everything looked at again.
-// Machines alone are made one after another at once: all of a new control
-// plane boot while the first of them initialises it.
+// act decides, carries out the one action and requests another reconcile.
+// Creations of machines and the init are carried out in one reconcile: all
+// machines of a new control plane boot while the first of them initializes it.
 func (r *Reconciler) act(ctx context.Context, s *scope) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
@@ -40,13 +40,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 			break
 		}
 		if !sure {
-			// What the caches say may be old; what follows cannot be taken back.
+			// The caches may be old, and the action cannot be undone.
 			was := s.initialized
 			if err := r.lookPastCaches(ctx, s); err != nil {
 				return err
 			}
 			if s.initialized != was {
-				// The steps before this one went by something else.
+				// The steps before this one used the old value.
 				s.decision = plan.Decision{}
 				s.lookAgain(actedAgain)
 				return nil
@@ -66,19 +66,20 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// acts reports whether there is something to do.
+// acts reports whether the decision is an action.
 func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action != plan.Wait }
 
-// failed says what was not done.
+// failed records the failure of an action.
 func (r *Reconciler) failed(s *scope, err error) error {
 	if vacating, ok := errors.AsType[*vacatingError](err); ok {
-		// What was decided is not done yet, and conditions are to say why.
+		// The action is not carried out yet, and the conditions report why.
 		s.decision.Action, s.decision.Reason = plan.Wait, vacating.waits
 		s.lookAgain(vacateAgain)
 		return nil
 	}
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
-		// Somebody else wrote; what was decided may no longer hold.
+		// Another writer changed the object; the decision may no longer be
+		// valid.
 		s.lookAgain(actedAgain)
 		return nil
 	}
@@ -92,8 +93,9 @@ func (r *Reconciler) failed(s *scope, err error) error {
 	return err
 }
 
-// lookPastCaches looks at what the decision rests on once more, at its source:
-// at the tenant too where one may be that nobody has noted yet.
+// lookPastCaches reads the input of the decision again from the API servers,
+// including the workload cluster's if it may be initialized without that being
+// recorded.
 func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 	var err error
 	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
@@ -114,27 +116,27 @@ func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 	if s.initialized {
 		return nil
 	}
-	// It may have been initialised while nobody looked: what follows would take
-	// it away again.
+	// The cluster may have been initialized while the controller was down: the
+	// action could delete it.
 	if err := r.initialization(ctx, s); err != nil {
 		return err
 	}
 	return r.observeRoles(ctx, s)
 }
 
-// observeLock reads who initialises, or was to.
+// observeLock reads which machine holds the init lock.
 func (r *Reconciler) observeLock(ctx context.Context, s *scope) (err error) {
 	if s.cluster == nil {
 		return nil
 	}
 	if s.lock, err = initlock.Observe(ctx, r.Client, s.cluster); err != nil {
-		return fmt.Errorf("reading who initialises the cluster: %w", err)
+		return fmt.Errorf("reading the init lock: %w", err)
 	}
 	return nil
 }
 
-// observeRoles reads what machines were told in their bootstrap data, which
-// may be stored though the Machine does not name it yet.
+// observeRoles reads the roles of machines in their bootstrap data, which may
+// be stored before the Machine references it.
 func (r *Reconciler) observeRoles(ctx context.Context, s *scope) error {
 	s.roles = map[string]plan.Role{}
 	for _, machine := range s.machines {
@@ -152,7 +154,7 @@ func (r *Reconciler) observeRoles(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// carryOut does what was decided, and nothing else.
+// carryOut carries out the decision.
 func (r *Reconciler) carryOut(ctx context.Context, s *scope, d plan.Decision) error {
 	ctrl.LoggerFrom(ctx).Info("Acting", "action", d.Action, "Machine", d.Machine, "reason", d.Reason)
 	do := map[plan.Action]func(context.Context, *scope, plan.Decision) error{
@@ -167,7 +169,7 @@ func (r *Reconciler) carryOut(ctx context.Context, s *scope, d plan.Decision) er
 		plan.SetVersion:    r.setVersion,
 	}[d.Action]
 	if do == nil {
-		return fmt.Errorf("carrying out %s: nobody knows how", d.Action)
+		return fmt.Errorf("carrying out %s: unknown action", d.Action)
 	}
 	if err := do(ctx, s, d); err != nil {
 		return err
@@ -187,18 +189,19 @@ func (r *Reconciler) createMachine(ctx context.Context, s *scope, d plan.Decisio
 	return nil
 }
 
-// startInit gives the init lock to a machine, if nobody else took it.
+// startInit assigns the init lock to a machine, unless another machine acquired
+// it.
 func (r *Reconciler) startInit(ctx context.Context, s *scope, d plan.Decision) error {
 	now := r.now()
 	if err := initlock.Assign(ctx, r.Client, s.cluster, s.lock.Holder, d.Machine, now); err != nil {
-		return fmt.Errorf("giving the init lock: %w", err)
+		return fmt.Errorf("assigning the init lock: %w", err)
 	}
 	s.lock = initlock.State{Holder: d.Machine, Since: now}
 	r.event(s, corev1.EventTypeNormal, "InitStarted", string(d.Action), d.Reason)
 	return nil
 }
 
-// deleteMachine deletes the machine that was seen, and no other of its name.
+// deleteMachine deletes the observed machine, and no other one with its name.
 func (r *Reconciler) deleteMachine(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, ok := s.machines[d.Machine]
 	if !ok {
@@ -224,8 +227,8 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 	return nil
 }
 
-// removeMember removes a member by its ID. That its machine was a member is
-// stored first: it never joins again then, whatever happens next.
+// removeMember removes a member by its ID. Before that it stores on the machine
+// that it was a member, because a removed member never joins again.
 func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
 	if machine, ok := s.machines[d.Machine]; ok {
 		if err := r.vacate(ctx, s, machine); err != nil {
@@ -265,7 +268,7 @@ func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) 
 		return err
 	}
 	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
-		return fmt.Errorf("moving the tenant to %s: %w", s.controlPlane.Spec.Version, err)
+		return fmt.Errorf("setting version %s in the workload cluster: %w", s.controlPlane.Spec.Version, err)
 	}
 	r.event(s, corev1.EventTypeNormal, "VersionSet", string(d.Action), d.Reason)
 	return nil
@@ -282,7 +285,7 @@ func memberByID(s *scope, id uint64) (etcd.Member, bool) {
 	return s.tenant.Etcd.Members[at], true
 }
 
-// uid is a precondition for what was seen.
+// uid returns the UID of the observed object as a precondition.
 func uid(o metav1.Object) client.Preconditions {
 	u := o.GetUID()
 	return client.Preconditions{UID: &u}

@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// runningWorld makes a control plane of n machines that runs.
+// runningWorld creates a running control plane of n machines.
 func runningWorld(ctx context.Context, n int32, change func(*controlplanev1.NovaControlPlane)) (*world, *Reconciler) {
 	GinkgoHelper()
 	r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
@@ -40,7 +40,7 @@ func runningWorld(ctx context.Context, n int32, change func(*controlplanev1.Nova
 	return w, reconciler
 }
 
-// giveUp does what a MachineHealthCheck does to a machine.
+// giveUp marks a machine for remediation as a MachineHealthCheck does.
 func giveUp(ctx context.Context, r *rig, name, why string) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -74,7 +74,7 @@ func (w *world) names() []string {
 }
 
 var _ = Describe("Scaling", func() {
-	It("goes from one to three, to five, to three and to one", func(ctx SpecContext) {
+	It("scales from one to three, to five, to three and to one", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 1, nil)
 		for _, n := range []int32{3, 5, 3, 1} {
 			w.scaleTo(ctx, n)
@@ -84,7 +84,7 @@ var _ = Describe("Scaling", func() {
 		Expect(w.inits).To(Equal(1))
 	})
 
-	It("takes away first what a user names", func(ctx SpecContext) {
+	It("deletes first the machine that a user marked", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -99,7 +99,7 @@ var _ = Describe("Scaling", func() {
 		Expect(w.names()).To(Equal([]string{machines[0].Name}))
 	})
 
-	It("keeps the quorum when somebody deletes two of three machines at once", func(ctx SpecContext) {
+	It("keeps the quorum when a user deletes two of three machines at once", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -111,7 +111,7 @@ var _ = Describe("Scaling", func() {
 		Expect(w.inits).To(Equal(1))
 	})
 
-	It("does not wait for a leader for ever", func(ctx SpecContext) {
+	It("does not wait for a leader indefinitely", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		w.stubborn = true
 		leader := ""
@@ -125,7 +125,7 @@ var _ = Describe("Scaling", func() {
 		Expect(w.leads).To(HaveLen(movesTried))
 	})
 
-	It("leaves neither member nor node when somebody tears everything off a machine", func(ctx SpecContext) {
+	It("leaves neither member nor node when a user removes finalizers and hooks from a machine", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -139,7 +139,7 @@ var _ = Describe("Scaling", func() {
 		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && len(w.torn) == 0 })
 	})
 
-	It("says on a machine why its deletion waits, and lets it go without a host", func(ctx SpecContext) {
+	It("reports on a machine why its deletion waits, and releases it without a host", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -212,7 +212,7 @@ var _ = Describe("A rollout", func() {
 	It("begins when its time comes", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 1, nil)
 		old := w.names()
-		// The API server stamps machines with its own time.
+		// The API server sets creation times by its own clock.
 		after := time.Now().Add(time.Second).Truncate(time.Second)
 		w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Rollout.After = ptr.To(metav1.NewTime(after)) })
 		Eventually(time.Now).Should(BeTemporally(">", after.Add(time.Second)))
@@ -233,7 +233,7 @@ var _ = Describe("A rollout", func() {
 })
 
 var _ = Describe("A rollout without an end", func() {
-	It("is not begun, and that is said", func(ctx SpecContext) {
+	It("does not begin, and a condition reports it", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 1, func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Rollout.Before.CertificatesExpiryDays = 100
 			c.Spec.Config.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "certificateValidityPeriod: 2400h"}}
@@ -263,7 +263,7 @@ var _ = Describe("Remediation", func() {
 		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(0)))
 	})
 
-	It("changes nothing without a quorum and says how to recover", func(ctx SpecContext) {
+	It("changes nothing without a quorum and reports how to recover", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		lost := w.names()[:2]
 		for _, name := range lost {
@@ -282,7 +282,7 @@ var _ = Describe("Remediation", func() {
 		Expect(machines).To(ContainElement(WithTransform(func(m clusterv1.Machine) string {
 			return conditions.GetMessage(&m, clusterv1.MachineOwnerRemediatedCondition)
 		}, ContainSubstring("Waiting for etcd to answer"))))
-		// One host comes back, and the rest mends itself.
+		// One host comes back, and the cluster recovers by itself.
 		w.down[lost[0]], w.sick[lost[0]] = false, false
 		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), lost[1]) })
 	})
@@ -308,17 +308,17 @@ var _ = Describe("Remediation", func() {
 	})
 
 	for what, silence := range map[string]func(w *world) *bool{
-		"before anybody has asked":         func(w *world) *bool { return &w.unasked },
-		"while only its caches are silent": func(w *world) *bool { return &w.unseen },
+		"before the first probe":             func(w *world) *bool { return &w.unasked },
+		"while only its caches are outdated": func(w *world) *bool { return &w.unseen },
 	} {
 		for _, n := range []int{1, 3} {
-			It(fmt.Sprintf("spares what was initialised while the manager was away, %s: %d machines", what, n), func(ctx SpecContext) {
+			It(fmt.Sprintf("keeps machines that were initialized while the manager was down, %s: %d machines", what, n), func(ctx SpecContext) {
 				r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(n)) })
 				w := newWorld(r)
 				w.drive(ctx, w.reconciler(testEnv.Config), func() bool { return len(w.hosts) == n })
 				Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeFalse())
 
-				By("initialising, with nobody there, until a MachineHealthCheck has lost patience")
+				By("initializing while the manager is down, until a MachineHealthCheck fails")
 				for range 12 {
 					w.tick(ctx)
 				}
@@ -335,20 +335,20 @@ var _ = Describe("Remediation", func() {
 				result, err := reconciler.Reconcile(ctx, requestFor(r))
 				Expect(err).NotTo(HaveOccurred())
 				if w.unasked {
-					Expect(result.RequeueAfter).To(Equal(connectRetry), "nobody else may tell")
+					Expect(result.RequeueAfter).To(Equal(connectRetry), "no event may follow")
 				}
 				r.reconcileTimes(ctx, reconciler, 3)
 				*silence(w) = false
 				until := w.now.Add(20 * worldTick)
 				w.drive(ctx, reconciler, func() bool { return w.now.After(until) && w.whole(ctx, n)() })
-				Expect(w.names()).To(Equal(names), "nobody was replaced")
+				Expect(w.names()).To(Equal(names), "no machine was replaced")
 				Expect(w.inits).To(Equal(1))
 				Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 			})
 		}
 	}
 
-	It("needs nobody when what was wrong with an init is mended", func(ctx SpecContext) {
+	It("continues by itself when the cause of a failed init is fixed", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.35.4" })
 		w := newWorld(r)
 		w.failInit = 1
@@ -359,7 +359,7 @@ var _ = Describe("Remediation", func() {
 		Expect(w.inits).To(Equal(1))
 	})
 
-	It("says that it has stopped at its limit", func(ctx SpecContext) {
+	It("reports that it has stopped at its limit", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Replicas = ptr.To(int32(1))
 			c.Spec.Version = "v1.35.4"
@@ -378,8 +378,8 @@ var _ = Describe("Remediation", func() {
 	})
 })
 
-var _ = Describe("What kubeadm's stored configuration cannot become", func() {
-	// Whether it cannot be written down or the tenant does not take it.
+var _ = Describe("A configuration that cannot be stored", func() {
+	// It cannot be rendered, or the workload cluster rejects it.
 	broken := map[string]func(ctx context.Context, w *world, is bool){
 		"a patch that is no YAML": func(ctx context.Context, w *world, is bool) {
 			w.mayFail = "spec.kubeadm.configPatches[ClusterConfiguration]"
@@ -390,10 +390,10 @@ var _ = Describe("What kubeadm's stored configuration cannot become", func() {
 				}
 			})
 		},
-		"a tenant that refuses it": func(ctx context.Context, w *world, is bool) {
+		"a workload cluster that rejects it": func(ctx context.Context, w *world, is bool) {
 			w.mayFail, w.refusesVersion = "admission webhook", nil
 			if is {
-				w.refusesVersion = errors.New("admission webhook says no")
+				w.refusesVersion = errors.New("admission webhook rejects it")
 			}
 			w.rig.update(ctx, func(c *controlplanev1.NovaControlPlane) {
 				c.Spec.Platform.APIServer.CertSANs = []string{"one.example.com"}
@@ -401,7 +401,7 @@ var _ = Describe("What kubeadm's stored configuration cannot become", func() {
 		},
 	}
 	for what, setBroken := range broken {
-		It("keeps machines from joining and nothing else: "+what, func(ctx SpecContext) {
+		It("blocks joins and nothing else: "+what, func(ctx SpecContext) {
 			w, reconciler := runningWorld(ctx, 3, nil)
 			setBroken(ctx, w, true)
 			saysWhy := func(condition string) func() bool {
@@ -424,7 +424,7 @@ var _ = Describe("What kubeadm's stored configuration cannot become", func() {
 			w.drive(ctx, reconciler, saysWhy(controlplanev1.ScalingUpCondition))
 			w.rig.expectMachines(ctx, 2)
 
-			By("mending it")
+			By("fixing it")
 			setBroken(ctx, w, false)
 			old := w.names()
 			w.drive(ctx, reconciler, func() bool {
@@ -434,8 +434,8 @@ var _ = Describe("What kubeadm's stored configuration cannot become", func() {
 	}
 })
 
-var _ = Describe("Kubeadm's stored configuration that is gone", func() {
-	It("keeps machines from being made that could not join, and says so", func(ctx SpecContext) {
+var _ = Describe("A missing stored configuration of kubeadm", func() {
+	It("blocks the creation of machines that could not join, and reports it", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 1, nil)
 		w.drive(ctx, reconciler, func() bool {
 			done, err := initlock.Initialized(ctx, testEnv.Client, w.rig.key(clusterName))
@@ -446,7 +446,7 @@ var _ = Describe("Kubeadm's stored configuration that is gone", func() {
 		w.drive(ctx, reconciler, func() bool {
 			c, err := w.rig.condition(ctx, controlplanev1.ScalingUpCondition)()
 			return err == nil && c.Status == metav1.ConditionTrue &&
-				strings.Contains(c.Message, "No machine can join: ConfigMap kube-system/kubeadm-config of the tenant is gone")
+				strings.Contains(c.Message, "No machine can join: ConfigMap kube-system/kubeadm-config with the settings of new machines does not exist")
 		})
 		w.rig.expectMachines(ctx, 1)
 		By("making it again with nothing but the version")
@@ -456,8 +456,8 @@ var _ = Describe("Kubeadm's stored configuration that is gone", func() {
 	})
 })
 
-var _ = Describe("A control plane that goes", func() {
-	It("asks nothing of a tenant that has no quorum, also for a machine that waits for it", func(ctx SpecContext) {
+var _ = Describe("A control plane that is deleted", func() {
+	It("does not depend on a workload cluster without quorum, even for a machine at the hook", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		machines, err := w.rig.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -478,8 +478,8 @@ var _ = Describe("A control plane that goes", func() {
 	})
 })
 
-var _ = Describe("A control plane that is made again", func() {
-	It("begins anew when only the NovaControlPlane was deleted", func(ctx SpecContext) {
+var _ = Describe("A recreated control plane", func() {
+	It("is initialized again when only the NovaControlPlane was deleted", func(ctx SpecContext) {
 		w, reconciler := runningWorld(ctx, 3, nil)
 		former, err := w.rig.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -496,7 +496,7 @@ var _ = Describe("A control plane that is made again", func() {
 			c, err := w.rig.condition(ctx, controlplanev1.AvailableCondition)()
 			return err == nil && c.Message == "Waiting for Secret c-ca of a former cluster to be deleted with it"
 		})
-		// The garbage collector, which does not run here.
+		// This replaces the garbage collector, which does not run here.
 		for _, name := range []string{"c-ca", "c-etcd", "c-proxy", "c-sa", "c-kubeconfig"} {
 			Expect(client.IgnoreNotFound(deleteSecret(ctx, w.rig, name))).To(Succeed())
 		}
@@ -506,14 +506,14 @@ var _ = Describe("A control plane that is made again", func() {
 })
 
 var _ = Describe("A process that dies", func() {
-	It("is followed by one that goes on, whatever it had done", func(ctx SpecContext) {
+	It("is followed by one that continues, after any number of writes", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.35.4" })
 		w := newWorld(r)
 		var process *crash
 		var reconciler *Reconciler
 		deaths := 0
-		// The first dies after 1 write, the next after 2, and so on, over and
-		// over. A new process applies all children of all machines once more
+		// The first reconciler crashes after 1 write, the next after 2, and so
+		// on. A new process applies all children of all machines once more
 		// before it does anything new.
 		const most = 23
 		alive := func() *Reconciler {

@@ -31,8 +31,9 @@ const (
 )
 
 // coreDNSVersions are the versions of CoreDNS that kubeadm deploys, by minor
-// version of Kubernetes. With a version that is not here CoreDNS stays as it is.
-// A test compares them with the sources of kubeadm that hack/tools pins.
+// version of Kubernetes. With a version that is not listed CoreDNS is not
+// changed. A test compares them with the sources of kubeadm that hack/tools
+// pins.
 var coreDNSVersions = map[uint]string{
 	31: "v1.11.3",
 	32: "v1.11.3",
@@ -43,31 +44,34 @@ var coreDNSVersions = map[uint]string{
 	37: "v1.14.6",
 }
 
-// addons moves what kubeadm deploys into the cluster beside the control plane.
+// addons updates kube-proxy and CoreDNS, which kubeadm deploys into the
+// cluster.
 type addons struct {
 	client  client.Client
 	want    Upgrade
 	changed []string
 }
 
-// sync moves kube-proxy and CoreDNS. What is not there is somebody else's.
+// sync updates kube-proxy and CoreDNS. If one does not exist, the user manages
+// it.
 func (a *addons) sync(ctx context.Context) error {
 	if !a.want.SkipKubeProxy {
 		if err := a.kubeProxy(ctx); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("moving kube-proxy: %w", err)
+			return fmt.Errorf("updating kube-proxy: %w", err)
 		}
 	}
 	if a.want.SkipCoreDNS {
 		return nil
 	}
 	if err := a.coreDNS(ctx); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("moving CoreDNS: %w", err)
+		return fmt.Errorf("updating CoreDNS: %w", err)
 	}
 	return nil
 }
 
-// kubeProxy writes kube-proxy's configuration first, and a mark beside it that
-// its pods then take over: after a crash in between they are still replaced.
+// kubeProxy first writes kube-proxy's configuration together with an annotation
+// of its hash. The pods then get the same annotation: after a crash in between
+// they are still replaced.
 func (a *addons) kubeProxy(ctx context.Context) error {
 	set := &appsv1.DaemonSet{}
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, set); err != nil {
@@ -102,8 +106,9 @@ func (a *addons) kubeProxy(ctx context.Context) error {
 	return nil
 }
 
-// configureKubeProxy writes kube-proxy's configuration and returns the mark that
-// pods with this configuration have; empty if it is as kubeadm wrote it.
+// configureKubeProxy writes kube-proxy's configuration and returns the hash
+// that pods with this configuration are annotated with; empty if kubeadm's
+// configuration is unchanged.
 func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error) {
 	config := &corev1.ConfigMap{}
 	if err := a.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeProxyName}, config); err != nil {
@@ -134,9 +139,9 @@ func (a *addons) configureKubeProxy(ctx context.Context) (mark string, err error
 	return config.Annotations[kubeProxyMark], nil
 }
 
-// coreDNS moves CoreDNS as kubeadm does: first its configuration is changed to
-// what the new version understands, while the pods read a copy of the old one.
-// Which step is next is read from what is there, so a crash repeats none.
+// coreDNS updates CoreDNS as kubeadm does: first it migrates the configuration
+// to the new version, while the pods read a copy of the old one. The next step
+// follows from the stored objects, so a crash repeats no step.
 func (a *addons) coreDNS(ctx context.Context) error {
 	target, image, err := a.coreDNSImage()
 	if err != nil || target == "" {
@@ -169,8 +174,8 @@ func (a *addons) coreDNS(ctx context.Context) error {
 	return nil
 }
 
-// migrateCorefile leaves a configuration for the target version, and pods that
-// read the old one until they are replaced.
+// migrateCorefile stores a configuration for the target version, and lets the
+// pods read the old one until they are replaced.
 func (a *addons) migrateCorefile(ctx context.Context, deployment *appsv1.Deployment, current, target string) error {
 	config := &corev1.ConfigMap{}
 	if err := a.client.Get(ctx, client.ObjectKeyFromObject(deployment), config); err != nil {
@@ -182,7 +187,7 @@ func (a *addons) migrateCorefile(ctx context.Context, deployment *appsv1.Deploym
 	old := config.Data[corefileKey]
 	onBackup := usesCorefile(deployment, corefileBackupKey)
 	if onBackup {
-		// The last try came that far.
+		// The previous try completed this step.
 		old = config.Data[corefileBackupKey]
 	}
 	migrated, err := migration.Migrate(strings.TrimPrefix(current, "v"), strings.TrimPrefix(target, "v"), old, false)
@@ -200,7 +205,7 @@ func (a *addons) migrateCorefile(ctx context.Context, deployment *appsv1.Deploym
 		was := deployment.DeepCopy()
 		useCorefile(deployment, corefileBackupKey)
 		if err := a.client.Patch(ctx, deployment, client.StrategicMergeFrom(was)); err != nil {
-			return fmt.Errorf("turning to the old Corefile: %w", err)
+			return fmt.Errorf("configuring the old Corefile: %w", err)
 		}
 	}
 	config.Data[corefileKey] = migrated
@@ -210,8 +215,8 @@ func (a *addons) migrateCorefile(ctx context.Context, deployment *appsv1.Deploym
 	return nil
 }
 
-// coreDNSImage returns the version and the image of CoreDNS, as kubeadm puts
-// it together. Both are empty if the version is not known.
+// coreDNSImage returns the version and the image of CoreDNS, as kubeadm
+// composes it. Both are empty if the version is unknown.
 func (a *addons) coreDNSImage() (target, image string, err error) {
 	stored := struct {
 		DNS struct {
@@ -243,15 +248,15 @@ func (a *addons) coreDNSImage() (target, image string, err error) {
 	return imageVersion(image), image, nil
 }
 
-// unknownVersion returns why CoreDNS stays as it is with the wanted version; empty
-// if its version is known.
+// unknownVersion returns why CoreDNS is not updated for the desired version;
+// empty if its version is known.
 func unknownVersion(want Upgrade) string {
 	a := &addons{want: want}
 	target, _, err := a.coreDNSImage()
 	if err != nil || target != "" || want.SkipCoreDNS {
 		return ""
 	}
-	return fmt.Sprintf("CoreDNS stays as it is: this version of the provider does not know the CoreDNS of Kubernetes %s. "+
+	return fmt.Sprintf("CoreDNS is not updated: this version of the provider does not know the CoreDNS version of Kubernetes %s. "+
 		"Update the provider, or set dns.imageTag by a patch of ClusterConfiguration", want.Version)
 }
 
@@ -273,7 +278,7 @@ func usesCorefile(deployment *appsv1.Deployment, key string) bool {
 	return false
 }
 
-// useCorefile has the pods read their configuration from a key.
+// useCorefile configures the key that the pods read their configuration from.
 func useCorefile(deployment *appsv1.Deployment, key string) {
 	items := corefileItems(deployment)
 	for i := range items {
@@ -295,7 +300,8 @@ func corefileItems(deployment *appsv1.Deployment) []corev1.KeyToPath {
 // imageTag is a version in an image's tag, which cannot hold a plus sign.
 func imageTag(v string) string { return strings.ReplaceAll(v, "+", "_") }
 
-// newer reports whether version a is above b. What cannot be read is not.
+// newer reports whether version a is above b. A version that cannot be parsed
+// is not.
 func newer(a, b string) bool {
 	left, err := version.ParseSemantic(a)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// oldCorefile uses what CoreDNS 1.7 no longer knows.
+// oldCorefile uses a plugin that CoreDNS 1.7 no longer supports.
 const oldCorefile = `.:53 {
     errors
     health
@@ -31,7 +31,8 @@ const oldCorefile = `.:53 {
 `
 
 var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
-	// The suite's own API server plays the tenant: no controllers run there.
+	// The suite's own API server is the workload cluster: no controllers run
+	// there.
 	key := func(name string) client.ObjectKey {
 		return client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: name}
 	}
@@ -78,7 +79,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		set, deployment := &appsv1.DaemonSet{}, &appsv1.Deployment{}
 		Expect(testEnv.Client.Get(ctx, key(kubeProxyName), set)).To(Succeed())
 		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
-		Expect(set.Spec.Template.Spec.Containers[0].Image).To(Equal("side:1"), "what else runs in the pod is left alone")
+		Expect(set.Spec.Template.Spec.Containers[0].Image).To(Equal("side:1"), "other containers of the pod do not change")
 		return set.Spec.Template.Spec.Containers[1].Image, deployment.Spec.Template.Spec.Containers[1].Image
 	}
 	corefiles := func(ctx context.Context) map[string]string {
@@ -116,7 +117,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		Expect(coreDNS).To(Equal("registry.example.org/k8s/coredns:v1.14.3"))
 	})
 
-	It("are configured as the spec says, and kube-proxy's pods replaced for it", func(ctx SpecContext) {
+	It("are configured by the spec, and kube-proxy's pods are replaced for it", func(ctx SpecContext) {
 		deploy(ctx, "registry.k8s.io/coredns/coredns:v1.14.2", ".:53 {\n    errors\n}\n")
 		const stored = "bindAddress: 0.0.0.0\nkind: KubeProxyConfiguration\nmetricsBindAddress: \"\"\nmode: iptables\n"
 		config := &corev1.ConfigMap{
@@ -161,7 +162,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		Expect(template()).To(HaveKeyWithValue(kubeProxyMark, config.Annotations[kubeProxyMark]))
 	})
 
-	It("are left alone where somebody else sees to them", func(ctx SpecContext) {
+	It("are not changed if the user manages them", func(ctx SpecContext) {
 		none := &addons{client: testEnv.Client, want: want}
 		Expect(none.sync(ctx)).To(Succeed(), "there are none")
 		deploy(ctx, "registry.k8s.io/coredns/coredns:v1.13.1", "")
@@ -171,7 +172,7 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		Expect(a.sync(ctx)).To(Succeed())
 		Expect(a.changed).To(BeEmpty())
 		later := &addons{client: testEnv.Client, want: Upgrade{Version: "v1.99.0", ImageRepository: "registry.k8s.io", SkipKubeProxy: true}}
-		Expect(later.sync(ctx)).To(Succeed(), "nobody knows its CoreDNS")
+		Expect(later.sync(ctx)).To(Succeed(), "its CoreDNS version is unknown")
 		Expect(later.changed).To(BeEmpty())
 	})
 
@@ -181,7 +182,8 @@ var _ = Describe("kube-proxy and CoreDNS", Ordered, func() {
 		deployment := &appsv1.Deployment{}
 		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
 		Expect(a.migrateCorefile(ctx, deployment, "v1.3.1", "v1.14.2")).To(Succeed())
-		// It dies here. The pods of the old version read the old configuration.
+		// It crashes here. The pods of the old version read the old
+		// configuration.
 		Expect(testEnv.Client.Get(ctx, key(coreDNSName), deployment)).To(Succeed())
 		Expect(usesCorefile(deployment, corefileBackupKey)).To(BeTrue())
 		migrated := corefiles(ctx)

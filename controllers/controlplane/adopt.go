@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// adoptLock gives a lock that has no owner any more, as backups restore it, to
-// the Cluster. Secrets are adopted where they are read.
+// adoptLock makes the Cluster the owner of a lock without owner, as a backup
+// restores it. Secrets are adopted where they are read.
 func (r *Reconciler) adoptLock(ctx context.Context, s *scope) error {
 	if !s.lock.Lost {
 		return nil
@@ -24,9 +24,8 @@ func (r *Reconciler) adoptLock(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// lost reports whether a machine was this control plane's and has lost its
-// owner. It is applied with its owner again, like with all else that it is to
-// have.
+// lost reports whether a machine belonged to this control plane and has no
+// owner any more. The owner is set again when the machine is applied.
 func lost(machine *clusterv1.Machine, controlPlane *controlplanev1.NovaControlPlane) bool {
 	return metav1.GetControllerOf(machine) == nil &&
 		machine.Labels[clusterv1.MachineControlPlaneNameLabel] == format.MustFormatValue(controlPlane.Name)

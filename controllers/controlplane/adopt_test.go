@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-var _ = Describe("What lost its owner", func() {
-	It("is taken back, as a backup restores it, and nothing is made twice", func(ctx SpecContext) {
+var _ = Describe("An object without owner", func() {
+	It("is adopted after a restored backup, and nothing is created twice", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
 		r.settle(ctx, reconciler)
@@ -47,7 +47,7 @@ var _ = Describe("What lost its owner", func() {
 		}
 	})
 
-	It("stays what it is if it is a user's", func(ctx SpecContext) {
+	It("does not change if it belongs to a user", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		mine := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{

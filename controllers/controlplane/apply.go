@@ -8,22 +8,22 @@ import (
 )
 
 const (
-	// fieldManager owns what a child is made with.
+	// fieldManager owns the fields that a child is created with.
 	fieldManager = "nova-control-plane"
 	// metadataManager owns the labels and annotations that are passed on to
 	// objects whose spec is never written again.
 	metadataManager = "nova-control-plane-metadata"
 )
 
-// apply applies desired to the object that was observed, if that changes
-// anything.
+// apply applies desired if that changes the observed object.
 func (r *Reconciler) apply(ctx context.Context, manager string, desired, observed client.Object) error {
 	_, err := r.applied.Apply(ctx, r.Client, manager, desired, observed)
 	return err
 }
 
-// forget drops what is remembered of a machine that goes: what was applied to it
-// and to what belongs to it, and to whom its address was given.
+// forget deletes the state of a machine that is being deleted: the applied
+// configuration of it and its objects, and the nodes that its endpoint address
+// was moved to.
 func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
 	r.handovers.forget(machine.UID)

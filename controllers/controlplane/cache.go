@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// maxText is the longest text that is kept of a field without a limit of
-	// its own, such as an address.
+	// maxText is the maximum length of a stored text without a limit of its
+	// own, such as an address.
 	maxText = 1 << 10
-	// maxStatuses is how many containers of a static pod are kept.
+	// maxStatuses is the maximum number of stored containers of a static pod.
 	maxStatuses = 8
 )
 
-// keepUsed keeps of Nodes, pods and kubeadm's configuration only the fields
-// that Facts are made of. A kubelet may write megabytes into its Node, and
-// images alone are most of an honest one.
+// keepUsed keeps only the fields of Nodes, pods and kubeadm's configuration
+// that Facts are read from. A kubelet may write megabytes into its Node, and
+// the list of images alone is most of a normal one.
 func keepUsed(o any) (any, error) {
 	switch o := o.(type) {
 	case *corev1.Node:
@@ -53,7 +53,7 @@ func keepNode(o *corev1.Node) *corev1.Node {
 	kept.Annotations = keepKeys(o.Annotations, clusterv1.MachineAnnotation)
 	kept.Spec = corev1.NodeSpec{ProviderID: keepText(o.Spec.ProviderID), Unschedulable: o.Spec.Unschedulable}
 	if !schedulable(o) {
-		// Why no pods are scheduled does not matter.
+		// The reason why no pods are scheduled is not relevant.
 		kept.Spec.Unschedulable = true
 	}
 	kept.Status.NodeInfo.KubeletVersion = keepText(o.Status.NodeInfo.KubeletVersion)
@@ -116,8 +116,8 @@ func keepKeys(of map[string]string, keys ...string) map[string]string {
 	return kept
 }
 
-// keepText returns a copy of a text, or nothing if it is too long. A copy does
-// not keep the whole answer that the text was cut from in memory.
+// keepText returns a copy of a text, or nothing if it is too long. Without the
+// copy the whole response would stay in memory.
 func keepText(text string) string {
 	if len(text) > maxText {
 		return ""

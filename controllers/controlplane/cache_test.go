@@ -13,8 +13,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// The cache of a workload cluster keeps the fields that Facts are made of, and
-// little of an object of megabytes.
+// The cache of a workload cluster stores the fields that Facts are read from,
+// and little of an object of megabytes.
 func TestKeepUsed(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	now := time.Now().Truncate(time.Second)

@@ -13,9 +13,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// certificates makes the cluster's certificate authorities, once. After the
-// cluster was initialised it only checks that they are there: new ones would
-// not be those that the nodes trust.
+// certificates creates the cluster's certificate authorities once. After the
+// initialization it only checks that they exist: the nodes would not trust new
+// ones.
 func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	var err error
 	if s.initialized {
@@ -28,7 +28,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 	switch {
 	case err == nil:
 		if !s.initialized && !conditions.IsTrue(s.controlPlane, controlplanev1.CertificatesAvailableCondition) {
-			r.event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are there")
+			r.event(s, corev1.EventTypeNormal, "CertificatesAvailable", "Certificates", "The cluster's certificates are available")
 		}
 		return nil
 	case s.initialized && externalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
@@ -37,8 +37,8 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		r.complain(s, "CertificatesInvalid", "Certificates", err)
 		return nil
 	case s.initialized:
-		// The nodes have their certificates. Only machines that are still to join
-		// need these Secrets.
+		// The nodes have their certificates. Only machines that have not joined
+		// yet need these Secrets.
 		s.certificates.runsOn, s.noJoin = true, certificatesMessage(err)
 		s.failures = append(s.failures, fmt.Errorf("checking certificates: %w", err))
 		switch {
@@ -46,7 +46,7 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 			r.complain(s, "CertificatesInvalid", "Certificates", invalid)
 		case errors.Is(err, pki.ErrNotFound):
 			r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
-				"A certificate Secret of a running cluster is gone, restore it from a backup")
+				"A certificate Secret of a running cluster is missing, restore it from a backup")
 		}
 		return nil
 	case errors.As(err, &invalid):

@@ -15,7 +15,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// identity are the labels that tie an object to the control plane.
+// identity returns the labels that associate an object with the control plane.
 func identity(s *scope) map[string]string {
 	return map[string]string{
 		clusterv1.ClusterNameLabel:             s.clusterName,
@@ -24,7 +24,8 @@ func identity(s *scope) map[string]string {
 	}
 }
 
-// labelsFor are the template's labels; identity wins over them.
+// labelsFor returns the template's labels; the labels of identity take
+// precedence.
 func labelsFor(s *scope) map[string]string {
 	labels := maps.Clone(s.controlPlane.Spec.MachineTemplate.ObjectMeta.Labels)
 	if labels == nil {
@@ -34,7 +35,7 @@ func labelsFor(s *scope) map[string]string {
 	return labels
 }
 
-// annotationsFor are the template's annotations.
+// annotationsFor returns the template's annotations.
 func annotationsFor(s *scope) map[string]string {
 	annotations := maps.Clone(s.controlPlane.Spec.MachineTemplate.ObjectMeta.Annotations)
 	if annotations == nil {
@@ -52,8 +53,8 @@ func createdAt(machine *clusterv1.Machine) time.Time {
 	return recorded
 }
 
-// desiredMachine is the machine as it should be. What was settled when it was
-// made stays.
+// desiredMachine returns the desired Machine. Fields that were decided at its
+// creation do not change.
 func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 	template := s.controlPlane.Spec.MachineTemplate.Spec
 	annotations := annotationsFor(s)
@@ -63,7 +64,8 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 		}
 	}
 	annotations[controlplanev1.CreatedAnnotation] = createdAt(machine).UTC().Format(time.RFC3339)
-	// Its deletion waits for us before its host goes.
+	// The hook delays the deletion of its host until the controller releases
+	// it.
 	annotations[controlplanev1.MachineHookAnnotation] = ""
 	return &clusterv1.Machine{
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
@@ -93,7 +95,8 @@ func desiredMachine(s *scope, machine *clusterv1.Machine) *clusterv1.Machine {
 	}
 }
 
-// readinessGates are the mandatory ones and those of the template.
+// readinessGates returns the mandatory readiness gates and those of the
+// template.
 func readinessGates(s *scope) []clusterv1.MachineReadinessGate {
 	gates := controlplanev1.ReadinessGates(externalEtcd(s))
 	mandatory := len(gates)
@@ -105,7 +108,8 @@ func readinessGates(s *scope) []clusterv1.MachineReadinessGate {
 	return gates
 }
 
-// desiredMetadata is what is passed on to an object beside a machine.
+// desiredMetadata returns the desired labels and annotations of an object of a
+// machine.
 func desiredMetadata(s *scope, o *metav1.PartialObjectMetadata) client.Object {
 	meta := &metav1.PartialObjectMetadata{
 		TypeMeta: o.TypeMeta,
@@ -116,7 +120,7 @@ func desiredMetadata(s *scope, o *metav1.PartialObjectMetadata) client.Object {
 	return meta
 }
 
-// desiredConfig is the NovaConfig of a new machine.
+// desiredConfig returns the NovaConfig of a new machine.
 func desiredConfig(s *scope, name string) *bootstrapv1.NovaConfig {
 	return &bootstrapv1.NovaConfig{
 		TypeMeta: metav1.TypeMeta{APIVersion: bootstrapv1.GroupVersion.String(), Kind: "NovaConfig"},
@@ -130,9 +134,9 @@ func desiredConfig(s *scope, name string) *bootstrapv1.NovaConfig {
 	}
 }
 
-// parent is the owner reference of what the machine will own: it holds the
-// object until the machine takes it over, and lets it go with the control
-// plane if that never happens.
+// parent returns the owner reference of an object that a machine will own: it
+// protects the object until the machine becomes its owner, and deletes it with
+// the control plane if that never happens.
 func (s *scope) parent() metav1.OwnerReference {
 	owner := s.owner()
 	return metav1.OwnerReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Name: owner.Name, UID: owner.UID}

@@ -6,19 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// movesTried is how often a leadership is tried to be moved before the member
-// goes with it: etcd elects another leader then, which takes a second.
+// movesTried is how often the transfer of a leadership is tried before the
+// member is removed with it: etcd then elects another leader, which takes a
+// second.
 const movesTried = 3
 
-// clinging counts, by control plane and member, how often a leadership could
-// not be moved. It is kept in memory only: after a start the moves are tried
-// anew.
+// clinging counts failed leadership transfers by control plane and member. It
+// is kept in memory only: after a restart the transfers are tried again.
 type clinging struct {
 	mu    sync.Mutex
 	tried map[types.UID]map[uint64]int
 }
 
-// note counts one that failed.
+// note counts a failed transfer.
 func (c *clinging) note(of types.UID, member uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -31,7 +31,7 @@ func (c *clinging) note(of types.UID, member uint64) {
 	c.tried[of][member]++
 }
 
-// members are those whose leadership is not to be moved any more.
+// members returns the members whose leadership is not transferred any more.
 func (c *clinging) members(of types.UID) map[uint64]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -42,8 +42,8 @@ func (c *clinging) members(of types.UID) map[uint64]bool {
 	return given
 }
 
-// forget drops what is known of a member, or of a whole control plane if it is
-// 0.
+// forget deletes the count of a member, or of a whole control plane if member
+// is 0.
 func (c *clinging) forget(of types.UID, member uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,6 +21,6 @@ func TestClinging(t *testing.T) {
 	}
 	c.forget("b", 0)
 	if len(c.tried["b"]) > 0 {
-		t.Error("a control plane that is gone is remembered")
+		t.Error("a deleted control plane has an entry")
 	}
 }

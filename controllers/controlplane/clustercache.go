@@ -36,36 +36,36 @@ import (
 
 const (
 	// probeFailure is how long the cluster cache may fail to reach an API
-	// server before its control plane is looked at again.
+	// server before its control plane is reconciled again.
 	probeFailure = 20 * time.Second
-	// lookAgain is when an unhealthy tenant is looked at again. etcd that
-	// mends itself tells nobody.
+	// lookAgain is the requeue interval for an unhealthy workload cluster. etcd
+	// sends no event when it recovers.
 	lookAgain = 10 * time.Second
-	// etcdFresh is how long an answer of a healthy etcd counts if nothing
+	// etcdFresh is how long the state of a healthy etcd is valid if nothing
 	// else changes.
 	etcdFresh = time.Minute
-	// etcdTTL is how long the certificate for etcd is good for.
+	// etcdTTL is the lifetime of the certificate for etcd.
 	etcdTTL = 10 * time.Minute
-	// connectRetry is when a tenant that did not answer is tried again. Cluster
-	// API's own 30 s would be half the time a control plane needs to come up.
+	// connectRetry is the retry interval for a workload cluster that did not
+	// answer. Cluster API's own 30 s would be half the time that a control
+	// plane needs to start.
 	connectRetry = 5 * time.Second
 	// readPatience bounds how long a reconcile waits for the cluster cache.
 	readPatience = 2 * time.Second
-	// freshBound bounds a look past everything that is kept in memory.
+	// freshBound bounds a read past all caches.
 	freshBound = 15 * time.Second
-	// reconnecting is how long the cluster cache may take to connect anew to a
-	// tenant that answers, as it does when the kubeconfig was renewed, before
-	// anything is made of it.
+	// reconnecting is how long the cluster cache may take to reconnect to a
+	// workload cluster that answers, for instance after the kubeconfig was
+	// renewed, before the conditions report it.
 	reconnecting = 30 * time.Second
-	// unreadBound is for how long nothing that cannot be taken back is made of a
-	// tenant that answers and cannot be read. After a start of this process the
-	// cluster cache may be busy with tenants that hang.
+	// unreadBound is how long no irreversible action is taken if a workload
+	// cluster answers and cannot be read. After a restart the cluster cache may
+	// be busy with other clusters that do not respond.
 	unreadBound = 5 * time.Minute
 )
 
-// TenantOptions configures Cluster API's cluster cache for what Tenants reads:
-// it keeps nodes, the static pods of the control plane and kubeadm's
-// configuration in memory, and nothing else.
+// TenantOptions configures Cluster API's cluster cache for Tenants: it caches
+// nodes, the static pods of the control plane and kubeadm's configuration only.
 func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
 	return clustercache.Options{
 		SecretClient:     secrets,
@@ -85,8 +85,9 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 	}
 }
 
-// SetupTenants adds a cluster cache to mgr and returns Tenants over it.
-// probePeriod is the longest time between two questions whether a tenant answers.
+// SetupTenants adds a cluster cache to mgr and returns Tenants that use it.
+// probePeriod is the maximum interval between two health probes of a workload
+// cluster.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 	controllerOptions controller.Options, authority pki.Authority, probePeriod time.Duration,
 ) (Tenants, error) {
@@ -106,44 +107,46 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	return t, nil
 }
 
-// tenants is Tenants over Cluster API's cluster cache and a pulse of each.
+// tenants implements Tenants with Cluster API's cluster cache and one health
+// probe per workload cluster.
 type tenants struct {
 	clusters  clustercache.ClusterCache
 	authority pki.Authority
 	pulses    *pulses
 	watcher   Watcher
 	of        func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
-	// start runs something in the background until the process ends.
+	// start runs a function in the background until the process ends.
 	start func(run func(ctx context.Context))
-	// events tells of tenants of which something new is known.
+	// events are the workload clusters whose state changed.
 	events chan event.GenericEvent
-	// forwards are the connections through API servers.
+	// forwards limits the connections through API servers.
 	forwards gate
 
 	mu     sync.Mutex
 	memory map[client.ObjectKey]*memory
 }
 
-// memory is what is kept of one tenant. All of it can be asked anew.
+// memory is the cached state of one workload cluster. All of it can be read
+// again.
 type memory struct {
 	etcd   etcdAnswer
 	asking chan struct{}
-	// nodes are those that were seen last.
+	// nodes are the nodes of the last read.
 	nodes []Node
 	// unread is since when the cluster cache cannot be read although the
-	// tenant answers.
+	// workload cluster answers.
 	unread time.Time
-	// seen is when each member of etcd was first seen.
+	// seen is when each member of etcd was first observed.
 	seen map[uint64]time.Time
-	// expiries are those of the API servers' certificates.
+	// expiries are the expiry times of the API servers' certificates.
 	expiries map[string]expiry
 	expiring bool
-	// addons are those that the tenant has, and when that was seen.
+	// addons are the hash of the synced addons, and when they were synced.
 	addons   string
 	addonsAt time.Time
 }
 
-// changed returns what tells the controller that a tenant is to be looked at.
+// changed returns a function that triggers a reconcile for a workload cluster.
 func (t *tenants) changed(ctx context.Context) func(client.ObjectKey) {
 	return func(cluster client.ObjectKey) {
 		o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
@@ -154,7 +157,7 @@ func (t *tenants) changed(ctx context.Context) func(client.ObjectKey) {
 	}
 }
 
-// with gives access to what is kept of a tenant.
+// with gives access to the cached state of a workload cluster.
 func (t *tenants) with(cluster client.ObjectKey, do func(m *memory)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +170,7 @@ func (t *tenants) with(cluster client.ObjectKey, do func(m *memory)) {
 	do(t.memory[cluster])
 }
 
-// drop forgets a tenant.
+// drop deletes the cached state of a workload cluster.
 func (t *tenants) drop(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -187,7 +190,7 @@ func (t *tenants) Source(controller string, of handler.MapFunc) source.Source {
 	}
 }
 
-// sources are several sources in one.
+// sources combines several sources.
 type sources []source.Source
 
 // Start implements source.Source.
@@ -257,8 +260,8 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	}
 	facts.Endpoint, facts.Alive = now.facts(), err == nil || now.answers
 	if err != nil {
-		// A connection may just have broken. Whether the tenant is silent is for
-		// the pulse to say.
+		// A connection may just have broken. Only the health probe decides
+		// whether the workload cluster is unreachable.
 		facts.Answers, facts.Silence, facts.Again = false, silence(err), time.Second
 		if now.known && !now.answers {
 			facts.SilentSince = now.since
@@ -286,26 +289,26 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	return facts
 }
 
-// undecided reports whether it says nothing of a tenant that it could not be
-// read: nobody has asked it yet, or it answers and only the way to read it is
-// missing, since unread.
+// undecided reports whether a failed read proves nothing about the workload
+// cluster: it was not probed yet, or it answers and only the cluster cache
+// cannot be read, since unread.
 func undecided(last beat, unread, now time.Time) bool {
 	return !last.known || last.answers && (unread.IsZero() || now.Sub(unread) < unreadBound)
 }
 
-// leaves reports whether a machine is being deleted that is no node. It may
-// still become a member of etcd, which nobody would tell: its kubelet gets no
+// leaves reports whether a machine is being deleted and has no node. It may
+// still become a member of etcd without an event: its kubelet gets no
 // certificate any more.
 func leaves(machine *clusterv1.Machine, nodes []Node) bool {
 	return !machine.DeletionTimestamp.IsZero() && nodeOf(machine, nodes) == nil
 }
 
-// anyLeaves reports whether one of the machines leaves.
+// anyLeaves reports whether leaves is true for one of the machines.
 func anyLeaves(machines []*clusterv1.Machine, nodes []Node) bool {
 	return slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return leaves(m, nodes) })
 }
 
-// silent fills in what can be known of a tenant whose API server is silent:
+// silent sets the facts of a workload cluster whose API server is unreachable:
 // its members of etcd, if they can be reached at their own addresses.
 func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, facts *Facts, why string) {
 	facts.Answers, facts.Silence, facts.Again = false, why, lookAgain
@@ -313,15 +316,15 @@ func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines
 		m.unread = time.Time{}
 		facts.Nodes = slices.Clone(m.nodes)
 	})
-	// Bad news first: that nobody answers is told at once, and why a little later.
+	// The outage is reported at once; the state of etcd follows a little later.
 	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false), etcdFresh, 0)
 	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
 	t.remember(cluster, facts)
 }
 
-// unreadable says why the cluster cache of a tenant that answers cannot be
-// read. Nothing is said for a while: it connects anew when the kubeconfig was
-// renewed.
+// unreadable sets why the cluster cache of a workload cluster that answers
+// cannot be read. For a short time the conditions do not report it: the cluster
+// cache reconnects after the kubeconfig was renewed.
 func (t *tenants) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
 	*facts = Facts{Endpoint: facts.Endpoint, Alive: facts.Alive, Silence: silence(err), Again: time.Second}
 	t.with(cluster, func(m *memory) {
@@ -333,7 +336,7 @@ func (t *tenants) unreadable(cluster client.ObjectKey, facts *Facts, err error) 
 	})
 }
 
-// remember adds what was learnt earlier and does not change.
+// remember adds facts of earlier reads that do not change.
 func (t *tenants) remember(cluster client.ObjectKey, facts *Facts) {
 	t.with(cluster, func(m *memory) {
 		for i := range facts.Nodes {
@@ -354,10 +357,9 @@ func (t *tenants) remember(cluster client.ObjectKey, facts *Facts) {
 	})
 }
 
-// readCached reads what the cluster cache knows, and has the controller told
-// when that changes.
+// readCached reads from the cluster cache and watches it for changes.
 func (t *tenants) readCached(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
-	// A cache that does not get to know its tenant waits without end.
+	// A cache that cannot sync blocks indefinitely.
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
@@ -370,7 +372,7 @@ func (t *tenants) readCached(ctx context.Context, cluster client.ObjectKey) (Fac
 	return read(ctx, c)
 }
 
-// read reads what the API server says.
+// read reads the facts from the API server.
 func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes); err != nil {
@@ -396,8 +398,8 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 	return facts, pods.Items, nil
 }
 
-// watch asks to be told of changes. The cluster cache adds a watch only once a
-// connection.
+// watch adds the watches for changes. The cluster cache adds a watch only once
+// per connection.
 func (t *tenants) watch(ctx context.Context, cluster client.ObjectKey) error {
 	if t.watcher == nil {
 		return nil
@@ -421,7 +423,8 @@ func (t *tenants) watch(ctx context.Context, cluster client.ObjectKey) error {
 	return nil
 }
 
-// matters lets pass what can change Facts. A kubelet writes more than that.
+// matters filters updates that cannot change Facts. A kubelet writes more often
+// than that.
 func matters() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		switch is := e.ObjectNew.(type) {
@@ -467,7 +470,7 @@ func (t *tenants) Evict(ctx context.Context, cluster client.ObjectKey, pod *core
 	return nil
 }
 
-// silence says why a tenant does not answer, in words that stay the same.
+// silence returns why a workload cluster does not answer, as a stable message.
 func silence(err error) string {
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return "The API server does not answer"
@@ -475,7 +478,7 @@ func silence(err error) string {
 	if strings.Contains(err.Error(), "context deadline exceeded") {
 		return "The API server answers too slowly"
 	}
-	// The text of an error may be the API server's own.
+	// The text of an error may be controlled by the API server.
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return "The API server could not be read: HTTP status " + http.StatusText(int(status.Status().Code))

@@ -15,39 +15,40 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// ComponentState is how a static pod is.
+// ComponentState is the state of a static pod.
 type ComponentState string
 
 const (
-	// Missing means that there is no such pod.
+	// Missing means that the pod does not exist.
 	Missing ComponentState = ""
 	// Provisioning means that it starts.
 	Provisioning ComponentState = "Provisioning"
 	// Running means that it runs and is ready.
 	Running ComponentState = "Running"
-	// Failed means that it runs no more, or is started again and again.
+	// Failed means that it does not run any more, or restarts repeatedly.
 	Failed ComponentState = "Failed"
-	// Deleting means that it is being taken away.
+	// Deleting means that it is being deleted.
 	Deleting ComponentState = "Deleting"
 )
 
 // Component is one static pod of the control plane.
 type Component struct {
 	State ComponentState
-	// Message says more about one that does not run, for people.
+	// Message explains why it does not run, for users.
 	Message string
-	// Proven is when one that has just started will count as running, unless it
-	// ends before; zero if there is nothing to wait for.
+	// Proven is when a component that has just started counts as running,
+	// unless it ends before; zero if no wait is needed.
 	Proven time.Time
 }
 
 // Components are the static pods of a control plane node: kubeadm's, and
-// kube-vip, which is Missing on one that was made before its pod said what it is.
+// kube-vip. kube-vip is Missing on a node that was created before its pod had
+// the component label.
 type Components struct {
 	APIServer, ControllerManager, Scheduler, Etcd, KubeVIP Component
 }
 
-// observe takes a pod for what its label says it is.
+// observe sets the component that the pod's label names.
 func (c *Components) observe(pod *corev1.Pod, now time.Time) {
 	switch pod.Labels[componentLabel] {
 	case apiServerName:
@@ -63,20 +64,21 @@ func (c *Components) observe(pod *corev1.Pod, now time.Time) {
 	}
 }
 
-// running reports whether all of kubeadm's run. etcd counts only if it is a part
-// of the control plane.
+// running reports whether all of kubeadm's components run. etcd counts only if
+// it is stacked.
 func (c *Components) running(stackedEtcd bool) bool {
 	return c.APIServer.State == Running && c.ControllerManager.State == Running && c.Scheduler.State == Running &&
 		(!stackedEtcd || c.Etcd.State == Running)
 }
 
 // kubeVIPProves is how long kube-vip runs before it counts as running. Its pod
-// has no probe and is ready as soon as it is started; where it cannot run, as on
-// an interface that is not there, it ends at once and is started again.
+// has no probe and is ready as soon as it is started; if it cannot run, for
+// instance because its interface does not exist, it ends at once and is
+// restarted.
 const kubeVIPProves = 10 * time.Second
 
-// newComponent reads a static pod. A container that is started again and again
-// is in turn waiting, running and ended: what is said of it stays the same.
+// newComponent reads a static pod. A container that restarts repeatedly changes
+// between waiting, running and terminated: its message stays the same.
 func newComponent(pod *corev1.Pod, now time.Time) Component {
 	proven := proven(pod, now)
 	switch {
@@ -93,15 +95,15 @@ func newComponent(pod *corev1.Pod, now time.Time) Component {
 		case waiting != nil && (waiting.Reason == "ErrImagePull" || waiting.Reason == "ImagePullBackOff"):
 			return Component{State: Failed, Message: "Its image cannot be pulled"}
 		case status.RestartCount > 0:
-			return Component{State: Failed, Message: "It is not ready and was started again", Proven: proven}
+			return Component{State: Failed, Message: "It is not ready and was restarted", Proven: proven}
 		}
 	}
 	return Component{State: Provisioning, Message: "Waiting for it to be ready", Proven: proven}
 }
 
-// proven is when kube-vip will have run long enough; zero if it has, and for
-// what has a probe. One that ran long before it ended, as it does when it loses
-// the address, counts at once.
+// proven returns when kube-vip will have run long enough; zero if it has, and
+// for components with a probe. A container that ran long before it ended, as it
+// does when it loses the address, counts at once.
 func proven(pod *corev1.Pod, now time.Time) time.Time {
 	if pod.Labels[componentLabel] != kubeVIPName {
 		return time.Time{}
@@ -111,8 +113,8 @@ func proven(pod *corev1.Pod, now time.Time) time.Time {
 		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= kubeVIPProves {
 			continue
 		}
-		// The start is told by the host's clock. One that is far from ours proves
-		// nothing, and must hold nobody up.
+		// The start time is from the host's clock. A time far from the
+		// controller's clock proves nothing and must not block.
 		if ran := now.Sub(is.StartedAt.Time); ran < kubeVIPProves && ran > -kubeVIPProves {
 			return is.StartedAt.Add(kubeVIPProves)
 		}
@@ -120,8 +122,8 @@ func proven(pod *corev1.Pod, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// provesWithin is when to look again at components that have just started; 0
-// means never.
+// provesWithin returns when to reconcile again for components that have just
+// started; 0 means never.
 func provesWithin(nodes []Node, now time.Time) time.Duration {
 	var first time.Duration
 	for i := range nodes {
@@ -134,8 +136,9 @@ func provesWithin(nodes []Node, now time.Time) time.Duration {
 	return first
 }
 
-// kubeVIPOf returns kube-vip of a machine, and whether it is known what it is:
-// pods of older machines do not say what they are, and a balancer needs none.
+// kubeVIPOf returns kube-vip of a machine, and whether its state is known: pods
+// of older machines lack the component label, and with a load balancer there is
+// no kube-vip.
 func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *Node) (c Component, known bool) {
 	if node == nil || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
 		return Component{}, false
@@ -144,21 +147,21 @@ func kubeVIPOf(s *scope, machine *clusterv1.Machine, node *Node) (c Component, k
 	return c, c.State != Missing || conditions.Has(machine, controlplanev1.MachineKubeVIPPodHealthyCondition)
 }
 
-// serves reports whether all runs on a machine's node that has to.
+// serves reports whether all required components run on a machine's node.
 func serves(s *scope, machine *clusterv1.Machine, node *Node) bool {
 	kubeVIP, known := kubeVIPOf(s, machine, node)
 	return node.Ready && node.Components.running(!externalEtcd(s)) && (!known || kubeVIP.State == Running)
 }
 
-// componentGroup are machines of which the same is to be said.
+// componentGroup are machines with the same message.
 type componentGroup struct {
 	says     string
 	failed   bool
 	machines []string
 }
 
-// componentGroups are the machines on which not all components are known to
-// run, first those on which one fails.
+// componentGroups returns the machines on which not all components are known to
+// run, first those with a failed component.
 func (s *scope) componentGroups() []componentGroup {
 	var groups []componentGroup
 	for _, machine := range s.sorted() {
@@ -186,9 +189,9 @@ func (s *scope) componentGroups() []componentGroup {
 	return groups
 }
 
-// componentTrouble is what is to be said of one machine's components, a line
-// each, or one line if the same holds for all. Members of etcd are told of by
-// EtcdClusterHealthy.
+// componentTrouble returns the message about one machine's components, a line
+// for each, or one line if the same holds for all. EtcdClusterHealthy reports
+// the members of etcd.
 func componentTrouble(health []metav1.Condition) (says string, failed bool) {
 	var lines []string
 	messages := sets.Set[string]{}
@@ -208,7 +211,7 @@ func componentTrouble(health []metav1.Condition) (says string, failed bool) {
 	return strings.Join(lines, "\n"), failed
 }
 
-// describe writes groups as Cluster API's own control plane does.
+// describe formats groups as Cluster API's own control plane does.
 func describe(groups []componentGroup) string {
 	lines := make([]string, 0, len(groups))
 	for _, g := range groups {

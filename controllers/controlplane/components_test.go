@@ -16,7 +16,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// allRun are the components of a node in full health.
+// allRun are the components of a healthy node.
 var allRun = Components{
 	APIServer: Component{State: Running}, ControllerManager: Component{State: Running},
 	Scheduler: Component{State: Running}, Etcd: Component{State: Running}, KubeVIP: Component{State: Running},
@@ -46,11 +46,11 @@ func TestNewComponent(t *testing.T) {
 		want   ComponentState
 	}{
 		"Ready": {
-			reason: "nothing more can be asked for", want: Running,
+			reason: "it runs", want: Running,
 			pod: pod(func(p *corev1.Pod) { p.Status.Conditions[0].Status = corev1.ConditionTrue }),
 		},
 		"Deleting": {
-			reason: "a pod that goes serves nobody", want: Deleting,
+			reason: "a pod that is being deleted does not serve", want: Deleting,
 			pod: pod(func(p *corev1.Pod) {
 				p.DeletionTimestamp = ptr.To(metav1.Now())
 				p.Status.Conditions[0].Status = corev1.ConditionTrue
@@ -60,13 +60,13 @@ func TestNewComponent(t *testing.T) {
 		"Started":  {reason: "it has not said yet that it is ready", want: Provisioning, pod: pod(state(corev1.ContainerState{}, 0))},
 		"NoImage":  {reason: "it does not start by itself any more", want: Failed, pod: pod(state(waiting("ImagePullBackOff"), 0))},
 		"CrashedAndWaits": {
-			reason: "it is started again and again", want: Failed, pod: pod(state(waiting("CrashLoopBackOff"), 3)),
+			reason: "it restarts repeatedly", want: Failed, pod: pod(state(waiting("CrashLoopBackOff"), 3)),
 		},
 		"CrashedAndRuns": {
-			reason: "between two crashes nothing else is said", want: Failed,
+			reason: "the state is the same between two crashes", want: Failed,
 			pod: pod(state(corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}, 3)),
 		},
-		"Ended": {reason: "nobody starts it again", want: Failed, pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
+		"Ended": {reason: "it is not restarted", want: Failed, pod: pod(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := newComponent(tc.pod, time.Now()); got.State != tc.want || (got.Message == "") != (tc.want == Running || tc.want == Deleting) {
@@ -97,7 +97,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 		"Again":      {reason: "it ended at once the last time", runs: time.Second, restarts: 4, last: ended(time.Second), want: Failed, again: 9 * time.Second},
 		"Mended":     {reason: "whatever it did, now it runs", runs: time.Minute, restarts: 4, last: ended(time.Second), want: Running},
 		"LostLease":  {reason: "it ends whenever it loses the address", runs: time.Second, restarts: 4, last: ended(time.Minute), want: Running},
-		"OtherClock": {reason: "a clock that is wrong holds nobody up", runs: -time.Hour, want: Running},
+		"OtherClock": {reason: "a wrong clock blocks nothing", runs: -time.Hour, want: Running},
 		"Probed":     {reason: "others say themselves when they are ready", label: etcdName, runs: time.Second, want: Running},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 }
 
 func TestComponentsCondition(t *testing.T) {
-	failed := Component{State: Failed, Message: "It is not ready and was started again"}
+	failed := Component{State: Failed, Message: "It is not ready and was restarted"}
 	starts := Component{State: Provisioning, Message: "Waiting for it to be ready"}
 	const waits = "Waiting for the machine to become a node. It is replaced if it does not join in time (platform.joinTimeoutSeconds)"
 	for name, tc := range map[string]struct {
@@ -136,9 +136,9 @@ func TestComponentsCondition(t *testing.T) {
 	}{
 		"Healthy": {reason: "nothing to say", machines: 3, status: metav1.ConditionTrue},
 		"One": {
-			reason: "what fails is named below its machine", machines: 3, status: metav1.ConditionFalse,
+			reason: "a failure is listed below its machine", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler = failed },
-			want:   "* Machine m1:\n  * SchedulerPodHealthy: It is not ready and was started again",
+			want:   "* Machine m1:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Several": {
 			reason: "a line for each component", machines: 1, status: metav1.ConditionFalse,
@@ -148,62 +148,62 @@ func TestComponentsCondition(t *testing.T) {
 				s.tenant.Nodes[0].Components.Etcd = Component{}
 			},
 			want: "* Machine m0:\n  * APIServerPodHealthy: Waiting for it to be ready\n" +
-				"  * SchedulerPodHealthy: It is not ready and was started again\n  * EtcdPodHealthy: There is no such pod",
+				"  * SchedulerPodHealthy: It is not ready and was restarted\n  * EtcdPodHealthy: The pod does not exist",
 		},
 		"KubeVIP": {
-			reason: "what holds the address is named as any other", machines: 3, status: metav1.ConditionFalse,
+			reason: "kube-vip is listed like any other component", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.tenant.Nodes[2].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
 			},
 			want: "* Machine m2:\n  * KubeVIPPodHealthy: Its image cannot be pulled",
 		},
-		"KubeVIPUnlabelled": {
-			reason: "one that does not say what it is may run", machines: 1, status: metav1.ConditionTrue,
+		"KubeVIPUnlabeled": {
+			reason: "a pod without the label may run", machines: 1, status: metav1.ConditionTrue,
 			change: func(s *scope) { s.tenant.Nodes[0].Components.KubeVIP = Component{} },
 		},
 		"KubeVIPGone": {
-			reason: "one that was there is missed", machines: 1, status: metav1.ConditionFalse,
+			reason: "a pod that existed is missed", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.tenant.Nodes[0].Components.KubeVIP = Component{}
 				conditions.Set(s.machines["m0"], metav1.Condition{Type: controlplanev1.MachineKubeVIPPodHealthyCondition, Status: metav1.ConditionTrue, Reason: "Running"})
 			},
-			want: "* Machine m0:\n  * KubeVIPPodHealthy: There is no such pod",
+			want: "* Machine m0:\n  * KubeVIPPodHealthy: The pod does not exist",
 		},
 		"Balancer": {
-			reason: "with a balancer nobody needs it", machines: 1, status: metav1.ConditionTrue,
+			reason: "with a load balancer it is not needed", machines: 1, status: metav1.ConditionTrue,
 			change: func(s *scope) {
 				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
 				s.tenant.Nodes[0].Components.KubeVIP = failed
 			},
 		},
 		"Alike": {
-			reason: "the same is said once for all machines", machines: 3, status: metav1.ConditionFalse,
+			reason: "the same message appears once for all machines", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.tenant.Nodes[0].Components.Scheduler = failed
 				s.tenant.Nodes[2].Components.Scheduler = failed
 			},
-			want: "* Machines m0, m2:\n  * SchedulerPodHealthy: It is not ready and was started again",
+			want: "* Machines m0, m2:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Joining": {
-			reason: "what is said of all components is said once", machines: 3, status: metav1.ConditionUnknown,
+			reason: "a message about all components appears once", machines: 3, status: metav1.ConditionUnknown,
 			change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] },
 			want:   "* Machines m1, m2:\n  * Control plane components: " + waits,
 		},
 		"FailedFirst": {
-			reason: "what fails stands before what is not known", machines: 5, status: metav1.ConditionFalse,
+			reason: "failures are listed before unknown states", machines: 5, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.tenant.Nodes[3].Components.Scheduler = failed
 				s.tenant.Nodes[4].Components.ControllerManager = failed
 				s.tenant.Nodes[0].Unreachable = true
 				s.tenant.Nodes = slices.Delete(s.tenant.Nodes, 1, 3)
 			},
-			want: "* Machine m3:\n  * SchedulerPodHealthy: It is not ready and was started again\n" +
-				"* Machine m4:\n  * ControllerManagerPodHealthy: It is not ready and was started again\n" +
-				"* Machine m0:\n  * Control plane components: Nobody has heard of the kubelet on node m0\n" +
+			want: "* Machine m3:\n  * SchedulerPodHealthy: It is not ready and was restarted\n" +
+				"* Machine m4:\n  * ControllerManagerPodHealthy: It is not ready and was restarted\n" +
+				"* Machine m0:\n  * Control plane components: The kubelet on node m0 has stopped posting status\n" +
 				"* Machines m1, m2:\n  * Control plane components: " + waits,
 		},
 		"ExternalEtcd": {
-			reason: "etcd of somebody else is no part of it", machines: 1, status: metav1.ConditionFalse,
+			reason: "external etcd is not included", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
 				s.tenant.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}

@@ -54,29 +54,29 @@ const (
 type Reconciler struct {
 	// Client may read from a cache, but not Secrets and ConfigMaps.
 	Client client.Client
-	// APIReader reads from the API server, where a cache could be too old.
+	// APIReader reads from the API server, where a cache could be outdated.
 	APIReader client.Reader
-	// Authority signs for the tenants.
+	// Authority signs certificates for the workload clusters.
 	Authority pki.Authority
-	// Tenants looks into the tenants.
+	// Tenants accesses the workload clusters.
 	Tenants Tenants
-	// Recorder takes events.
+	// Recorder records events.
 	Recorder events.EventRecorder
 	// Fence keeps control planes of another management cluster from being changed.
 	Fence fence.Fence
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter
-	// that objects must have; any, if empty.
+	// that objects must have. If not set, all objects are reconciled.
 	WatchFilterValue string
-	// Now returns the time. Empty means time.Now.
+	// Now returns the time. If not set, it is time.Now.
 	Now func() time.Time
 
 	applied  apply.Memory
 	clinging clinging
-	// sightings are of Machines and nodes.
+	// sightings are the last observations of Machines and nodes.
 	sightings sightings
-	// handovers are those of the endpoint's address.
+	// handovers are the moves of the endpoint's address.
 	handovers handovers
-	// externals is what external etcds answered.
+	// externals are the states of external etcds.
 	externals externalEtcds
 }
 
@@ -87,7 +87,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Named(controllerName).
 		For(&controlplanev1.NovaControlPlane{}, builder.WithPredicates(
 			predicates.ResourceHasFilterLabel(mgr.GetScheme(), log, r.WatchFilterValue),
-			// What it reports of a failure must not cut the wait after it short.
+			// Its own report of a failure must not shorten the backoff.
 			loop.IgnoreOwnStatus())).
 		Owns(&clusterv1.Machine{}, builder.WithPredicates(predicates.ResourceIsChanged(mgr.GetScheme(), log))).
 		Owns(&corev1.Secret{}).
@@ -120,7 +120,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// Events of what it owns get past the filter of the watch.
+	// Events of owned objects bypass the filter of the watch.
 	if !loop.Watched(s.controlPlane, r.WatchFilterValue) {
 		return ctrl.Result{}, nil
 	}
@@ -146,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 		s.measure()
 		err := p.Patch(ctx, s.controlPlane, patch.WithStatusObservedGeneration{}, ownedConditions)
 		if !s.controlPlane.DeletionTimestamp.IsZero() {
-			// The finalizer was the last thing that held it.
+			// The finalizer was the last one.
 			err = withoutGone(err)
 		}
 		reterr = errors.Join(reterr, err)
@@ -157,7 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	return ctrl.Result{RequeueAfter: s.again}, nil
 }
 
-// findCluster finds the Cluster. Without one only a deletion goes on.
+// findCluster finds the Cluster. Without it only a deletion continues.
 func (r *Reconciler) findCluster(ctx context.Context, s *scope) (bool, error) {
 	deleting := !s.controlPlane.DeletionTimestamp.IsZero()
 	s.clusterName = s.controlPlane.Labels[clusterv1.ClusterNameLabel]
@@ -179,7 +179,7 @@ func (r *Reconciler) findCluster(ctx context.Context, s *scope) (bool, error) {
 
 const clusterKind = "Cluster"
 
-// step observes and goes through the steps until one has to wait.
+// step observes the state and runs the steps until one of them waits.
 func (r *Reconciler) step(ctx context.Context, s *scope) error {
 	if err := r.observe(ctx, s); err != nil {
 		return err
@@ -191,7 +191,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		return r.delete(ctx, s)
 	}
 	for _, step := range []func(context.Context, *scope) error{
-		// First: until it is noted, a second kubeadm init is possible.
+		// First: until the initialization is recorded, a second kubeadm init is
+		// possible.
 		r.initialization,
 		r.adoptLock,
 		r.template,
@@ -202,7 +203,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.askExternal,
 		r.endpoint,
 		r.keepKubeconfig,
-		// Before anything else is decided about machines.
+		// Before all other decisions about machines.
 		r.restore,
 		r.sync,
 		r.reportAltered,
@@ -213,7 +214,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.leftNodes,
 		r.reportMachines,
 		r.syncAddons,
-		// Last: a tenant that refuses an eviction must keep nothing else.
+		// Last: a workload cluster that rejects an eviction must not block
+		// other steps.
 		r.spreadCoreDNS,
 	} {
 		if err := step(ctx, s); err != nil {
@@ -229,8 +231,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 // infrastructure waits for the cluster's infrastructure.
 func (r *Reconciler) infrastructure(_ context.Context, s *scope) error {
 	if s.initialized {
-		// After a move to another management cluster the status comes back later,
-		// and the machines run all the while.
+		// After a move to another management cluster the status is set later,
+		// while the machines keep running.
 		return nil
 	}
 	if ready := s.cluster.Status.Initialization.InfrastructureProvisioned; ready == nil || !*ready {

@@ -12,10 +12,10 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// spreadCoreDNS moves one of the CoreDNS pods off the node that they share.
+// spreadCoreDNS evicts one of the CoreDNS pods from the node that they share.
 // kubeadm starts them while there is only one node, and nothing moves them
-// later, so names would stop to resolve with that node. It is done once, so
-// whoever places them otherwise has the last word.
+// later, so a failure of that node would end name resolution. It is done once,
+// so that later changes by the user are respected.
 func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 	if _, done := s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
 		return nil
@@ -31,7 +31,7 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 	if move != nil {
 		err := r.Tenants.Evict(ctx, s.key(), move)
 		if apierrors.IsTooManyRequests(err) {
-			// A disruption budget says not now.
+			// A disruption budget does not allow it now.
 			s.lookAgain(lookAgain)
 			return nil
 		}
@@ -52,11 +52,11 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// spread returns the pod to move, if any, and whether the matter is settled
-// after that. A pod moves only while another one answers in its place.
+// spread returns the pod to evict, if any, and whether nothing is left to do
+// after that. A pod is evicted only while another one is ready.
 func spread(pods []corev1.Pod, nodes []Node) (move *corev1.Pod, done bool) {
 	if len(pods) < 2 {
-		// Someone runs it otherwise.
+		// The user configured another number of replicas.
 		return nil, true
 	}
 	used := map[string]bool{}

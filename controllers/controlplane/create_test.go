@@ -79,7 +79,7 @@ var _ = Describe("Creating machines", func() {
 		reconciler := direct(testEnv.Config, tenant)
 		r.settle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "nobody asked", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
 		r.settle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 
@@ -87,14 +87,14 @@ var _ = Describe("Creating machines", func() {
 		r.settle(ctx, reconciler)
 		r.expectMachines(ctx, 1)
 		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(And(
-			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Scaling up from 1 to 3 replicas is blocked: Waiting for etcd to answer: nobody asked")))
+			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Scaling up from 1 to 3 replicas is blocked: Waiting for etcd to answer: not queried")))
 
 		tenant.Etcd = &etcd.Health{Members: []etcd.Member{{ID: 1, Name: machine.Name, Answers: true, Leader: true}}}
 		r.settle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 	})
 
-	It("says that the template is missing and goes on when it comes", func(ctx SpecContext) {
+	It("reports that the template is missing and continues when it exists", func(ctx SpecContext) {
 		r := newRig(ctx, managed, func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "later"
 		})
@@ -125,9 +125,10 @@ var _ = Describe("Creating machines", func() {
 		r.settle(ctx, direct(count.config(), &facts{}))
 		r.expectMachines(ctx, 3)
 		Expect(count.writes).To(BeNumerically(">", 15), "certificates, kubeconfig, three times three children and more")
-		// To die before a write leaves what dying after the one before leaves.
+		// A crash before a write has the same result as a crash after the
+		// previous one.
 		var all errgroup.Group
-		// They have nothing to do with each other, and each waits for answers.
+		// The runs are independent, and each waits for responses.
 		all.SetLimit(4)
 		for at := 1; at <= count.writes; at++ {
 			all.Go(func() error {
@@ -144,7 +145,7 @@ var _ = Describe("Creating machines", func() {
 		Expect(all.Wait()).To(Succeed())
 	})
 
-	It("takes back what it made when a machine cannot be created", func(ctx SpecContext) {
+	It("deletes the created objects when a machine cannot be created", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		refusing := direct(refuseMachines(), &facts{})
 		Eventually(func() error {
@@ -164,7 +165,7 @@ var _ = Describe("Creating machines", func() {
 	})
 })
 
-// crashed reconciles until the reconciler is dead.
+// crashed reconciles until the reconciler has crashed.
 func crashed(ctx context.Context, r *rig, reconciler *Reconciler) {
 	GinkgoHelper()
 	for range 20 {
@@ -178,8 +179,8 @@ func crashed(ctx context.Context, r *rig, reconciler *Reconciler) {
 
 var errDead = errors.New("this process is dead")
 
-// crash is the connection of a process that dies when its n-th write is done,
-// before it hears of that. Afterwards nothing gets through any more.
+// crash is the connection of a process that crashes when its n-th write is
+// done, before it receives the response. Afterwards all requests fail.
 type crash struct {
 	at int
 
@@ -224,7 +225,7 @@ func (c *crash) isDead() bool {
 	return c.dead
 }
 
-// write counts something done elsewhere, of which the process may not hear.
+// write counts a write elsewhere, whose response the process may not receive.
 func (c *crash) write() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,7 +242,7 @@ func (c *crash) write() error {
 
 var errRefused = errors.New("no machines today")
 
-// refuseMachines is a connection on which no Machine gets through.
+// refuseMachines is a connection that rejects all Machines.
 func refuseMachines() *rest.Config {
 	config := rest.CopyConfig(testEnv.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -260,7 +261,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 var _ = Describe("Orphans", func() {
-	It("spares what belongs to a machine or to someone else", func(ctx SpecContext) {
+	It("keeps objects of a machine or of another owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
 		r.settle(ctx, reconciler)
@@ -270,14 +271,14 @@ var _ = Describe("Orphans", func() {
 		Expect(err).NotTo(HaveOccurred())
 		s := &scope{controlPlane: controlPlane, clusterName: clusterName}
 		orphan := desiredConfig(s, "orphan")
-		stranger := desiredConfig(s, "stranger")
-		stranger.OwnerReferences = nil
+		other := desiredConfig(s, "other")
+		other.OwnerReferences = nil
 		Expect(testEnv.Client.Create(ctx, orphan)).To(Succeed())
-		Expect(testEnv.Client.Create(ctx, stranger)).To(Succeed())
+		Expect(testEnv.Client.Create(ctx, other)).To(Succeed())
 		r.settle(ctx, reconciler)
 		_, infra, configs, err := r.names(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(infra).To(ConsistOf(machines[0].Name, machines[1].Name, machines[2].Name))
-		Expect(configs).To(ConsistOf("stranger", machines[0].Name, machines[1].Name, machines[2].Name))
+		Expect(configs).To(ConsistOf("other", machines[0].Name, machines[1].Name, machines[2].Name))
 	})
 })

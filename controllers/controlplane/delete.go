@@ -18,16 +18,18 @@ import (
 )
 
 const (
-	// deleteAgain is when a deletion looks again whether the workers are
-	// gone; their Machines tell, what makes new ones does not.
+	// deleteAgain is the requeue interval of a deletion that waits for workers;
+	// deletions of Machines trigger a reconcile, deletions of their owners do
+	// not.
 	deleteAgain = 10 * time.Second
 	// namesShown bounds the names in a message.
 	namesShown = 5
 )
 
-// delete takes the control plane away: all its machines at once, once somebody
-// has deleted the workers, which need it to leave in peace. It asks nothing of the
-// tenant, which may be dead or never have lived.
+// delete deletes the control plane: all its machines at once, after the user
+// has deleted the workers, which need the API server for their own deletion. It
+// sends no requests to the workload cluster, which may have failed or never
+// have been initialized.
 func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	workers, err := r.workers(ctx, s)
 	if err != nil {
@@ -38,7 +40,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 		s.lookAgain(deleteAgain)
 		return nil
 	}
-	// The cache may not know yet what was created last.
+	// The cache may not contain the last created machines.
 	machines, err := r.ownedMachines(ctx, r.APIReader, s)
 	if err != nil {
 		return err
@@ -47,9 +49,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	r.sightings.forget(s.controlPlane.UID)
 	if len(machines) == 0 {
 		if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
-			// Another control plane of this Cluster begins anew.
+			// Another control plane of this Cluster is initialized again.
 			if err := initlock.Reset(ctx, r.Client, s.cluster); err != nil {
-				return fmt.Errorf("noting that nothing is initialised: %w", err)
+				return fmt.Errorf("resetting the init lock: %w", err)
 			}
 		}
 		controllerutil.RemoveFinalizer(s.controlPlane, controlplanev1.Finalizer)
@@ -61,7 +63,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	for _, machine := range sortedMachines(machines) {
 		names = append(names, machine.Name)
 		r.forget(s, machine)
-		// Nobody needs etcd any more.
+		// etcd is not needed any more.
 		if err := r.releaseHook(ctx, machine); err != nil {
 			errs = append(errs, err)
 			continue
@@ -77,8 +79,9 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	return errors.Join(errs...)
 }
 
-// workers names what still is or makes worker machines. Without a Cluster
-// nobody deletes them, so nobody waits for them.
+// workers returns the objects that are or create worker machines. Without a
+// Cluster no other controller deletes them, so the deletion does not wait for
+// them.
 func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 	if s.cluster == nil {
 		return nil, nil
@@ -113,7 +116,7 @@ func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 		return nil, fmt.Errorf("listing machines: %w", err)
 	}
 	for i := range machines.Items {
-		// Machines of its own that a backup brought back have no owner.
+		// Machines of this control plane that a backup restored have no owner.
 		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.controlPlane) && !lost(machine, s.controlPlane) {
 			names = append(names, "Machine "+machine.Name)
 		}

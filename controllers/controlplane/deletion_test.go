@@ -32,7 +32,8 @@ var _ = Describe("Deleting a control plane", func() {
 			return apierrors.IsNotFound(err)
 		}
 	}
-	// hold keeps machines until let go, as core does while their VMs go.
+	// hold blocks the deletion of machines until release, as core does while
+	// their VMs are deleted.
 	hold := func(ctx context.Context, machines []clusterv1.Machine) {
 		GinkgoHelper()
 		for i := range machines {
@@ -80,7 +81,7 @@ var _ = Describe("Deleting a control plane", func() {
 		Expect(list).To(HaveEach(HaveField("DeletionTimestamp", BeNil())))
 
 		Expect(testEnv.Client.Delete(ctx, worker)).To(Succeed())
-		// Less than the time after which it would look again unasked.
+		// This is less than the requeue interval.
 		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deleteAgain-2*time.Second).Should(
 			HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
 		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
@@ -121,7 +122,7 @@ var _ = Describe("Deleting a control plane", func() {
 			machines[i].OwnerReferences = nil
 			Expect(testEnv.Client.Update(ctx, &machines[i])).To(Succeed())
 		}
-		// Before anybody reconciled what came back.
+		// Before the restored objects are reconciled.
 		deleteIt(ctx, r)
 		r.settle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
@@ -146,7 +147,7 @@ var _ = Describe("Deleting a control plane", func() {
 		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
 		r.settle(ctx, reconciler)
 		r.settle(ctx, reconciler)
-		// Another one may have been made in its place.
+		// Another one with the same name may have been created.
 		staying, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		staying = slices.DeleteFunc(staying, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
@@ -186,7 +187,7 @@ var _ = Describe("Deleting a control plane", func() {
 		Expect(err).NotTo(HaveOccurred())
 		list, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(list).To(HaveLen(len(machines)), "a Cluster that is gone is no reason to delete anything")
+		Expect(list).To(HaveLen(len(machines)), "a missing Cluster is no reason to delete anything")
 		deleteIt(ctx, r)
 		r.settle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
@@ -194,7 +195,7 @@ var _ = Describe("Deleting a control plane", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(BeEmpty())
 	})
-	It("needs no lock where nothing can be made, since the namespace goes too", func(ctx SpecContext) {
+	It("needs no lock if its namespace is being deleted too", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
 		r.settle(ctx, reconciler)

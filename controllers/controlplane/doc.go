@@ -1,16 +1,16 @@
 // Package controlplane reconciles NovaControlPlanes.
 //
-// One reconcile observes the machines and the tenant (observe.go, tenant.go),
-// goes through the steps that are due (a file each: initialisation, certificates,
-// endpoint, kubeconfig, machines in sync, what was decided, CoreDNS) and reports
-// what it saw (status.go, progress.go).
+// One reconcile observes the machines and the workload cluster (observe.go,
+// tenant.go), runs the steps that are due (a file each: initialization,
+// certificates, endpoint, kubeconfig, sync of machines, the decided action,
+// CoreDNS) and reports the result (status.go, progress.go).
 //
-// What happens to machines and to members of etcd is decided by the package
-// plan below it, from everything that was observed (input.go), one action at a
-// time (act.go). A pre-terminate hook keeps each machine that is being deleted
-// until etcd can spare it (hook.go).
+// The package plan decides about machines and members of etcd, from all
+// observations (input.go), one action at a time (act.go). A pre-terminate hook
+// keeps each machine that is being deleted until etcd does not need it any more
+// (hook.go).
 //
-// It refuses to change anything while etcd has no quorum or cannot be asked: it
-// says so in a condition. Only the deletion of a whole control plane asks
-// nothing of etcd.
+// It changes nothing while etcd has no quorum or cannot be reached, and reports
+// that in a condition. Only the deletion of a whole control plane does not
+// depend on etcd.
 package controlplane

@@ -13,7 +13,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// endpoint waits for the address that the API server is reached at.
+// endpoint waits for the address of the API server.
 func (r *Reconciler) endpoint(_ context.Context, s *scope) error {
 	if !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		s.waiting = "Waiting for the Cluster's spec.controlPlaneEndpoint: set host and port there or in the infrastructure cluster"
@@ -22,26 +22,27 @@ func (r *Reconciler) endpoint(_ context.Context, s *scope) error {
 }
 
 const (
-	// vacateAgain is when to look whether the address has moved.
+	// vacateAgain is the requeue interval while the address moves.
 	vacateAgain = time.Second
-	// vacateBound is how long a machine that is to go waits for another one to
-	// take the address. A kubelet tries again every 5 minutes at least to pull an
-	// image or to start what has ended, so what is mended meanwhile is in time.
+	// vacateBound is how long a machine to be deleted waits for another one to
+	// take the address. A kubelet retries at least every 5 minutes to pull an
+	// image or to restart a container, so a problem that is fixed meanwhile is
+	// fixed in time.
 	vacateBound = 10 * time.Minute
 )
 
-// vacatingError says that a machine that goes may still hold the address.
+// vacatingError means that a machine to be deleted may still hold the address.
 type vacatingError struct{ waits string }
 
 // Error implements error.
 func (e *vacatingError) Error() string { return e.waits }
 
-// vacate moves the cluster's address off a machine that goes, and fails with a
-// vacatingError until it has. While the API server there still runs nothing is
-// missed; without it clients would wait until kube-vip's lease runs out. If the
-// address cannot be moved it moves by itself, a few seconds later, where another
-// kube-vip runs. Where none does, the machine waits for a while: its own is the
-// last by which anybody reaches the cluster.
+// vacate moves the cluster's address off a machine to be deleted, and returns a
+// vacatingError until it has moved. While the API server there still runs, no
+// request fails; without the move clients would wait until kube-vip's lease
+// expires. If the address cannot be moved, it moves by itself a few seconds
+// later to another kube-vip. If no other kube-vip runs, the machine waits for a
+// limited time: its own kube-vip is the last way to reach the cluster.
 func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	node := nodeOf(machine, s.tenant.Nodes)
 	if node == nil || !lives(s, machine, node) || s.tenant.Endpoint.Holder == "" || !s.tenant.Answers {
@@ -53,7 +54,7 @@ func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Ma
 		return nil
 	case r.now().Sub(r.handovers.begin(machine.UID, r.now())) >= vacateBound:
 		r.complain(s, "EndpointNotMoved", "MoveEndpoint",
-			fmt.Errorf("machine %s goes although nobody has taken the endpoint's address from it within %.0f minutes", machine.Name, vacateBound.Minutes()))
+			fmt.Errorf("machine %s is deleted although no other machine has taken the endpoint's address from it within %.0f minutes", machine.Name, vacateBound.Minutes()))
 		return nil
 	case is.to == "":
 		return &vacatingError{is.waits}
@@ -70,16 +71,17 @@ func (r *Reconciler) vacate(ctx context.Context, s *scope, machine *clusterv1.Ma
 	return &vacatingError{is.waits}
 }
 
-// vacancy is what is to be done about the address before a machine goes.
+// vacancy is the next step for the address before a machine is deleted.
 type vacancy struct {
-	// to is the node that the address is to be given to; empty for none.
+	// to is the node to move the address to; empty for none.
 	to string
-	// waits is what the machine has to wait for, for people; empty if it may go.
+	// waits is why the machine has to wait, for users; empty if it may be
+	// deleted.
 	waits string
 }
 
-// vacancyOf decides what is to be done before the machine of a node goes. tried
-// are the nodes that the address was given to meanwhile.
+// vacancyOf decides the next step before the machine of a node is deleted.
+// tried are the nodes that the address was moved to meanwhile.
 func vacancyOf(s *scope, node string, tried sets.Set[string]) vacancy {
 	at := s.tenant.Endpoint
 	if at.Holder != node {
@@ -87,10 +89,11 @@ func vacancyOf(s *scope, node string, tried sets.Set[string]) vacancy {
 		case at.Settled:
 			return vacancy{}
 		case !at.Unheard:
-			// Who held the address before may be the one that goes.
+			// The previous holder of the address may be the machine to be
+			// deleted.
 			return vacancy{waits: takes(at.Holder)}
 		case at.Before != node:
-			// A lease that nobody cares for, as one that is left of other days.
+			// A lease that is not renewed, for instance a leftover.
 			return vacancy{}
 		}
 	}
@@ -101,25 +104,26 @@ func vacancyOf(s *scope, node string, tried sets.Set[string]) vacancy {
 	case len(without) == 0 || s.controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP:
 		return vacancy{}
 	}
-	return vacancy{waits: fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: it does not on %s. "+
-		"The machine goes all the same after %.0f minutes, and nobody may answer at the endpoint then", node, shorten(without), vacateBound.Minutes())}
+	return vacancy{waits: fmt.Sprintf("Waiting for kube-vip on another machine to take the endpoint's address from node %s: kube-vip does not run on %s. "+
+		"The machine is deleted nevertheless after %.0f minutes, and the endpoint may then be unreachable", node, shorten(without), vacateBound.Minutes())}
 }
 
-// takes says who is waited for.
+// takes returns the message for a node that has to take the address.
 func takes(node string) string {
 	return fmt.Sprintf("Waiting for node %s to take the endpoint's address", node)
 }
 
-// lives reports whether something on a machine's host answers: its kubelet, or its
-// API server while the kubelet is dead.
+// lives reports whether a machine's host responds: its kubelet, or its API
+// server while the kubelet does not.
 func lives(s *scope, machine *clusterv1.Machine, node *Node) bool {
 	return node.Ready || s.tenant.Serving.Has(machine.Name)
 }
 
-// heir returns a node to give the address to, of a machine that stays: one that is
-// ready and runs all components, or else one whose kubelet is dead and whose API
-// server is ready. If there is none, without are the nodes on which kube-vip does not
-// run or did not take the address, unless another may take it by itself.
+// heir returns a node to move the address to, of a machine that is not being
+// deleted: one that is ready and runs all components, or else one whose kubelet
+// does not respond and whose API server is ready. If there is none, without are
+// the nodes on which kube-vip does not run or did not take the address, unless
+// another node may take it by itself.
 func heir(s *scope, but string, tried sets.Set[string]) (to string, without []string) {
 	byItself := false
 	for _, machine := range s.sorted() {

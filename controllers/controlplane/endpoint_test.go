@@ -20,8 +20,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// three is a control plane of three machines in full health, the first of which
-// holds the address and is to go.
+// three is a healthy control plane of three machines. The first one holds the
+// address and is to be deleted.
 func three() *scope {
 	s := running()
 	s.machines = machinesIn("", "", "")
@@ -51,7 +51,7 @@ func TestVacancy(t *testing.T) {
 			s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: holder, Before: before, Settled: settled, Unheard: unheard}
 		}
 	}
-	const nobody = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: it does not on m1, m2. "
+	const noKubeVIP = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: kube-vip does not run on m1, m2. "
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*scope)
@@ -60,19 +60,19 @@ func TestVacancy(t *testing.T) {
 		waits  string
 	}{
 		"Holder": {
-			reason: "the address goes before the machine", to: "m2", waits: "Waiting for node m2 to take",
+			reason: "the address is moved before the machine is deleted", to: "m2", waits: "Waiting for node m2 to take",
 			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler.State = Failed },
 		},
 		"KubeVIPFails": {
-			reason: "who has no kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
+			reason: "a node without kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
 			change: func(s *scope) { kubeVIPFails(s, 1) },
 		},
-		"KubeVIPUnlabelled": {
-			reason: "one that does not say what it is counts as before", to: "m1", waits: "Waiting for node m1 to take",
+		"KubeVIPUnlabeled": {
+			reason: "a node whose pod lacks the label can take it", to: "m1", waits: "Waiting for node m1 to take",
 			change: func(s *scope) { s.tenant.Nodes[1].Components.KubeVIP = Component{}; kubeVIPFails(s, 2) },
 		},
 		"LastKubeVIP": {
-			reason: "with the last kube-vip the endpoint goes", waits: nobody,
+			reason: "the last kube-vip is the last holder of the endpoint", waits: noKubeVIP,
 			change: func(s *scope) { kubeVIPFails(s, 1, 2) },
 		},
 		"ByItself": {
@@ -80,45 +80,45 @@ func TestVacancy(t *testing.T) {
 			change: func(s *scope) { kubeVIPFails(s, 1); s.tenant.Nodes[2].Components.Scheduler.State = Failed },
 		},
 		"TakenBack": {
-			reason: "who did not take it is not asked again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
+			reason: "a node that did not take it is not tried again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
 			change: held("m0", "m1", true, false),
 		},
 		"TakenBackFromAll": {
-			reason: "the API server is not to come and go", tried: sets.New("m1", "m2"), waits: nobody,
+			reason: "the API server is not to come and go", tried: sets.New("m1", "m2"), waits: noKubeVIP,
 			change: held("m0", "m1", true, false),
 		},
 		"JustMoved": {reason: "the machine may still have it", waits: "Waiting for node m1 to take", change: held("m1", "m0", false, false)},
 		"Settled":   {reason: "another one has it for good", tried: sets.New("m1"), change: held("m1", "m0", true, false)},
 		"NotTaken": {
-			reason: "the machine may still serve, so the next one is asked", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
+			reason: "the machine may still serve, so the next one is tried", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
 			change: held("m1", "m0", false, true),
 		},
 		"NotTakenByAll": {
-			reason: "the machine may be the last that serves", tried: sets.New("m1", "m2"), waits: nobody,
+			reason: "the machine may be the last that serves", tried: sets.New("m1", "m2"), waits: noKubeVIP,
 			change: held("m2", "m0", false, true),
 		},
-		"Stale": {reason: "a lease of other days says nothing of this machine", change: held("gone", "", false, true)},
+		"Stale": {reason: "an old lease proves nothing about this machine", change: held("gone", "", false, true)},
 		"Balancer": {
-			reason: "with a balancer nobody waits for kube-vip", tried: sets.New("m1", "m2"),
+			reason: "with a load balancer kube-vip is not needed", tried: sets.New("m1", "m2"),
 			change: func(s *scope) {
 				held("m0", "m2", true, false)(s)
 				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
 			},
 		},
 		"KubeletsSilent": {
-			reason: "who has a dead kubelet and an API server that answers can take it", to: "m2", waits: "Waiting for node m2 to take",
+			reason: "a node without kubelet whose API server answers can take it", to: "m2", waits: "Waiting for node m2 to take",
 			change: func(s *scope) { notReady(s, 1, 2); s.tenant.Serving = sets.New("m0", "m2") },
 		},
 		"KubeletSilent": {
-			reason: "but who is ready takes it rather", to: "m2", waits: "Waiting for node m2 to take",
+			reason: "but a ready node is preferred", to: "m2", waits: "Waiting for node m2 to take",
 			change: func(s *scope) { notReady(s, 1); s.tenant.Serving = sets.New("m0", "m1", "m2") },
 		},
 		"HostsGone": {
-			reason: "nobody answers there", change: func(s *scope) { notReady(s, 1, 2) },
+			reason: "no node answers", change: func(s *scope) { notReady(s, 1, 2) },
 		},
-		"Alone": {reason: "nobody can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
+		"Alone": {reason: "no node can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
 		"AllGo": {
-			reason: "who goes too is nobody to take it",
+			reason: "a machine that is deleted too cannot take it",
 			change: func(s *scope) {
 				s.machines["m1"].DeletionTimestamp, s.machines["m2"].DeletionTimestamp = ptr.To(metav1.Now()), ptr.To(metav1.Now())
 			},
@@ -139,14 +139,14 @@ func TestVacate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*scope)
-		// refuses is what the tenant says to the move.
+		// refuses is the error of the move.
 		refuses error
 		moved   []string
 		waits   bool
 	}{
 		"Holder":    {reason: "the address goes before the machine", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
 		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.tenant.Endpoint.Holder, s.tenant.Endpoint.Settled = "m1", false }},
-		"External":  {reason: "nobody holds it", change: func(s *scope) { s.tenant.Endpoint.Holder = "" }},
+		"External":  {reason: "no node holds it", change: func(s *scope) { s.tenant.Endpoint.Holder = "" }},
 		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.tenant.Nodes[0].Ready = false }},
 		"Renewed": {
 			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
@@ -181,26 +181,26 @@ func TestVacateIsBounded(t *testing.T) {
 		}
 		return err
 	}
-	// All of them run as far as anybody can tell, and the old one takes the
-	// address back each time.
+	// All of them seem to run, and the old one takes the address back each
+	// time.
 	for range 5 {
 		if vacate() == nil {
-			t.Fatal("the machine goes and the endpoint with it")
+			t.Fatal("the machine is deleted while it holds the endpoint")
 		}
 		now = now.Add(10 * time.Second)
 	}
 	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, tenant.moved); diff != "" {
-		t.Errorf("each is asked once: (-want +got)\n%s", diff)
+		t.Errorf("each node is tried once: (-want +got)\n%s", diff)
 	}
-	if why := s.waits(); !strings.Contains(why, "it does not on m1, m2") {
-		t.Errorf("conditions say what is waited for, got %q", why)
+	if why := s.waits(); !strings.Contains(why, "kube-vip does not run on m1, m2") {
+		t.Errorf("conditions report the wait, got %q", why)
 	}
 	now = now.Add(vacateBound)
 	if err := vacate(); err != nil {
-		t.Errorf("who is to go goes in the end: %v", err)
+		t.Errorf("the machine is deleted in the end: %v", err)
 	}
 	r.handovers.forget(s.machines["m0"].UID)
 	if vacate() == nil {
-		t.Error("a machine that is forgotten begins anew")
+		t.Error("a new machine starts a new wait")
 	}
 }

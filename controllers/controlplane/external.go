@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	// externalFresh and externalAgain are how long an answer of an external
-	// etcd counts: of one that is healthy, and of one that is not.
+	// externalFresh and externalAgain are how long the state of a healthy and
+	// of an unhealthy external etcd is cached.
 	externalFresh, externalAgain = time.Minute, 10 * time.Second
 )
 
-// externalEtcds remembers what external etcds answered, by control plane, so
-// that one that is silent keeps no reconcile waiting each time.
+// externalEtcds caches the state of external etcds by control plane, so that an
+// unreachable etcd does not delay each reconcile.
 type externalEtcds struct {
 	mu      sync.Mutex
 	answers map[client.ObjectKey]externalAnswer
@@ -39,15 +39,16 @@ type externalAnswer struct {
 	problems  []string
 }
 
-// forget drops what is known of the etcd of a control plane that is gone.
+// forget deletes the cached state of a deleted control plane.
 func (e *externalEtcds) forget(of client.ObjectKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.answers, of)
 }
 
-// external waits until what an external etcd is reached with is there: before
-// that an authority of our own would be made, which that etcd does not know.
+// external waits until the Secrets that connect to an external etcd exist:
+// without them the controller would create its own CA, which that etcd does not
+// trust.
 func (r *Reconciler) external(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) || s.initialized {
 		return nil
@@ -67,8 +68,8 @@ func (r *Reconciler) external(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askExternal asks external etcd how it is, unless it answered a moment ago.
-// That it cannot be asked keeps nothing else.
+// askExternal queries the state of external etcd, unless the cached state is
+// recent. A failed query does not block other steps.
 func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) {
 		return nil
@@ -106,7 +107,7 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// externalConfig is what external etcd is reached with.
+// externalConfig returns the TLS configuration for external etcd.
 func (r *Reconciler) externalConfig(ctx context.Context, s *scope) (*tls.Config, error) {
 	pair, ca, err := r.Authority.EtcdClient(ctx, s.key(), pki.ClientRequest{CommonName: "nova-control-plane", TTL: etcdTTL})
 	if err != nil {
@@ -118,7 +119,7 @@ func (r *Reconciler) externalConfig(ctx context.Context, s *scope) (*tls.Config,
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, errors.New("the CA of external etcd holds no certificate")
+		return nil, errors.New("the CA of external etcd has no certificate")
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool}, nil
 }

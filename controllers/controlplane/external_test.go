@@ -18,7 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// handOver puts there what somebody else's etcd is reached with, for so long.
+// handOver stores the Secrets for an external etcd, with the given lifetime.
 func handOver(ctx context.Context, r *rig, ttl time.Duration) {
 	GinkgoHelper()
 	theirs := pki.NewManaged(testEnv.Client)
@@ -42,7 +42,7 @@ var _ = Describe("External etcd", func() {
 		Expect(r.condition(ctx, condition)()).To(And(HaveField("Status", status), HaveField("Message", ContainSubstring(message))), condition)
 	}
 
-	It("without its client's Secret keeps nobody but who joins, and says so", func(ctx SpecContext) {
+	It("without its client's Secret blocks only joins, and reports it", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
@@ -60,7 +60,7 @@ var _ = Describe("External etcd", func() {
 		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
 		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
 
-		By("the Secret being gone, while a machine goes and another one is wanted")
+		By("deleting the Secret, while a machine is deleted and another one is missing")
 		Expect(deleteSecret(ctx, r, secret.Name(clusterName, secret.APIServerEtcdClient))).To(Succeed())
 		Expect(deleteSecret(ctx, r, secret.Name(clusterName, secret.Kubeconfig))).To(Succeed())
 		goes := &machines[0]
@@ -83,13 +83,13 @@ var _ = Describe("External etcd", func() {
 		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, missing)
 		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, missing)
 
-		By("its being gone, and nobody else's")
+		By("deleting only this Secret")
 		goes.Finalizers = nil
 		Expect(testEnv.Client.Update(ctx, goes)).To(Succeed())
 		r.settle(ctx, reconciler)
 		says(ctx, r, controlplanev1.ScalingUpCondition, metav1.ConditionTrue, "No machine can join: Secret c-etcd")
 
-		By("one that has expired")
+		By("storing an expired certificate")
 		handOver(ctx, r, time.Nanosecond)
 		r.settle(ctx, reconciler)
 		const expired = "Secret c-apiserver-etcd-client: tls.crt has expired"

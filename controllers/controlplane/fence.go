@@ -9,8 +9,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 )
 
-// checkFence records the management cluster before anything is done for a control
-// plane, and fills in whether another management cluster acts for it.
+// checkFence records the management cluster before anything is done for a
+// control plane, and checks whether another management cluster acts for it.
 func (r *Reconciler) checkFence(ctx context.Context, s *scope) error {
 	recorded := s.controlPlane.DeepCopy()
 	if r.Fence.Record(recorded) {
@@ -23,8 +23,8 @@ func (r *Reconciler) checkFence(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// readOnly notes what is known of the control plane and changes nothing in the
-// workload cluster, nor machines.
+// readOnly records the observed initialization. It changes neither the workload
+// cluster nor machines.
 func (r *Reconciler) readOnly(ctx context.Context, s *scope) error {
 	if s.controlPlane.DeletionTimestamp.IsZero() {
 		return r.initialization(ctx, s)

@@ -18,11 +18,11 @@ import (
 // before its member of etcd and its Node are removed. A reboot takes less.
 const orphanGrace = 15 * time.Minute
 
-// sightings remember, by control plane, which Machines this process has seen and
-// when each node was last well. They tell the node of a Machine that was deleted
-// from the node of a Machine that the management cluster never had, as after a
-// restore from an old backup. They are kept in memory only: after a start each
-// node is given its whole time again.
+// sightings remember, by control plane, which Machines this process has
+// observed and when each node was last healthy. They distinguish the node of a
+// deleted Machine from the node of a Machine that the management cluster never
+// had, as after a restore from an old backup. They are kept in memory only:
+// after a restart each node gets its full grace period again.
 type sightings struct {
 	mu sync.Mutex
 	of map[types.UID]*sighting
@@ -33,8 +33,8 @@ type sighting struct {
 	well     map[string]time.Time
 }
 
-// note adds what was observed, and returns the nodes without a Machine that are
-// to be left alone although they do not answer.
+// note records the observed state, and returns the nodes without a Machine that
+// are not removed yet although they do not respond.
 func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -69,8 +69,8 @@ func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
 	return spared
 }
 
-// look records which control plane nodes are well now, and returns those that
-// exist.
+// look records which control plane nodes are healthy now, and returns those
+// that exist.
 func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
 	there := sets.New[string]()
 	add := func(name string, well bool) {
@@ -94,15 +94,15 @@ func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
 	return there
 }
 
-// forget drops the record of a deleted control plane.
+// forget deletes the record of a deleted control plane.
 func (k *sightings) forget(of types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.of, of)
 }
 
-// isForeign reports whether a member of etcd belongs to no machine and is left
-// alone: it answers, its node is there, or it has not been down for long.
+// isForeign reports whether a member of etcd belongs to no machine and is not
+// removed: it answers, its node exists, or it has not been down for long.
 func isForeign(s *scope, m etcd.Member) bool {
 	if m.Name == "" || machineOf(s, m) != "" || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] == controlplanev1.ForeignMembersRemove {
 		return false
@@ -110,8 +110,8 @@ func isForeign(s *scope, m etcd.Member) bool {
 	return m.Answers || ownNode(s, m.Name) || s.spared.Has(m.Name)
 }
 
-// foreignMembers names the members of etcd that no Machine of the cluster has.
-// Members on machines of another control plane provider are known.
+// foreignMembers returns the members of etcd without a Machine in the cluster.
+// Members on machines of another control plane provider are not foreign.
 func foreignMembers(s *scope) []string {
 	if s.tenant.Etcd == nil || externalEtcd(s) {
 		return nil
@@ -142,9 +142,9 @@ func onStranger(s *scope, name string) bool {
 	return false
 }
 
-// foreignRefusal says why no machine may join beside foreign members. Each one
-// that joins makes the majority larger that etcd needs, and nothing keeps the
-// foreign members running. It is empty if there are none or if their
+// foreignRefusal returns why no machine may join beside foreign members. Each
+// new member increases the majority that etcd needs, and no controller keeps
+// the foreign members running. It is empty if there are none or if the
 // administrator has decided.
 func foreignRefusal(s *scope) string {
 	names := foreignMembers(s)
@@ -156,7 +156,7 @@ func foreignRefusal(s *scope) string {
 }
 
 // membersKnownCondition reports foreign members. It is empty while etcd does
-// not answer, which keeps the condition as it is.
+// not answer, which leaves the condition unchanged.
 func (s *scope) membersKnownCondition() metav1.Condition {
 	if s.tenant.Etcd == nil || externalEtcd(s) {
 		return metav1.Condition{}
@@ -171,7 +171,7 @@ func (s *scope) membersKnownCondition() metav1.Condition {
 	case "":
 		c.Message = "No machine is created: " + foreignRefusal(s)
 	default:
-		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s says %s",
+		c.Message = fmt.Sprintf("etcd has members without a Machine: %s; the annotation %s is %s",
 			strings.Join(names, ", "), controlplanev1.ForeignMembersAnnotation, decided)
 	}
 	return c

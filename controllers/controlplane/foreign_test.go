@@ -43,22 +43,22 @@ func TestOrphanThatReboots(t *testing.T) {
 		k := &sightings{}
 		for minute, answers := range []bool{true, false, false, true, false} {
 			if !kept(k, withOrphan(answers), now.Add(time.Duration(minute)*time.Minute)) {
-				t.Fatalf("not left alone in minute %d", minute)
+				t.Fatalf("removed in minute %d", minute)
 			}
 		}
 		if !kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace-time.Second)) {
-			t.Error("not left alone for its whole time")
+			t.Error("removed before its grace period ended")
 		}
 		if kept(k, withOrphan(false), now.Add(3*time.Minute+orphanGrace)) {
-			t.Error("left alone for ever")
+			t.Error("never removed")
 		}
 	})
 	t.Run("keeps its member after a start of the manager", func(t *testing.T) {
 		if !kept(&sightings{}, withOrphan(false), now) {
-			t.Error("not left alone")
+			t.Error("removed")
 		}
 	})
-	t.Run("is not what is left of a Machine that was deleted", func(t *testing.T) {
+	t.Run("is not the node of a deleted Machine", func(t *testing.T) {
 		k := &sightings{}
 		before := withOrphan(true)
 		before.machines.Insert(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
@@ -88,7 +88,7 @@ func TestForeignRefusal(t *testing.T) {
 		foreign bool
 		reason  string
 	}{
-		"nobody has decided": {refused: true, foreign: true, reason: controlplanev1.EtcdForeignMembersReason},
+		"not decided": {refused: true, foreign: true, reason: controlplanev1.EtcdForeignMembersReason},
 		"Keep": {foreign: true, reason: controlplanev1.EtcdForeignMembersReason, change: func(s *scope) {
 			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersKeep}
 		}},
@@ -99,7 +99,7 @@ func TestForeignRefusal(t *testing.T) {
 			s.strangers = sets.New("lost")
 		}},
 		"etcd runs elsewhere": {change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
-		"etcd is silent":      {change: func(s *scope) { s.tenant.Etcd = nil }},
+		"etcd is unreachable": {change: func(s *scope) { s.tenant.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withOrphan(true)
@@ -121,12 +121,12 @@ func TestForeignRefusal(t *testing.T) {
 }
 
 var _ = Describe("Members of etcd that a restored backup does not know", func() {
-	It("keep machines from being created until somebody has decided", func(ctx SpecContext) {
+	It("keep machines from being created until the administrator has decided", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
 		r.settle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
-		// They were members when the backup was made; their VMs are gone.
+		// They were members when the backup was made; their VMs are deleted.
 		for i := range machines {
 			before := machines[i].DeepCopy()
 			metav1.SetMetaDataAnnotation(&machines[i].ObjectMeta, controlplanev1.JoinedAnnotation, "")

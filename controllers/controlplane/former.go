@@ -12,12 +12,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 )
 
-// formerAgain is when to look again whether the garbage collector has been.
+// formerAgain is the requeue interval while the garbage collector deletes
+// Secrets.
 const formerAgain = 2 * time.Second
 
-// former waits until Secrets of a former control plane or Cluster of the same
-// names are gone. What belongs to what was deleted goes with it, a little
-// later: taken over, it would be missing as soon as a cluster depends on it.
+// former waits until Secrets of a deleted control plane or Cluster with the
+// same names are deleted. They are garbage-collected shortly after their owner;
+// adopting one would leave the new cluster without it.
 func (r *Reconciler) former(ctx context.Context, s *scope) error {
 	if s.initialized || len(s.machines) > 0 {
 		return nil
@@ -44,8 +45,8 @@ func (r *Reconciler) former(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// formersOwn reports whether an owner bears the name of the control plane or
-// of the Cluster, and is another object.
+// formersOwn reports whether an owner has the name of the control plane or of
+// the Cluster and another UID.
 func formersOwn(s *scope, owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
 		switch ref.Kind {

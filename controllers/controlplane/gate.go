@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// forwardsAtOnce is how many connections go through API servers at once.
-	// Each holds almost a MiB, for the compression of its headers, and tenants
-	// that come up together would each have one to every node.
+	// forwardsAtOnce is the maximum number of concurrent connections through
+	// API servers. Each needs almost a MiB for the compression of its headers,
+	// and clusters that start together would each have one to every node.
 	forwardsAtOnce = 8
-	// turnPatience is how long one waits for its turn. After that it goes
-	// without: tenants that hang must not keep the others waiting.
+	// turnPatience is the maximum wait for a slot. After it the connection is
+	// opened without a slot: workload clusters that hang must not block the
+	// others.
 	turnPatience = time.Second
 )
 
-// gate bounds how many connections go through API servers at once.
+// gate limits the number of concurrent connections through API servers.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, forwardsAtOnce) }
 
-// dial forwards to a node when it is its turn. The turn ends with the
-// connection.
+// dial forwards to a node when a slot is free. Closing the connection frees the
+// slot.
 func (g gate) dial(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
 	leave := func() {}
 	select {
@@ -43,7 +44,7 @@ func (g gate) dial(ctx context.Context, forward etcd.Dial, node string) (net.Con
 	return &gatedConn{Conn: conn, leave: leave}, nil
 }
 
-// gatedConn is a connection whose end lets another one begin.
+// gatedConn is a connection that frees its slot when it is closed.
 type gatedConn struct {
 	net.Conn
 

@@ -12,8 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Many connections are forwarded a few at a time, and one that fails takes
-// nobody's turn.
+// Many connections are forwarded a few at a time, and a failed one frees its
+// slot.
 func TestGateTakesTurns(t *testing.T) {
 	g := NewWithT(t)
 	turns := newGate()
@@ -45,10 +45,10 @@ func TestGateTakesTurns(t *testing.T) {
 	}
 	g.Expect(open.Load()).To(BeZero())
 	g.Expect(most.Load()).To(BeNumerically("<=", forwardsAtOnce))
-	g.Expect(turns).To(BeEmpty(), "all have given their turn back")
+	g.Expect(turns).To(BeEmpty(), "all slots are free")
 }
 
-// Those that hang keep nobody waiting for long.
+// Connections that hang block others only for a short time.
 func TestGateGoesOnWithoutATurn(t *testing.T) {
 	g := NewWithT(t)
 	turns := newGate()

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// handovers are what was tried to move the endpoint's address off machines that
-// go, by machine. They are kept in memory only: after a start all is tried anew,
-// which costs time and nothing else.
+// handovers are the moves of the endpoint's address off machines to be deleted,
+// by machine. They are kept in memory only: after a restart all moves are tried
+// again, which only costs time.
 type handovers struct {
 	mu sync.Mutex
 	by map[types.UID]handover
@@ -37,14 +37,14 @@ func (h *handovers) begin(machine types.UID, now time.Time) time.Time {
 	return begun.since
 }
 
-// tried are the nodes that the address was given to meanwhile.
+// tried returns the nodes that the address was moved to meanwhile.
 func (h *handovers) tried(machine types.UID) sets.Set[string] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.by[machine].tried.Clone()
 }
 
-// note remembers a node that the address was given to.
+// note records a node that the address was moved to.
 func (h *handovers) note(machine types.UID, node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -53,7 +53,7 @@ func (h *handovers) note(machine types.UID, node string) {
 	}
 }
 
-// forget drops what is known of a machine.
+// forget deletes the state of a machine.
 func (h *handovers) forget(machine types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

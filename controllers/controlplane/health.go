@@ -20,8 +20,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// machineHealth are the conditions by which a machine says how what runs on
-// its node is.
+// machineHealth are the conditions of a machine about the components on its
+// node.
 var machineHealth = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.MachineAPIServerPodHealthyCondition,
 	controlplanev1.MachineControllerManagerPodHealthyCondition,
@@ -31,8 +31,8 @@ var machineHealth = patch.WithOwnedConditions{Conditions: []string{
 	controlplanev1.MachineKubeVIPPodHealthyCondition,
 }}
 
-// reportHealth tells each machine how its part of the control plane is, and
-// when its certificates expire.
+// reportHealth sets the health conditions and the certificate expiry of each
+// machine.
 func (r *Reconciler) reportHealth(ctx context.Context, s *scope) error {
 	if !s.initialized || s.tenant.Early {
 		return nil
@@ -65,8 +65,8 @@ func (r *Reconciler) reportMachineHealth(ctx context.Context, s *scope, machine 
 	return nil
 }
 
-// noteExpiry writes where Cluster API looks for it when the machine's
-// certificates expire.
+// noteExpiry records when the machine's certificates expire, in the annotation
+// that Cluster API reads.
 func (r *Reconciler) noteExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	node, config := nodeOf(machine, s.tenant.Nodes), s.configs[machine.Name]
 	if node == nil || node.CertificatesExpire.IsZero() || config == nil || !config.DeletionTimestamp.IsZero() {
@@ -82,13 +82,13 @@ func (r *Reconciler) noteExpiry(ctx context.Context, s *scope, machine *clusterv
 	}
 	config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation] = expires
 	if err := client.IgnoreNotFound(r.Client.Patch(ctx, config, client.MergeFrom(was))); err != nil {
-		return fmt.Errorf("noting when the certificates of machine %s expire: %w", machine.Name, err)
+		return fmt.Errorf("recording when the certificates of machine %s expire: %w", machine.Name, err)
 	}
 	return nil
 }
 
-// certificatesExpire is when a machine's certificates expire; zero if that is
-// not known.
+// certificatesExpire returns when a machine's certificates expire; zero if
+// unknown.
 func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.Time {
 	if node != nil && !node.CertificatesExpire.IsZero() {
 		return node.CertificatesExpire
@@ -101,19 +101,19 @@ func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.T
 	return machine.Status.CertificatesExpiryDate.Time
 }
 
-// kubeadmLifetime is how long kubeadm's certificates last if nobody says
-// otherwise.
+// kubeadmLifetime is the default lifetime of kubeadm's certificates.
 const kubeadmLifetime = 365 * 24 * time.Hour
 
-// certificateLifetime is how long the certificates of a new machine last, as
-// the spec says. It takes a while to find out, so only who needs it asks.
+// certificateLifetime returns the lifetime of the certificates of a new
+// machine. It renders the configuration, so it does that only if the spec needs
+// it.
 func certificateLifetime(s *scope) time.Duration {
 	if s.cluster == nil || s.controlPlane.Spec.Rollout.Before.GetWindow() == 0 {
 		return 0
 	}
 	want, err := upgrade(s)
 	if err != nil {
-		return kubeadmLifetime // storedConfiguration says it.
+		return kubeadmLifetime // storedConfiguration reports the error.
 	}
 	return readLifetime(want.Configuration)
 }
@@ -126,7 +126,7 @@ func expiryNoted(config *bootstrapv1.NovaConfig) time.Time {
 	return noted
 }
 
-// healthOf are the conditions of one machine.
+// healthOf returns the health conditions of one machine.
 func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 	node := nodeOf(machine, s.tenant.Nodes)
 	parts := []struct {
@@ -162,16 +162,17 @@ func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
 	return all
 }
 
-// joinTime says until when a machine that joins is waited for.
+// joinTime returns the part of a message about the join timeout.
 func joinTime(s *scope) string {
 	if externalEtcd(s) {
-		// It is in nobody's way, and a MachineHealthCheck's to give up.
+		// It blocks no other machine, and only a MachineHealthCheck replaces
+		// it.
 		return ""
 	}
 	return ". It is replaced if it does not join in time (platform.joinTimeoutSeconds)"
 }
 
-// unknownHealth is what is said while nothing can be known of a node.
+// unknownHealth returns the condition while the state of a node is unknown.
 func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition string) (c metav1.Condition, known bool) {
 	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
 	switch {
@@ -182,7 +183,7 @@ func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition s
 	case node == nil:
 		c.Message = "Waiting for the machine to become a node" + joinTime(s)
 	case node.Unreachable:
-		c.Message = "Nobody has heard of the kubelet on node " + node.Name
+		c.Message = "The kubelet on node " + node.Name + " has stopped posting status"
 	default:
 		return c, true
 	}
@@ -195,16 +196,16 @@ func podCondition(condition string, component Component) metav1.Condition {
 	case Running:
 		c.Status = metav1.ConditionTrue
 	case Missing:
-		c.Reason, c.Message = controlplanev1.MachinePodDoesNotExistReason, "There is no such pod"
+		c.Reason, c.Message = controlplanev1.MachinePodDoesNotExistReason, "The pod does not exist"
 	case Deleting:
-		c.Message = "It is being taken away"
+		c.Message = "The pod is being deleted"
 	case Provisioning, Failed:
 	}
 	return c
 }
 
-// memberCondition says how the machine's member of etcd is. etcd may answer
-// where the API server is silent.
+// memberCondition returns the health of the machine's etcd member. etcd may
+// answer while the API server does not.
 func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Condition {
 	c := metav1.Condition{
 		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
@@ -242,7 +243,7 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Co
 	return c
 }
 
-// componentsCondition rolls up what runs on the machines' nodes.
+// componentsCondition summarizes the components on the machines' nodes.
 func (s *scope) componentsCondition() metav1.Condition {
 	c := metav1.Condition{
 		Type:   controlplanev1.ControlPlaneComponentsHealthyCondition,
@@ -250,7 +251,7 @@ func (s *scope) componentsCondition() metav1.Condition {
 	}
 	switch {
 	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
-		c.Message = "Waiting for the first machine to initialise the cluster"
+		c.Message = "Waiting for the first machine to initialize the cluster"
 		return c
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
@@ -272,7 +273,7 @@ func (s *scope) componentsCondition() metav1.Condition {
 	return c
 }
 
-// endpointCondition says whether an API server answers at the Cluster's
+// endpointCondition reports whether an API server answers at the Cluster's
 // endpoint.
 func (s *scope) endpointCondition() metav1.Condition {
 	c := metav1.Condition{
@@ -280,14 +281,14 @@ func (s *scope) endpointCondition() metav1.Condition {
 	}
 	switch {
 	case !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
-		c.Message = "Waiting for the first machine to initialise the cluster"
+		c.Message = "Waiting for the first machine to initialize the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 	case !s.tenant.Endpoint.Asked:
 		if conditions.Has(s.controlPlane, c.Type) {
 			return metav1.Condition{}
 		}
-		c.Message = "Nobody has asked there yet"
+		c.Message = "The endpoint has not been probed yet"
 	case !s.tenant.Endpoint.Answers:
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.tenant.Endpoint.Silence
 		if s.tenant.Endpoint.Holder != "" {

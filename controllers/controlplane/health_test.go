@@ -25,8 +25,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// seenWithin is how soon Available must tell of a lost quorum where other
-// packages have the processors, too. The suite on hosts holds it to 10 s.
+// seenWithin is the time until Available reports a lost quorum if other
+// packages use the processors too. The suite on hosts requires 10 s.
 const seenWithin = 20 * time.Second
 
 func TestHealthWhileJoining(t *testing.T) {
@@ -35,11 +35,11 @@ func TestHealthWhileJoining(t *testing.T) {
 		external bool
 		want     map[string]string
 	}{
-		"Bounded": {reason: "how long it is waited for is said", want: map[string]string{
+		"Bounded": {reason: "the message names the timeout", want: map[string]string{
 			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
 			controlplanev1.MachineEtcdMemberHealthyCondition:   "Waiting for the machine to join etcd. It is replaced if it does not join in time (platform.joinTimeoutSeconds)",
 		}},
-		"ExternalEtcd": {reason: "nobody needs it gone", external: true, want: map[string]string{
+		"ExternalEtcd": {reason: "no condition of etcd is expected", external: true, want: map[string]string{
 			controlplanev1.MachineAPIServerPodHealthyCondition: "Waiting for the machine to become a node",
 		}},
 	} {
@@ -67,8 +67,8 @@ func TestHealthWhileJoining(t *testing.T) {
 	}
 }
 
-var _ = Describe("The health of a tenant", func() {
-	It("is told by condition, and a lost quorum within 10 seconds", func(ctx SpecContext) {
+var _ = Describe("The health of a workload cluster", func() {
+	It("is reported by conditions, and a lost quorum within 10 seconds", func(ctx SpecContext) {
 		r := newRig(ctx, managed, nil)
 		machines := r.expectMachines(ctx, 3)
 		for i := range machines {
@@ -110,7 +110,7 @@ var _ = Describe("The health of a tenant", func() {
 			}).Should(Equal(expires.UTC().Format(time.RFC3339)))
 		}
 
-		By("this manager being a user of its own there, which may do no more than the manager does")
+		By("the manager having its own user there, with only the permissions that it needs")
 		binding := &rbacv1.ClusterRoleBinding{}
 		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: managerUser}, binding)).To(Succeed())
 		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: adminsGroup}, binding)).To(Succeed())
@@ -124,7 +124,7 @@ var _ = Describe("The health of a tenant", func() {
 		more := clusterRoleBinding("more", "cluster-admin", rbacv1.UserKind, managerUser)
 		Expect(manager.Create(ctx, &more)).To(MatchError(apierrors.IsForbidden, "IsForbidden"))
 
-		By("kubeadm's stored configuration having what the spec says")
+		By("kubeadm's stored configuration matching the spec")
 		stored := func() (string, error) {
 			config := &corev1.ConfigMap{}
 			err := tenant.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
@@ -133,15 +133,15 @@ var _ = Describe("The health of a tenant", func() {
 		Eventually(stored).Should(And(ContainSubstring("clusterName: c"), ContainSubstring("dataDir: /var/lib/etcd"),
 			ContainSubstring("kubernetesVersion: v1.36.3")))
 
-		By("a member that joins from a machine that is being deleted, of which no node tells")
+		By("a member that joins from a machine that is being deleted and has no node")
 		members := func(of ...*clusterv1.Machine) Facts { return realTenants.Observe(ctx, r.key(clusterName), of) }
 		ours := []*clusterv1.Machine{&machines[0], &machines[1], &machines[2]}
 		leaving := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving", DeletionTimestamp: ptr.To(metav1.Now())}}
-		Expect(members(ours...).Again).To(BeZero(), "a healthy tenant tells by itself")
+		Expect(members(ours...).Again).To(BeZero(), "a healthy workload cluster sends events")
 		haveMembers := func(n int) func(Gomega) {
 			return func(g Gomega) {
 				facts := members(append(ours, leaving)...)
-				// etcd that answers slowly is not known for a moment.
+				// The state of a slow etcd is unknown for a moment.
 				g.Expect(facts.Etcd).NotTo(BeNil())
 				g.Expect(facts).To(And(HaveField("Again", lookAgain), HaveField("Etcd.Members", HaveLen(n))))
 			}
@@ -174,7 +174,7 @@ var _ = Describe("The health of a tenant", func() {
 		GinkgoWriter.Printf("lost quorum seen after %s\n", seen.Round(100*time.Millisecond))
 		AddReportEntry("lost quorum seen after", seen.Round(100*time.Millisecond).String(), ReportEntryVisibilityAlways)
 		Expect(seen).To(BeNumerically("<", seenWithin))
-		Eventually(available, "30s").Should(HaveField("Message", ContainSubstring("majority")), "who is left says that it has no leader")
+		Eventually(available, "30s").Should(HaveField("Message", ContainSubstring("majority")), "the remaining member reports that it has no leader")
 		Expect(r.condition(ctx, controlplanev1.EndpointHealthyCondition)()).To(
 			HaveField("Status", metav1.ConditionTrue), "the API server answers for all that")
 		Eventually(machineCondition(ctx, r, machines[1].Name, controlplanev1.MachineEtcdMemberHealthyCondition), "30s").Should(
@@ -195,7 +195,7 @@ var _ = Describe("The health of a tenant", func() {
 		Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
 		Expect(realTenants.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[1].Name)).To(Succeed())
 		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
-		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)), "who does not hold it cannot give it away")
+		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)), "a node that does not hold it cannot transfer it")
 
 		By("another version being made ready")
 		Expect(realTenants.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
@@ -205,7 +205,7 @@ var _ = Describe("The health of a tenant", func() {
 		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", "kube-apiserver-kubelet-client")))
 		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
 
-		By("the node that was given the address not taking it, as it says nothing of its own")
+		By("the new holder not taking the address, because it does not renew the lease")
 		Eventually(func() Endpoint { return realTenants.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
 			HaveField("Unheard", true), HaveField("Settled", false), HaveField("Before", machines[0].Name)))
 	}, SpecTimeout(5*time.Minute))

@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 )
 
-// noteJoined stores on a machine that it was a member of etcd.
+// noteJoined records on a machine that it was a member of etcd.
 func (r *Reconciler) noteJoined(ctx context.Context, machine *clusterv1.Machine) error {
 	if _, noted := machine.Annotations[controlplanev1.JoinedAnnotation]; noted {
 		return nil
@@ -22,13 +22,13 @@ func (r *Reconciler) noteJoined(ctx context.Context, machine *clusterv1.Machine)
 	if err := r.annotate(ctx, machine, func(annotations map[string]string) {
 		annotations[controlplanev1.JoinedAnnotation] = ""
 	}); err != nil {
-		return fmt.Errorf("noting that machine %s was a member of etcd: %w", machine.Name, err)
+		return fmt.Errorf("recording that machine %s was a member of etcd: %w", machine.Name, err)
 	}
 	return nil
 }
 
-// releaseHook lets Cluster API go on with the deletion of a machine. One that
-// is gone needs no release.
+// releaseHook removes the hook, so that Cluster API continues the deletion of a
+// machine. A deleted machine needs no release.
 func (r *Reconciler) releaseHook(ctx context.Context, machine *clusterv1.Machine) error {
 	if _, held := machine.Annotations[controlplanev1.MachineHookAnnotation]; !held {
 		return nil
@@ -42,7 +42,7 @@ func (r *Reconciler) releaseHook(ctx context.Context, machine *clusterv1.Machine
 	return nil
 }
 
-// annotate changes the annotations of the machine that was seen.
+// annotate changes the annotations of the observed machine.
 func (r *Reconciler) annotate(ctx context.Context, machine *clusterv1.Machine, change func(map[string]string)) error {
 	before := machine.DeepCopy()
 	if machine.Annotations == nil {
@@ -52,11 +52,12 @@ func (r *Reconciler) annotate(ctx context.Context, machine *clusterv1.Machine, c
 	return r.Client.Patch(ctx, machine, client.MergeFrom(before))
 }
 
-// reportMachines tells each machine what was decided about it: why its
-// deletion waits, and how far its remediation is.
+// reportMachines reports the decision on each machine: why its deletion waits,
+// and the progress of its remediation.
 func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 	if s.initialized && s.tenant.Early {
-		// Nobody has asked the tenant yet; what was said before stays.
+		// The workload cluster was not probed yet; the conditions stay
+		// unchanged.
 		return nil
 	}
 	in := input(s, r.now())
@@ -75,7 +76,7 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// reportHold says on a machine that is being deleted what keeps it.
+// reportHold reports on a machine that is being deleted why it is held.
 func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
 	c := metav1.Condition{Type: controlplanev1.MachineSafeToDeleteCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.MachineNotSafeToDeleteReason}
 	if !seen.Deleting {
@@ -98,14 +99,14 @@ func reportHold(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.M
 	conditions.Set(machine, c)
 }
 
-// reportRemediation says on a machine that a MachineHealthCheck gave up what
-// its owner does about it, as the contract asks.
+// reportRemediation reports the remediation on a machine with a failed
+// MachineHealthCheck, as the contract requires.
 func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clusterv1.Machine) {
 	if !conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) {
 		return
 	}
 	if conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) && !seen.Deleting {
-		// It has come back before anything was done.
+		// The machine recovered before its remediation.
 		conditions.Delete(machine, clusterv1.MachineOwnerRemediatedCondition)
 		return
 	}
@@ -122,7 +123,8 @@ func reportRemediation(s *scope, in plan.Input, seen plan.Machine, machine *clus
 	conditions.Set(machine, c)
 }
 
-// machineConditions are those of a machine that only its control plane writes.
+// machineConditions are the conditions of a machine that only its control plane
+// sets.
 var machineConditions = patch.WithOwnedConditions{Conditions: []string{controlplanev1.MachineSafeToDeleteCondition}}
 
 func (r *Reconciler) patchConditions(ctx context.Context, before, machine *clusterv1.Machine) error {

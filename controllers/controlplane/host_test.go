@@ -38,8 +38,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// tenantHost is where one member of etcd runs, at an address of its own on
-// loopback: etcd's port is the one that kubeadm gives it.
+// tenantHost is the host of one member of etcd, with its own address on
+// loopback: etcd's port is the one that kubeadm configures.
 type tenantHost struct {
 	name, address string
 	etcd          *exec.Cmd
@@ -57,7 +57,7 @@ type realTenant struct {
 	paths  map[string]string
 }
 
-// startTenant starts one for the machines of a rig.
+// startTenant starts a realTenant for the machines of a rig.
 func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *realTenant {
 	GinkgoHelper()
 	paths, err := tools.Paths(ctx, os.Stderr, "etcd", "kube-apiserver")
@@ -101,8 +101,8 @@ func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *rea
 	return t
 }
 
-// clusterCA is the authentication of an API server that trusts the cluster's CA,
-// as one of kubeadm does.
+// clusterCA is the authentication of an API server that trusts the cluster's
+// CA, as kubeadm configures it.
 type clusterCA struct {
 	authority pki.Authority
 	cluster   client.ObjectKey
@@ -149,8 +149,8 @@ func (t *realTenant) startMember(h *tenantHost, initial string) {
 	})
 }
 
-// addLearner announces a member of etcd that does not run, and returns what
-// takes it out again.
+// addLearner adds a member of etcd that does not run, and returns a function
+// that removes it.
 func (t *realTenant) addLearner(ctx context.Context, peer string) (remove func()) {
 	GinkgoHelper()
 	h := t.hosts[0]
@@ -174,8 +174,8 @@ func (t *realTenant) addLearner(ctx context.Context, peer string) (remove func()
 	}
 }
 
-// freeze stops a member as the loss of its host does: nothing is said to
-// anybody. thaw lets it go on.
+// freeze stops a member like the loss of its host: no connection is closed.
+// thaw continues it.
 func (*realTenant) freeze(h *tenantHost) {
 	GinkgoHelper()
 	Expect(h.etcd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
@@ -190,7 +190,7 @@ func (t *realTenant) write(name string, data []byte) {
 	Expect(os.WriteFile(t.file(name), data, 0o600)).To(Succeed())
 }
 
-// furnish puts into the tenant what kubeadm and the kubelets would.
+// furnish creates the objects that kubeadm and the kubelets would create.
 func (t *realTenant) furnish(ctx context.Context) {
 	GinkgoHelper()
 	Expect(t.client.Create(ctx, &corev1.ConfigMap{
@@ -222,8 +222,8 @@ func (t *realTenant) furnish(ctx context.Context) {
 	}
 }
 
-// putKubeconfig puts a kubeconfig in the place of one that the control plane
-// makes, and makes again when it goes.
+// putKubeconfig replaces the kubeconfig that the control plane creates, and
+// recreates when it is deleted.
 func putKubeconfig(ctx context.Context, made *corev1.Secret) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -234,7 +234,7 @@ func putKubeconfig(ctx context.Context, made *corev1.Secret) {
 	}).Should(Succeed())
 }
 
-// connect hands the tenant's kubeconfig in, as a user's.
+// connect stores the workload cluster's kubeconfig as a user's.
 func (t *realTenant) connect(ctx context.Context) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -242,7 +242,7 @@ func (t *realTenant) connect(ctx context.Context) {
 	made := utilkubeconfig.GenerateSecret(cluster, utilkubeconfig.FromEnvTestConfig(t.config, cluster))
 	putKubeconfig(ctx, made)
 	DeferCleanup(func(ctx SpecContext) {
-		// Watches that stay open would keep the API server from stopping.
+		// Open watches would keep the API server from stopping.
 		Expect(testEnv.Client.Delete(ctx, made)).To(Succeed())
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
 		Eventually(func() Facts { return realTenants.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
@@ -250,7 +250,7 @@ func (t *realTenant) connect(ctx context.Context) {
 }
 
 // serve answers TLS handshakes at an address with a certificate of the
-// cluster's CA that is good until then, as an API server would.
+// cluster's CA with the given expiry, as an API server would.
 func (t *realTenant) serve(ctx context.Context, address string, until time.Time) {
 	GinkgoHelper()
 	ca := &corev1.Secret{}

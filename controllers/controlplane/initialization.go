@@ -11,8 +11,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// initialization notes that kubeadm init is through. From then on no machine
-// initialises the cluster again, and Cluster API counts on the API server.
+// initialization records that kubeadm init has succeeded. After that no machine
+// initializes the cluster again, and Cluster API relies on the API server.
 func (r *Reconciler) initialization(ctx context.Context, s *scope) error {
 	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return nil
@@ -21,20 +21,21 @@ func (r *Reconciler) initialization(ctx context.Context, s *scope) error {
 		return nil
 	}
 	if err := initlock.MarkInitialized(ctx, r.Client, s.cluster); err != nil {
-		return fmt.Errorf("noting initialisation: %w", err)
+		return fmt.Errorf("recording initialization: %w", err)
 	}
 	if !s.initialized {
-		r.event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialised")
+		r.event(s, corev1.EventTypeNormal, "Initialized", "Initialization", "The control plane is initialized")
 	}
 	s.initialized = true
 	s.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
 	return nil
 }
 
-// initializedNow reports whether the tenant is initialised. What was noted
-// once holds, also after a move to another management cluster. While every
-// machine is being deleted the tenant's word does not count: what was
-// initialised goes with them, and the next machine must initialise anew.
+// initializedNow reports whether the workload cluster is initialized. A
+// recorded initialization stays valid, also after a move to another management
+// cluster. While every machine is being deleted, the answer of the workload
+// cluster does not count: its data is deleted with them, and the next machine
+// must initialize it again.
 func initializedNow(s *scope) bool {
 	if s.initialized {
 		return true

@@ -21,15 +21,16 @@ import (
 )
 
 const (
-	// learnerGrace is how long a join takes at most once it was begun.
+	// learnerGrace is the maximum time of a join after it began.
 	learnerGrace = 5 * time.Minute
-	// silenceGrace is how long a tenant is silent before that is taken for its
-	// own doing: right after a start, this process may not reach anybody yet.
+	// silenceGrace is how long a workload cluster has to be unreachable before
+	// that counts as its failure: right after a start, this process may not be
+	// able to connect to any cluster yet.
 	silenceGrace = time.Minute
 )
 
-// input tells plan what was observed and what is wanted. It says nothing that
-// is not in the scope.
+// input returns the observed and the desired state for plan. It only uses the
+// scope.
 func input(s *scope, now time.Time) plan.Input {
 	spec := &s.controlPlane.Spec
 	in := plan.Input{
@@ -59,10 +60,10 @@ func input(s *scope, now time.Time) plan.Input {
 	return in
 }
 
-// topologyRefusal returns why no machine of the present version is created: the
-// topology of the Cluster is about to change the version, and the machine would be
-// replaced at once. An upgrade over several minor versions has steps, which the
-// topology controller names in an annotation. It is empty otherwise.
+// topologyRefusal returns why no machine of the current version is created: the
+// topology of the Cluster is about to change the version, and the machine would
+// be replaced at once. An upgrade over several minor versions has steps, which
+// the topology controller writes into an annotation. It is empty otherwise.
 func topologyRefusal(cluster *clusterv1.Cluster, version string) string {
 	if cluster == nil {
 		return ""
@@ -117,9 +118,9 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 	}
 }
 
-// startedAt is when the infrastructure of a machine became ready, from where on its
-// time to become a node counts. That of a machine that still waits for its
-// hypervisor has not begun.
+// startedAt returns when the infrastructure of a machine became ready, which is
+// when its time to become a node begins. The time of a machine that still waits
+// for its hypervisor has not begun.
 func startedAt(s *scope, machine *clusterv1.Machine) time.Time {
 	if machine.Spec.ProviderID == "" {
 		return s.at
@@ -130,8 +131,9 @@ func startedAt(s *scope, machine *clusterv1.Machine) time.Time {
 	return time.Time{}
 }
 
-// joinBy is until when a machine may join. Its credential is renewed until it
-// starts; the record of its end is trusted only where it is later than the least.
+// joinBy returns until when a machine may join. Its bootstrap token is renewed
+// until it starts; the recorded expiry is used only if it is later than the
+// minimum.
 func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 	timeout := s.controlPlane.Spec.Platform.GetJoinTimeout()
 	by := machine.CreationTimestamp.Add(timeout)
@@ -146,10 +148,10 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 	return by
 }
 
-// apiServer is the state of the API server on a machine. What was found at its own
-// address counts more than its pod, whose status may be a minute old: a kubelet
-// may report through that same API server. Where no API server answers there,
-// managers have no route to the nodes' network.
+// apiServer returns the state of the API server on a machine. The probe of its
+// own address takes precedence over its pod, whose status may be a minute old:
+// a kubelet may report through that same API server. If no API server answers
+// at its own address, managers have no route to the nodes' network.
 func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer {
 	switch {
 	case s.tenant.Serving.Has(machine.Name):
@@ -171,8 +173,8 @@ func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer 
 	}
 }
 
-// role is how a machine becomes a node. The one that holds the lock was told
-// to initialise, unless its data says otherwise.
+// role returns how a machine becomes a node. The lock holder initializes,
+// unless its bootstrap data has another mode.
 func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
 	if told := s.roles[machine.Name]; told != plan.Undecided {
 		return told
@@ -187,12 +189,13 @@ func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
 	}
 }
 
-// unasked reports whether nobody could really ask the tenant yet.
+// unasked reports whether the workload cluster could not be queried reliably
+// yet.
 func unasked(tenant *Facts, now time.Time) bool {
 	return tenant.Early || !tenant.SilentSince.IsZero() && now.Sub(tenant.SilentSince) < silenceGrace
 }
 
-// atHook reports whether the deletion of a machine waits for nobody but us.
+// atHook reports whether the deletion of a machine waits only for our hook.
 func atHook(machine *clusterv1.Machine) bool {
 	if conditions.GetReason(machine, clusterv1.MachineDeletingCondition) != clusterv1.MachineDeletingWaitingForPreTerminateHookReason {
 		return false
@@ -206,49 +209,49 @@ func atHook(machine *clusterv1.Machine) bool {
 	return true
 }
 
-// givenUp says why a machine is to be replaced: a MachineHealthCheck gave it
-// up, or its first boot failed for good and it is no node.
+// givenUp returns why a machine has to be replaced: its MachineHealthCheck
+// failed, or its first boot failed permanently and it is not a node.
 func givenUp(machine *clusterv1.Machine, isNode bool) string {
 	switch {
 	case checkFailed(machine, isNode):
-		return fmt.Sprintf("its MachineHealthCheck gave it up (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
+		return fmt.Sprintf("its MachineHealthCheck failed (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
 	case bootFailed(machine, isNode):
 		return "its first boot failed"
 	}
 	return ""
 }
 
-// checkFailed reports whether a MachineHealthCheck gave a machine up. The
-// conditions are those of the contract: the check failed, and the machine's
-// owner is to act. That Cluster API saw no node in time says nothing where we
-// see it.
+// checkFailed reports whether a MachineHealthCheck requested a machine's
+// remediation. The conditions are those of the contract: the check failed, and
+// the machine's owner has to act. A node startup timeout of Cluster API does
+// not count if this controller has observed the node.
 func checkFailed(machine *clusterv1.Machine, isNode bool) bool {
 	late := conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition) == clusterv1.MachineHealthCheckNodeStartupTimeoutReason
 	return conditions.IsFalse(machine, clusterv1.MachineHealthCheckSucceededCondition) &&
 		conditions.IsFalse(machine, clusterv1.MachineOwnerRemediatedCondition) && (!late || !isNode)
 }
 
-// bootFailed reports whether a machine's first boot failed for good and it is
-// no node. Cluster API may not have seen a node yet that we see: another machine
-// would be made for it, and not be wanted a moment later.
+// bootFailed reports whether a machine's first boot failed permanently and it
+// is not a node. Cluster API may not have observed the node yet: another
+// machine would be created, and be surplus a moment later.
 func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
 	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
 	return !spared && !isNode && !machine.Status.NodeRef.IsDefined() &&
 		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed
 }
 
-// externalEtcd reports whether somebody else runs etcd.
+// externalEtcd reports whether the control plane uses an external etcd.
 func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.Endpoints) > 0 }
 
-// inputEtcd tells what etcd said, or why it said nothing. Of a tenant whose API
-// server is silent it tells only that the quorum is lost: nothing is to be
-// changed there.
+// inputEtcd returns the state of etcd, or why it is unknown. If the API server
+// is unreachable it only reports a lost quorum, because nothing may be changed
+// then.
 func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	switch {
 	case s.silent():
 		return nil, s.tenant.Silence
 	case externalEtcd(s):
-		// The API server answers, and it does so from etcd.
+		// The API server answers, so its etcd works.
 		return &plan.Etcd{}, ""
 	case s.tenant.Etcd == nil:
 		return nil, s.tenant.EtcdSilence
@@ -265,15 +268,15 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	return found, ""
 }
 
-// silent reports whether the API server is silent and nobody knows that it is
-// for want of etcd's quorum.
+// silent reports whether the API server is unreachable and the cause is not
+// known to be etcd's quorum.
 func (s *scope) silent() bool {
 	return !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum())
 }
 
-// since is when a member was first seen. That is kept in memory only: a member
-// that has not started is given its whole time again after a start of this
-// process, which costs time and nothing else.
+// since returns when a member was first observed. It is kept in memory only:
+// after a restart, a member that has not started gets its full time again,
+// which only costs time.
 func since(s *scope, m etcd.Member, now time.Time) time.Time {
 	if seen := s.tenant.MemberSince[m.ID]; !seen.IsZero() {
 		return seen
@@ -281,9 +284,9 @@ func since(s *scope, m etcd.Member, now time.Time) time.Time {
 	return now
 }
 
-// machineOf is the machine that a member runs on, empty if none is found. A
-// member bears its node's name once it has started, and before that only the
-// address that it will have.
+// machineOf returns the machine that a member runs on, empty if none is found.
+// A member has its node's name once it has started, and before that only its
+// peer address.
 func machineOf(s *scope, m etcd.Member) string {
 	if m.Name == "" {
 		return machineAt(s, m.Peers)
@@ -300,7 +303,7 @@ func machineOf(s *scope, m etcd.Member) string {
 	return ""
 }
 
-// machineAt is the machine that has the address of one of the URLs.
+// machineAt returns the machine that has the address of one of the URLs.
 func machineAt(s *scope, urls []string) string {
 	for _, text := range urls {
 		parsed, err := url.Parse(text)
@@ -328,29 +331,29 @@ func sameAddress(a, b string) bool {
 	return err == nil && left.Unmap() == right.Unmap()
 }
 
-// ownNode reports whether a node of that name is there that is not left of a
-// machine that is gone.
+// ownNode reports whether a node of that name exists that does not belong to a
+// deleted machine.
 func ownNode(s *scope, name string) bool {
 	return slices.ContainsFunc(s.tenant.Nodes, func(n Node) bool { return n.Name == name && !left(s, n) })
 }
 
-// left reports whether a node is left of a machine that is gone.
+// left reports whether a node belongs to a deleted machine.
 func left(s *scope, node Node) bool {
 	_, ours := s.machines[node.Machine]
 	return node.Machine != "" && !ours && !s.strangers.Has(node.Machine)
 }
 
-// remediationRecord is what the remediation annotation holds.
+// remediationRecord is the content of the remediation annotation.
 type remediationRecord struct {
 	Machine string      `json:"machine"`
 	At      metav1.Time `json:"at"`
 	Retries int         `json:"retries"`
-	// Replaces is the machine whose remediation the machine was created for.
+	// Replaces is the remediated machine that the machine replaced.
 	Replaces string `json:"replaces,omitempty"`
 }
 
-// lastRemediation reads the remediation that was begun last. What cannot be
-// read counts as none: the annotation is written by nobody else.
+// lastRemediation reads the remediation that began last. An unreadable value
+// counts as none: only this controller writes the annotation.
 func lastRemediation(controlPlane *controlplanev1.NovaControlPlane) *plan.Remediation {
 	stored := controlPlane.Annotations[controlplanev1.RemediationAnnotation]
 	if stored == "" {
@@ -371,14 +374,14 @@ func encodeRemediation(r *plan.Remediation) (string, error) {
 	return string(encoded), nil
 }
 
-// bootstrapFailed is why a machine's infrastructure is not ready when the guest
-// reported that its first boot failed for good.
+// bootstrapFailed is the reason of a machine's InfrastructureReady condition
+// when the guest reported that its first boot failed permanently.
 const bootstrapFailed = "BootstrapFailed"
 
-// modeInit is the mode of bootstrap data that initialises.
+// modeInit is the mode of bootstrap data that initializes.
 const modeInit = "Init"
 
-// bootstrapRole is the role that the mode of bootstrap data says.
+// bootstrapRole returns the role for a mode of bootstrap data.
 func bootstrapRole(mode string) plan.Role {
 	switch mode {
 	case "":

@@ -60,10 +60,10 @@ func TestUnasked(t *testing.T) {
 		tenant Facts
 		want   bool
 	}{
-		"Early":   {reason: "nobody has asked", tenant: Facts{Early: true}, want: true},
-		"Silent":  {reason: "this process may reach nobody yet", tenant: Facts{SilentSince: now.Add(time.Second - silenceGrace)}, want: true},
-		"Silence": {reason: "somebody would have answered by now", tenant: Facts{SilentSince: now.Add(-silenceGrace)}},
-		"Answers": {reason: "it was asked", tenant: Facts{Answers: true}},
+		"Early":   {reason: "no probe yet", tenant: Facts{Early: true}, want: true},
+		"Silent":  {reason: "this process may not be able to connect yet", tenant: Facts{SilentSince: now.Add(time.Second - silenceGrace)}, want: true},
+		"Silence": {reason: "a working API server would have answered", tenant: Facts{SilentSince: now.Add(-silenceGrace)}},
+		"Answers": {reason: "it answered", tenant: Facts{Answers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := unasked(&tc.tenant, now); got != tc.want {
@@ -88,8 +88,8 @@ func TestInputEtcd(t *testing.T) {
 		"Silent":      {reason: "nobody answers", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil }},
 		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.tenant.Answers = false }},
 		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, lost }},
-		"EtcdSilent":  {reason: "etcd could not be asked", change: func(s *scope) { s.tenant.Etcd = nil }},
-		"External":    {reason: "the API server answers from an etcd that nobody here may ask", known: true, change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
+		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope) { s.tenant.Etcd = nil }},
+		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
 		"ExternalOff": {reason: "it does not", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil; elsewhere(s) }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,11 +130,11 @@ func TestInputMachine(t *testing.T) {
 			change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{}; elsewhere(s) },
 		},
 		"Seen": {
-			reason: "what the API server shows counts", ready: true, expires: expires,
+			reason: "the certificate of the API server counts", ready: true, expires: expires,
 			change: func(s *scope) { s.tenant.Nodes[0].CertificatesExpire = expires },
 		},
 		"Noted": {
-			reason: "what was noted outlives a start of this process", ready: true, expires: expires,
+			reason: "the recorded expiry survives a restart of this process", ready: true, expires: expires,
 			change: func(s *scope) {
 				s.configs = map[string]*bootstrapv1.NovaConfig{"m0": {ObjectMeta: metav1.ObjectMeta{
 					Annotations: map[string]string{clusterv1.MachineCertificatesExpiryDateAnnotation: expires.Format(time.RFC3339)},

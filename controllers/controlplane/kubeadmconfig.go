@@ -24,10 +24,10 @@ const (
 	networkingField         = "networking"
 )
 
-// fieldsAnnotation is set on a ConfigMap with a configuration that kubeadm stored
-// and names the fields that the spec set when the configuration was last written.
-// A field that the spec sets no more is removed. Fields that kubeadm or an
-// administrator of the workload cluster added stay.
+// fieldsAnnotation is set on a ConfigMap with a configuration that kubeadm
+// stored and names the fields that the spec set when the configuration was last
+// written. A field that the spec no longer sets is removed. Fields that kubeadm
+// or an administrator of the workload cluster added stay.
 const fieldsAnnotation = "controlplane.cluster.x-k8s.io/nova-fields"
 
 // owned are the fields of the stored ClusterConfiguration that follow the spec
@@ -55,14 +55,14 @@ var owned = [][]string{
 type storedDocument struct {
 	// content is the document, in YAML.
 	content string
-	// fields are the names that fieldsAnnotation holds, in JSON; empty before the
-	// first write.
+	// fields are the names in fieldsAnnotation, in JSON; empty before the first
+	// write.
 	fields string
 }
 
-// nextConfiguration returns the ClusterConfiguration that kubeadm is to have
-// stored. The networking of a running cluster does not change: API servers with
-// different settings would allocate addresses of Services from different ranges.
+// nextConfiguration returns the desired stored ClusterConfiguration. The
+// networking of a running cluster does not change: API servers with different
+// settings would allocate addresses of Services from different ranges.
 func nextConfiguration(stored storedDocument, rendered []byte, version string) (storedDocument, error) {
 	want := map[string]any{}
 	if err := yaml.Unmarshal(rendered, &want); err != nil {
@@ -78,16 +78,17 @@ func nextConfiguration(stored storedDocument, rendered []byte, version string) (
 	}
 	drop := slices.Clone(owned)
 	if etcd, _ := want["etcd"].(map[string]any); etcd["external"] != nil {
-		// kubeadm makes certificates for members of etcd as soon as this is there.
+		// kubeadm creates certificates for members of etcd as soon as this is
+		// set.
 		remove(want, []string{"etcd", "local"})
 		drop = append(drop, []string{"etcd", "local"})
 	}
 	return nextDocument(stored, want, drop)
 }
 
-// nextDocument returns a stored document with the fields that are wanted, and
-// without those that were wanted last time. The content is the same, letter for
-// letter, if no field changes.
+// nextDocument returns a stored document with the desired fields, and without
+// fields that were desired the last time and are not any more. The content is
+// identical if no field changes.
 func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (storedDocument, error) {
 	is, content := map[string]any{}, map[string]any{}
 	for _, into := range []*map[string]any{&is, &content} {
@@ -98,8 +99,8 @@ func nextDocument(stored storedDocument, want map[string]any, drop [][]string) (
 	want = withoutEmpty(want)
 	last := map[string]any{}
 	if err := json.Unmarshal([]byte(stored.fields), &last); err != nil {
-		// Not recorded yet, or altered: the document is not known to hold more
-		// than is wanted.
+		// Not recorded yet, or altered: no field of the document is known to be
+		// obsolete.
 		last = nil
 	}
 	prune(content, last, want)
@@ -137,7 +138,8 @@ func fieldNames(of map[string]any) map[string]any {
 	return names
 }
 
-// prune removes the fields that were wanted last time and are not wanted now.
+// prune removes the fields that were desired the last time and are not any
+// more.
 func prune(from, last, want map[string]any) {
 	for key, value := range last {
 		_, wanted := want[key]
@@ -156,8 +158,8 @@ func prune(from, last, want map[string]any) {
 	}
 }
 
-// changedNetworking names the settings of the network that differ from those the
-// cluster was initialized with.
+// changedNetworking returns the settings of the network that differ from those
+// the cluster was initialized with.
 func changedNetworking(stored string, rendered []byte) []string {
 	type document struct {
 		Networking map[string]string `json:"networking"`
@@ -193,7 +195,7 @@ func readStored(stored string) (version string, externalEtcd bool) {
 	return config.KubernetesVersion, config.Etcd.External != nil
 }
 
-// readLifetime reads from a ClusterConfiguration how long certificates last.
+// readLifetime reads the lifetime of certificates from a ClusterConfiguration.
 func readLifetime(configuration []byte) time.Duration {
 	config := struct {
 		CertificateValidityPeriod metav1.Duration `json:"certificateValidityPeriod"`
@@ -204,7 +206,7 @@ func readLifetime(configuration []byte) time.Duration {
 	return config.CertificateValidityPeriod.Duration
 }
 
-// merge writes what is in from into the map, map by map.
+// merge merges from into the map, recursively.
 func merge(into, from map[string]any) {
 	for key, value := range from {
 		below, isMap := value.(map[string]any)
@@ -228,8 +230,8 @@ func remove(from map[string]any, path []string) {
 	delete(from, path[len(path)-1])
 }
 
-// withoutEmpty returns the map without what says nothing: kubeadm leaves that
-// out when it stores.
+// withoutEmpty returns the map without empty values: kubeadm omits them when it
+// stores.
 func withoutEmpty(of map[string]any) map[string]any {
 	kept := maps.Clone(of)
 	for key, value := range kept {
@@ -277,9 +279,9 @@ func (d storedDocument) put(config *corev1.ConfigMap, key string) {
 	metav1.SetMetaDataAnnotation(&config.ObjectMeta, fieldsAnnotation, d.fields)
 }
 
-// ensurePermissions makes the bindings that newer versions of kubeadm count on
-// and that only their init or upgrade would make. The role of this manager's user
-// lets it bind these roles and no others.
+// ensurePermissions creates the bindings that newer versions of kubeadm require
+// and that only their init or upgrade would create. The role of this manager's
+// user allows it to bind only these roles.
 func ensurePermissions(ctx context.Context, c client.Client) error {
 	for _, binding := range []rbacv1.ClusterRoleBinding{
 		// Late patches of 1.36 no longer put the API server's certificate for
@@ -294,7 +296,7 @@ func ensurePermissions(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("reading binding %s: %w", binding.Name, err)
 		}
 		if err := client.IgnoreAlreadyExists(c.Create(ctx, &binding)); err != nil {
-			return fmt.Errorf("making binding %s: %w", binding.Name, err)
+			return fmt.Errorf("creating binding %s: %w", binding.Name, err)
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestReadLifetime(t *testing.T) {
 }
 
 func TestNextConfiguration(t *testing.T) {
-	// What is rendered has empty lists where nothing is said.
+	// The rendered configuration has empty lists for unset fields.
 	rendered := func(change func(map[string]any)) []byte {
 		config := map[string]any{
 			"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "clusterName": "c",
@@ -77,12 +77,12 @@ func TestNextConfiguration(t *testing.T) {
 		reason  string
 		change  func(map[string]any)
 		version string
-		// was and is are lines that make the difference.
+		// was and is are the lines that differ.
 		was, is string
 	}{
 		"Same": {reason: "nothing is written where nothing changes", version: "v1.35.4"},
 		"Version": {
-			reason: "the version is moved, and what kubeadm added stays", version: "v1.36.3",
+			reason: "the version is updated, and fields that kubeadm added stay", version: "v1.36.3",
 			was: "kubernetesVersion: v1.35.4\n", is: "kubernetesVersion: v1.36.3\n",
 		},
 		"Registry": {
@@ -91,13 +91,13 @@ func TestNextConfiguration(t *testing.T) {
 			was:    "imageRepository: registry.k8s.io\n", is: "imageRepository: registry.example.org/k8s\n",
 		},
 		"TakenOut": {
-			reason: "what is taken out of the spec goes", version: "v1.35.4",
+			reason: "fields removed from the spec are removed", version: "v1.35.4",
 			change: func(c map[string]any) { c["apiServer"] = map[string]any{"extraArgs": []any{}} },
 			was:    "apiServer:\n  certSANs:\n  - api.example.org\n  extraArgs:\n  - name: audit-log-maxage\n    value: \"7\"\n",
 			is:     "apiServer: {}\n",
 		},
 		"Added": {
-			reason: "what is added comes beside what is there", version: "v1.35.4",
+			reason: "new fields are added to existing ones", version: "v1.35.4",
 			change: func(c map[string]any) {
 				c["etcd"] = map[string]any{"local": map[string]any{"extraArgs": []any{map[string]any{"name": "quota-backend-bytes", "value": "8"}}}}
 			},
@@ -124,18 +124,18 @@ func TestNextConfiguration(t *testing.T) {
 		})
 	}
 	if _, err := nextConfiguration(storedDocument{content: "{"}, rendered(nil), "v1.36.3"); err == nil {
-		t.Error("what cannot be read is not written over")
+		t.Error("an unreadable document is not overwritten")
 	}
 }
 
-// TestSettingsTakenOut goes from one spec to the next, as a rollout does.
+// TestSettingsTakenOut changes one spec to the next, as a rollout does.
 func TestSettingsTakenOut(t *testing.T) {
 	const base = "kind: ClusterConfiguration\nclusterName: c\n"
 	for name, tc := range map[string]struct {
 		reason        string
 		stored        string
 		before, after string
-		// byHand is what an administrator writes in between.
+		// byHand is the change of an administrator in between.
 		byHand, want string
 	}{
 		"Patch": {
@@ -157,7 +157,7 @@ func TestSettingsTakenOut(t *testing.T) {
 			want: base,
 		},
 		"OneOfTwo": {
-			reason: "a field beside the one that was taken out stays",
+			reason: "a field next to the removed one stays",
 			stored: base, before: base + "featureGates: {Old: true, New: true}\n", after: base + "featureGates: {New: true}\n",
 			want: base + "featureGates: {New: true}\n",
 		},
@@ -183,7 +183,7 @@ func TestSettingsTakenOut(t *testing.T) {
 			want: base + "proxy: {disabled: true}\n",
 		},
 		"ExternalEtcd": {
-			reason: "arguments of local etcd that stand beside external etcd are removed with all of it, as kubeadm would make certificates for it",
+			reason: "local etcd is removed with its arguments if etcd is external, because kubeadm would create certificates for it",
 			stored: base + "etcd: {external: {endpoints: [https://a:2379]}, local: {extraArgs: [{name: x, value: y}]}}\n",
 			before: base + "etcd: {external: {endpoints: [https://a:2379]}, local: {dataDir: /x}}\n",
 			after:  base + "etcd: {external: {endpoints: [https://b:2379]}}\n",
@@ -196,7 +196,7 @@ func TestSettingsTakenOut(t *testing.T) {
 			want: base + "networking: {serviceSubnet: 10.96.0.0/12}\n",
 		},
 		"NoNetwork": {
-			reason: "a configuration that was made again by hand gets the networking of the Cluster",
+			reason: "a configuration that was recreated by hand gets the networking of the Cluster",
 			stored: base, before: base, after: base + "networking: {serviceSubnet: 10.97.0.0/16}\n",
 			want: base + "networking: {serviceSubnet: 10.97.0.0/16}\n",
 		},
@@ -242,7 +242,7 @@ func TestChangedNetworking(t *testing.T) {
 	}{
 		"Same":    {reason: "nothing changed", stored: "networking: {serviceSubnet: 10.0.0.0/16, dnsDomain: x}", rendered: "networking: {serviceSubnet: 10.0.0.0/16, dnsDomain: x}"},
 		"Default": {reason: "kubeadm stores its defaults", stored: "networking: {serviceSubnet: 10.96.0.0/12, dnsDomain: cluster.local}", rendered: "networking: {}"},
-		"Unknown": {reason: "a configuration without networking says nothing", stored: "{}", rendered: "networking: {serviceSubnet: 10.0.0.0/16}"},
+		"Unknown": {reason: "a configuration without networking is not compared", stored: "{}", rendered: "networking: {serviceSubnet: 10.0.0.0/16}"},
 		"Changed": {
 			reason: "each change is named", stored: "networking: {serviceSubnet: 10.96.0.0/12, podSubnet: 10.1.0.0/16}", rendered: "networking: {serviceSubnet: 10.97.0.0/16}",
 			want: []string{`podSubnet is "10.1.0.0/16" in the workload cluster and "" in the Cluster`, `serviceSubnet is "10.96.0.0/12" in the workload cluster and "10.97.0.0/16" in the Cluster`},

@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// kubeconfigTTL is how long the kubeconfig's certificate is good for. It is
-	// renewed after 2.8 days: whoever has read it has 4.2 days to read it again,
-	// and so long may this provider be away or the cluster be paused.
+	// kubeconfigTTL is the lifetime of the kubeconfig's certificate. It is
+	// renewed after 2.8 days: a client that has read it has 4.2 days to read it
+	// again, and this provider may be down or the cluster be paused as long.
 	kubeconfigTTL = 7 * 24 * time.Hour
-	// kubeconfigRenewAt is what must be left of it, else it is renewed.
+	// kubeconfigRenewAt is the remaining lifetime at which it is renewed.
 	kubeconfigRenewAt = kubeconfigTTL * 6 / 10
 	kubeconfigUser    = "kubernetes-admin"
 )
@@ -43,8 +43,8 @@ func (r *Reconciler) keepKubeconfig(ctx context.Context, s *scope) error {
 	return err
 }
 
-// kubeconfig keeps the Secret by which Cluster API and this provider reach
-// the tenant. One that a user put there is left alone.
+// kubeconfig maintains the Secret that Cluster API and this provider use to
+// connect to the workload cluster. A Secret that a user created is not changed.
 func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.key())
 	if err != nil {
@@ -98,7 +98,8 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 // saveKubeconfig writes the kubeconfig into current, or into a new Secret.
 func (r *Reconciler) saveKubeconfig(ctx context.Context, s *scope, current *corev1.Secret, key client.ObjectKey, data []byte) error {
 	if current == nil {
-		// Not applied: one that a user made in this moment must win.
+		// Not applied: a Secret that a user creates at the same moment must
+		// win.
 		return r.Client.Create(ctx, &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace:       key.Namespace,
@@ -129,15 +130,15 @@ func newKubeconfig(cluster, server string, ca []byte, pair pki.KeyPair) *clientc
 	}
 }
 
-// kubeconfigDue says why a kubeconfig has to be written, or else how long the
-// current one may stay.
+// kubeconfigDue returns why a kubeconfig has to be written, or else how long
+// the current one may stay.
 func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Time) (reason string, renewIn time.Duration) {
 	if current == nil {
 		return "The kubeconfig was created", 0
 	}
 	config, err := workload.RESTConfig(current.Data[secret.KubeconfigDataName])
 	if err != nil {
-		// Someone has edited it: it is this provider's.
+		// A user has edited it, but this provider manages it.
 		return "The kubeconfig was replaced because " + err.Error(), 0
 	}
 	if config.Host != server {
@@ -148,14 +149,14 @@ func kubeconfigDue(current *corev1.Secret, server string, ca []byte, now time.Ti
 	}
 	block, _ := pem.Decode(config.CertData)
 	if block == nil {
-		return "The kubeconfig was replaced because it held no certificate", 0
+		return "The kubeconfig was replaced because it had no certificate", 0
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		return "The kubeconfig was replaced because its certificate could not be read", 0
 	}
 	if authority, err := certs.DecodeCertPEM(ca); err == nil && !certificate.NotAfter.Before(authority.NotAfter) {
-		// No certificate outlives the CA's: a new one would be no better.
+		// No certificate outlives its CA's: a new one would not last longer.
 		return "", 0
 	}
 	renewIn = certificate.NotAfter.Add(-kubeconfigRenewAt).Sub(now)

@@ -18,7 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// selfSigned returns a certificate that is good until then.
+// selfSigned returns a certificate with the given expiry.
 func selfSigned(t *testing.T, until time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -33,7 +33,7 @@ func selfSigned(t *testing.T, until time.Time) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// usersKubeconfig is one that a user could have made.
+// usersKubeconfig is a kubeconfig that a user could have created.
 func usersKubeconfig() []byte {
 	data, err := clientcmd.Write(*newKubeconfig("mine", "https://127.0.0.1:1", nil, pki.KeyPair{}))
 	if err != nil {
@@ -42,7 +42,8 @@ func usersKubeconfig() []byte {
 	return data
 }
 
-// edited adds a field to a kubeconfig that makes a manager send its own token.
+// edited adds a field to a kubeconfig that would make a manager send its own
+// token.
 func edited(t *testing.T, of *corev1.Secret) *corev1.Secret {
 	t.Helper()
 	config, err := clientcmd.Load(of.Data[secret.KubeconfigDataName])
@@ -84,7 +85,7 @@ func TestKubeconfigDue(t *testing.T) {
 			reason: "a fresh one stays until 60% of its life is left", current: kubeconfig(kubeconfigTTL, nil),
 			renewIn: kubeconfigTTL - kubeconfigRenewAt,
 		},
-		"Missing": {reason: "one that is gone is made again", want: "was created"},
+		"Missing": {reason: "a missing one is created", want: "was created"},
 		"Old":     {reason: "an old one is renewed", current: kubeconfig(kubeconfigRenewAt, nil), want: "renewed"},
 		"Expired": {reason: "an expired one too", current: kubeconfig(-time.Minute, nil), want: "renewed"},
 		"Endpoint": {
@@ -93,7 +94,7 @@ func TestKubeconfigDue(t *testing.T) {
 		},
 		"CA": {reason: "another CA needs another one", current: kubeconfig(kubeconfigTTL, nil), ca: "other", want: "CA"},
 		"Garbage": {
-			reason:  "what cannot be read is replaced",
+			reason:  "an unreadable kubeconfig is replaced",
 			current: &corev1.Secret{Data: map[string][]byte{secret.KubeconfigDataName: []byte("{")}}, want: "is not a kubeconfig",
 		},
 		"Empty": {reason: "an empty one is replaced", current: &corev1.Secret{}, want: "names no context"},
@@ -129,8 +130,8 @@ func TestKubeconfigDue(t *testing.T) {
 	}
 }
 
-// A CA that is about to expire caps what it signs. Each renewal would be due
-// for the next at once.
+// The lifetime of certificates is limited by their CA. Without an exception a
+// renewal would be due at once, repeatedly.
 func TestKubeconfigOfOldCA(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	ca := selfSigned(t, now.Add(24*time.Hour))

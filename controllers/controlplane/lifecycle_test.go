@@ -25,7 +25,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// refusesEviction is a tenant whose policies keep pods where they are.
+// refusesEviction is a workload cluster whose policies reject evictions.
 type refusesEviction struct{ facts }
 
 func (*refusesEviction) Evict(context.Context, client.ObjectKey, *corev1.Pod) error {
@@ -40,7 +40,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		}
 	}
 
-	It("makes them as the contract says, and the kubeconfig again when it is deleted", func(ctx SpecContext) {
+	It("creates them by the contract, and recreates a deleted kubeconfig", func(ctx SpecContext) {
 		r := newRig(ctx, managed, nil)
 		var s *corev1.Secret
 		Eventually(func() (err error) { s, err = kubeconfig(ctx, r)(); return err }).Should(Succeed())
@@ -81,9 +81,9 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Expect(kubeconfig(ctx, r)()).To(And(HaveField("UID", first.UID), HaveField("Data", Not(Equal(first.Data)))))
 	})
 
-	It("uses a user's CA and says what is wrong with a broken one", func(ctx SpecContext) {
+	It("uses a user's CA and reports the problem of a broken one", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		// A CA of another cluster serves as the user's.
+		// A CA of another cluster is used as the user's.
 		other := newRig(ctx, "", nil)
 		other.settle(ctx, direct(testEnv.Config, &facts{}))
 		ca := &corev1.Secret{}
@@ -119,7 +119,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Expect(mine.OwnerReferences).To(BeEmpty(), "a user's CA is not owned")
 	})
 
-	It("keeps what runs while certificates or the infrastructure's status are gone", func(ctx SpecContext) {
+	It("keeps machines while certificates or the infrastructure's status are missing", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
@@ -170,7 +170,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Expect(available()).To(Equal(metav1.ConditionUnknown))
 	})
 
-	It("makes no new CA for a cluster that was initialised", func(ctx SpecContext) {
+	It("creates no new CA for an initialized cluster", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
@@ -180,7 +180,8 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 		ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.ClusterCA)}}
 		Expect(testEnv.Client.Delete(ctx, ca)).To(Succeed())
-		// As after a move to another management cluster, which takes no status along.
+		// As after a move to another management cluster, which drops the
+		// status.
 		Eventually(func() error {
 			c, err := r.controlPlane(ctx)
 			if err != nil {
@@ -203,7 +204,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 })
 
 var _ = Describe("The life of a control plane", func() {
-	It("waits for the infrastructure and the endpoint, and says so", func(ctx SpecContext) {
+	It("waits for the infrastructure and the endpoint, and reports it", func(ctx SpecContext) {
 		r := newRig(ctx, managed, nil)
 		r.expectMachines(ctx, 3)
 
@@ -235,15 +236,16 @@ var _ = Describe("The life of a control plane", func() {
 		r.expectMachines(ctx, 3)
 	})
 
-	It("is initialised when the tenant says so, and hears of it by itself", func(ctx SpecContext) {
-		// The test's own API server plays the tenant, through a user's kubeconfig.
+	It("is initialized when the workload cluster is, and gets an event", func(ctx SpecContext) {
+		// The test's own API server is the workload cluster, with a user's
+		// kubeconfig.
 		r := newRig(ctx, "", nil)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		Expect(testEnv.Client.Create(ctx, utilkubeconfig.GenerateSecret(cluster,
 			utilkubeconfig.FromEnvTestConfig(testEnv.Config, cluster)))).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			// Watches that stay open would keep the API server from stopping.
+			// Open watches would keep the API server from stopping.
 			Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
 			Eventually(func() bool { return realTenants.Observe(ctx, r.key(clusterName), nil).Answers }).Should(BeFalse())
 		})
@@ -271,13 +273,13 @@ var _ = Describe("The life of a control plane", func() {
 			HaveField("Status.Versions", ConsistOf(
 				clusterv1.StatusVersion{Version: "v1.35.4", Replicas: 1}, clusterv1.StatusVersion{Version: "v1.36.3", Replicas: 2}))))
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
-		// No member of etcd is to be reached here, and nothing is claimed about
-		// them; but the API server reads from it.
+		// No member of etcd can be reached here, so their state is unknown; but
+		// the API server reads from etcd.
 		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).Should(HaveField("Status", metav1.ConditionTrue))
 		Eventually(r.condition(ctx, controlplanev1.EtcdClusterHealthyCondition)).Should(HaveField("Status", metav1.ConditionUnknown))
 	})
 
-	It("notes the initialisation whatever else fails", func(ctx SpecContext) {
+	It("records the initialization even if other steps fail", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
@@ -292,15 +294,15 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 	})
 
-	It("takes no silence for an answer before it asked", func(ctx SpecContext) {
-		// The tenants' cache does not see this Cluster, as right after a start.
+	It("reports no outage before the first probe", func(ctx SpecContext) {
+		// The cluster cache does not know this Cluster, as right after a start.
 		r := newRig(ctx, "", nil)
 		Expect(realTenants.Observe(ctx, r.key(clusterName), nil)).To(And(
 			HaveField("Answers", false), HaveField("Early", true), HaveField("Again", connectRetry)))
 		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Early", true)))
 	})
 
-	It("does not count as initialised while its only machine goes", func(ctx SpecContext) {
+	It("does not count as initialized while its only machine is being deleted", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
@@ -335,7 +337,7 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(tenant.evicted).To(Equal([]string{"b"}), "and not again while they stay together")
 	})
 
-	It("goes on with machines where CoreDNS may not be moved", func(ctx SpecContext) {
+	It("continues with machines if CoreDNS may not be evicted", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		pod := corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "a"},
@@ -357,7 +359,7 @@ var _ = Describe("The life of a control plane", func() {
 		r.expectMachines(ctx, 3)
 	})
 
-	It("passes metadata on in place and tells each machine whether it is up to date", func(ctx SpecContext) {
+	It("updates metadata in place and sets UpToDate on each machine", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"old": "1", "kept": "1"}
 			c.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
@@ -398,7 +400,7 @@ var _ = Describe("The life of a control plane", func() {
 		Expect(r.controlPlane(ctx)).To(HaveField("Status.UpToDateReplicas", HaveValue(BeEquivalentTo(0))))
 	})
 
-	It("takes it calmly that a machine goes while it is looked at", func(ctx SpecContext) {
+	It("ignores that a machine is deleted during a reconcile", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		s := &scope{machines: collections.New()}
 		gone := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "gone"}}

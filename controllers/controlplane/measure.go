@@ -15,14 +15,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// What certificates are counted by.
+// The values of the label of certificates.
 const (
 	ofMachines   = "Machines"
 	ofKubeconfig = "Kubeconfig"
 	ofClusterCA  = "ClusterCA"
 )
 
-// measure tells of one control plane what its conditions do not say in numbers.
+// measure sets the metrics of one control plane that its conditions do not
+// contain.
 func (s *scope) measure() {
 	if s.machines == nil {
 		return
@@ -53,8 +54,9 @@ func (s *scope) measure() {
 	s.expires(ofMachines, s.firstExpiry())
 }
 
-// membersByState counts members of etcd. While nobody could be asked nothing is
-// known: that is no lost quorum, as long as the API server answers.
+// membersByState counts members of etcd. While etcd could not be queried the
+// counts are unknown: that is not a lost quorum as long as the API server
+// answers.
 func membersByState(health *etcd.Health) map[string]int {
 	if health == nil {
 		return nil
@@ -73,8 +75,8 @@ func membersByState(health *etcd.Health) map[string]int {
 	return counts
 }
 
-// firstExpiry is when the first certificate of a machine expires; zero if that
-// is not known of any.
+// firstExpiry returns when the first certificate of a machine expires; zero if
+// unknown for all of them.
 func (s *scope) firstExpiry() time.Time {
 	var first time.Time
 	for _, machine := range s.machines {
@@ -86,9 +88,9 @@ func (s *scope) firstExpiry() time.Time {
 	return first
 }
 
-// expires tells when the certificates for something expire.
-func (s *scope) expires(what string, at time.Time) {
-	labels := []string{s.controlPlane.Namespace, s.controlPlane.Name, what}
+// expires sets the metric of when certificates of a kind expire.
+func (s *scope) expires(kind string, at time.Time) {
+	labels := []string{s.controlPlane.Namespace, s.controlPlane.Name, kind}
 	if at.IsZero() {
 		certificatesExpireAt.DeleteLabelValues(labels...)
 		return
@@ -96,8 +98,8 @@ func (s *scope) expires(what string, at time.Time) {
 	certificatesExpireAt.WithLabelValues(labels...).Set(float64(at.Unix()))
 }
 
-// kubeconfigExpires is when a kubeconfig's client certificate expires; zero if
-// it has none, as one that somebody made with a token.
+// kubeconfigExpires returns when a kubeconfig's client certificate expires;
+// zero if it has none, for instance because a user created it with a token.
 func kubeconfigExpires(current *corev1.Secret) time.Time {
 	if current == nil {
 		return time.Time{}
@@ -109,8 +111,8 @@ func kubeconfigExpires(current *corev1.Secret) time.Time {
 	return pemExpires(config.CertData)
 }
 
-// pemExpires is when the first certificate in data expires; zero if there is
-// none.
+// pemExpires returns when the first certificate in data expires; zero if there
+// is none.
 func pemExpires(data []byte) time.Time {
 	block, _ := pem.Decode(data)
 	if block == nil {
@@ -123,7 +125,7 @@ func pemExpires(data []byte) time.Time {
 	return certificate.NotAfter
 }
 
-// unmeasure forgets a control plane that is gone.
+// unmeasure deletes the metrics of a deleted control plane.
 func unmeasure(of client.ObjectKey) {
 	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
 	for _, gauge := range []*prometheus.GaugeVec{replicas, etcdMembers, certificatesExpireAt} {

@@ -22,8 +22,8 @@ func TestMembersByState(t *testing.T) {
 		health *etcd.Health
 		want   map[string]int
 	}{
-		{"nobody could be asked", nil, nil},
-		{"nobody answers", &etcd.Health{}, map[string]int{"Voting": 0, "Learner": 0, "Answering": 0}},
+		{"no member could be queried", nil, nil},
+		{"no member answers", &etcd.Health{}, map[string]int{"Voting": 0, "Learner": 0, "Answering": 0}},
 		{"one is lost, one joins", &etcd.Health{Members: []etcd.Member{
 			{Name: "a", Answers: true}, {Name: "b", Answers: true}, {Name: "c"}, {Name: "d", Learner: true, Answers: true}, {},
 		}}, map[string]int{"Voting": 3, "Learner": 2, "Answering": 2}},

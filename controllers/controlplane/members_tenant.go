@@ -21,24 +21,25 @@ import (
 )
 
 const (
-	// etcdPatience bounds how long a reconcile waits for etcd. What comes later
-	// is told by an event.
+	// etcdPatience bounds how long a reconcile waits for etcd. A later response
+	// triggers an event.
 	etcdPatience = 1500 * time.Millisecond
-	// etcdRecent is how long an answer counts whatever it says: looks come in
-	// crowds when something happens.
+	// etcdRecent is how long a response is valid regardless of its content:
+	// several reconciles follow each other when something changes.
 	etcdRecent = 2 * time.Second
-	// etcdStale is how long an answer stands in for one that takes long.
+	// etcdStale is how long the last response is used while the next one takes
+	// long.
 	etcdStale = 15 * time.Second
-	// etcdBound ends a look at etcd.
+	// etcdBound is the timeout of an observation of etcd.
 	etcdBound = 8 * time.Second
-	// forwardBound leaves time for the direct way when the one through the API
-	// server hangs, and directBound keeps a node that is dead or not reachable
-	// from here from holding up the answer of the others.
+	// forwardBound leaves time for the direct connection when the one through
+	// the API server hangs. directBound keeps an unreachable node from delaying
+	// the responses of the others.
 	forwardBound = 3 * time.Second
 	directBound  = time.Second
 )
 
-// etcdAnswer is what etcd said last.
+// etcdAnswer is the last response of etcd.
 type etcdAnswer struct {
 	fingerprint string
 	at          time.Time
@@ -46,19 +47,19 @@ type etcdAnswer struct {
 	silence     string
 }
 
-// target is a node whose member of etcd can be asked.
+// target is a node whose member of etcd can be queried.
 type target struct {
 	name string
 	// forward is true if the API server can forward to its pod.
 	forward bool
-	// address is the node's own; empty if it is not known.
+	// address is the node's own address; empty if unknown.
 	address string
 }
 
-// targets are the control plane's nodes and how they are reached. A kubelet
-// that is not ready forwards nothing, and neither does an API server that is
-// silent; a member can be alive for all that. So can that of a machine which was
-// deleted while it joined: it never becomes a node, and its vote counts.
+// targets returns the control plane nodes and how to connect to them. A kubelet
+// that is not ready and an unreachable API server forward nothing, but the
+// member may still work. So may the member of a machine that was deleted while
+// it joined: it never becomes a node, but its vote counts.
 func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target {
 	var found []target
 	for _, node := range nodes {
@@ -74,7 +75,7 @@ func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target
 	if answers || len(found) > 0 {
 		return found
 	}
-	// Nobody has seen nodes, as after a start of this process.
+	// No nodes were observed yet, as after a start of this process.
 	for _, machine := range machines {
 		if machine.Status.NodeRef.IsDefined() {
 			found = append(found, target{name: machine.Status.NodeRef.Name, address: machineAddress(machine)})
@@ -94,7 +95,7 @@ func machineAddress(machine *clusterv1.Machine) string {
 	return ""
 }
 
-// apiServers are the API servers' own addresses, by machine.
+// apiServers returns the API servers' own addresses, by machine.
 func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
 	found := map[string]string{}
 	for _, machine := range machines {
@@ -109,10 +110,10 @@ func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
 	return found
 }
 
-// askEtcd asks etcd, unless it was healthy a moment ago and nothing changed;
-// fresh is how long that counts. It does not wait for one that is slow: then the
-// last answer stands in for a while, and the controller is told when the new one
-// is there.
+// askEtcd queries etcd, unless the last response is valid: fresh is how long
+// the response of a healthy etcd is valid if nothing changed. It does not wait
+// for a slow etcd: then it returns the last response for a limited time, and an
+// event follows when the new response arrives.
 func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, patience time.Duration) etcdAnswer {
 	var last etcdAnswer
 	var done chan struct{}
@@ -143,12 +144,12 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 	case <-ctx.Done():
 	}
 	if last.health == nil || time.Since(last.at) > etcdStale {
-		return etcdAnswer{silence: "etcd takes long to answer"}
+		return etcdAnswer{silence: "etcd did not answer in time"}
 	}
 	return last
 }
 
-// answer asks etcd and stores what it says.
+// answer queries etcd and stores the response.
 func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
 	done chan struct{}, patience time.Duration,
 ) {
@@ -158,7 +159,7 @@ func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerpr
 	t.with(cluster, func(m *memory) { m.etcd, m.asking = answer, nil })
 	close(done)
 	if time.Since(begun) >= patience {
-		// Whoever asked has gone on without it.
+		// The caller has continued without the response.
 		t.pulses.changed(cluster)
 	}
 }
@@ -172,7 +173,7 @@ func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of 
 		answer.health, err = etcd.Observe(ctx, dial, config, targetNames(of))
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).V(4).Info("Asking etcd failed", "Cluster", cluster.String(), "error", err.Error())
+		ctrl.LoggerFrom(ctx).V(4).Info("Querying etcd failed", "Cluster", cluster.String(), "error", err.Error())
 		answer.silence = "No member of etcd answers"
 	}
 	answer.at = time.Now()
@@ -180,7 +181,7 @@ func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of 
 	return answer
 }
 
-// forget drops what etcd said, for it has to be asked anew.
+// forget deletes the response of etcd, because etcd has to be queried again.
 func (t *tenants) forget(cluster client.ObjectKey) {
 	t.with(cluster, func(m *memory) { m.etcd = etcdAnswer{} })
 }
@@ -192,7 +193,8 @@ func (t *tenants) RemoveMember(ctx context.Context, cluster client.ObjectKey, no
 	if err != nil {
 		return err
 	}
-	// What was said before is no longer true, also if the answer gets lost.
+	// The last response is outdated, even if the response of this request is
+	// lost.
 	defer t.forget(cluster)
 	return etcd.RemoveMember(ctx, dial, config, targetNames(of), id)
 }
@@ -215,8 +217,8 @@ func (t *tenants) MoveLeader(ctx context.Context, cluster client.ObjectKey, node
 	return etcd.MoveLeader(ctx, dial, config, node, to)
 }
 
-// askable are the nodes whose members can be asked to do something: those that
-// are ready first.
+// askable returns the nodes whose members can receive requests: nodes that are
+// ready first.
 func askable(nodes []Node) []target {
 	of := targets(nil, nodes, true)
 	slices.SortStableFunc(of, func(a, b target) int { return rank(b.forward) - rank(a.forward) })
@@ -230,12 +232,12 @@ func rank(is bool) int {
 	return 0
 }
 
-// reachEtcd returns what a tenant's etcd is reached with: through the API
-// server, or else at the nodes' own addresses.
+// reachEtcd returns the connection to a workload cluster's etcd: through the
+// API server, or else at the nodes' own addresses.
 func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
 	var forward etcd.Dial
 	if slices.ContainsFunc(of, func(one target) bool { return one.forward }) {
-		// The pulse's is as new as the kubeconfig.
+		// The configuration of the health probe is as new as the kubeconfig.
 		config := t.pulses.of(cluster).restConfig()
 		if config == nil {
 			return nil, nil, errors.New("reaching API server: no kubeconfig was read yet")
@@ -257,7 +259,7 @@ func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(ca) {
-		return nil, nil, errors.New("etcd's CA holds no certificate")
+		return nil, nil, errors.New("etcd's CA has no certificate")
 	}
 	return dialer(t.forwards, forward, of), &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{certificate}, RootCAs: pool,
@@ -290,8 +292,8 @@ func dialer(forwards gate, forward etcd.Dial, of []target) etcd.Dial {
 	}
 }
 
-// dialForward gives the way through the API server its time. A connection that
-// comes later is closed.
+// dialForward limits the time of the connection through the API server. A
+// connection that is opened later is closed.
 func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
 	type dialled struct {
 		conn net.Conn
@@ -324,12 +326,12 @@ func targetNames(of []target) []string {
 	return names
 }
 
-// healthy reports whether there is nothing to say about etcd.
+// healthy reports whether etcd has no problems.
 func healthy(health *etcd.Health, names []string) bool {
 	return health != nil && len(health.Problems(names)) == 0
 }
 
-// fine reports whether there is nothing to say about etcd.
+// fine reports whether etcd has no problems.
 func fine(health *etcd.Health, nodes []Node) bool {
 	return healthy(health, controlPlaneNodes(nodes))
 }
@@ -347,16 +349,16 @@ type expiry struct {
 }
 
 const (
-	// expiryFresh is how long an answer counts: somebody may renew
-	// certificates by hand. An API server that did not answer is asked again
+	// expiryFresh is how long a response is valid: an administrator may renew
+	// certificates by hand. An API server that did not answer is queried again
 	// sooner.
 	expiryFresh = 6 * time.Hour
 	expiryRetry = 2 * time.Minute
 	expiryBound = 5 * time.Second
 )
 
-// expiries has the API servers asked for their certificates in the background,
-// if that is due.
+// expiries reads the certificates of the API servers in the background if that
+// is due.
 func (t *tenants) expiries(cluster client.ObjectKey, nodes []Node) {
 	var due []Node
 	t.with(cluster, func(m *memory) {
@@ -406,8 +408,9 @@ func (t *tenants) askExpiries(ctx context.Context, cluster client.ObjectKey, nod
 	}
 }
 
-// askExpiry reads the certificate that the API server on one node serves with.
-// kubeadm makes all of a node's certificates at once, so it speaks for all.
+// askExpiry reads the serving certificate of the API server on one node.
+// kubeadm issues all of a node's certificates at once, so its expiry holds for
+// all.
 func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node Node) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, expiryBound)
 	defer cancel()
@@ -432,12 +435,12 @@ func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node 
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	// Its certificate names the service in every cluster.
+	// The API server's certificate contains this service name in every cluster.
 	secured := tls.Client(conn, &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: "kubernetes"})
 	if err := secured.HandshakeContext(ctx); err != nil {
 		var invalid x509.CertificateInvalidError
 		if errors.As(err, &invalid) && invalid.Reason == x509.Expired && invalid.Cert != nil {
-			// That is an answer too.
+			// An expired certificate is a result too.
 			return invalid.Cert.NotAfter, conn.Close()
 		}
 		return time.Time{}, errors.Join(err, conn.Close())

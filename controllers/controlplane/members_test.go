@@ -43,7 +43,7 @@ func TestTargets(t *testing.T) {
 		"Joining":      {reason: "its node will tell", machine: of("m1", address, false, false), nodes: nodes, want: []target{first}},
 		"Leaves":       {reason: "no node ever tells", machine: of("m1", address, true, false), nodes: nodes, want: []target{first, {name: "m1", address: "192.0.2.9"}}},
 		"NowhereToAsk": {reason: "its VM is not up", machine: of("m1", nil, true, false), nodes: nodes, want: []target{first}},
-		"LeavesAsNode": {reason: "it is asked as a node", machine: of("m0", address, true, true), nodes: nodes, want: []target{first}},
+		"LeavesAsNode": {reason: "it is queried as a node", machine: of("m0", address, true, true), nodes: nodes, want: []target{first}},
 		"Silent":       {reason: "nothing is forwarded", nodes: nodes, silent: true, want: []target{{name: "m0", address: "192.0.2.1"}}},
 		"Unseen":       {reason: "this process has just started", machine: of("m0", address, false, true), silent: true, want: []target{{name: "m0", address: "192.0.2.9"}}},
 	} {
@@ -72,14 +72,14 @@ func TestLostMembers(t *testing.T) {
 		nodes   []Node
 		want    uint64
 	}{
-		"Whole": {reason: "nobody is lost", members: []etcd.Member{up(1, "m0"), up(2, "m1")}},
-		"Lost":  {reason: "machine and node are gone", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")}, want: 3},
+		"Whole": {reason: "no member is lost", members: []etcd.Member{up(1, "m0"), up(2, "m1")}},
+		"Lost":  {reason: "machine and node are deleted", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")}, want: 3},
 		"Learner": {
 			reason: "it never got to vote", members: []etcd.Member{up(1, "m0"), up(2, "m1"), {ID: 3, Name: "gone", Learner: true}}, want: 3,
 		},
 		"BesideAnother": {
-			reason: "one that runs and is nobody's is not in the way", want: 4,
-			members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "stranger"), down(4, "gone")},
+			reason: "a running member without a machine does not block", want: 4,
+			members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "foreign"), down(4, "gone")},
 		},
 		"Machine": {reason: "its machine is there, so it may come back", members: []etcd.Member{up(1, "m0"), up(5, "m2"), down(2, "m1")}},
 		"Node": {
@@ -87,20 +87,20 @@ func TestLostMembers(t *testing.T) {
 			nodes: []Node{{Name: "left", ControlPlane: true}},
 		},
 		"LeftNode": {
-			reason: "its node is only left of a machine that is gone", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
+			reason: "its node belongs to a deleted machine", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "left")},
 			nodes: []Node{{Name: "left", ControlPlane: true, Machine: "left"}}, want: 3,
 		},
-		"StrangersNode": {
-			reason: "its machine is somebody else's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
+		"OtherControllersNode": {
+			reason: "its machine belongs to another controller", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
 			nodes: []Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.strangers = sets.New("theirs") },
 		},
-		"Running": {reason: "what runs is somebody's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "stranger")}},
+		"Running": {reason: "a running member may belong to another owner", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "foreign")}},
 		"Starting": {
-			reason: "a member that has not started may be anybody's", members: []etcd.Member{up(1, "m0"), up(2, "m1"), {ID: 3, Learner: true}},
+			reason: "a member that has not started may belong to a machine", members: []etcd.Member{up(1, "m0"), up(2, "m1"), {ID: 3, Learner: true}},
 		},
 		"NoQuorum": {reason: "nothing is changed without a quorum", members: []etcd.Member{up(1, "m0"), down(3, "gone"), down(4, "gone2")}},
 		"Election": {
-			reason: "nobody carries it out without a leader", members: []etcd.Member{up(5, "m0"), up(6, "m1"), down(3, "gone")},
+			reason: "there is no leader to carry it out", members: []etcd.Member{up(5, "m0"), up(6, "m1"), down(3, "gone")},
 		},
 		"BeforeInit": {
 			reason: "nothing depends on etcd yet", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
@@ -111,10 +111,10 @@ func TestLostMembers(t *testing.T) {
 			change: func(s *scope) { s.tenant.Etcd.Strays = []uint64{9} },
 		},
 		"Silent": {
-			reason: "what was said before no longer counts", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
+			reason: "the earlier removal does not count any more", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
 			change: func(s *scope) { s.tenant.Answers = false },
 		},
-		"NotAsked": {reason: "nobody knows", change: func(s *scope) { s.tenant.Etcd = nil }},
+		"NotAsked": {reason: "the state is unknown", change: func(s *scope) { s.tenant.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
@@ -136,7 +136,7 @@ func TestLostMembers(t *testing.T) {
 }
 
 var _ = Describe("Members of etcd", func() {
-	It("loses the member of a machine that is gone before another machine joins", func(ctx SpecContext) {
+	It("removes the member of a deleted machine before another machine joins", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{}
 		reconciler := direct(testEnv.Config, tenant)
@@ -153,24 +153,25 @@ var _ = Describe("Members of etcd", func() {
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 		Expect(tenant.removed).To(BeEmpty())
 
-		// Its host, its node and its Machine go; its member stays listed.
+		// Its host, its node and its Machine are deleted; its member stays
+		// listed.
 		Expect(testEnv.Client.Delete(ctx, &machines[2])).To(Succeed())
 		tenant.Nodes = tenant.Nodes[:2]
 		tenant.Etcd.Members[2].Answers = false
-		tenant.refusal = errors.New("etcd says no")
+		tenant.refusal = errors.New("etcd rejects it")
 		Eventually(func() error {
 			_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 			return err
-		}).Should(MatchError(ContainSubstring("etcd says no")))
+		}).Should(MatchError(ContainSubstring("etcd rejects it")))
 		list, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(list).To(HaveLen(2), "nobody can join before that")
+		Expect(list).To(HaveLen(2), "no machine can join before that")
 
 		tenant.refusal = nil
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(tenant.removed).To(ConsistOf(uint64(3)))
-		Expect(tenant.Etcd.Members).To(HaveLen(3), "what others were told is theirs")
+		Expect(tenant.Etcd.Members).To(HaveLen(3), "the returned facts are not changed")
 		tenant.Etcd.Members = tenant.Etcd.Members[:2]
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// ofOne are the labels of what is told of a control plane.
+// ofOne are the labels of the metrics of a control plane.
 var ofOne = []string{"namespace", "control_plane"}
 
 var (

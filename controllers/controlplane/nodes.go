@@ -9,14 +9,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leftNodes deletes nodes of the control plane that are left of machines that
-// are gone. Cluster API deletes them with their machines, but not where it lost
-// patience with a tenant or somebody with Cluster API.
+// leftNodes deletes nodes of the control plane whose machines are deleted.
+// Cluster API deletes a node with its machine, except after its timeout for the
+// workload cluster or if a user bypassed Cluster API.
 func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.tenant.Answers || len(leftOver(s)) == 0 {
 		return nil
 	}
-	// The cache may not know the newest machines yet.
+	// The cache may not contain the newest machines yet.
 	seen := *s
 	live, err := r.ownedMachines(ctx, r.APIReader, &seen)
 	if err != nil {
@@ -25,15 +25,15 @@ func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
 	seen.machines = live
 	for _, name := range leftOver(&seen) {
 		if err := r.Tenants.DeleteNode(ctx, s.key(), name); err != nil {
-			return fmt.Errorf("deleting node %s of a machine that is gone: %w", name, err)
+			return fmt.Errorf("deleting node %s of a deleted machine: %w", name, err)
 		}
-		r.event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine is gone", name))
+		r.event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine does not exist", name))
 	}
 	return nil
 }
 
-// leftOver names the nodes to delete: those that do not run any more, and whose
-// member of etcd is gone.
+// leftOver returns the nodes to delete: nodes that do not run any more and have
+// no member of etcd.
 func leftOver(s *scope) []string {
 	var names []string
 	for _, node := range s.tenant.Nodes {

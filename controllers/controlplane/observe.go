@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// observe fills the scope with what is there. It changes nothing.
+// observe reads the state into the scope. It changes nothing.
 func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	var err error
 	if s.machines, err = r.ownedMachines(ctx, r.Client, s); err != nil {
@@ -51,21 +51,22 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 			s.lookAgain(time.Minute)
 		}
 		if s.initialized || booted(s) || !s.tenant.Early {
-			// Before a machine has booted nothing depends on it.
+			// Before a machine has booted nothing depends on the workload
+			// cluster.
 			s.lookAgain(s.tenant.Again)
 		}
 	}
 	return nil
 }
 
-// booted reports whether a machine may have started with bootstrap data: there
-// may be a tenant that nobody knows of.
+// booted reports whether a machine may have started with bootstrap data: the
+// workload cluster may then exist.
 func booted(s *scope) bool {
 	return slices.ContainsFunc(s.sorted(), func(m *clusterv1.Machine) bool { return m.Spec.Bootstrap.DataSecretName != nil })
 }
 
-// observeMachine looks at what belongs to one machine. What is gone is not an
-// error: a machine outlives it for a moment when it is deleted.
+// observeMachine reads the objects of one machine. A missing object is not an
+// error: a machine that is being deleted outlives its objects for a moment.
 func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	infra, err := r.infraMetadata(ctx, machine)
 	if client.IgnoreNotFound(err) != nil {
@@ -95,9 +96,9 @@ func (r *Reconciler) observeMachine(ctx context.Context, s *scope, machine *clus
 	return nil
 }
 
-// ownedMachines lists the machines of the control plane, and notes those that
-// are somebody else's. A machine that a restore declares dead does not count once
-// it is being deleted: its VM may not be deletable for long. Only the deletion of
+// ownedMachines lists the machines of the control plane, and records those that
+// other controllers own. A machine that a restore fences does not count once it
+// is being deleted: its VM may not be deletable for long. Only the deletion of
 // the control plane waits for it.
 func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scope) (collections.Machines, error) {
 	list := &clusterv1.MachineList{}
@@ -122,8 +123,7 @@ func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scop
 	}), nil
 }
 
-// released reports whether a machine is being deleted and no hook of ours holds
-// that up.
+// released reports whether a machine is being deleted without our hook.
 func released(m *clusterv1.Machine) bool {
 	_, hooked := m.Annotations[controlplanev1.MachineHookAnnotation]
 	return !m.DeletionTimestamp.IsZero() && !hooked
@@ -141,36 +141,36 @@ func (r *Reconciler) infraMetadata(ctx context.Context, machine *clusterv1.Machi
 	return infra, r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}, infra)
 }
 
-// contractKind returns the newest version of a kind that keeps the contract,
-// as the labels of its definition say.
+// contractKind returns the newest version of a kind that implements the
+// contract, by the labels of its CRD.
 func (r *Reconciler) contractKind(ctx context.Context, group, kind string) (schema.GroupVersionKind, error) {
 	crd := &metav1.PartialObjectMetadata{}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	name := contract.CalculateCRDName(group, kind)
 	if err := r.Client.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
 		if apierrors.IsNotFound(err) {
-			// Not to be taken for a missing object of that kind.
-			return schema.GroupVersionKind{}, fmt.Errorf("definition %s does not exist, is its provider installed", name)
+			// This error must not be taken for a missing object of that kind.
+			return schema.GroupVersionKind{}, fmt.Errorf("CRD %s does not exist, is its provider installed", name)
 		}
-		return schema.GroupVersionKind{}, fmt.Errorf("reading definition %s: %w", name, err)
+		return schema.GroupVersionKind{}, fmt.Errorf("reading CRD %s: %w", name, err)
 	}
 	label := clusterv1.GroupVersion.Group + "/" + clusterv1.GroupVersion.Version
 	versions := strings.Split(crd.Labels[label], "_")
 	if versions[0] == "" {
-		return schema.GroupVersionKind{}, fmt.Errorf("definition %s lacks the label %s: it does not keep the contract", name, label)
+		return schema.GroupVersionKind{}, fmt.Errorf("CRD %s has no label %s: it does not implement the contract", name, label)
 	}
 	return schema.GroupVersionKind{Group: group, Version: slices.MaxFunc(versions, version.CompareKubeAwareVersionStrings), Kind: kind}, nil
 }
 
-// knownInitialized reports what is known without asking the tenant. The
-// status does not survive a move to another management cluster, the lock does.
+// knownInitialized reports whether the initialization is recorded. The status
+// does not survive a move to another management cluster, the lock does.
 func (r *Reconciler) knownInitialized(ctx context.Context, s *scope) (bool, error) {
 	if done := s.controlPlane.Status.Initialization.ControlPlaneInitialized; done != nil && *done {
 		return true, nil
 	}
 	done, err := initlock.Initialized(ctx, r.Client, s.key())
 	if err != nil {
-		return false, fmt.Errorf("reading whether the cluster was initialised: %w", err)
+		return false, fmt.Errorf("reading whether the cluster was initialized: %w", err)
 	}
 	return done, nil
 }

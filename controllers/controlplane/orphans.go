@@ -13,9 +13,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// deleteOrphans deletes what was made for a machine that was never created.
-// Nothing else makes such objects, and one control plane is never reconciled
-// twice at a time, so none of them is about to get its machine.
+// deleteOrphans deletes objects that were created for a machine that was never
+// created. No other controller creates such objects, and a control plane is
+// never reconciled twice at a time, so none of them is about to get its
+// machine.
 func (r *Reconciler) deleteOrphans(ctx context.Context, s *scope) error {
 	children, err := r.children(ctx, s)
 	if err != nil {
@@ -25,7 +26,7 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, s *scope) error {
 	if len(suspects) == 0 {
 		return nil
 	}
-	// The cache may not know the newest machines yet.
+	// The cache may not contain the newest machines yet.
 	live, err := r.ownedMachines(ctx, r.APIReader, s)
 	if err != nil {
 		return err
@@ -40,7 +41,8 @@ func (r *Reconciler) deleteOrphans(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// children lists what was made for machines of the control plane.
+// children lists the objects that were created for machines of the control
+// plane.
 func (r *Reconciler) children(ctx context.Context, s *scope) ([]client.Object, error) {
 	where := []client.ListOption{client.InNamespace(s.controlPlane.Namespace), client.MatchingLabels(identity(s))}
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
@@ -59,7 +61,7 @@ func (r *Reconciler) children(ctx context.Context, s *scope) ([]client.Object, e
 	}
 	children := make([]client.Object, 0, len(infra.Items)+len(configs.Items))
 	for i := range infra.Items {
-		// A list does not say the kind of its items.
+		// The items of a list have no kind.
 		infra.Items[i].SetGroupVersionKind(gvk)
 		children = append(children, &infra.Items[i])
 	}
@@ -69,8 +71,8 @@ func (r *Reconciler) children(ctx context.Context, s *scope) ([]client.Object, e
 	return children, nil
 }
 
-// orphans returns those children that no machine took over and none is named
-// after.
+// orphans returns the children that no machine owns and that have no machine
+// with their name.
 func orphans(s *scope, children []client.Object, machines collections.Machines) []client.Object {
 	var found []client.Object
 	for _, child := range children {

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 )
 
-// reportRemediation repeats in the status what is stored in an annotation,
-// which outlives a move to another management cluster.
+// reportRemediation copies the remediation from the annotation, which survives
+// a move to another management cluster, into the status.
 func (s *scope) reportRemediation() {
 	last := lastRemediation(s.controlPlane)
 	if last == nil {
@@ -24,7 +24,7 @@ func (s *scope) reportRemediation() {
 	}
 }
 
-// waits is what the next change waits for, for people; empty if it does not.
+// waits returns why the next change waits, for users; empty if it does not.
 func (s *scope) waits() string {
 	switch {
 	case s.waiting != "":
@@ -71,8 +71,8 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 	return c
 }
 
-// endless says that a rollout ahead of the certificates' expiry would have no
-// end, and is not begun.
+// endless returns the message that a rollout by certificate expiry would never
+// end and does not begin.
 func (s *scope) endless() string {
 	if !plan.ExpiryWindowTooLong(input(s, s.at)) {
 		return ""
@@ -163,7 +163,7 @@ func (s *scope) remediatingCondition() metav1.Condition {
 	return c
 }
 
-// named is a machine with what is said of it.
+// named returns a machine's name with a reason.
 func named(machine, why string) string {
 	if why == "" {
 		return machine

@@ -20,7 +20,7 @@ func condition(conditionType string, status metav1.ConditionStatus, reason strin
 	return metav1.Condition{Type: conditionType, Status: status, Reason: reason}
 }
 
-// machineWith has conditions.
+// machineWith returns a machine with conditions.
 func machineWith(of ...metav1.Condition) *clusterv1.Machine {
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}
 	for _, c := range of {
@@ -65,15 +65,15 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// Whether a tenant that is not initialised has a node says nothing: nobody will
-// initialise it but another machine.
+// A node in a workload cluster that is not initialized proves nothing: only
+// another machine can initialize it.
 func TestFailedBootOfANode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason      string
 		initialized bool
 		want        bool
 	}{
-		"Initialized": {reason: "another machine would not mend it", initialized: true},
+		"Initialized": {reason: "another machine would not fix it", initialized: true},
 		"Before":      {reason: "nobody else initialises", want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestReportHold(t *testing.T) {
 		"Staying":  {reason: "nothing is asked of it"},
 		"Draining": {reason: "Cluster API drains it", seen: plan.Machine{Deleting: true}, want: metav1.Condition{Status: "False", Message: "drained"}},
 		"Held": {
-			reason: "what was decided says why", seen: plan.Machine{Deleting: true, AtHook: true},
+			reason: "the decision is the reason", seen: plan.Machine{Deleting: true, AtHook: true},
 			decision: plan.Decision{Action: plan.Wait, Reason: "etcd could lose its quorum"}, want: metav1.Condition{Status: "False", Message: "lose its quorum"},
 		},
 		"Released": {reason: "it may go", seen: plan.Machine{Deleting: true, Released: true}, want: metav1.Condition{Status: "True"}},
@@ -175,7 +175,7 @@ func TestRemediatingCondition(t *testing.T) {
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0",
 		},
 		"GoingLate": {
-			reason: "who ran out of time is told of as long as it is there", change: func(s *scope) {
+			reason: "a machine that exceeded its time is reported while it exists", change: func(s *scope) {
 				s.machines["m0"].Spec.ProviderID = "x://m0"
 				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
 				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.at}
@@ -183,7 +183,7 @@ func TestRemediatingCondition(t *testing.T) {
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",
 		},
 		"SilentEtcd": {
-			reason: "who cannot be asked is not sick", change: func(s *scope) { s.tenant.Etcd = nil }, status: "False",
+			reason: "an unreachable machine is not unhealthy", change: func(s *scope) { s.tenant.Etcd = nil }, status: "False",
 			because: controlplanev1.NotRemediatingReason,
 		},
 	} {

@@ -30,54 +30,58 @@ import (
 )
 
 const (
-	// pulsePeriod and pulseTimeout bound how long a lost quorum stays unseen:
-	// two tries fail before a tenant counts as silent, so three times 2 s make
-	// little more than 6 s. Cluster API's cluster cache needs 50 s.
+	// pulsePeriod and pulseTimeout bound how long a lost quorum stays
+	// undetected: two probes fail before a workload cluster counts as
+	// unreachable, so three times 2 s make little more than 6 s. Cluster API's
+	// cluster cache needs 50 s.
 	pulsePeriod  = 2 * time.Second
 	pulseTimeout = 2 * time.Second
-	// calmShare is by how much the time since the last change is divided for the
-	// period while nothing changes.
+	// calmShare divides the time since the last change to get the period while
+	// nothing changes.
 	calmShare = 10
-	// pulseFailures is how many tries fail before a tenant counts as silent.
+	// pulseFailures is the number of failed probes before a workload cluster
+	// counts as unreachable.
 	pulseFailures = 2
-	// pulseRetry is the pause after a try that failed.
+	// pulseRetry is the pause after a failed probe.
 	pulseRetry = 250 * time.Millisecond
-	// pulseAside bounds the questions that only say more about a failure.
+	// pulseAside bounds the requests that diagnose a failure.
 	pulseAside = time.Second
 
-	// leaselessAfter is how often an API server has to have no leases before it
-	// is not asked for one any more.
+	// leaselessAfter is the number of responses without leases after which the
+	// lease is not requested any more.
 	leaselessAfter = 3
 
 	kubeVIPLease = "plndr-cp-lock"
 )
 
-// beat is what the last tries told of a tenant.
+// beat is the result of the last probes of a workload cluster.
 type beat struct {
-	// known is true once enough tries were made to say anything.
+	// known is true once enough probes completed for a result.
 	known bool
-	// answers is true if the API server reads from etcd, which takes a quorum.
+	// answers is true if the API server reads from etcd, which requires a
+	// quorum.
 	answers bool
-	// since is when that became so.
+	// since is when answers changed.
 	since time.Time
 	// endpoint is true if an API server answers at the endpoint, with or
 	// without etcd.
 	endpoint bool
-	// problem is what is wrong, for people. It holds nothing that changes from
-	// try to try.
+	// problem is the reason of a failure, for users. It is the same for each
+	// probe.
 	problem string
-	// holder is the node that kube-vip says holds the endpoint's address.
+	// holder is the node that holds the endpoint's address by kube-vip's lease.
 	holder string
-	// settled is true once that node has held it for so long that the one
-	// before it has let go.
+	// settled is true once that node has held it for so long that the node
+	// before it has released it.
 	settled bool
-	// unheard is true if that node has held it for long and did not say so.
+	// unheard is true if that node has held the lease for long and has not
+	// renewed it.
 	unheard bool
-	// before is the node that held it before.
+	// before is the previous holder.
 	before string
 }
 
-// facts are what it tells of the endpoint.
+// facts returns the observed state of the endpoint.
 func (b beat) facts() Endpoint {
 	e := Endpoint{Asked: b.known, Answers: b.endpoint, Holder: b.holder, Settled: b.settled, Unheard: b.unheard, Before: b.before}
 	if !b.endpoint {
@@ -86,18 +90,18 @@ func (b beat) facts() Endpoint {
 	return e
 }
 
-// pulse asks one tenant again and again whether it answers. It has a
-// connection and a goroutine of its own, so a tenant that hangs keeps nobody
-// else waiting.
+// pulse probes one workload cluster periodically. It has its own connection and
+// goroutine, so a cluster that hangs does not delay others.
 type pulse struct {
 	cluster, secret client.ObjectKey
 	// clusters reads the Cluster, and secrets reads the kubeconfig.
 	clusters, secrets client.Reader
-	// user is the manager's own in the tenant. Without it the kubeconfig's is used.
+	// user is the manager's own user in the workload cluster. Without it the
+	// credentials of the kubeconfig are used.
 	user *workload.User
-	// changed is told when beat has changed.
+	// changed is called when beat has changed.
 	changed func()
-	// period and timeout are pulsePeriod and pulseTimeout but in tests, and
+	// period and timeout are pulsePeriod and pulseTimeout except in tests, and
 	// longest is the period while nothing changes.
 	period, timeout, longest time.Duration
 	// wake ends the pause before the next try.
@@ -106,32 +110,32 @@ type pulse struct {
 	mu       sync.Mutex
 	beat     beat
 	failures int
-	// busy is true while machines of the control plane come or go, and changedAt is
-	// the time of the last change of it or of beat.
+	// busy is true while machines of the control plane are created or deleted,
+	// and changedAt is the time of the last change of busy or beat.
 	changedAt time.Time
 	busy      bool
-	// holding is what was seen of the holder.
+	// holding is the observed holder.
 	holding holding
-	// members are the addresses of the API servers themselves.
+	// members are the API servers' own addresses.
 	members map[string]string
 	config  *rest.Config
 }
 
-// holding is what was seen of who holds the address.
+// holding is an observed holder of the address.
 type holding struct {
 	holder string
-	// since is when that was first seen, by our clock.
+	// since is when it was first observed, by the clock of this process.
 	since time.Time
-	// renewed is the lease's word at that time.
+	// renewed is the lease's renewTime at that time.
 	renewed time.Time
 	// heard is true once the holder has renewed the lease since.
 	heard bool
-	// before is the last one before it that may have had the address.
+	// before is the last holder before it that may have had the address.
 	before string
 }
 
-// next is what is seen of another holder. One that never was heard of had
-// nothing to let go of.
+// next returns the state for another holder. A holder that never renewed the
+// lease had no address to release.
 func (h holding) next(holder string, renewed, now time.Time) holding {
 	next := holding{holder: holder, since: now, renewed: renewed, before: h.holder}
 	if !h.heard && h.before != "" {
@@ -141,16 +145,17 @@ func (h holding) next(holder string, renewed, now time.Time) holding {
 }
 
 const (
-	// handsOver is how long kube-vip takes to hand the address over when the
-	// lease is given to another node: that one looks within 2.2 s, and the one
-	// before it lets go 3 s after it could not renew.
+	// handsOver is how long kube-vip takes to move the address after the lease
+	// was transferred to another node: the new holder reads the lease within
+	// 2.2 s, and the previous one releases the address 3 s after it failed to
+	// renew.
 	handsOver = 5 * time.Second
-	// handsOverBound is when a node does not seem to take it.
+	// handsOverBound is when a node does not seem to take the address.
 	handsOverBound = 15 * time.Second
 )
 
-// settle takes what the lease says into b: who holds the address, and whether
-// that one has really taken it and the one before it has let go.
+// settle updates b from the lease: the holder of the address, and whether it
+// has taken the address and the previous one has released it.
 func (p *pulse) settle(b *beat, holder string, renewed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,8 +169,9 @@ func (p *pulse) settle(b *beat, holder string, renewed, now time.Time) {
 	b.unheard = !p.holding.heard && held >= handsOverBound
 }
 
-// moved notes at once that the lease was given to another node, and tells.
-// What the lease says of its renewal then is our word, not that node's.
+// moved immediately records that the lease was transferred to another node, and
+// reports the change. The lease's renewTime is then this manager's and not that
+// node's.
 func (p *pulse) moved(to string, renewed, now time.Time) {
 	p.mu.Lock()
 	if p.holding.holder != to {
@@ -178,7 +184,7 @@ func (p *pulse) moved(to string, renewed, now time.Time) {
 	p.changed()
 }
 
-// hurry ends the pause before the next try.
+// hurry ends the pause before the next probe.
 func (p *pulse) hurry() {
 	select {
 	case p.wake <- struct{}{}:
@@ -186,8 +192,8 @@ func (p *pulse) hurry() {
 	}
 }
 
-// pause returns the time before the next try. It grows with the time since the
-// last change, calm, while nothing has to be noticed soon.
+// pause returns the time before the next probe. It grows with calm, the time
+// since the last change, unless a change has to be detected soon.
 func pause(last beat, busy bool, calm, shortest, longest time.Duration) time.Duration {
 	shortest = min(shortest, longest)
 	if !last.known || !last.answers || busy || last.holder != "" && !last.settled {
@@ -205,15 +211,15 @@ func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed
 	}
 }
 
-// last returns what the last tries told.
+// last returns the result of the last probes.
 func (p *pulse) last() beat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.beat
 }
 
-// restConfig returns what the tenant is reached with now, or nil. It is never
-// older than the last try: a renewed kubeconfig counts at once.
+// restConfig returns the current connection to the workload cluster, or nil. It
+// is never older than the last probe: a renewed kubeconfig is used immediately.
 func (p *pulse) restConfig() *rest.Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -223,8 +229,8 @@ func (p *pulse) restConfig() *rest.Config {
 	return rest.CopyConfig(p.config)
 }
 
-// tell sets the addresses of the API servers themselves, by machine, and whether
-// machines of the control plane come or go.
+// tell sets the API servers' own addresses, by machine, and whether machines of
+// the control plane are created or deleted.
 func (p *pulse) tell(members map[string]string, busy bool) {
 	p.mu.Lock()
 	began := busy && !p.busy
@@ -238,15 +244,15 @@ func (p *pulse) tell(members map[string]string, busy bool) {
 	}
 }
 
-// wait returns the time before the next try, after one that went well.
+// wait returns the time before the next probe after a successful one.
 func (p *pulse) wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return pause(p.beat, p.busy, time.Since(p.changedAt), p.period, p.longest)
 }
 
-// run asks until ctx is done or there is no kubeconfig any more, or no Cluster:
-// a kubeconfig that a user made outlives it.
+// run probes until ctx is done, or the kubeconfig or the Cluster does not exist
+// any more: a kubeconfig that a user created outlives the Cluster.
 func (p *pulse) run(ctx context.Context) {
 	var connection *connection
 	defer func() { connection.close() }()
@@ -256,13 +262,14 @@ func (p *pulse) run(ctx context.Context) {
 		case apierrors.IsNotFound(err):
 			return
 		case errors.Is(err, errUnusable):
-			// A kubeconfig that was replaced by one that is refused is not used
-			// any more either.
+			// The previous kubeconfig is not used any more if its replacement
+			// is rejected.
 			connection.close()
 			connection = nil
 			p.note(beat{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
 		case err != nil:
-			// The management cluster is away: what was last read goes on.
+			// The management cluster is unreachable: the last read kubeconfig
+			// stays in use.
 		case next != nil:
 			connection.close()
 			connection = next
@@ -284,11 +291,11 @@ func (p *pulse) run(ctx context.Context) {
 	}
 }
 
-// errUnusable says that what is in the Secret is no kubeconfig to connect with.
+// errUnusable means that the Secret has no usable kubeconfig.
 var errUnusable = errors.New("the kubeconfig cannot be used")
 
-// connect returns a new connection if the kubeconfig is another than that of the
-// last one, or if that needs a new certificate.
+// connect returns a new connection if the kubeconfig has changed since the last
+// one, or if it needs a new certificate.
 func (p *pulse) connect(ctx context.Context, last *connection) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -322,7 +329,7 @@ func (p *pulse) connect(ctx context.Context, last *connection) (*connection, err
 	return c, nil
 }
 
-// unusable returns the reason for not using a kubeconfig.
+// unusable returns why a kubeconfig cannot be used.
 func unusable(err error) string {
 	if refused, ok := errors.AsType[*workload.RefusedError](err); ok {
 		return refused.Error()
@@ -330,7 +337,7 @@ func unusable(err error) string {
 	return "its certificates or credentials cannot be read"
 }
 
-// note takes the result of a try, and reports whether it went well.
+// note records the result of a probe, and reports whether it succeeded.
 func (p *pulse) note(now beat) bool {
 	p.mu.Lock()
 	was := p.beat
@@ -358,12 +365,14 @@ func (p *pulse) note(now beat) bool {
 	if now != was {
 		p.changed()
 	}
-	// A tenant that is known to be silent is not asked more often than others.
+	// A workload cluster that is known to be unreachable is not probed more
+	// often than others.
 	return true
 }
 
-// try asks once. Reading one object is answered from etcd and needs its quorum.
-// The object is the one by which kube-vip agrees who holds the address.
+// try sends one probe. A read of one object is served from etcd and requires
+// its quorum. The object is kube-vip's lease, which names the holder of the
+// address.
 func (p *pulse) try(ctx context.Context, c *connection) beat {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
@@ -384,10 +393,11 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return beat{answers: true, endpoint: true}
 	case apierrors.IsInternalError(err):
-		// Pretended API servers, as those of Cluster API's in-memory
-		// infrastructure, have no leases. One that has lost etcd fails here too.
+		// Fake API servers, such as those of Cluster API's in-memory
+		// infrastructure, have no leases. An API server that has lost etcd
+		// fails here too.
 		if now := p.tryPlain(ctx, c); now.answers {
-			// One that only stumbled has leases all the same.
+			// An API server that failed only once has leases nevertheless.
 			c.without++
 			c.leaseless = c.without >= leaselessAfter
 			return now
@@ -408,10 +418,10 @@ func (p *pulse) tryPlain(ctx context.Context, c *connection) beat {
 	return p.failed(ctx, c, err)
 }
 
-// failed is what is known after a question that was not answered.
+// failed returns the result of a failed request.
 func (p *pulse) failed(ctx context.Context, c *connection, err error) beat {
 	if apierrors.IsUnauthorized(err) {
-		return beat{endpoint: true, problem: "The API server refuses the certificate of Secret " + p.secret.Name}
+		return beat{endpoint: true, problem: "The API server rejects the certificate of Secret " + p.secret.Name}
 	}
 	p.mu.Lock()
 	last := p.failures+1 >= pulseFailures
@@ -423,7 +433,7 @@ func (p *pulse) failed(ctx context.Context, c *connection, err error) beat {
 	return p.diagnose(context.WithoutCancel(ctx), c, err, members)
 }
 
-// diagnose finds out whether an API server answers at all.
+// diagnose determines whether an API server answers at all.
 func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members map[string]string) beat {
 	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
 	ctx, cancel := context.WithTimeout(ctx, pulseAside)
@@ -438,25 +448,25 @@ func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members 
 	now := beat{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, plainly(err))}
 	if len(alive) > 0 {
 		now.problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
-			"the address of the endpoint has no holder, or it is not reachable from here", strings.Join(alive, ", "))
+			"the endpoint's address has no holder, or the management cluster cannot reach it", strings.Join(alive, ", "))
 	}
 	return now
 }
 
-// connection is an HTTP connection to one API server. It speaks HTTP/1.1: a
-// question that runs out of time then closes its connection, and the next one
-// goes to whoever holds the address now.
+// connection is an HTTP connection to one API server. It uses HTTP/1.1: a
+// request that times out then closes its connection, and the next request
+// connects to the current holder of the address.
 type connection struct {
 	host string
-	// kubeconfig is the source of the connection. From renew on the connection
-	// needs a new certificate, never if that is zero.
+	// kubeconfig is the source of the connection. After renew the connection
+	// needs a new certificate, never if renew is zero.
 	kubeconfig string
 	renew      time.Time
 	tls        *tls.Config
 	client     *rest.RESTClient
 	transport  *http.Transport
 	// leaseless is set once the API server turned out to have no leases, and
-	// without counts the times that it had none.
+	// without counts the responses without leases.
 	leaseless bool
 	without   int
 }
@@ -464,13 +474,13 @@ type connection struct {
 func newConnection(config *rest.Config) (*connection, error) {
 	host, err := url.Parse(config.Host)
 	if err != nil {
-		return nil, errors.New("the kubeconfig's server is no URL")
+		return nil, errors.New("the kubeconfig's server is not a URL")
 	}
 	settings, err := rest.TLSConfigFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig's certificates: %w", err)
 	}
-	// Not the shared transports of client-go, which live as long as the process.
+	// The shared transports of client-go would live as long as the process.
 	transport := &http.Transport{
 		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
 		TLSHandshakeTimeout: pulseTimeout, DisableCompression: true,
@@ -485,7 +495,7 @@ func newConnection(config *rest.Config) (*connection, error) {
 	config.QPS = -1
 	client, err := rest.UnversionedRESTClientForConfigAndClient(config, &http.Client{Transport: wrapped})
 	if err != nil {
-		return nil, fmt.Errorf("making client: %w", err)
+		return nil, fmt.Errorf("creating client: %w", err)
 	}
 	return &connection{host: host.Host, tls: settings, client: client, transport: transport}, nil
 }
@@ -519,8 +529,8 @@ func (c *connection) alive(ctx context.Context, members map[string]string) []str
 	return found
 }
 
-// trusting is the connection's TLS configuration for another address of the
-// same API server: its certificate names the endpoint too.
+// trusting returns the connection's TLS configuration for another address of
+// the same API server: its certificate contains the endpoint too.
 func (c *connection) trusting() *tls.Config {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.tls != nil {
@@ -536,10 +546,10 @@ func (c *connection) trusting() *tls.Config {
 	return settings
 }
 
-// plainly returns a coarse reason for a failed connection, in words that stay the
-// same from try to try. A tenant may choose the endpoint and can read the
-// condition, so a finer reason would let the tenant scan the network of the
-// management cluster. The log has the error.
+// plainly returns a coarse reason for a failed connection, as a stable message.
+// A tenant may choose the endpoint and can read the condition, so a finer
+// reason would allow the tenant to scan the network of the management cluster.
+// The log has the error.
 func plainly(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -548,9 +558,9 @@ func plainly(err error) string {
 	return "it cannot be reached, or its certificate is not the cluster's"
 }
 
-// pulses are those of all tenants.
+// pulses are the health probes of all workload clusters.
 type pulses struct {
-	// start runs something in the background until the process ends.
+	// start runs a function in the background until the process ends.
 	start func(run func(ctx context.Context))
 	// clusters reads Clusters from a cache, and secrets reads kubeconfigs.
 	clusters, secrets client.Reader
@@ -558,7 +568,8 @@ type pulses struct {
 	// longest is the period while nothing changes.
 	longest time.Duration
 	changed func(client.ObjectKey)
-	// ended is told when there is no Cluster or no kubeconfig any more.
+	// ended is called when the Cluster or the kubeconfig does not exist any
+	// more.
 	ended func(client.ObjectKey)
 	// answered, if set, is called when the state of a cluster that answers has
 	// changed.
@@ -568,7 +579,8 @@ type pulses struct {
 	by map[client.ObjectKey]*pulse
 }
 
-// of returns a tenant's pulse and starts it if there is none.
+// of returns the health probe of a workload cluster, and starts it if
+// necessary.
 func (s *pulses) of(cluster client.ObjectKey) *pulse {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,13 +31,13 @@ import (
 
 const leaseOfN1 = `{"apiVersion":"coordination.k8s.io/v1","kind":"Lease","spec":{"holderIdentity":"n1","renewTime":"2026-01-01T00:00:00.000000Z"}}`
 
-// front is what stands at the endpoint of a tenant.
+// front is a server at the endpoint of a workload cluster.
 type front struct {
 	server *httptest.Server
-	// token is what it lets in; hangs, if set, are paths that it never answers.
+	// token is the accepted token; hangs, if set, are paths without a response.
 	token atomic.Value
 	hangs atomic.Value
-	// leaseless knows no leases and says so in no way of Kubernetes.
+	// leaseless means no leases, and an error that is not Kubernetes' own.
 	leaseless atomic.Bool
 }
 
@@ -75,7 +75,7 @@ func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
 	GinkgoHelper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
 	data, err := clientcmd.Write(clientcmdapi.Config{
-		// The certificate of the test's server is for this name.
+		// The certificate of the test's server has this name.
 		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: f.server.URL, CertificateAuthorityData: ca, TLSServerName: "example.com"}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
@@ -91,7 +91,7 @@ func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
 	}
 }
 
-// pulsating is a Cluster that has a pulse.
+// pulsating is a Cluster that is probed.
 func pulsating(namespace string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName},
@@ -101,7 +101,7 @@ func pulsating(namespace string) *clusterv1.Cluster {
 	}
 }
 
-// These pulses beat quickly, and wait for as long as a slow machine may take.
+// These probes have short periods and the timeouts of a slow machine.
 const (
 	quick   = 300 * time.Millisecond
 	patient = time.Second
@@ -113,7 +113,7 @@ type view struct {
 	Problem, Holder          string
 }
 
-// runPulse makes a Cluster and follows its pulse until the spec ends.
+// runPulse creates a Cluster and probes it until the spec ends.
 func runPulse(ctx context.Context, namespace string, changed func()) (p *pulse, stopped chan struct{}) {
 	GinkgoHelper()
 	Expect(testEnv.Client.Create(ctx, pulsating(namespace))).To(Succeed())
@@ -132,7 +132,7 @@ func runPulse(ctx context.Context, namespace string, changed func()) (p *pulse, 
 	return p, stopped
 }
 
-var _ = Describe("The pulse of a tenant", func() {
+var _ = Describe("The health probe of a workload cluster", func() {
 	var (
 		f         *front
 		p         *pulse
@@ -156,7 +156,7 @@ var _ = Describe("The pulse of a tenant", func() {
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("goes on with a renewed kubeconfig and nobody notices", func(ctx SpecContext) {
+	It("continues with a renewed kubeconfig without a failure", func(ctx SpecContext) {
 		renewed := f.kubeconfig(namespace, "second")
 		f.token.Store("second")
 		Expect(testEnv.Client.Update(ctx, renewed)).To(Succeed())
@@ -165,13 +165,13 @@ var _ = Describe("The pulse of a tenant", func() {
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 	})
 
-	It("says that the API server takes the certificate no more", func() {
+	It("reports that the API server rejects the certificate", func() {
 		f.token.Store("another")
 		Eventually(last).Should(And(
-			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("refuses the certificate of Secret c-kubeconfig"))))
+			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("rejects the certificate of Secret c-kubeconfig"))))
 	})
 
-	It("asks an API server that knows no leases for something else", func() {
+	It("reads another object from an API server without leases", func() {
 		f.leaseless.Store(true)
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Holder", "")))
 		f.hangs.Store("/api/v1/")
@@ -181,7 +181,7 @@ var _ = Describe("The pulse of a tenant", func() {
 		Eventually(last).Should(HaveField("Answers", true))
 	})
 
-	It("tells an API server without etcd from one that is away", func() {
+	It("distinguishes an API server without etcd from an unreachable one", func() {
 		f.hangs.Store("/apis/")
 		Eventually(last).Should(And(
 			HaveField("Answers", false), HaveField("Endpoint", true), HaveField("Problem", ContainSubstring("cannot read from etcd"))))
@@ -198,12 +198,12 @@ var _ = Describe("The pulse of a tenant", func() {
 			ContainSubstring("cannot be reached"), ContainSubstring("At its own address an API server answers on m1"), Not(ContainSubstring("m2"))))))
 	})
 
-	It("says when nobody listens, and ends with the kubeconfig", func(ctx SpecContext) {
+	It("reports a closed port, and ends with the kubeconfig", func(ctx SpecContext) {
 		f.server.CloseClientConnections()
 		Expect(f.server.Listener.Close()).To(Succeed())
 		Eventually(last).Should(And(HaveField("Endpoint", false), HaveField("Problem", And(ContainSubstring("cannot be reached"), Not(ContainSubstring("refused"))))))
 		problem := last().Problem
-		Consistently(func() string { return last().Problem }, 5*quick).Should(Equal(problem), "what is said does not change from try to try")
+		Consistently(func() string { return last().Problem }, 5*quick).Should(Equal(problem), "the message is the same for each probe")
 		Expect(testEnv.Client.Delete(ctx, f.kubeconfig(namespace, ""))).To(Succeed())
 		Eventually(stopped).Should(BeClosed())
 	})
@@ -216,7 +216,7 @@ var _ = Describe("The pulse of a tenant", func() {
 })
 
 var _ = Describe("A Secret that holds no kubeconfig", func() {
-	It("makes its tenant a silent one, until there is one", func(ctx SpecContext) {
+	It("makes the workload cluster unreachable until it is replaced", func(ctx SpecContext) {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pulse-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		f := newFront()
@@ -243,7 +243,7 @@ var _ = Describe("A kubeconfig with a field that is refused", func() {
 		r.expectMachines(ctx, 3)
 		f := newFront()
 		made := f.kubeconfig(r.namespace, "first")
-		// A user's, which the control plane leaves alone.
+		// A user's kubeconfig, which the control plane does not change.
 		made.Type = corev1.SecretTypeOpaque
 		putKubeconfig(ctx, made)
 		observed := func() Facts { return realTenants.Observe(ctx, r.key(clusterName), nil) }
@@ -264,8 +264,8 @@ var _ = Describe("A kubeconfig with a field that is refused", func() {
 	})
 })
 
-var _ = Describe("A tenant that hangs", func() {
-	It("keeps nobody waiting", func(ctx SpecContext) {
+var _ = Describe("A workload cluster that hangs", func() {
+	It("does not block others", func(ctx SpecContext) {
 		r := newRig(ctx, managed, nil)
 		r.expectMachines(ctx, 3)
 		f := newFront()
@@ -309,14 +309,14 @@ func TestSettle(t *testing.T) {
 				return b
 			}
 			if b := see("n1", start, 0); b.settled || b.before != "" {
-				t.Error("who is seen for the first time may just have got it")
+				t.Error("a holder that is observed for the first time may be new")
 			}
-			// The lease bears the time of our own word, which is later than
-			// anything that n1 said.
+			// The lease has the time of this manager's transfer, which is later
+			// than any renewal by n1.
 			given := start.Add(time.Minute)
 			p.moved("n2", given, start)
 			if p.last().holder != "n2" || told != 1 {
-				t.Error("who is given it is told of at once")
+				t.Error("the new holder is reported immediately")
 			}
 			renewed := given
 			if tc.renews {
@@ -334,7 +334,7 @@ func TestSettle(t *testing.T) {
 				t.Errorf("%s: before n3 it was with %s, got %s", tc.reason, want, got)
 			}
 			if b := see("n1", renewed, tc.after); b.settled || b.unheard {
-				t.Error("another holder begins anew")
+				t.Error("another holder starts over")
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A change ends a long pause at once.
+// A change ends a long pause immediately.
 func TestPauseEnds(t *testing.T) {
 	p := newPulse(client.ObjectKey{}, nil, nil, func() {})
 	woken := func() bool {
@@ -410,7 +410,7 @@ func TestPlainly(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
 	_, foreign := (&tls.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
-	// All of these are the same to a reader of the condition.
+	// All of these have the same message in the condition.
 	for name, err := range map[string]error{
 		"Refused": refused, "Timeout": context.DeadlineExceeded, "Foreign": foreign, "Other": http.ErrServerClosed, "Denied": endpoints.ErrDenied,
 	} {

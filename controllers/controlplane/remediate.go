@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 )
 
-// remediate stores that a remediation begins and then deletes the machine. A
-// crash in between leaves the same remediation to begin, not another one.
+// remediate stores a remediation and then deletes the machine. After a crash in
+// between the same remediation continues.
 func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) error {
 	machine, ok := s.machines[d.Machine]
 	if !ok || d.Remediation == nil {
@@ -42,8 +42,8 @@ func (r *Reconciler) remediate(ctx context.Context, s *scope, d plan.Decision) e
 	return nil
 }
 
-// storeRemediation stores a remediation on the control plane as it was seen:
-// counted from anything older, a retry could be counted never or twice.
+// storeRemediation stores a remediation on the observed version of the control
+// plane: based on an older version, a retry could be counted never or twice.
 func (r *Reconciler) storeRemediation(ctx context.Context, s *scope, begun *plan.Remediation) error {
 	encoded, err := encodeRemediation(begun)
 	if err != nil {

@@ -19,91 +19,90 @@ import (
 )
 
 const (
-	// restoreAgain is when to look again while a restore goes on.
+	// restoreAgain is the requeue interval during a restore.
 	restoreAgain = 2 * time.Second
 	// restoreBound is how long a machine may take to restore a snapshot and
-	// initialise the control plane before another one tries.
+	// initialize the control plane before another one tries.
 	restoreBound = 45 * time.Minute
-	// restorePause is how long a machine that failed to restore stays at least:
-	// what makes one fail at once makes the next one fail too.
+	// restorePause is the minimum lifetime of a machine that failed to restore:
+	// the cause of an immediate failure makes the next one fail too.
 	restorePause = 5 * time.Minute
 )
 
-// restoreAction is what a restore needs next of the machines.
+// restoreAction is the next action of a restore.
 type restoreAction string
 
 const (
-	// restoreNone: nothing is restored.
+	// restoreNone means that no restore is in progress.
 	restoreNone restoreAction = "None"
 	// restoreHold: nothing may change.
 	restoreHold restoreAction = "Hold"
-	// restoreBegin: it is noted that the restore goes on. From then on there is
-	// no way back to what etcd holds.
+	// restoreBegin records the restore in the init lock. After that the data of
+	// etcd is discarded.
 	restoreBegin restoreAction = "Begin"
-	// restoreRemove: machines are deleted, with nobody asked: what they hold is
-	// given up.
+	// restoreRemove deletes machines without a check of etcd: their data is
+	// discarded.
 	restoreRemove restoreAction = "Remove"
-	// restoreCreate: the machine that restores is made.
+	// restoreCreate creates the machine that restores.
 	restoreCreate restoreAction = "Create"
-	// restoreEnd: a restore that nobody carries on any more has come true all
-	// the same.
+	// restoreEnd ends a restore that succeeded although its object was deleted.
 	restoreEnd restoreAction = "End"
 )
 
-// restoreFacts are what the decision depends on.
+// restoreFacts are the input of the decision.
 type restoreFacts struct {
 	now time.Time
-	// next is the restore whose turn it is; empty if there is none.
+	// next is the next restore; empty if there is none.
 	next string
-	// prepared is true once its snapshot is known to be whole, and restored
-	// once etcd works again with it.
+	// prepared is true once its snapshot is verified, and restored once etcd
+	// works again with it.
 	prepared, restored bool
-	// alive is true while an API server of the tenant answers from etcd, and
-	// silent once it is known that none does. servers are the nodes that one
-	// runs on.
+	// alive is true while an API server of the workload cluster answers from
+	// etcd, and silent once it is known that none does. servers are the nodes
+	// with a running API server.
 	alive, silent bool
 	servers       []string
-	// lock is the restore that goes on.
+	// lock is the restore in progress.
 	lock initlock.Restore
-	// abandoned is true if that one was deleted or is over, and up once the
-	// machine that it named works as the only member of etcd.
+	// abandoned is true if that restore was deleted or completed, and up once
+	// the machine that it named works as the only member of etcd.
 	abandoned, up bool
-	// machines are those of the control plane.
+	// machines are the machines of the control plane.
 	machines []restoreMachine
 }
 
 type restoreMachine struct {
 	name    string
 	created time.Time
-	// node is true once its node exists, and failed if nothing more is to be
-	// expected of it.
+	// node is true once its node exists, and failed if it will not recover.
 	node, failed, deleting bool
 }
 
-// restoreDecision is what to do, to which machines, and why.
+// restoreDecision is the next action, its machines, and the reason.
 type restoreDecision struct {
 	action   restoreAction
 	machines []string
 	reason   string
 }
 
-// decideRestore decides about the machines while a restore goes on. Machines
-// beside the one that restores go, all at once, and before it is made: what
-// they hold must not answer any more. One that failed is replaced by another.
+// decideRestore decides about the machines during a restore. All machines
+// except the one that restores are deleted at once, before that one is created:
+// their members must not answer any more. A machine that failed to restore is
+// replaced by another one.
 func decideRestore(f restoreFacts) restoreDecision {
 	if f.restored {
 		if f.lock.Name == f.next {
-			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to note that etcd is restored", f.next)}
+			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to record that etcd is restored", f.next)}
 		}
 		return restoreDecision{action: restoreNone}
 	}
 	if f.lock.Name != f.next {
 		switch {
 		case f.next != "" && f.prepared:
-			return restoreDecision{action: restoreBegin, reason: fmt.Sprintf("Restoring etcd as NovaEtcdRestore %s says", f.next)}
+			return restoreDecision{action: restoreBegin, reason: fmt.Sprintf("Restoring etcd for NovaEtcdRestore %s", f.next)}
 		case f.abandoned && f.up:
 			return restoreDecision{action: restoreEnd, reason: fmt.Sprintf(
-				"Machine %s restored etcd, though NovaEtcdRestore %s was deleted before it was through", f.lock.Machine, f.lock.Name)}
+				"Machine %s restored etcd although NovaEtcdRestore %s was deleted before it completed", f.lock.Machine, f.lock.Name)}
 		case f.lock.Name != "" && f.next != "":
 			return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for NovaEtcdRestore %s to find its snapshot", f.next)}
 		case f.lock.Name != "":
@@ -117,16 +116,16 @@ func decideRestore(f restoreFacts) restoreDecision {
 	return carryOutRestore(f)
 }
 
-// abandonedReason says what is left of a restore that nobody carries on.
+// abandonedReason returns the message about a deleted restore.
 func abandonedReason(f restoreFacts) string {
-	deleted := fmt.Sprintf("NovaEtcdRestore %s was deleted before it was through", f.lock.Name)
+	deleted := fmt.Sprintf("NovaEtcdRestore %s was deleted before it completed", f.lock.Name)
 	if slices.ContainsFunc(f.machines, func(m restoreMachine) bool { return m.name == f.lock.Machine && !m.deleting }) {
-		return fmt.Sprintf("%s: waiting for machine %s to restore etcd. If it does not, make another NovaEtcdRestore", deleted, f.lock.Machine)
+		return fmt.Sprintf("%s: waiting for machine %s to restore etcd. If it does not, create another NovaEtcdRestore", deleted, f.lock.Machine)
 	}
-	return deleted + ", and etcd's members are gone: make another NovaEtcdRestore"
+	return deleted + ", and etcd's members are deleted: create another NovaEtcdRestore"
 }
 
-// carryOutRestore decides once a restore was begun.
+// carryOutRestore decides after a restore began.
 func carryOutRestore(f restoreFacts) restoreDecision {
 	var others []string
 	var restorer *restoreMachine
@@ -149,9 +148,9 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 }
 
 // mayCreateRestorer creates the machine that restores once no API server
-// answers. One that answers although all known Machines are deleted runs on a
-// machine that the management cluster does not know, or on one that was declared
-// dead and is not. A second control plane beside it would have the same
+// answers. An API server that answers although all known Machines are deleted
+// runs on a machine that the management cluster does not know, or on a fenced
+// machine that still runs. A second control plane would have the same
 // certificates and the same address.
 func mayCreateRestorer(f restoreFacts) restoreDecision {
 	switch {
@@ -160,19 +159,19 @@ func mayCreateRestorer(f restoreFacts) restoreDecision {
 		if len(f.servers) > 0 {
 			reason += ". It runs on: " + shorten(f.servers)
 		}
-		return restoreDecision{action: restoreHold, reason: reason + ". Switch these machines off, or delete the NovaEtcdRestore"}
+		return restoreDecision{action: restoreHold, reason: reason + ". Power off these machines, or delete the NovaEtcdRestore"}
 	case !f.silent:
-		return restoreDecision{action: restoreHold, reason: "Waiting until it is known whether the API server answers"}
+		return restoreDecision{action: restoreHold, reason: "Waiting for a health probe of the API server"}
 	}
 	return restoreDecision{action: restoreCreate, reason: "Creating the machine that restores etcd"}
 }
 
 // judgeRestorer decides whether the machine that restores etcd is replaced by
-// another one. While the tenant answers it is not: then etcd is restored, and
-// only who it is has not been told yet, as after a pause of the Cluster or
-// while Cluster API connects.
+// another one. While the workload cluster answers it is not: etcd is then
+// restored, and only the machine's node has not been observed yet, for instance
+// after a pause of the Cluster or while Cluster API connects.
 func judgeRestorer(f restoreFacts, restorer *restoreMachine) restoreDecision {
-	// By two clocks: the API server's may be behind ours.
+	// Two clocks are compared: the API server's may be behind.
 	since := restorer.created
 	if f.lock.Since.After(since) {
 		since = f.lock.Since
@@ -182,17 +181,17 @@ func judgeRestorer(f restoreFacts, restorer *restoreMachine) restoreDecision {
 	switch {
 	case failed && f.alive:
 		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd or takes too long, "+
-			"but the API server answers, so it stays: delete the Machine to have another one try", restorer.name)}
+			"but the API server answers, so it is kept: delete the Machine to retry with another one", restorer.name)}
 	case failed && took <= restorePause:
-		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd, and another one tries in a while", restorer.name)}
+		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd, and another one will be created after a pause", restorer.name)}
 	case failed && f.silent:
 		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Machine %s failed to restore etcd and is replaced", restorer.name)}
 	}
 	return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for machine %s to restore etcd", restorer.name)}
 }
 
-// restore holds everything else while etcd is restored, takes the machines
-// away and makes the one that restores.
+// restore blocks all other steps while etcd is restored, deletes the machines
+// and creates the one that restores.
 func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 	facts, err := r.observeRestore(ctx, s, r.Client)
 	if err != nil {
@@ -204,7 +203,7 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 	}
 	s.lookAgain(restoreAgain)
 	if decision.action != restoreHold {
-		// What the caches say may be old; what follows cannot be taken back.
+		// The caches may be old, and the action cannot be undone.
 		if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 			return err
 		}
@@ -231,7 +230,7 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// observeRestore reads which restore is due and how far it is.
+// observeRestore reads the restore in progress and its state.
 func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
 	facts := restoreFacts{now: r.now(), alive: s.tenant.Answers || s.tenant.Alive}
 	facts.silent = !facts.alive && !unasked(&s.tenant, facts.now)
@@ -255,8 +254,9 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 		if client.IgnoreNotFound(err) != nil {
 			return facts, fmt.Errorf("reading Secret of restore %s: %w", next.Name, err)
 		}
-		// One that was deleted and made again under its name has another snapshot
-		// in mind, and the Secret goes a little later than its owner.
+		// A restore that was recreated with the same name may have another
+		// snapshot, and the Secret of the old one is deleted shortly after its
+		// owner.
 		facts.prepared = err == nil && secret.Type == controlplanev1.EtcdRestoreSecretType && metav1.IsControlledBy(secret, next)
 	}
 	facts.abandoned = facts.lock.Name != "" && !underWay(list.Items, facts.lock.Name)
@@ -271,14 +271,14 @@ func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
 	isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
 	return restoreMachine{
 		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
-		// Before it is a node a MachineHealthCheck only says how long that
-		// takes, for which a restore has its own bound.
+		// Before it is a node a MachineHealthCheck only fails by its startup
+		// timeout; a restore has its own timeout.
 		failed:   isNode && checkFailed(m, isNode) || bootFailed(m, isNode),
 		deleting: !m.DeletionTimestamp.IsZero(),
 	}
 }
 
-// underWay reports whether there is a restore of that name that is not over.
+// underWay reports whether a restore of that name is in progress.
 func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
 	return slices.ContainsFunc(all, func(o controlplanev1.NovaEtcdRestore) bool {
 		return o.Name == name && o.Finished() == "" && o.DeletionTimestamp.IsZero()
@@ -286,7 +286,8 @@ func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
 }
 
 // restoredAlone reports whether a machine is a node of the control plane, and
-// its member of etcd is the only one and works. With external etcd it has none.
+// its member of etcd is the only one and works. With external etcd it has no
+// member.
 func restoredAlone(s *scope, name string) bool {
 	machine := s.machines[name]
 	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.tenant.Answers {
@@ -299,8 +300,8 @@ func restoredAlone(s *scope, name string) bool {
 	return externalEtcd(s) || s.tenant.Etcd != nil && len(s.tenant.Etcd.Problems([]string{node.Name})) == 0
 }
 
-// fencedMachines returns the machines that restores of the control plane declare
-// dead. A restore that was refused declares nothing.
+// fencedMachines returns the machines that restores of the control plane fence.
+// A restore that was refused fences none.
 func fencedMachines(ctx context.Context, c client.Reader, s *scope) (sets.Set[string], error) {
 	fenced := sets.Set[string]{}
 	list := &controlplanev1.NovaEtcdRestoreList{}
@@ -316,8 +317,8 @@ func fencedMachines(ctx context.Context, c client.Reader, s *scope) (sets.Set[st
 	return fenced, nil
 }
 
-// endRestore lets everything go on as always. Nodes of workers whose machines
-// are gone stay: that was the restore's to clean up.
+// endRestore resumes the other steps. Nodes of workers without machines stay:
+// their deletion was part of the restore.
 func (r *Reconciler) endRestore(ctx context.Context, s *scope, facts restoreFacts, decision restoreDecision) error {
 	if err := initlock.EndRestore(ctx, r.Client, s.cluster, facts.lock.Name); err != nil {
 		return ignoreConflict(err)
@@ -335,7 +336,7 @@ func (r *Reconciler) beginRestore(ctx context.Context, s *scope, facts restoreFa
 }
 
 // removeForRestore deletes machines without a drain and without our hook: the
-// API server that a drain needs goes too, or is gone.
+// API server that a drain needs is deleted too.
 func (r *Reconciler) removeForRestore(ctx context.Context, s *scope, decision restoreDecision) error {
 	for _, name := range decision.machines {
 		machine := s.machines[name]
@@ -363,8 +364,8 @@ func (r *Reconciler) removeForRestore(ctx context.Context, s *scope, decision re
 	return nil
 }
 
-// createForRestore makes a machine and lets it initialise the cluster again.
-// One that was made and not named, after a crash, is taken away like any other.
+// createForRestore creates a machine and assigns the init lock to it. A machine
+// that was created and not assigned, after a crash, is deleted like the others.
 func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts restoreFacts) error {
 	if err := r.deleteOrphans(ctx, s); err != nil {
 		return err
@@ -383,7 +384,7 @@ func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts resto
 	return nil
 }
 
-// ignoreConflict drops what only says that somebody else was quicker.
+// ignoreConflict drops conflicts with other writers.
 func ignoreConflict(err error) error {
 	if apierrors.IsConflict(err) {
 		return nil
@@ -391,7 +392,7 @@ func ignoreConflict(err error) error {
 	return err
 }
 
-// controlPlaneOfRestore returns the control plane that a restore is for.
+// controlPlaneOfRestore returns the control plane of a restore.
 func controlPlaneOfRestore(_ context.Context, o client.Object) []ctrl.Request {
 	restore, ok := o.(*controlplanev1.NovaEtcdRestore)
 	if !ok {

@@ -34,23 +34,23 @@ func TestDecideRestore(t *testing.T) {
 			restoreRemove, []string{"a", "b"},
 		},
 		"Going": {
-			"also those that are on their way, which somebody may hold", restoreFacts{
+			"also machines that are being deleted, which another controller may hold", restoreFacts{
 				next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{with(old("a"), func(m *restoreMachine) { m.deleting = true })},
 			}, restoreRemove, []string{"a"},
 		},
-		"AllGone": {"then the one that restores is made", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("")}, restoreCreate, nil},
+		"AllGone": {"then the one that restores is created", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("")}, restoreCreate, nil},
 		"AllGoneButAnswers": {
 			"an API server that answers would be a second control plane", restoreFacts{next: "r", prepared: true, alive: true, servers: []string{"x"}, lock: begun("")},
 			restoreHold, nil,
 		},
-		"AllGoneNotAsked": {"nobody knows yet whether one answers", restoreFacts{next: "r", prepared: true, lock: begun("")}, restoreHold, nil},
+		"AllGoneNotAsked": {"it is unknown whether an API server answers", restoreFacts{next: "r", prepared: true, lock: begun("")}, restoreHold, nil},
 		"MadeNotNamed": {
-			"one that a crash left without a name is nobody", restoreFacts{next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{young}},
+			"a machine that a crash left without the lock is deleted", restoreFacts{next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{young}},
 			restoreRemove, []string{"new"},
 		},
 		"Named": {"it is waited for", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Stranger": {
-			"one that came beside it goes, not itself", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{young, old("a")}},
+			"another machine is deleted, not itself", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{young, old("a")}},
 			restoreRemove, []string{"a"},
 		},
 		"Failed": {
@@ -69,7 +69,7 @@ func TestDecideRestore(t *testing.T) {
 			}, restoreRemove, []string{"new"},
 		},
 		"FailedButAnswers": {
-			"what answers has restored etcd", restoreFacts{
+			"an API server that answers has restored etcd", restoreFacts{
 				next: "r", prepared: true, alive: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.failed = true })},
 			}, restoreHold, nil,
 		},
@@ -79,12 +79,12 @@ func TestDecideRestore(t *testing.T) {
 			}, restoreRemove, []string{"new"},
 		},
 		"TooLongButAnswers": {
-			"unless it answers: after a pause nobody may have seen its node yet", restoreFacts{
+			"unless it answers: after a pause its node may not have been observed yet", restoreFacts{
 				next: "r", prepared: true, alive: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreHold, nil,
 		},
 		"TooLongNotAsked": {
-			"nor while nobody knows whether it does", restoreFacts{
+			"nor while it is unknown whether it does", restoreFacts{
 				next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreHold, nil,
 		},
@@ -95,9 +95,9 @@ func TestDecideRestore(t *testing.T) {
 			}, restoreHold, nil,
 		},
 		"SlowButUp":  {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
-		"FailedAway": {"another is made once it is gone", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("new")}, restoreCreate, nil},
-		"Unprepared": {"the way back is lost: it goes on though the Secret is", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
-		"Restored":   {"nothing moves until the lock says the same", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"FailedAway": {"another one is created once it is deleted", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("new")}, restoreCreate, nil},
+		"Unprepared": {"etcd's data is lost: the restore continues without the Secret", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Restored":   {"nothing changes until the lock is updated", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Joining":    {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},
 		"Abandoned":  {"a restore that was deleted midway leaves nothing to go on with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"AbandonedUp": {
@@ -108,7 +108,7 @@ func TestDecideRestore(t *testing.T) {
 			"also while another looks for its snapshot", restoreFacts{next: "s", abandoned: true, up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreEnd, nil,
 		},
 		"AnotherFirst": {
-			"which does not end one that is only not its turn", restoreFacts{next: "s", up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil,
+			"which does not end a restore that waits for another one", restoreFacts{next: "s", up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil,
 		},
 		"Another":     {"another waits for its snapshot", restoreFacts{next: "s", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"AnotherGoes": {"and then takes over", restoreFacts{next: "s", prepared: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreBegin, nil},
@@ -123,7 +123,7 @@ func TestDecideRestore(t *testing.T) {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 			if got.action != restoreNone && got.reason == "" {
-				t.Error("nobody is told why")
+				t.Error("there is no reason")
 			}
 		})
 	}

@@ -18,8 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// reconcileTimes reconciles so often, as what a restore asks to be looked at
-// again would.
+// reconcileTimes reconciles several times, as the requeues of a restore would.
 func (r *rig) reconcileTimes(ctx context.Context, reconciler *Reconciler, times int) {
 	GinkgoHelper()
 	for range times {
@@ -28,7 +27,7 @@ func (r *rig) reconcileTimes(ctx context.Context, reconciler *Reconciler, times 
 	}
 }
 
-// restoring reads what the init lock says of a restore.
+// restoring reads the restore in the init lock.
 func (r *rig) restoring(ctx context.Context) initlock.Restore {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -38,7 +37,7 @@ func (r *rig) restoring(ctx context.Context) initlock.Restore {
 	return restore
 }
 
-// addRestore makes a restore.
+// addRestore creates a restore.
 func (r *rig) addRestore(ctx context.Context) *controlplanev1.NovaEtcdRestore {
 	GinkgoHelper()
 	restore := &controlplanev1.NovaEtcdRestore{
@@ -52,7 +51,7 @@ func (r *rig) addRestore(ctx context.Context) *controlplanev1.NovaEtcdRestore {
 	return restore
 }
 
-// prepare makes the Secret that says that the snapshot of a restore is whole.
+// prepare creates the Secret of a restore with a verified snapshot.
 func (r *rig) prepare(ctx context.Context, restore *controlplanev1.NovaEtcdRestore) {
 	GinkgoHelper()
 	Expect(testEnv.Client.Create(ctx, &corev1.Secret{
@@ -64,8 +63,8 @@ func (r *rig) prepare(ctx context.Context, restore *controlplanev1.NovaEtcdResto
 	})).To(Succeed())
 }
 
-// beginRestore has a control plane's etcd restored until the machine that does
-// it is there.
+// beginRestore restores a control plane's etcd until the machine that restores
+// exists.
 func (r *rig) beginRestore(ctx context.Context, reconciler *Reconciler) clusterv1.Machine {
 	GinkgoHelper()
 	r.settle(ctx, reconciler)
@@ -90,7 +89,7 @@ func (r *rig) complain(ctx context.Context, machine clusterv1.Machine, of ...met
 }
 
 var _ = Describe("A control plane whose etcd is restored", func() {
-	It("gives all machines up for one that restores, and holds everything else", func(ctx context.Context) {
+	It("deletes all machines for one that restores, and blocks all other steps", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, tenant)
@@ -99,7 +98,8 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
-		// Somebody holds a machine: it is waited for, and nothing is made beside it.
+		// A finalizer holds a machine: the restore waits for it, and no other
+		// machine is created.
 		held := before[0].DeepCopy()
 		held.Finalizers = []string{"test.example.com/held"}
 		Expect(testEnv.Client.Patch(ctx, held, client.MergeFrom(&before[0]))).To(Succeed())
@@ -109,7 +109,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.restoring(ctx).Name).To(BeEmpty(), "nothing changes before the snapshot is known to be whole")
 		r.expectMachines(ctx, 3)
 
-		// The Secret of a restore that had this name is not the one.
+		// The Secret of an earlier restore with this name does not count.
 		former := restore.DeepCopy()
 		former.UID = "former"
 		r.prepare(ctx, former)
@@ -138,23 +138,23 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(order).To(Equal(initlock.Initialize))
 
-		// Whoever deletes the machine gets another one.
+		// After the user deletes the machine another one is created.
 		Expect(testEnv.Client.Delete(ctx, &made[0])).To(Succeed())
 		r.reconcileTimes(ctx, reconciler, 4)
 		again := r.expectMachines(ctx, 1)
 		Expect(again[0].Name).NotTo(Equal(made[0].Name))
 		Expect(r.restoring(ctx).Machine).To(Equal(again[0].Name))
 
-		// A restore that is deleted midway leaves everything as it is.
+		// A restore that is deleted early changes nothing.
 		Expect(testEnv.Client.Delete(ctx, restore)).To(Succeed())
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(again[0].Name))
 		available, err = r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(available.Message).To(ContainSubstring("make another NovaEtcdRestore"))
+		Expect(available.Message).To(ContainSubstring("create another NovaEtcdRestore"))
 	})
 
-	It("does not wait for a machine that a person declared dead, and goes on without it", func(ctx context.Context) {
+	It("does not wait for a fenced machine, and continues without it", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, tenant)
@@ -171,7 +171,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		dead, slow := all[0].Name, all[1].Name
 		restore := r.addRestore(ctx)
 		restore.Spec.Fencing.Machines = []string{dead}
-		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed(), "fencing may change while the restore goes on")
+		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed(), "fencing may change during the restore")
 		r.prepare(ctx, restore)
 		r.reconcileTimes(ctx, reconciler, 5)
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
@@ -208,7 +208,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(controlPlane.Status.Replicas).To(HaveValue(BeEquivalentTo(3)))
 	})
 
-	It("makes no machine beside an API server that answers", func(ctx context.Context) {
+	It("creates no machine while an API server answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{Facts: Facts{
 			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: "unknown-node", ControlPlane: true, APIServer: "v1.36.3"}},
@@ -221,7 +221,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
 		r.prepare(ctx, r.addRestore(ctx))
 		r.reconcileTimes(ctx, reconciler, 6)
-		Expect(r.machines(ctx)).To(BeEmpty(), "all known machines are deleted, and none is made")
+		Expect(r.machines(ctx)).To(BeEmpty(), "all known machines are deleted, and none is created")
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(And(ContainSubstring("The API server still answers"), ContainSubstring("unknown-node")))
@@ -231,7 +231,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.restoring(ctx).Machine).To(Equal(r.expectMachines(ctx, 1)[0].Name))
 	})
 
-	It("keeps the machine that restores for as long as it may be the one that answers", func(ctx context.Context) {
+	It("keeps the machine that restores as long as it may be the one that answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		silent := Facts{Silence: "The API server does not answer"}
 		tenant := &facts{Facts: silent}
@@ -268,7 +268,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
-		By("taking long and nobody answering")
+		By("exceeding the timeout while the API server does not answer")
 		tenant.Facts = silent
 		r.reconcileTimes(ctx, reconciler, 4)
 		next := r.expectMachines(ctx, 1)[0]
@@ -283,7 +283,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).NotTo(Equal(next.Name))
 	})
 
-	It("knows that it was initialised though a backup brought no status back", func(ctx context.Context) {
+	It("knows that it was initialized without the status that a backup lacks", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{Facts: Facts{Silence: "The API server does not answer"}})
 		restorer := r.beginRestore(ctx, reconciler)
@@ -296,7 +296,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Eventually(func() error {
 			_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 			return err
-		}).Should(MatchError(ContainSubstring("checking certificates")), "a new authority would not be the one that nodes trust")
+		}).Should(MatchError(ContainSubstring("checking certificates")), "nodes would not trust a new CA")
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		Expect(initlock.OrderFor(ctx, testEnv.Client, cluster, restorer.Name)).To(Equal(initlock.Initialize))
@@ -305,7 +305,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(controlPlane.Status.Initialization.ControlPlaneInitialized).To(HaveValue(BeTrue()))
 	})
 
-	It("goes on once the machine restored etcd, though the restore was deleted", func(ctx context.Context) {
+	It("continues once the machine restored etcd although the restore was deleted", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
 		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
 		reconciler := direct(testEnv.Config, tenant)
@@ -337,7 +337,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(available.Message).NotTo(ContainSubstring("NovaEtcdRestore"))
 	})
 
-	It("waits for what external etcd is reached with", func(ctx context.Context) {
+	It("waits for the Secrets of external etcd", func(ctx context.Context) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
@@ -347,6 +347,6 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(available.Message).To(Equal("Waiting for Secret c-etcd, which external etcd needs"))
 		list := &corev1.SecretList{}
 		Expect(testEnv.Client.List(ctx, list, client.InNamespace(r.namespace))).To(Succeed())
-		Expect(list.Items).To(BeEmpty(), "no authority of our own is made")
+		Expect(list.Items).To(BeEmpty(), "no CA is created")
 	})
 })

@@ -24,12 +24,12 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// cleanUpTimeout bounds taking back what was made for a machine whose creation
-// failed. What is left then is an orphan, which the next reconcile finds.
+// cleanUpTimeout bounds the deletion of the objects of a machine whose creation
+// failed. Remaining objects are orphans, which the next reconcile deletes.
 const cleanUpTimeout = 10 * time.Second
 
 // pickDomain returns the failure domain of the next machine: the one with
-// fewest. Machines that are to be replaced do not keep one from it.
+// fewest machines. Outdated machines do not count.
 func pickDomain(ctx context.Context, s *scope) string {
 	var usable []clusterv1.FailureDomain
 	for _, domain := range s.cluster.Status.FailureDomains {
@@ -43,8 +43,8 @@ func pickDomain(ctx context.Context, s *scope) string {
 	return failuredomains.PickFewest(ctx, usable, s.machines, current)
 }
 
-// create makes a machine: first what it refers to, then the Machine. A crash
-// in between leaves orphans, which deleteOrphans takes away.
+// create creates a machine: first the objects that it references, then the
+// Machine. A crash in between leaves orphans, which deleteOrphans deletes.
 func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces string) (_ *clusterv1.Machine, reterr error) {
 	name := machineName(s.controlPlane.Spec.MachineNaming.GetTemplate(), s.clusterName, s.controlPlane.Name)
 	var made []client.Object
@@ -80,20 +80,20 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces stri
 		},
 	})
 	for _, child := range []client.Object{infra, config, machine} {
-		// An answer that was lost may hide a success, so it counts as made.
+		// A lost response may hide a success, so the object counts as created.
 		made = append(made, child)
 		if err := r.apply(ctx, fieldManager, child, nil); err != nil {
 			return nil, err
 		}
 	}
-	// The answer of an apply is not read.
+	// The response of an apply is not read.
 	machine.CreationTimestamp = metav1.NewTime(r.now())
 	ctrl.LoggerFrom(ctx).Info("Created machine", "Machine", name, "failureDomain", domain)
 	return machine, nil
 }
 
 const (
-	// longestName is the longest name that a Node's label can hold, and
+	// longestName is the maximum length of a name in a Node's label, and
 	// randomLength the number of random characters in it.
 	longestName, randomLength = 63, 5
 )
@@ -111,8 +111,8 @@ func machineName(template, cluster, controlPlane string) string {
 	return name
 }
 
-// creationError says why a machine was not created, in words that stay the
-// same from try to try: each try takes another name.
+// creationError is why a machine was not created, as a stable message: each try
+// uses another name.
 type creationError struct {
 	err                error
 	name, controlPlane string
@@ -123,10 +123,10 @@ func (e *creationError) Error() string {
 	return strings.ReplaceAll(e.err.Error(), e.name, e.controlPlane+"-*")
 }
 
-// Unwrap lets the cause be found.
+// Unwrap returns the cause.
 func (e *creationError) Unwrap() error { return e.err }
 
-// desiredInfra is the infrastructure machine of a new machine.
+// desiredInfra returns the infrastructure machine of a new machine.
 func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, s.controlPlane.Namespace)
@@ -149,19 +149,19 @@ func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*
 		Labels:      identity(s),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making infrastructure machine from template: %w", err)
+		return nil, fmt.Errorf("creating infrastructure machine from template: %w", err)
 	}
 	return infra, nil
 }
 
-// takeBack deletes what was made for a machine that is not to be, the Machine
-// first: if that one stays, so does what it refers to.
+// takeBack deletes the objects of a machine whose creation failed, the Machine
+// first: if its deletion fails, the objects that it references stay.
 func (r *Reconciler) takeBack(ctx context.Context, made []client.Object) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	for _, o := range slices.Backward(made) {
 		if err := client.IgnoreNotFound(r.Client.Delete(ctx, o)); err != nil {
-			return fmt.Errorf("taking back %s: %w", o.GetName(), err)
+			return fmt.Errorf("deleting %s after a failed creation: %w", o.GetName(), err)
 		}
 	}
 	return nil

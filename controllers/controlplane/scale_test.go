@@ -14,7 +14,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// machinesIn makes a machine in each failure domain.
+// machinesIn creates a machine in each failure domain.
 func machinesIn(domains ...string) collections.Machines {
 	machines := collections.New()
 	for i, domain := range domains {

@@ -15,96 +15,97 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// scope is what one reconcile knows. Fields are filled from top to bottom.
+// scope is the state of one reconcile. Fields are set from top to bottom.
 type scope struct {
-	// at is when it was observed.
+	// at is the time of the observation.
 	at           time.Time
 	controlPlane *controlplanev1.NovaControlPlane
-	// cluster is nil if it is gone, which only a deletion goes on without.
+	// cluster is nil if it does not exist; only a deletion continues then.
 	cluster *clusterv1.Cluster
-	// clusterName is known even then.
+	// clusterName is set even then.
 	clusterName string
 
-	// fenced is the reason why another management cluster acts, if one does.
+	// fenced is the reason why another management cluster acts, if there is
+	// one.
 	fenced error
 
-	// machines are those that the control plane owns.
+	// machines are the machines that the control plane owns.
 	machines collections.Machines
-	// strangers are control plane machines of the cluster that somebody else
-	// owns.
+	// strangers are control plane machines of the cluster that another
+	// controller owns.
 	strangers sets.Set[string]
-	// infra and configs are what belongs to the machines, by machine. Only
-	// the metadata of infra is known.
+	// infra and configs are the objects of the machines, by machine. Only the
+	// metadata of infra is read.
 	infra   map[string]*metav1.PartialObjectMetadata
 	configs map[string]*bootstrapv1.NovaConfig
-	// differs says, by machine, in what it was made otherwise than the spec
-	// says, and outdated why it is to be replaced, which time can bring too.
+	// differs are, by machine, the settings in which it differs from the spec,
+	// and outdated the reasons for its replacement, which include expiry.
 	differs, outdated map[string][]string
-	// altered names, by machine, the fields that differ from the spec that the
+	// altered are, by machine, the fields that differ from the spec that the
 	// machine was created from.
 	altered map[string][]string
 	// unapplied are settings that are not carried out.
 	unapplied []unapplied
-	// lifetime is how long the certificates of a new machine last.
+	// lifetime is the lifetime of the certificates of a new machine.
 	lifetime time.Duration
-	// clings are the members of etcd whose leadership could not be moved.
+	// clings are the members of etcd whose leadership transfer failed.
 	clings map[uint64]bool
-	// lock is who initialises, or was to.
+	// lock is the state of the init lock.
 	lock initlock.State
-	// roles are what the machines' bootstrap data says, where it was read.
+	// roles are the roles in the machines' bootstrap data, where it was read.
 	roles map[string]plan.Role
 	// spared are nodes without a Machine that have not been down for long.
 	spared sets.Set[string]
-	// tenant is what the tenant said of itself.
+	// tenant is the observed state of the workload cluster.
 	tenant Facts
 
 	certificates certificatesState
-	// initialized is what is known before this reconcile looked.
+	// initialized is true if the initialization is recorded.
 	initialized bool
-	// externalProblems are what keeps external etcd from being healthy, for
-	// people.
+	// externalProblems are the problems of external etcd, for users.
 	externalProblems []string
-	// waiting is what the next step waits for, for people.
+	// waiting is why the next step waits, for users.
 	waiting string
-	// blocked is why no machine can be created although one is missing.
+	// blocked is why a missing machine cannot be created.
 	blocked string
-	// decision is what was decided last; its action is empty if nothing was.
+	// decision is the last decision; its action is empty if there is none.
 	decision plan.Decision
-	// noJoin is why a machine that is made now could not join, for people.
+	// noJoin is why a machine created now could not join, for users.
 	noJoin string
-	// upgradeWaits is why an upgrade waits for a snapshot, for people.
+	// upgradeWaits is why an upgrade waits for a snapshot, for users.
 	upgradeWaits string
-	// failures are those that keep no later step.
+	// failures are errors that block no later step.
 	failures []error
-	// deleting is what a deletion waits for.
+	// deleting is why a deletion waits.
 	deleting string
-	// again is when to look again without being told; 0 means never.
+	// again is when to reconcile again without an event; 0 means never.
 	again time.Duration
 }
 
-// certificatesState is what is known of the cluster's certificates.
+// certificatesState is the state of the cluster's certificates.
 type certificatesState struct {
 	known bool
 	err   error
-	// runsOn is true if err blocks only machines that are still to join: the
+	// runsOn is true if err blocks only machines that have not joined yet: the
 	// nodes of a running cluster have their certificates.
 	runsOn bool
 }
 
-// stop reports whether nothing goes on before somebody mends them.
+// stop reports whether nothing continues before the user fixes the
+// certificates.
 func (c certificatesState) stop() bool { return c.err != nil && !c.runsOn }
 
-// key is the cluster's.
+// key returns the key of the cluster.
 func (s *scope) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.controlPlane.Namespace, Name: s.clusterName}
 }
 
-// owner is the owner reference of what the control plane owns.
+// owner returns the owner reference for objects of the control plane.
 func (s *scope) owner() metav1.OwnerReference {
 	return *metav1.NewControllerRef(s.controlPlane, controlplanev1.GroupVersion.WithKind(kind))
 }
 
-// lookAgain asks for another reconcile after d at the latest.
+// lookAgain requests another reconcile after d at the latest.
 func (s *scope) lookAgain(d time.Duration) {
 	if d > 0 && (s.again == 0 || d < s.again) {
 		s.again = d

@@ -62,7 +62,7 @@ func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[str
 func readyz(ctx context.Context, transport http.RoundTripper, address string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", http.NoBody)
 	if err != nil {
-		return 0, fmt.Errorf("making request: %w", err)
+		return 0, fmt.Errorf("creating request: %w", err)
 	}
 	response, err := transport.RoundTrip(request)
 	if err != nil {

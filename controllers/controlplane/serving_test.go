@@ -127,8 +127,8 @@ func TestReadinessGates(t *testing.T) {
 	}
 }
 
-// TestHeldForRedundancy sees that a machine whose API server is the last one says
-// so at its hook, and that the annotation lifts that.
+// TestHeldForRedundancy checks that a machine with the last API server reports
+// this at its hook, and that the annotation overrides it.
 func TestHeldForRedundancy(t *testing.T) {
 	s := running()
 	elsewhere(s)

@@ -13,12 +13,12 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// unapplied is a setting that is not carried out, with the reason and the message
-// of the condition SettingsApplied.
+// unapplied is a setting that is not carried out, with the reason and the
+// message of the condition SettingsApplied.
 type unapplied struct{ reason, message string }
 
 // notApplied reports a setting that is not carried out, with an event when that
-// becomes known.
+// changes.
 func (r *Reconciler) notApplied(s *scope, reason, message string) {
 	if slices.Contains(s.unapplied, unapplied{reason, message}) {
 		return
@@ -31,7 +31,7 @@ func (r *Reconciler) notApplied(s *scope, reason, message string) {
 
 // reportAltered reports machines that another controller or an admission policy
 // altered. They are not replaced: their replacements would be altered too, and
-// replaced again, without an end.
+// be replaced in an endless loop.
 func (r *Reconciler) reportAltered(_ context.Context, s *scope) error {
 	var names []string
 	for _, machine := range s.sorted() {
@@ -53,7 +53,7 @@ func (s *scope) settingsCondition() metav1.Condition {
 	}
 	if len(s.unapplied) == 0 {
 		if s.initialized && !s.tenant.Answers && conditions.Has(s.controlPlane, c.Type) {
-			// Only the workload cluster can tell.
+			// Only the workload cluster has this information.
 			return metav1.Condition{}
 		}
 		return c

@@ -29,11 +29,11 @@ var _ = Describe("Settings that are not carried out", func() {
 			HaveField("Message", ContainSubstring(machine.Name+" (config.preKubeadmCommands)"))))
 		Expect(eventsOf(reconciler)).To(ContainElement(ContainSubstring("MachinesAltered")))
 
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "nobody asked", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
 		r.settle(ctx, reconciler)
 		Expect(r.expectMachines(ctx, 1)[0].UID).To(Equal(machine.UID))
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(HaveField("Status", metav1.ConditionFalse))
-		Expect(eventsOf(reconciler)).NotTo(ContainElement(ContainSubstring("MachinesAltered")), "it is said once")
+		Expect(eventsOf(reconciler)).NotTo(ContainElement(ContainSubstring("MachinesAltered")), "it has one event")
 
 		By("rolling out a change of the spec all the same")
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PostKubeadmCommands = []string{"true"} })
@@ -91,7 +91,7 @@ var _ = Describe("Settings that are not carried out", func() {
 	})
 })
 
-// alter has an admission policy alter all NovaConfigs of a namespace.
+// alter creates an admission policy that alters all NovaConfigs of a namespace.
 func alter(ctx context.Context, namespace string) {
 	GinkgoHelper()
 	rules := &admissionv1.MatchResources{
@@ -127,7 +127,7 @@ func alter(ctx context.Context, namespace string) {
 	}).Should(ContainElement("site-agent install"))
 }
 
-// eventsOf takes the events that a reconciler has recorded.
+// eventsOf returns the events that a reconciler has recorded.
 func eventsOf(r *Reconciler) []string {
 	GinkgoHelper()
 	recorder, ok := r.Recorder.(*events.FakeRecorder)

@@ -41,11 +41,11 @@ var ownedConditions = patch.WithOwnedConditions{Conditions: []string{
 	fence.ConditionType,
 }}
 
-// report turns what the reconcile saw into status. It is the only place that
+// report sets the status from the result of the reconcile. Only this method
 // sets conditions of the control plane.
 func (s *scope) report(err error) {
 	if s.machines == nil {
-		// Nothing was seen, so nothing is said.
+		// Nothing was observed, so the status does not change.
 		return
 	}
 	s.reportReplicas()
@@ -102,9 +102,9 @@ func (s *scope) reportReplicas() {
 }
 
 // versions counts the versions of the machines' API servers, old to new. The
-// version that was seen running counts; a machine whose API server was not
-// seen counts with the version it is made with, so that workers need not wait
-// for the first one.
+// observed version of a running API server counts; a machine without an
+// observed API server counts with the version that it was created with, so that
+// workers do not have to wait for the first one.
 func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVersion {
 	counts := map[string]int32{}
 	for _, machine := range machines {
@@ -130,9 +130,9 @@ func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVer
 	return found
 }
 
-// early reports whether what a condition says of an initialised tenant should
-// stay: nobody has asked the tenant yet, and a start of this process is no
-// reason to alarm anyone.
+// early reports whether a condition of an initialized workload cluster stays
+// unchanged: the cluster was not probed yet, and a restart of this process must
+// not cause an alert.
 func (s *scope) early(condition string) bool {
 	return s.tenant.Early && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
 		conditions.Has(s.controlPlane, condition)
@@ -161,8 +161,8 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	case !s.tenant.Answers:
 		c.Message = s.tenant.Silence
 	default:
-		// An API server that answers does so from etcd, which takes a quorum,
-		// also where its members cannot be asked one by one.
+		// An API server that answers reads from etcd, which requires a quorum,
+		// even if its members cannot be queried one by one.
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.AvailableReason
 	}
 	return c
@@ -178,10 +178,10 @@ func (s *scope) availableEarly(c metav1.Condition) metav1.Condition {
 	return c
 }
 
-// awaitingFirst says which machine is to initialise the cluster, and what that
-// one waits for itself.
+// awaitingFirst returns the machine that has to initialize the cluster, and why
+// that machine itself waits.
 func awaitingFirst(machines []*clusterv1.Machine) string {
-	const text = "Waiting for the first machine to initialise the cluster"
+	const text = "Waiting for the first machine to initialize the cluster"
 	for _, machine := range machines {
 		for _, of := range []string{clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition} {
 			if c := conditions.Get(machine, of); c != nil && c.Status == metav1.ConditionFalse && c.Message != "" {
@@ -192,7 +192,7 @@ func awaitingFirst(machines []*clusterv1.Machine) string {
 	return text
 }
 
-// quorumLost says what is left of etcd and how to come back.
+// quorumLost returns the state of etcd and how to recover.
 func (s *scope) quorumLost() string {
 	return fmt.Sprintf("Fewer than a majority of etcd's voting members answer. %s", plan.Recovery)
 }
@@ -205,7 +205,7 @@ func (s *scope) initializedCondition() metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: controlplanev1.InitializedCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotInitializedReason,
-		Message: "kubeadm init is not through yet",
+		Message: "kubeadm init has not completed yet",
 	}
 }
 
@@ -217,7 +217,7 @@ func (s *scope) certificatesCondition() metav1.Condition {
 		if conditions.Has(s.controlPlane, c.Type) {
 			return metav1.Condition{}
 		}
-		c.Reason, c.Message = clusterv1.NotAvailableReason, "The certificates have not been made yet"
+		c.Reason, c.Message = clusterv1.NotAvailableReason, "The certificates have not been created yet"
 	case s.certificates.err == nil:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.CertificatesAvailableReason
 	case errors.As(s.certificates.err, &invalid):
@@ -230,10 +230,10 @@ func (s *scope) certificatesCondition() metav1.Condition {
 	return c
 }
 
-// certificatesMessage says what is wrong with the certificates.
+// certificatesMessage returns the problem with the certificates.
 func certificatesMessage(err error) string {
 	if errors.Is(err, pki.ErrNotFound) {
-		return "A certificate Secret of the running cluster is gone, restore it from a backup: " + err.Error()
+		return "A certificate Secret of the running cluster is missing, restore it from a backup: " + err.Error()
 	}
 	return loop.Sentence(err)
 }
@@ -246,7 +246,7 @@ func (s *scope) etcdCondition() metav1.Condition {
 	// Problems of external etcd come first: the first machine may fail because of
 	// them.
 	case len(s.externalProblems) == 0 && !ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false):
-		c.Message = "Waiting for the first machine to initialise the cluster"
+		c.Message = "Waiting for the first machine to initialize the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 	case s.early(c.Type):
@@ -257,8 +257,8 @@ func (s *scope) etcdCondition() metav1.Condition {
 	case externalEtcd(s) && s.tenant.Answers:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
 	case s.silent() && s.tenant.Etcd != nil && len(s.tenant.Etcd.Alarms) > 0:
-		// That may be why: kube-vip lets go of an address whose lease it cannot
-		// write.
+		// That may be the cause: kube-vip releases an address whose lease it
+		// cannot renew.
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
 		c.Message = strings.Join(s.tenant.Etcd.Alarms, ", ")
 	case s.silent():
@@ -277,7 +277,7 @@ func (s *scope) etcdCondition() metav1.Condition {
 	return c
 }
 
-// reasons are those of a summed up condition by its status.
+// reasons are the reasons of a summary condition by its status.
 type reasons map[metav1.ConditionStatus]string
 
 func (s *scope) machinesCondition(target, source string, because reasons) metav1.Condition {
@@ -289,7 +289,7 @@ func (s *scope) machinesCondition(target, source string, because reasons) metav1
 	if err != nil {
 		return metav1.Condition{
 			Type: target, Status: metav1.ConditionUnknown, Reason: clusterv1.InternalErrorReason,
-			Message: "The machines' conditions could not be summed up",
+			Message: "The machines' conditions could not be summarized",
 		}
 	}
 	c.Reason = because[c.Status]

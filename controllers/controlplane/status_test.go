@@ -31,12 +31,12 @@ func TestVersions(t *testing.T) {
 	}{
 		"None": {reason: "no machine has no version"},
 		"Booting": {
-			reason:   "a machine that still boots counts as what it will be",
+			reason:   "a machine that still boots counts with its version",
 			machines: []*clusterv1.Machine{machine("a", "v1.36.3"), machine("b", "v1.36.3")},
 			want:     []clusterv1.StatusVersion{{Version: "v1.36.3", Replicas: 2}},
 		},
 		"Seen": {
-			reason:   "what runs counts, not what was asked for",
+			reason:   "the running version counts, not the desired one",
 			machines: []*clusterv1.Machine{machine("a", "v1.36.3"), machine("b", "v1.36.3")},
 			nodes:    []Node{{Name: "a", APIServer: "v1.35.4"}, {Name: "b", APIServer: "v1.36.3"}},
 			want:     []clusterv1.StatusVersion{{Version: "v1.35.4", Replicas: 1}, {Version: "v1.36.3", Replicas: 1}},
@@ -58,7 +58,7 @@ func TestVersions(t *testing.T) {
 }
 
 func TestAwaitingFirst(t *testing.T) {
-	const text = "Waiting for the first machine to initialise the cluster"
+	const text = "Waiting for the first machine to initialize the cluster"
 	machine := func(list ...metav1.Condition) *clusterv1.Machine {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 		for _, c := range list {
@@ -76,11 +76,11 @@ func TestAwaitingFirst(t *testing.T) {
 		machines []*clusterv1.Machine
 		want     string
 	}{
-		"None":    {"there is none yet", nil, text},
-		"Silent":  {"it has said nothing yet", []*clusterv1.Machine{machine()}, text},
-		"Booting": {"its VM is up", []*clusterv1.Machine{machine(booting)}, text},
+		"None":         {"there is none yet", nil, text},
+		"NoConditions": {"it has no conditions yet", []*clusterv1.Machine{machine()}, text},
+		"Booting":      {"its VM is up", []*clusterv1.Machine{machine(booting)}, text},
 		"Failed": {
-			"who looks at the control plane learns what is wrong with the machine",
+			"the control plane reports the problem of the machine",
 			[]*clusterv1.Machine{machine(failed)}, text + `; Machine a: Creating VM: template "x" does not exist`,
 		},
 	} {
@@ -92,7 +92,7 @@ func TestAwaitingFirst(t *testing.T) {
 	}
 }
 
-// running is a control plane of one machine in full health.
+// running is a healthy control plane of one machine.
 func running() *scope {
 	return &scope{
 		controlPlane: &controlplanev1.NovaControlPlane{Status: controlplanev1.NovaControlPlaneStatus{
@@ -153,7 +153,7 @@ func TestReport(t *testing.T) {
 			want: []expect{{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
 		"NoQuorumAndSilent": {
-			reason: "what is known of etcd says more than the API server's silence",
+			reason: "the state of etcd is more specific than the API server's failure",
 			change: func(s *scope) {
 				s.tenant.Answers, s.tenant.Silence = false, "The API server does not answer"
 				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
@@ -179,7 +179,7 @@ func TestReport(t *testing.T) {
 			want:   []expect{{"EtcdClusterHealthy", "Unknown", "The API server does not answer"}},
 		},
 		"Unreachable": {
-			reason: "members that cannot be asked may work, and a leader that is seen says that they do",
+			reason: "unreachable members may work, and a leader proves that they do",
 			change: func(s *scope) {
 				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
 			},
@@ -193,13 +193,13 @@ func TestReport(t *testing.T) {
 			want: []expect{{"EndpointHealthy", "False", "The last known holder of the address is node m0"}},
 		},
 		"SchedulerDown": {
-			reason: "what fails is named with its machine",
+			reason: "a failure is listed with its machine",
 			change: func(s *scope) {
-				s.tenant.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was started again"}
+				s.tenant.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was restarted"}
 			},
 			want: []expect{
 				{"Available", "True", ""},
-				{"ControlPlaneComponentsHealthy", "False", "* Machine m0:\n  * SchedulerPodHealthy: It is not ready and was started again"},
+				{"ControlPlaneComponentsHealthy", "False", "* Machine m0:\n  * SchedulerPodHealthy: It is not ready and was restarted"},
 			},
 		},
 		"EtcdSilent": {
@@ -222,7 +222,7 @@ func TestReport(t *testing.T) {
 			want:   []expect{{"CertificatesAvailable", "False", "restore it from a backup"}},
 		},
 		"Waiting": {
-			reason: "what it waits for stands where people look first",
+			reason: "Available has the reason of the wait",
 			change: func(s *scope) {
 				s.waiting = "Waiting for X"
 				s.machines = collections.New()
@@ -235,13 +235,13 @@ func TestReport(t *testing.T) {
 			},
 		},
 		"Failed": {
-			reason: "a failure is said",
+			reason: "a failure is reported",
 			change: func(s *scope) { s.controlPlane.Spec.Replicas = ptr.To(int32(3)) },
 			err:    errors.New("creating machine: no room"),
 			want:   []expect{{"Available", "True", ""}, {"ScalingUp", "True", "failed: creating machine: no room"}},
 		},
 		"TooMany": {
-			reason: "what is not done is said, with a way out",
+			reason: "the blocked step is reported with the next step",
 			change: func(s *scope) { s.machines = machinesIn("", "", "") },
 			want:   []expect{{"ScalingDown", "True", "Scaling down from 3 to 1 replicas"}, {"ScalingUp", "False", ""}},
 		},
@@ -251,14 +251,14 @@ func TestReport(t *testing.T) {
 			want:   []expect{{"RollingOut", "True", "m0 (version is v1 instead of v2)"}},
 		},
 		"EndlessRollout": {
-			reason: "a window that no new machine would get out of is not taken in silence",
+			reason: "a window that each new machine would be in is reported",
 			change: func(s *scope) {
 				s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, s.lifetime = 365, kubeadmLifetime
 			},
 			want: []expect{{"RollingOut", "False", "certificatesExpiryDays is ignored: certificates last 365 days"}},
 		},
 		"Deleting": {
-			reason: "a deletion says what it waits for",
+			reason: "a deletion reports why it waits",
 			change: func(s *scope) {
 				s.controlPlane.DeletionTimestamp = ptr.To(metav1.Now())
 				s.deleting = "Waiting for workers"
@@ -304,7 +304,7 @@ func TestReportKeepsWhatNobodyAsked(t *testing.T) {
 	s.tenant.Early = false
 	s.report(nil)
 	if !conditions.IsFalse(s.controlPlane, controlplanev1.AvailableCondition) {
-		t.Error("a tenant that was asked and is silent counts as available")
+		t.Error("a workload cluster that was probed and does not answer counts as available")
 	}
 }
 

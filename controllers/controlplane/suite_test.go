@@ -32,15 +32,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-// managed is the watch filter of what the suite's manager reconciles. What
-// lacks it is reconciled by a test itself.
+// managed is the watch filter of the suite's manager. Objects without it are
+// reconciled by a test itself.
 const managed = "managed"
 
 var (
 	testEnv *env.Env
-	// realTenants is what the suite's manager looks into tenants with.
+	// realTenants is the suite manager's access to workload clusters.
 	realTenants Tenants
-	// definitions reads custom resource definitions from the manager's cache.
+	// definitions reads CustomResourceDefinitions from the manager's cache.
 	definitions client.Reader
 )
 
@@ -88,13 +88,14 @@ func startManager() {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		// An error is no failure of ours: see grace in internal/manager.
+		// An error is not a failure of this test: see grace in
+		// internal/manager.
 		Eventually(stopped, "30s").Should(Receive())
 	})
 }
 
-// rig is one control plane in a namespace of its own, and stands in for core
-// Cluster API, which does not run here.
+// rig is one control plane in its own namespace, and replaces core Cluster API,
+// which does not run here.
 type rig struct {
 	namespace string
 	filter    string
@@ -105,8 +106,8 @@ const (
 	controlPlaneName = "c-cp"
 )
 
-// newRig makes a Cluster whose infrastructure is ready, and what its control
-// plane needs; change may alter the control plane before it is made.
+// newRig creates a Cluster whose infrastructure is ready, and the objects that
+// its control plane needs; change may alter the control plane before.
 func newRig(ctx context.Context, filter string, change func(*controlplanev1.NovaControlPlane)) *rig {
 	GinkgoHelper()
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cp-"}}
@@ -115,7 +116,7 @@ func newRig(ctx context.Context, filter string, change func(*controlplanev1.Nova
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: clusterName, Labels: r.labels()},
 		Spec: clusterv1.ClusterSpec{
-			// Nobody listens there.
+			// No server listens there.
 			ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1},
 			ControlPlaneRef: clusterv1.ContractVersionedObjectReference{
 				APIGroup: controlplanev1.GroupVersion.Group, Kind: kind, Name: controlPlaneName,
@@ -211,7 +212,7 @@ func (r *rig) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	return list.Items, err
 }
 
-// names lists the names of the machines and of what was made for them.
+// names lists the names of the machines and of their objects.
 func (r *rig) names(ctx context.Context) (machines, infra, configs []string, err error) {
 	list, err := r.machines(ctx)
 	for i := range list {
@@ -231,7 +232,7 @@ func (r *rig) names(ctx context.Context) (machines, infra, configs []string, err
 }
 
 // expectMachines waits for n machines, each with an infrastructure machine and
-// a config of its name and nothing else beside them.
+// a config of its name, and no other objects.
 func (r *rig) expectMachines(ctx context.Context, n int) []clusterv1.Machine {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -246,8 +247,8 @@ func (r *rig) expectMachines(ctx context.Context, n int) []clusterv1.Machine {
 	return list
 }
 
-// adopt does for a machine what core Cluster API does: it takes over what the
-// machine refers to.
+// adopt makes a machine the owner of the objects that it references, as core
+// Cluster API does.
 func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	owner := *metav1.NewControllerRef(machine, clusterv1.GroupVersion.WithKind("Machine"))
@@ -262,7 +263,7 @@ func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 	}
 }
 
-// direct returns a reconciler that a test calls itself, over config.
+// direct returns a reconciler over config that a test calls itself.
 func direct(config *rest.Config, tenants Tenants) *Reconciler {
 	GinkgoHelper()
 	direct, err := client.New(config, client.Options{Scheme: testEnv.Scheme, Mapper: testEnv.Client.RESTMapper()})
@@ -273,8 +274,9 @@ func direct(config *rest.Config, tenants Tenants) *Reconciler {
 	}
 }
 
-// definitionsCached is a client without a cache but for definitions, which are
-// large, asked for all the time and never changed by anybody here.
+// definitionsCached is a client with a cache only for
+// CustomResourceDefinitions, which are large, read often and never changed
+// here.
 type definitionsCached struct{ client.Client }
 
 // Get implements client.Client.
@@ -285,7 +287,7 @@ func (c definitionsCached) Get(ctx context.Context, key client.ObjectKey, o clie
 	return c.Client.Get(ctx, key, o, options...)
 }
 
-// settle reconciles until nothing is left to do but wait.
+// settle reconciles until the reconciler only waits.
 func (r *rig) settle(ctx context.Context, reconciler *Reconciler) {
 	GinkgoHelper()
 	for range 20 {
@@ -304,17 +306,17 @@ func (r *rig) settle(ctx context.Context, reconciler *Reconciler) {
 	Fail("the control plane does not come to rest")
 }
 
-// facts is a tenant that says what a test wants it to say.
+// facts is a workload cluster with facts that a test sets.
 type facts struct {
 	Facts
 	coreDNS []corev1.Pod
 	evicted []string
 	removed []uint64
-	// led, moved, upgrades and addons are what was asked for.
+	// led, moved, upgrades and addons are the received requests.
 	led, moved, gone []string
 	upgrades, addons []Upgrade
-	// refusal is what etcd says to a removal, movesNot what the tenant says to a
-	// move of the endpoint.
+	// refusal is etcd's error for a removal, movesNot the workload cluster's
+	// for a move of the endpoint.
 	refusal, movesNot error
 }
 

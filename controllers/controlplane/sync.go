@@ -17,9 +17,9 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// sync passes on to the machines what reaches them without a rollout, and
-// tells each whether it is up to date. A machine that takes nothing keeps
-// nothing else: it may be the one to be replaced.
+// sync applies to the machines the settings that need no rollout, and sets
+// their UpToDate conditions. A machine that rejects them blocks no other step:
+// it may have to be replaced.
 func (r *Reconciler) sync(ctx context.Context, s *scope) error {
 	for _, machine := range s.sorted() {
 		if !machine.DeletionTimestamp.IsZero() {
@@ -27,7 +27,7 @@ func (r *Reconciler) sync(ctx context.Context, s *scope) error {
 			continue
 		}
 		if err := r.syncMachine(ctx, s, machine); err != nil {
-			s.failures = append(s.failures, fmt.Errorf("passing settings on to machine %s: %w", machine.Name, err))
+			s.failures = append(s.failures, fmt.Errorf("applying settings to machine %s: %w", machine.Name, err))
 		}
 	}
 	return nil
@@ -73,8 +73,8 @@ func (r *Reconciler) reportUpToDate(ctx context.Context, s *scope, machine *clus
 	return nil
 }
 
-// withoutGone drops what only says that a patched object has gone. A patch
-// helper hides that in an aggregate, which errors.As does not look into.
+// withoutGone drops NotFound errors of a patched object. A patch helper hides
+// them in an aggregate, which errors.As does not search.
 func withoutGone(err error) error {
 	if all, ok := errors.AsType[kerrors.Aggregate](err); ok {
 		err = kerrors.FilterOut(all, apierrors.IsNotFound)

@@ -12,9 +12,9 @@ import (
 )
 
 // template makes the Cluster an owner of the machine template, as Cluster API
-// does for those of workers: clusterctl moves what a Cluster owns and leaves
-// the rest behind, and a template that was left behind makes no machines. One
-// that is missing is told where a machine is to be made from it.
+// does for templates of workers: clusterctl moves the objects that a Cluster
+// owns, and without the template no machine can be created. A missing template
+// is reported when a machine is created from it.
 func (r *Reconciler) template(ctx context.Context, s *scope) error {
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	gvk, err := r.contractKind(ctx, ref.APIGroup, ref.Kind)
@@ -38,7 +38,7 @@ func (r *Reconciler) template(ctx context.Context, s *scope) error {
 	}
 	before := template.DeepCopy()
 	template.OwnerReferences = util.EnsureOwnerRef(template.OwnerReferences, owner)
-	// With the resource version, so that an owner that comes meanwhile stays.
+	// The resource version keeps owners that are added meanwhile.
 	if err := r.Client.Patch(ctx, template, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return fmt.Errorf("owning infrastructure template: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 var _ = Describe("The machine template", func() {
-	It("belongs to the Cluster beside its other owners, so that clusterctl takes it along", func(ctx SpecContext) {
+	It("belongs to the Cluster in addition to its other owners, so that clusterctl moves it", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())

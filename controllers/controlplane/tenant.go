@@ -19,184 +19,185 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// Tenants looks into tenant clusters and changes what belongs to the control
-// plane there.
+// Tenants reads workload clusters and changes the objects of the control plane
+// there.
 type Tenants interface {
 	Looker
 	MemberKeeper
 	Upgrader
 	Housekeeper
-	// Source tells when a tenant begins or ceases to answer.
+	// Source sends an event when a workload cluster starts or stops to answer.
 	Source(controller string, of handler.MapFunc) source.Source
-	// Notify tells w when something changed inside a tenant.
+	// Notify sends events to w when the state of a workload cluster changes.
 	Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request)
 }
 
-// Looker looks into tenants.
+// Looker reads workload clusters.
 type Looker interface {
-	// Observe reports what the tenant says of itself. It waits for no tenant
-	// that does not answer.
+	// Observe returns the state of the workload cluster. It does not wait for a
+	// cluster that does not answer.
 	Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
-	// Fresh reports the same past everything that is kept in memory. It may
-	// wait for a tenant that is slow: ask it right before something that
-	// cannot be taken back.
+	// Fresh returns the state without any cache. It may wait for a slow
+	// workload cluster: it is called right before an action that cannot be
+	// undone.
 	Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts
 }
 
-// MemberKeeper changes the members of tenants' etcd.
+// MemberKeeper changes the members of etcd in workload clusters.
 type MemberKeeper interface {
-	// RemoveMember removes a member of the tenant's etcd, through those on the
-	// nodes.
+	// RemoveMember removes a member of etcd, with requests to the members on
+	// the nodes.
 	RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error
-	// MoveLeader makes another voting member of the tenant's etcd the leader.
-	// Only the leader can do that, so node must be the leader's.
+	// MoveLeader makes another voting member the leader. Only the leader can do
+	// that, so node must be the leader's.
 	MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error
 }
 
-// Upgrader moves what a tenant keeps of its version and settings.
+// Upgrader updates the stored version and settings of a workload cluster.
 type Upgrader interface {
-	// SetVersion makes the tenant ready for machines of the wanted version: it
-	// writes kubeadm's stored configuration, which a joining control plane
-	// takes, and the permissions that a newer kubeadm counts on.
+	// SetVersion prepares the workload cluster for machines of the desired
+	// version: it writes kubeadm's stored configuration, which a joining
+	// control plane machine uses, and the permissions that a newer kubeadm
+	// requires.
 	SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error
-	// SyncAddons moves kube-proxy and CoreDNS to the wanted version, once all
-	// machines have it. It returns what it changed, for people.
+	// SyncAddons updates kube-proxy and CoreDNS to the desired version, once
+	// all machines have it. It returns its changes, for users.
 	SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error)
 }
 
-// Housekeeper does what else has to be done in tenants.
+// Housekeeper makes other changes in workload clusters.
 type Housekeeper interface {
-	// MoveEndpoint hands the address that kube-vip holds from one node to
-	// another, before the first one goes.
+	// MoveEndpoint moves the address that kube-vip holds from one node to
+	// another, before the machine of the first one is deleted.
 	MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error
-	// DeleteNode deletes a node whose machine is gone.
+	// DeleteNode deletes a node without a machine.
 	DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error
-	// CoreDNS lists the tenant's CoreDNS pods.
+	// CoreDNS lists the CoreDNS pods of the workload cluster.
 	CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error)
-	// Evict takes a pod from its node as a drain does.
+	// Evict evicts a pod from its node as a drain does.
 	Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error
 }
 
-// Watcher is the part of a controller that takes sources.
+// Watcher is the part of a controller that adds sources.
 type Watcher interface {
 	Watch(src source.TypedSource[reconcile.Request]) error
 }
 
-// Facts are what a tenant said of itself.
+// Facts are the observed state of a workload cluster.
 type Facts struct {
 	// Answers is true if the API server answers.
 	Answers bool
-	// Alive is true if the API server answers from etcd, also where what it
-	// holds cannot be read for now.
+	// Alive is true if the API server answers from etcd, even if its objects
+	// cannot be read at the moment.
 	Alive bool
-	// Silence is why it does not answer, for people.
+	// Silence is why it does not answer, for users.
 	Silence string
-	// SilentSince is when it was first seen to be silent by this process; zero if
-	// it is not silent.
+	// SilentSince is when this process first observed it to be unreachable;
+	// zero if it answers.
 	SilentSince time.Time
-	// Early is true while nobody has asked yet, as after a start of this
-	// process. The silence means nothing then.
+	// Early is true while it was not probed yet, as after a start of this
+	// process. A missing answer is then no failure.
 	Early bool
-	// KubeadmConfig is true once kubeadm has stored its configuration, that
-	// is once the control plane was initialised.
+	// KubeadmConfig is true once kubeadm has stored its configuration, that is
+	// after the control plane was initialized.
 	KubeadmConfig bool
 	// KubeadmVersion is the version in kubeadm's stored configuration; empty if
-	// it is not known.
+	// unknown.
 	KubeadmVersion string
-	// KubeadmStored is kubeadm's stored ClusterConfiguration; empty if it is
-	// not known.
+	// KubeadmStored is kubeadm's stored ClusterConfiguration; empty if unknown.
 	KubeadmStored storedDocument
-	// ExternalEtcd is true if that says that etcd runs elsewhere.
+	// ExternalEtcd is true if the stored configuration has an external etcd.
 	ExternalEtcd bool
 	// OldestKubelet is the lowest version of a worker's kubelet; empty if there
-	// is none.
+	// are no workers.
 	OldestKubelet string
 	// Nodes are all nodes.
 	Nodes []Node
-	// Serving are the machines whose API server answered at its own address that
-	// it is ready; empty if they were not asked, or none could be reached.
+	// Serving are the machines whose API server reported at its own address
+	// that it is ready; empty if they were not probed, or none could be
+	// reached.
 	Serving sets.Set[string]
 	// Failing are the machines whose API server was not ready at that time: it
 	// responded with an error, or the host refused the connection.
 	Failing sets.Set[string]
-	// Endpoint is what is known of the address that the API server is reached
-	// at.
+	// Endpoint is the state of the API server's endpoint.
 	Endpoint Endpoint
-	// Etcd is nil if etcd could not be asked.
+	// Etcd is nil if etcd could not be queried.
 	Etcd *etcd.Health
-	// MemberSince is when each member of etcd was first seen.
+	// MemberSince is when each member of etcd was first observed.
 	MemberSince map[uint64]time.Time
-	// EtcdSilence is why it could not be asked, for people.
+	// EtcdSilence is why etcd could not be queried, for users.
 	EtcdSilence string
-	// Again is when to look again, because nobody will tell; 0 means never.
+	// Again is when to reconcile again, if no event will follow; 0 means never.
 	Again time.Duration
 }
 
-// Endpoint is what is known of the address that the API server is reached at.
+// Endpoint is the state of the API server's endpoint.
 type Endpoint struct {
-	// Asked is true once somebody asked there.
+	// Asked is true once the endpoint was probed.
 	Asked bool
 	// Answers is true if an API server answers there.
 	Answers bool
-	// Silence is why none does, for people.
+	// Silence is why no API server answers there, for users.
 	Silence string
-	// Holder is the node that kube-vip says holds the address; empty if nobody
-	// does or something else carries it.
+	// Holder is the node that holds the address by kube-vip's lease; empty if
+	// there is none or if kube-vip is not used.
 	Holder string
-	// Settled is true once the holder has really taken the address and the one
-	// before it has let go.
+	// Settled is true once the holder has taken the address and the previous
+	// one has released it.
 	Settled bool
-	// Unheard is true if the holder has not been heard of for so long that it
-	// seems not to take the address.
+	// Unheard is true if the holder has not renewed the lease for so long that
+	// it seems not to take the address.
 	Unheard bool
-	// Before is the node that held the address before; empty if that is not
-	// known.
+	// Before is the previous holder of the address; empty if unknown.
 	Before string
 }
 
-// Upgrade is what a tenant is moved to.
+// Upgrade is the desired version and configuration of a workload cluster.
 type Upgrade struct {
 	// Version is the Kubernetes version.
 	Version string
-	// Configuration is the ClusterConfiguration that kubeadm init would be
-	// given now, in YAML.
+	// Configuration is the current ClusterConfiguration for kubeadm init, in
+	// YAML.
 	Configuration []byte
-	// KubeProxy is the KubeProxyConfiguration that kubeadm init would be given
-	// now, in YAML.
+	// KubeProxy is the current KubeProxyConfiguration for kubeadm init, in
+	// YAML.
 	KubeProxy []byte
-	// ImageRepository is where the images of kube-proxy and CoreDNS come from.
+	// ImageRepository is the repository of the images of kube-proxy and
+	// CoreDNS.
 	ImageRepository string
-	// SkipKubeProxy and SkipCoreDNS leave each to somebody else.
+	// SkipKubeProxy and SkipCoreDNS disable the update of each.
 	SkipKubeProxy, SkipCoreDNS bool
 }
 
-// Node is a node of a tenant.
+// Node is a node of a workload cluster.
 type Node struct {
 	Name         string
 	ProviderID   string
 	ControlPlane bool
 	Ready        bool
-	// Unreachable is true if nobody has heard of the kubelet for a while: what
-	// is said of its pods may be old.
+	// Unreachable is true if the kubelet has not reported for a while: the
+	// status of its pods may be old.
 	Unreachable bool
-	// Schedulable is true if a pod that tolerates control planes may go there.
+	// Schedulable is true if a pod that tolerates control planes may be
+	// scheduled there.
 	Schedulable bool
-	// Machine is the one that Cluster API says it belongs to; empty if it says
-	// nothing.
+	// Machine is its machine by Cluster API's annotation; empty without the
+	// annotation.
 	Machine string
-	// Address is the node's own.
+	// Address is the node's own address.
 	Address string
 	// Kubelet is the kubelet's version.
 	Kubelet string
-	// APIServer is the version of the API server there; empty if there is
-	// none or it is not known.
+	// APIServer is the version of the API server there; empty if there is none
+	// or if it is unknown.
 	APIServer string
-	// APIServerPort is where that one listens.
+	// APIServerPort is the port of that API server.
 	APIServerPort string
-	// Components are what runs there as static pods.
+	// Components are the static pods there.
 	Components Components
 	// CertificatesExpire is when the API server's certificate there expires;
-	// zero if that is not known.
+	// zero if unknown.
 	CertificatesExpire time.Time
 }
 
@@ -241,7 +242,7 @@ const (
 	kubeadmConfigName = "kubeadm-config"
 )
 
-// newNodes puts together what is known of each node.
+// newNodes combines the observations of each node.
 func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 	byNode := map[string][]*corev1.Pod{}
 	for i := range pods {
@@ -273,7 +274,7 @@ func newNodes(nodes []corev1.Node, pods []corev1.Pod, now time.Time) []Node {
 	return found
 }
 
-// oldestKubelet is the lowest version of a worker's kubelet.
+// oldestKubelet returns the lowest version of a worker's kubelet.
 func oldestKubelet(nodes []Node) string {
 	oldest := ""
 	for _, node := range nodes {
@@ -293,7 +294,8 @@ func internalAddress(node *corev1.Node) string {
 	return ""
 }
 
-// nodeUnreachable reports whether the control plane lost sight of the kubelet.
+// nodeUnreachable reports whether the node controller has lost contact to the
+// kubelet.
 func nodeUnreachable(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
@@ -303,7 +305,7 @@ func nodeUnreachable(node *corev1.Node) bool {
 	return false
 }
 
-// securePort is where an API server listens, as its command says.
+// securePort returns the port of an API server from its command.
 func securePort(container *corev1.Container) string {
 	for _, arg := range slices.Concat(container.Command, container.Args) {
 		if port, ok := strings.CutPrefix(arg, "--secure-port="); ok {
@@ -332,7 +334,7 @@ func schedulable(node *corev1.Node) bool {
 }
 
 // imageVersion returns the version in an image's tag, or nothing. A tag cannot
-// hold a plus sign, so an underscore stands for it.
+// contain a plus sign, so it is replaced by an underscore.
 func imageVersion(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	at := strings.LastIndex(image, ":")

@@ -39,7 +39,7 @@ func TestUndecided(t *testing.T) {
 		"Unasked":    {reason: "nobody has asked yet", want: true},
 		"Silent":     {reason: "it was asked and is silent", last: beat{known: true}},
 		"Broken":     {reason: "a connection broke in this moment", last: beat{known: true, answers: true}, want: true},
-		"Connecting": {reason: "the cluster cache has other tenants too", last: beat{known: true, answers: true}, unread: now.Add(time.Second - unreadBound), want: true},
+		"Connecting": {reason: "the cluster cache serves other workload clusters too", last: beat{known: true, answers: true}, unread: now.Add(time.Second - unreadBound), want: true},
 		"Unreadable": {reason: "no wait is without end", last: beat{known: true, answers: true}, unread: now.Add(-unreadBound)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestNodeOf(t *testing.T) {
 		want    string
 	}{
 		"Reference": {
-			reason: "what Cluster API found counts most",
+			reason: "Cluster API's annotation takes precedence",
 			machine: clusterv1.Machine{
 				ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: clusterv1.MachineSpec{ProviderID: "vsphere://1"},
 				Status: clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: "n2"}},

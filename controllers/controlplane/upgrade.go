@@ -16,7 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// upgrade is what the tenant is moved to.
+// upgrade returns the desired version and configuration of the workload
+// cluster.
 func upgrade(s *scope) (Upgrade, error) {
 	spec := &s.controlPlane.Spec
 	network, endpoint := s.cluster.Spec.ClusterNetwork, s.cluster.Spec.ControlPlaneEndpoint
@@ -52,14 +53,14 @@ func upgrade(s *scope) (Upgrade, error) {
 	}, nil
 }
 
-// storedConfiguration keeps kubeadm's stored configuration as the spec says, so
-// that the next machine takes its settings from there. Where that does not work
-// no machine is made to join with other settings than the spec's, and nothing
-// else is kept. One that is gone is not made anew: it may have held what nobody
-// here knows, as that etcd runs elsewhere.
+// storedConfiguration keeps kubeadm's stored configuration in sync with the
+// spec, because the next machine reads its settings from there. If that fails,
+// no machine is created that would join with other settings, and nothing else
+// is blocked. A missing configuration is not recreated: it may have had
+// settings that this controller does not know, for instance an external etcd.
 func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 	if s.initialized && s.tenant.Answers && !s.tenant.KubeadmConfig {
-		s.noJoin = fmt.Sprintf("ConfigMap %s/%s of the tenant is gone, from which new machines take their settings: make it again",
+		s.noJoin = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
 			metav1.NamespaceSystem, kubeadmConfigName)
 		return nil
 	}
@@ -71,8 +72,8 @@ func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// storeConfiguration stores what has changed. The version is moved by a
-// decision of its own.
+// storeConfiguration stores changed settings. The version is updated by its own
+// action.
 func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.tenant.Answers || s.tenant.KubeadmVersion == "" {
 		return nil
@@ -102,13 +103,13 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 		return nil
 	}
 	r.event(s, corev1.EventTypeNormal, "ConfigurationStored", "StoreConfiguration",
-		"Stored the changed settings in kubeadm's configuration, from where new machines take them")
+		"Stored the changed settings in kubeadm's configuration, which new machines use")
 	return nil
 }
 
-// refuseNetwork reports a network of the Cluster that is not the one that the
-// workload cluster was initialized with. A machine whose API server would listen
-// where the endpoint does not lead to is not created.
+// refuseNetwork reports a network of the Cluster that differs from the network
+// that the workload cluster was initialized with. No machine is created whose
+// API server would listen on another port than the endpoint's.
 func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
 	changed := changedNetworking(s.tenant.KubeadmStored.content, rendered)
 	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
@@ -126,15 +127,15 @@ func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
 	}
 }
 
-// syncAddons moves kube-proxy and CoreDNS once every API server has the wanted
-// version: neither may be newer than one that it talks to.
+// syncAddons updates kube-proxy and CoreDNS once every API server has the
+// desired version: neither may be newer than an API server that it connects to.
 func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 	if !s.initialized || !s.tenant.Answers || !allAt(s, s.controlPlane.Spec.Version) {
 		return nil
 	}
 	want, err := upgrade(s)
 	if err != nil {
-		return nil //nolint:nilerr // storedConfiguration has said it, and what comes later needs nothing of it
+		return nil //nolint:nilerr // storedConfiguration has reported it, and later steps do not depend on it
 	}
 	changed, err := r.Tenants.SyncAddons(ctx, s.key(), want)
 	if len(changed) > 0 {
@@ -158,7 +159,7 @@ func allAt(s *scope, version string) bool {
 	return len(s.machines) > 0 && s.tenant.KubeadmVersion == version && !strangers(s)
 }
 
-// strangers reports whether an API server runs on a node of no machine.
+// strangers reports whether an API server runs on a node without a machine.
 func strangers(s *scope) bool {
 	machines := s.sorted()
 	for _, node := range s.tenant.Nodes {

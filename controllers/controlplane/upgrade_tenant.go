@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// addonsFresh is how long kube-proxy and CoreDNS count as moved. Somebody may
-// put an old one back.
+// addonsFresh is how long kube-proxy and CoreDNS count as synced. A user may
+// downgrade them.
 const addonsFresh = 10 * time.Minute
 
 // SetVersion implements Tenants.
@@ -53,7 +53,7 @@ func (t *tenants) SyncAddons(ctx context.Context, cluster client.ObjectKey, want
 	return a.changed, nil
 }
 
-// markOf tells one upgrade from another.
+// markOf returns a hash of an upgrade.
 func markOf(want Upgrade) (string, error) {
 	encoded, err := json.Marshal(want)
 	if err != nil {
@@ -63,17 +63,18 @@ func markOf(want Upgrade) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// MoveEndpoint implements Tenants. kube-vip has no word for it, so the lease is
-// given to the other one: that one takes the address the next time it looks,
-// within two seconds, and the first gives it up three seconds later, when it
-// could not renew. In between both answer, so nothing is missed.
+// MoveEndpoint implements Tenants. kube-vip has no command for it, so the lease
+// is transferred to the other node: that node takes the address when it reads
+// the lease the next time, within two seconds, and the first one releases it
+// three seconds later, when it could not renew. In between both answer, so no
+// request fails.
 func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
 	}
 	now := time.Now()
-	// A lease says its times in microseconds.
+	// The times of a lease are in microseconds.
 	renewed := metav1.NewMicroTime(now.Truncate(time.Microsecond))
 	given, err := moveLease(ctx, c, from, to, renewed)
 	if err != nil || !given {
@@ -83,8 +84,7 @@ func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, fr
 	return nil
 }
 
-// moveLease gives the lease to another node, if it is held by the one that is
-// to lose it.
+// moveLease transfers the lease to another node, if the given node holds it.
 func moveLease(ctx context.Context, c client.Client, from, to string, now metav1.MicroTime) (given bool, err error) {
 	lease := &coordinationv1.Lease{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease}, lease); err != nil {
@@ -96,10 +96,10 @@ func moveLease(ctx context.Context, c client.Client, from, to string, now metav1
 	lease.Spec.HolderIdentity = &to
 	lease.Spec.AcquireTime, lease.Spec.RenewTime = &now, &now
 	lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
-	// A holder that renews in this moment makes this fail with a conflict, and
-	// it is tried again.
+	// If the holder renews at the same moment this fails with a conflict, and
+	// is tried again.
 	if err := c.Update(ctx, lease); err != nil {
-		return false, fmt.Errorf("giving kube-vip's lease to %s: %w", to, err)
+		return false, fmt.Errorf("transferring kube-vip's lease to %s: %w", to, err)
 	}
 	return true, nil
 }

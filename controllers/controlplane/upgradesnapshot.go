@@ -13,14 +13,14 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// upgradeSnapshotAgain is when to look again whether the snapshot is stored.
+// upgradeSnapshotAgain is the requeue interval until the snapshot is stored.
 const upgradeSnapshotAgain = 10 * time.Second
 
-// upgradeSnapshot requests a snapshot before an upgrade to another minor version
-// and lets no machine join until it is stored, if the spec asks for that.
+// upgradeSnapshot requests a snapshot before an upgrade to another minor
+// version and blocks joins until it is stored, if the spec requires that.
 func (r *Reconciler) upgradeSnapshot(_ context.Context, s *scope) error {
 	if s.tenant.KubeadmVersion == "" {
-		// Nothing is upgraded while the version is not known.
+		// Nothing is upgraded while the version is unknown.
 		return nil
 	}
 	controlPlane := s.controlPlane
@@ -63,8 +63,8 @@ func snapshotRequested(controlPlane *controlplanev1.NovaControlPlane) (time.Time
 	return requested, err == nil && of == controlPlane.Spec.Version
 }
 
-// missingSnapshot says why the upgrade waits; empty once a snapshot is stored that
-// was begun after the request.
+// missingSnapshot returns why the upgrade waits; empty once a snapshot is
+// stored that began after the request.
 func missingSnapshot(controlPlane *controlplanev1.NovaControlPlane, requested time.Time) string {
 	last := controlPlane.Status.Etcd.LastSnapshot
 	taken := last.Name != "" && !last.Time.Time.Before(requested)

@@ -20,25 +20,25 @@ func TestMissingSnapshot(t *testing.T) {
 	requested := time.Date(2026, 11, 23, 2, 30, 0, 0, time.UTC)
 	const waits = "The upgrade to v1.37.0 waits for a snapshot of etcd that was requested at 2026-11-23T02:30:00Z"
 	for name, tc := range map[string]struct {
-		reason          string
-		condition, says string
-		taken           time.Duration
-		want            string
+		reason             string
+		condition, message string
+		taken              time.Duration
+		want               string
 	}{
-		"None":       {reason: "there is none", taken: -1, want: waits},
-		"Older":      {reason: "it was begun before the request", condition: controlplanev1.EtcdSnapshotTakenReason, taken: -time.Second, want: waits},
+		"None":       {reason: "there is no snapshot", taken: -1, want: waits},
+		"Older":      {reason: "it began before the request", condition: controlplanev1.EtcdSnapshotTakenReason, taken: -time.Second, want: waits},
 		"AtOnce":     {reason: "times are in seconds", condition: controlplanev1.EtcdSnapshotTakenReason},
 		"Newer":      {reason: "it is stored", condition: controlplanev1.EtcdSnapshotTakenReason, taken: time.Minute},
-		"Suspended":  {reason: "the one that was requested is stored all the same", condition: controlplanev1.EtcdSnapshotSuspendedReason, taken: time.Minute},
-		"Failed":     {reason: "a failure is never silent", condition: controlplanev1.EtcdSnapshotFailedReason, says: "etcd did not answer", taken: -time.Hour, want: waits + ": etcd did not answer"},
-		"NoBucket":   {reason: "nor is a bucket that is away", condition: controlplanev1.EtcdSnapshotStorageReason, says: "no bucket", taken: -time.Hour, want: waits + ": no bucket"},
-		"Forged":     {reason: "another program wrote it", condition: controlplanev1.EtcdSnapshotNotAuthenticReason, says: "not signed", taken: time.Minute, want: waits + ": not signed"},
-		"NotReached": {reason: "etcd does not run yet", condition: controlplanev1.EtcdSnapshotPendingReason, says: "Waiting", taken: time.Minute, want: waits},
+		"Suspended":  {reason: "the one that was requested is stored nevertheless", condition: controlplanev1.EtcdSnapshotSuspendedReason, taken: time.Minute},
+		"Failed":     {reason: "a failure is always reported", condition: controlplanev1.EtcdSnapshotFailedReason, message: "etcd did not answer", taken: -time.Hour, want: waits + ": etcd did not answer"},
+		"NoBucket":   {reason: "so is an unreachable bucket", condition: controlplanev1.EtcdSnapshotStorageReason, message: "no bucket", taken: -time.Hour, want: waits + ": no bucket"},
+		"Forged":     {reason: "another program wrote it", condition: controlplanev1.EtcdSnapshotNotAuthenticReason, message: "not signed", taken: time.Minute, want: waits + ": not signed"},
+		"NotReached": {reason: "etcd does not run yet", condition: controlplanev1.EtcdSnapshotPendingReason, message: "Waiting", taken: time.Minute, want: waits},
 	} {
 		t.Run(name, func(t *testing.T) {
 			controlPlane := &controlplanev1.NovaControlPlane{Spec: controlplanev1.NovaControlPlaneSpec{Version: "v1.37.0"}}
 			if tc.condition != "" {
-				conditions.Set(controlPlane, metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse, Reason: tc.condition, Message: tc.says})
+				conditions.Set(controlPlane, metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionFalse, Reason: tc.condition, Message: tc.message})
 				controlPlane.Status.Etcd.LastSnapshot = controlplanev1.EtcdSnapshotStatus{Name: "s", Time: metav1.NewTime(requested.Add(tc.taken))}
 			}
 			if got := missingSnapshot(controlPlane, requested); got != tc.want {

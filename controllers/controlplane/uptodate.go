@@ -33,10 +33,10 @@ var onlyAtInit = sets.New(
 	configPatchField(bootstrap.KubeProxyKind),
 )
 
-// differences names the fields of the spec that changed since a machine was
-// created. Fields that are carried out in place (metadata, timeouts, gates,
-// taints) are not among them. The record of the creation counts, and not how
-// others altered the machine: they would alter its replacement in the same way.
+// differences returns the fields of the spec that changed since a machine was
+// created. Fields that are applied in place (metadata, timeouts, gates, taints)
+// are not included. The record of the creation counts, not alterations of the
+// machine by others: they would alter its replacement in the same way.
 func differences(controlPlane *controlplanev1.NovaControlPlane, machine *clusterv1.Machine,
 	infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig, initialized bool,
 ) []string {
@@ -46,14 +46,14 @@ func differences(controlPlane *controlplanev1.NovaControlPlane, machine *cluster
 		return []string{"annotation " + controlplanev1.SettingsAnnotation + " is not readable"}
 	}
 	if !recorded {
-		// The machine itself is all that is known.
+		// Only the machine itself is known.
 		was = observed(is, machine, infra, config)
 	}
 	return changed(was, is, initialized)
 }
 
-// alterations names the fields in which a machine differs from the spec that it
-// was created from: another controller or an admission policy altered them.
+// alterations returns the fields in which a machine differs from the spec that
+// it was created from: another controller or an admission policy altered them.
 func alterations(machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) []string {
 	was, recorded, err := recordOf(machine)
 	if err != nil || !recorded {
@@ -62,7 +62,8 @@ func alterations(machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata
 	return changed(observed(was, machine, infra, config), was, false)
 }
 
-// recordOf reads the fields that a machine was created from, if it has a record.
+// recordOf reads the fields that a machine was created from, if it has a
+// record.
 func recordOf(machine *clusterv1.Machine) (was map[string]string, recorded bool, err error) {
 	text, recorded := machine.Annotations[controlplanev1.SettingsAnnotation]
 	if !recorded {
@@ -75,8 +76,8 @@ func recordOf(machine *clusterv1.Machine) (was map[string]string, recorded bool,
 	return was, true, nil
 }
 
-// observed returns recorded fields as a machine and its objects have them now.
-// Fields that these do not show, or of objects that do not exist, stay.
+// observed returns recorded fields with their current values in a machine and
+// its objects. Fields without a current value, or of missing objects, stay.
 func observed(recorded map[string]string, machine *clusterv1.Machine, infra *metav1.PartialObjectMetadata, config *bootstrapv1.NovaConfig) map[string]string {
 	is := maps.Clone(recorded)
 	is[versionField] = machine.Spec.Version
@@ -92,7 +93,7 @@ func observed(recorded map[string]string, machine *clusterv1.Machine, infra *met
 	return is
 }
 
-// changed names the fields that differ, sorted.
+// changed returns the fields that differ, sorted.
 func changed(was, is map[string]string, initialized bool) []string {
 	var diff []string
 	all := sets.KeySet(was).Union(sets.KeySet(is))
@@ -111,10 +112,11 @@ func changed(was, is map[string]string, initialized bool) []string {
 	return diff
 }
 
-// settings are the fields of the spec that a machine is created from, hashed
-// except for the version and the name of the template. DNS of pods is not among them,
-// because modules configure it, nor a timeout that machines have passed, nor the validity
-// of certificates, which only new machines get.
+// settings returns the fields of the spec that a machine is created from,
+// hashed except for the version and the name of the template. DNS of pods,
+// which modules configure, is not included, nor are timeouts that no longer
+// affect existing machines, nor the validity of certificates, which only new
+// machines get.
 func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	spec := &controlPlane.Spec
 	ref := spec.MachineTemplate.Spec.InfrastructureRef
@@ -131,8 +133,8 @@ func settings(controlPlane *controlplanev1.NovaControlPlane) map[string]string {
 	return fields
 }
 
-// configFields are the fields of a machine's NovaConfig. The patches of documents
-// that only kubeadm init reads have fields of their own.
+// configFields returns the fields of a machine's NovaConfig. The patches of
+// documents that only kubeadm init reads have fields of their own.
 func configFields(spec bootstrapv1.NodeConfigSpec) map[string]string {
 	fields := map[string]string{}
 	var others []bootstrapv1.ConfigPatch
@@ -152,7 +154,7 @@ func configPatchField(kind string) string {
 	return fmt.Sprintf("%skubeadm.configPatches[%s]", configPrefix, kind)
 }
 
-// encodeSettings returns what the settings annotation of a new machine holds.
+// encodeSettings returns the settings annotation of a new machine.
 func encodeSettings(controlPlane *controlplanev1.NovaControlPlane) (string, error) {
 	encoded, err := json.Marshal(settings(controlPlane))
 	if err != nil {
@@ -161,8 +163,8 @@ func encodeSettings(controlPlane *controlplanev1.NovaControlPlane) (string, erro
 	return string(encoded), nil
 }
 
-// addHashes adds the hash of each field of a struct by its JSON name. Empty fields
-// are left out, so a field that a newer version adds changes no machine.
+// addHashes adds the hash of each field of a struct by its JSON name. Empty
+// fields are omitted, so a field that a newer version adds changes no machine.
 func addHashes(to map[string]string, prefix string, of any) {
 	encoded, err := json.Marshal(of)
 	if err != nil {

@@ -45,7 +45,7 @@ func TestDifferences(t *testing.T) {
 			want: []string{"machineTemplate.spec.infrastructureRef"},
 		},
 		"TemplateUnknown": {
-			reason: "an infrastructure machine that says nothing of its template is left alone",
+			reason: "an infrastructure machine without the name of its template is not replaced",
 			change: func(_ *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, infra *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				infra.Annotations = nil
 			},
@@ -129,7 +129,7 @@ func TestDifferences(t *testing.T) {
 			},
 		},
 		"Platform": {
-			reason: "cluster-wide settings reach a machine only when it is made",
+			reason: "cluster-wide settings reach a machine only when it is created",
 			change: func(c *controlplanev1.NovaControlPlane, _ *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				c.Spec.Platform.ImageRepository = "registry.example.org/k8s"
 				c.Spec.Endpoint.KubeVIP.Interface = "eth1"
@@ -157,7 +157,7 @@ func TestDifferences(t *testing.T) {
 			},
 		},
 		"BrokenRecord": {
-			reason: "a record that someone broke is said to be broken",
+			reason: "a broken record is reported",
 			change: func(_ *controlplanev1.NovaControlPlane, m *clusterv1.Machine, _ *metav1.PartialObjectMetadata, _ *bootstrapv1.NovaConfig) {
 				m.Annotations[controlplanev1.SettingsAnnotation] = "{"
 			},

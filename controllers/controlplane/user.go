@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// managerUser is the user that this manager is in tenants.
+	// managerUser is the user of this manager in workload clusters.
 	managerUser = "nova-control-plane"
 	// adminsGroup is the group of the user in kubeconfigs. It is bound to
-	// cluster-admin as kubeadm binds its own group, by which kube-vip and other
-	// components of nodes connect: this one can be revoked without them.
+	// cluster-admin like kubeadm's own group, which kube-vip and other
+	// components of nodes use: this one can be revoked without affecting them.
 	adminsGroup = "nova:cluster-admins"
 )
 
-// NewUser returns the user that this manager is in tenants, with permissions for
-// all that the manager requests there, and no more.
+// NewUser returns the user of this manager in workload clusters, with exactly
+// the permissions that the manager needs there.
 func NewUser(authority pki.Authority) *workload.User {
 	return &workload.User{Name: managerUser, Authority: authority, Permissions: workload.Permissions{
 		Cluster: []rbacv1.PolicyRule{

@@ -16,8 +16,8 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-var _ = Describe("What the API server refuses", func() {
-	DescribeTable("says what is wrong", func(ctx SpecContext, change func(*controlplanev1.NovaControlPlane), message string) {
+var _ = Describe("A NovaControlPlane that the API server rejects", func() {
+	DescribeTable("has an error message", func(ctx SpecContext, change func(*controlplanev1.NovaControlPlane), message string) {
 		c := newControlPlane(metav1.NamespaceDefault)
 		change(c)
 		err := testEnv.Client.Create(ctx, c, client.DryRunAll)
@@ -32,7 +32,7 @@ var _ = Describe("What the API server refuses", func() {
 		Entry("even replicas with external etcd", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Replicas, c.Spec.Etcd.External.Endpoints = ptr.To(int32(2)), []string{"https://192.0.2.1:2379"}
 		}, ""),
-		Entry("more readiness gates than a Machine takes beside those of the components", func(c *controlplanev1.NovaControlPlane) {
+		Entry("more readiness gates than a Machine allows in addition to those of the components", func(c *controlplanev1.NovaControlPlane) {
 			for i := range 28 {
 				c.Spec.MachineTemplate.Spec.ReadinessGates = append(c.Spec.MachineTemplate.Spec.ReadinessGates,
 					clusterv1.MachineReadinessGate{ConditionType: fmt.Sprintf("Gate%d", i)})
@@ -174,7 +174,7 @@ var _ = Describe("What the API server refuses", func() {
 		}
 	})
 
-	It("lets an upgrade be taken back, but no control plane go back", func(ctx SpecContext) {
+	It("allows the cancellation of an upgrade, but no downgrade", func(ctx SpecContext) {
 		c := newControlPlane(newRigNamespace(ctx))
 		Expect(testEnv.Client.Create(ctx, c)).To(Succeed())
 		runs := func(versions ...string) {
@@ -215,7 +215,7 @@ var _ = Describe("What the API server refuses", func() {
 	})
 })
 
-// externalDNS leaves the base domain to other servers.
+// externalDNS delegates the base domain to other servers.
 func externalDNS() bootstrapv1.DNSSpec {
 	return bootstrapv1.DNSSpec{
 		BaseDomain:   "corp.example",

@@ -11,7 +11,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// controlPlaneOf returns the control plane that a Cluster names.
+// controlPlaneOf returns the control plane that a Cluster references.
 func controlPlaneOf(_ context.Context, o client.Object) []ctrl.Request {
 	cluster, ok := o.(*clusterv1.Cluster)
 	if !ok {
@@ -24,8 +24,8 @@ func controlPlaneOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: cluster.Namespace, Name: ref.Name}}}
 }
 
-// controlPlaneOfCluster returns the control plane that a Cluster names by the
-// Cluster's key.
+// controlPlaneOfCluster returns the control plane that the Cluster with a key
+// references.
 func (r *Reconciler) controlPlaneOfCluster(ctx context.Context, key client.ObjectKey) []ctrl.Request {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, key, cluster); err != nil {

@@ -29,12 +29,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// worldTick is how much later it is after each look.
+// worldTick is the time that passes with each tick.
 const worldTick = 10 * time.Second
 
-// world is a tenant on hosts, beside a control plane of the real API: it does
-// to Machines what core Cluster API and the bootstrap provider do, runs etcd
-// by its rules, and notes what a control plane must never do.
+// world is a workload cluster on hosts, for a control plane in the real API: it
+// does for Machines what core Cluster API and the bootstrap provider do,
+// implements etcd's rules, and records violations of invariants.
 type world struct {
 	facts
 
@@ -45,33 +45,35 @@ type world struct {
 	members []etcd.Member
 	lastID  uint64
 	inits   int
-	// kubeadm is the version that kubeadm stored, and stored all it stored;
-	// forgot is true while somebody has deleted it.
+	// kubeadm is the version in kubeadm's stored configuration, and stored all
+	// of it; forgot is true while a user has deleted it.
 	kubeadm string
 	stored  storedDocument
 	forgot  bool
-	// sick are the machines that a MachineHealthCheck gives up; down those
-	// whose host is off.
+	// sick are the machines with a failed MachineHealthCheck; down those whose
+	// host is off.
 	sick, down map[string]bool
-	// failInit makes so many inits fail.
+	// failInit is the number of inits that fail.
 	failInit int
-	// stubborn leaders do not hand over.
+	// stubborn leaders do not transfer their leadership.
 	stubborn bool
-	// refusesVersion is what the tenant says to another configuration.
+	// refusesVersion is the error of the workload cluster for another
+	// configuration.
 	refusesVersion error
-	// unasked is true while nobody has asked the tenant, as after a start of
-	// the process; unseen while what is kept in memory says that it is silent.
+	// unasked is true while the workload cluster was not probed, as after a
+	// start of the process; unseen while the caches report it as unreachable.
 	unasked, unseen bool
-	// onAct is called before each change of the tenant and may let it fail.
+	// onAct is called before each change of the workload cluster and may return
+	// an error.
 	onAct func() error
-	// mayFail is what a reconcile may fail with.
+	// mayFail is the expected error of a reconcile.
 	mayFail string
-	// wrongs are what must never be.
+	// wrongs are the violated invariants.
 	wrongs []string
-	// torn are nodes that were left when somebody tore everything off their
+	// torn are nodes that were left when a user removed everything from their
 	// machine.
 	torn map[string]bool
-	// leads and versions are what was asked for.
+	// leads and versions are the received requests.
 	leads, versions []string
 }
 
@@ -88,11 +90,11 @@ func newWorld(r *rig) *world {
 	return &world{rig: r, now: time.Now(), hosts: map[string]*worldHost{}, sick: map[string]bool{}, down: map[string]bool{}, torn: map[string]bool{}}
 }
 
-// reconciler returns one that looks into this world.
+// reconciler returns a reconciler for this world.
 func (w *world) reconciler(config *rest.Config) *Reconciler {
 	GinkgoHelper()
 	r := direct(config, w)
-	// It drops events: nobody reads them here.
+	// It drops events: this test does not read them.
 	r.Recorder = &events.FakeRecorder{}
 	r.Now = func() time.Time { return w.now }
 	return r
@@ -119,7 +121,7 @@ func (w *world) quorum() bool {
 	return answering > voters/2
 }
 
-// look is what the tenant says of itself.
+// look returns the state of the workload cluster.
 func (w *world) look() Facts {
 	if len(w.members) == 0 || !w.quorum() {
 		return Facts{Silence: "The API server does not answer"}
@@ -148,7 +150,7 @@ func (w *world) look() Facts {
 	return f
 }
 
-// elect finds a leader if there is none that runs.
+// elect elects a leader if none runs.
 func (w *world) elect() {
 	leader := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.Leader && w.up(m.Name) })
 	if leader < 0 {
@@ -247,7 +249,7 @@ func (w *world) DeleteNode(_ context.Context, _ client.ObjectKey, name string) e
 	return w.acting()
 }
 
-// tick lets the world go on.
+// tick advances the world.
 func (w *world) tick(ctx context.Context) {
 	GinkgoHelper()
 	w.now = w.now.Add(worldTick)
@@ -270,7 +272,8 @@ func (w *world) tick(ctx context.Context) {
 	w.join()
 }
 
-// live does for a machine what core and bootstrap do.
+// live does for a machine the work of core Cluster API and the bootstrap
+// provider.
 func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	if controllerutil.AddFinalizer(machine, clusterv1.MachineFinalizer) {
@@ -301,7 +304,7 @@ func (w *world) live(ctx context.Context, machine *clusterv1.Machine) {
 	}
 }
 
-// boot makes bootstrap data for the machine and starts a host with it.
+// boot creates bootstrap data for the machine and starts a host with it.
 func (w *world) boot(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
@@ -332,7 +335,7 @@ func (w *world) init(name, version string, host *worldHost) {
 		return
 	}
 	if len(w.members) > 0 {
-		w.wrongf("%s initialises beside another init", name)
+		w.wrongf("%s initializes beside another init", name)
 	}
 	w.inits++
 	w.lastID++
@@ -340,8 +343,8 @@ func (w *world) init(name, version string, host *worldHost) {
 	host.node, w.kubeadm = true, version
 }
 
-// join lets one joiner go on, as etcd takes one learner at a time and kubeadm
-// none beside a member that does not answer.
+// join advances one join: etcd accepts one learner at a time, and kubeadm none
+// beside a member that does not answer.
 func (w *world) join() {
 	for i := range w.members {
 		if w.members[i].Learner && w.up(w.members[i].Name) {
@@ -363,8 +366,8 @@ func (w *world) join() {
 	}
 }
 
-// die does for a machine that is being deleted what core does: drain, wait for
-// hooks, take the host away.
+// die does for a machine that is being deleted the work of core Cluster API:
+// drain, wait for hooks, delete the host.
 func (w *world) die(ctx context.Context, machine *clusterv1.Machine) {
 	GinkgoHelper()
 	if host := w.hosts[machine.Name]; host != nil && !host.drained {
@@ -382,7 +385,7 @@ func (w *world) die(ctx context.Context, machine *clusterv1.Machine) {
 	before := len(w.members) == 0 || w.quorum()
 	delete(w.hosts, machine.Name)
 	if len(w.members) > 0 && before && !w.quorum() && w.rigLives(ctx) {
-		w.wrongf("machine %s was let go and took the quorum with it", machine.Name)
+		w.wrongf("machine %s was released and the quorum was lost with it", machine.Name)
 	}
 	if w.rigLives(ctx) && len(w.hosts) == 0 {
 		w.members = nil
@@ -402,8 +405,7 @@ func (w *world) rigLives(ctx context.Context) bool {
 	return err == nil && c.DeletionTimestamp.IsZero()
 }
 
-// write lets pass that somebody else wrote in between: the next tick tries
-// again.
+// write ignores conflicts with another writer: the next tick tries again.
 func (w *world) write(err error) {
 	GinkgoHelper()
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
@@ -412,13 +414,14 @@ func (w *world) write(err error) {
 	Expect(err).NotTo(HaveOccurred())
 }
 
-// drive lets the world and the reconciler go on until done is true.
+// drive runs the world and the reconciler until done is true.
 func (w *world) drive(ctx context.Context, reconciler *Reconciler, done func() bool) {
 	GinkgoHelper()
 	w.driveWith(ctx, func() *Reconciler { return reconciler }, done)
 }
 
-// driveWith takes the reconciler anew each time, because it may have died.
+// driveWith creates the reconciler again each time, because it may have
+// crashed.
 func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done func() bool) {
 	GinkgoHelper()
 	var last error
@@ -448,8 +451,8 @@ func (w *world) driveWith(ctx context.Context, alive func() *Reconciler, done fu
 	Fail(fmt.Sprintf("it does not get there: %v\n%+v\n%v\n%v", c.Status.Conditions, w.members, states, last))
 }
 
-// whole reports whether n machines are voting members and nodes, none goes and
-// none is outdated.
+// whole reports whether n machines are voting members and nodes, and none is
+// being deleted or outdated.
 func (w *world) whole(ctx context.Context, n int) func() bool {
 	return func() bool {
 		machines, err := w.rig.machines(ctx)

@@ -216,7 +216,7 @@ var _ = Describe("clusterctl", Ordered, ContinueOnFailure, func() {
 			Eventually(creations).WithContext(ctx).WithArguments(c).WithTimeout(changeTimeout).Should(BeNumerically(">=", 1))
 			out := clusterctl(ctx, one, "describe", "cluster", c.Name, "-n", c.Namespace, "--show-conditions", "all", "--grouping=false", "--echo")
 			Expect(out).To(MatchRegexp(`NovaControlPlane \S*` + c.Name + `-control-plane`))
-			Expect(out).To(ContainSubstring("Waiting for the first machine to initialise the cluster"))
+			Expect(out).To(ContainSubstring("Waiting for the first machine to initialize the cluster"))
 		})
 
 		It("moves a cluster whose VMs are being made on "+c.Hypervisor, func(ctx context.Context) {
