@@ -150,7 +150,7 @@ func TestVacate(t *testing.T) {
 		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.tenant.Nodes[0].Ready = false }},
 		"Renewed": {
 			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
-			refuses: fmt.Errorf("giving kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
+			refuses: fmt.Errorf("transferring kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
 		},
 		"Refused": {reason: "it cannot be moved, and moves by itself", change: func(*scope) {}, refuses: errors.New("not allowed")},
 	} {
