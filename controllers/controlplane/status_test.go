@@ -230,7 +230,7 @@ func TestReport(t *testing.T) {
 				s.initialized = false
 			},
 			want: []expect{
-				{"Available", "False", "Waiting for X"}, {"Initialized", "False", "not through"},
+				{"Available", "False", "Waiting for X"}, {"Initialized", "False", "not completed"},
 				{"ScalingUp", "True", "Scaling up from 0 to 1 replicas is blocked: Waiting for X"},
 			},
 		},
