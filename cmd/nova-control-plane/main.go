@@ -53,8 +53,8 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 	clusterCache := o.Controller()
 	clusterCache.MaxConcurrentReconciles = *clusterCacheWorkers
 	authority := pki.NewManaged(mgr.GetClient())
-	tenants, err := controlplane.SetupTenants(ctx, mgr,
-		controlplane.TenantOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, *probePeriod)
+	workloadClusters, err := controlplane.SetupWorkloadClusters(ctx, mgr,
+		controlplane.WorkloadClusterOptions(remote.DefaultClusterAPIUserAgent(name), secrets, o.WatchFilter), clusterCache, authority, *probePeriod)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func setup(ctx context.Context, mgr ctrl.Manager, o *manager.Options) error {
 		Client:           mgr.GetClient(),
 		APIReader:        mgr.GetAPIReader(),
 		Authority:        authority,
-		Tenants:          tenants,
+		WorkloadClusters: workloadClusters,
 		Recorder:         mgr.GetEventRecorder(name),
 		Fence:            o.Fence,
 		WatchFilterValue: o.WatchFilter,

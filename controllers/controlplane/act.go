@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// actedAgain is when to reconcile again after an action.
-	actedAgain = 50 * time.Millisecond
+	// actionRequeue is when to reconcile again after an action.
+	actionRequeue = 50 * time.Millisecond
 	// actsAtOnce bounds the creations of one reconcile.
 	actsAtOnce = 16
 )
@@ -42,13 +42,13 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 		if !sure {
 			// The caches may be old, and the action cannot be undone.
 			was := s.initialized
-			if err := r.lookPastCaches(ctx, s); err != nil {
+			if err := r.readUncached(ctx, s); err != nil {
 				return err
 			}
 			if s.initialized != was {
 				// The steps before this one used the old value.
 				s.decision = plan.Decision{}
-				s.lookAgain(actedAgain)
+				s.requeueAfter(actionRequeue)
 				return nil
 			}
 			sure = true
@@ -58,11 +58,11 @@ func (r *Reconciler) act(ctx context.Context, s *scope) error {
 			return r.failed(s, err)
 		}
 		if a := s.decision.Action; a != plan.CreateMachine && a != plan.StartInit {
-			s.lookAgain(actedAgain)
+			s.requeueAfter(actionRequeue)
 			return nil
 		}
 	}
-	s.lookAgain(s.decision.RequeueAfter)
+	s.requeueAfter(s.decision.RequeueAfter)
 	return nil
 }
 
@@ -71,16 +71,16 @@ func acts(d plan.Decision) bool { return d.Action != plan.Nothing && d.Action !=
 
 // failed records the failure of an action.
 func (r *Reconciler) failed(s *scope, err error) error {
-	if vacating, ok := errors.AsType[*vacatingError](err); ok {
+	if moving, ok := errors.AsType[*endpointMoveError](err); ok {
 		// The action is not carried out yet, and the conditions report why.
-		s.decision.Action, s.decision.Reason = plan.Wait, vacating.waits
-		s.lookAgain(vacateAgain)
+		s.decision.Action, s.decision.Reason = plan.Wait, moving.waits
+		s.requeueAfter(endpointMoveRequeue)
 		return nil
 	}
 	if errors.Is(err, initlock.ErrMoved) || apierrors.IsConflict(err) {
 		// Another writer changed the object; the decision may no longer be
 		// valid.
-		s.lookAgain(actedAgain)
+		s.requeueAfter(actionRequeue)
 		return nil
 	}
 	actionsFailed.WithLabelValues(string(s.decision.Action)).Inc()
@@ -89,14 +89,14 @@ func (r *Reconciler) failed(s *scope, err error) error {
 		reason = "MachineCreationFailed"
 		err = fmt.Errorf("creating machine: %w", err)
 	}
-	r.complain(s, reason, string(s.decision.Action), err)
+	r.warn(s, reason, string(s.decision.Action), err)
 	return err
 }
 
-// lookPastCaches reads the input of the decision again from the API servers,
+// readUncached reads the input of the decision again from the API servers,
 // including the workload cluster's if it may be initialized without that being
 // recorded.
-func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
+func (r *Reconciler) readUncached(ctx context.Context, s *scope) error {
 	var err error
 	if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 		return err
@@ -110,8 +110,8 @@ func (r *Reconciler) lookPastCaches(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.initialized || booted(s) {
-		s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
-		s.lookAgain(s.tenant.Again)
+		s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
+		s.requeueAfter(s.workload.Again)
 	}
 	if s.initialized {
 		return nil
@@ -219,8 +219,8 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 	if !ok {
 		return nil
 	}
-	if err := r.Tenants.MoveLeader(ctx, s.key(), leader.Name, d.Target); err != nil {
-		r.clinging.note(s.controlPlane.UID, d.Member)
+	if err := r.WorkloadClusters.MoveLeader(ctx, s.key(), leader.Name, d.Target); err != nil {
+		r.leaderTransfers.note(s.controlPlane.UID, d.Member)
 		return fmt.Errorf("moving etcd's leadership: %w", err)
 	}
 	r.event(s, corev1.EventTypeNormal, "EtcdLeaderMoved", string(d.Action), d.Reason)
@@ -231,17 +231,17 @@ func (r *Reconciler) moveLeader(ctx context.Context, s *scope, d plan.Decision) 
 // that it was a member, because a removed member never joins again.
 func (r *Reconciler) removeMember(ctx context.Context, s *scope, d plan.Decision) error {
 	if machine, ok := s.machines[d.Machine]; ok {
-		if err := r.vacate(ctx, s, machine); err != nil {
+		if err := r.moveEndpoint(ctx, s, machine); err != nil {
 			return err
 		}
-		if err := r.noteJoined(ctx, machine); err != nil {
+		if err := r.recordJoined(ctx, machine); err != nil {
 			return err
 		}
 	}
-	if err := r.Tenants.RemoveMember(ctx, s.key(), s.tenant.Nodes, d.Member); err != nil {
+	if err := r.WorkloadClusters.RemoveMember(ctx, s.key(), s.workload.Nodes, d.Member); err != nil {
 		return fmt.Errorf("removing etcd member %x: %w", d.Member, err)
 	}
-	r.clinging.forget(s.controlPlane.UID, d.Member)
+	r.leaderTransfers.forget(s.controlPlane.UID, d.Member)
 	r.event(s, corev1.EventTypeNormal, "EtcdMemberRemoved", string(d.Action), d.Reason)
 	return nil
 }
@@ -251,13 +251,13 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, d plan.Decisi
 	if !ok {
 		return nil
 	}
-	if err := r.vacate(ctx, s, machine); err != nil {
+	if err := r.moveEndpoint(ctx, s, machine); err != nil {
 		return err
 	}
 	if err := r.releaseHook(ctx, machine); err != nil {
 		return err
 	}
-	r.handovers.forget(machine.UID)
+	r.endpointMoves.forget(machine.UID)
 	r.event(s, corev1.EventTypeNormal, "MachineSafeToDelete", string(d.Action), d.Reason)
 	return nil
 }
@@ -267,7 +267,7 @@ func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) 
 	if err != nil {
 		return err
 	}
-	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
+	if err := r.WorkloadClusters.SetVersion(ctx, s.key(), want); err != nil {
 		return fmt.Errorf("setting version %s in the workload cluster: %w", s.controlPlane.Spec.Version, err)
 	}
 	r.event(s, corev1.EventTypeNormal, "VersionSet", string(d.Action), d.Reason)
@@ -275,14 +275,14 @@ func (r *Reconciler) setVersion(ctx context.Context, s *scope, d plan.Decision) 
 }
 
 func memberByID(s *scope, id uint64) (etcd.Member, bool) {
-	if s.tenant.Etcd == nil {
+	if s.workload.Etcd == nil {
 		return etcd.Member{}, false
 	}
-	at := slices.IndexFunc(s.tenant.Etcd.Members, func(m etcd.Member) bool { return m.ID == id })
+	at := slices.IndexFunc(s.workload.Etcd.Members, func(m etcd.Member) bool { return m.ID == id })
 	if at < 0 {
 		return etcd.Member{}, false
 	}
-	return s.tenant.Etcd.Members[at], true
+	return s.workload.Etcd.Members[at], true
 }
 
 // uid returns the UID of the observed object as a precondition.

@@ -122,7 +122,7 @@ var _ = Describe("Scaling", func() {
 		}
 		Expect(testEnv.Client.Delete(ctx, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: w.rig.namespace, Name: leader}})).To(Succeed())
 		w.drive(ctx, reconciler, func() bool { return w.whole(ctx, 3)() && !slices.Contains(w.names(), leader) })
-		Expect(w.leads).To(HaveLen(movesTried))
+		Expect(w.leads).To(HaveLen(maxTransfers))
 	})
 
 	It("leaves neither member nor node when a user removes finalizers and hooks from a machine", func(ctx SpecContext) {
@@ -307,8 +307,8 @@ var _ = Describe("Remediation", func() {
 		Expect(c.Status.LastRemediation.RetryCount).To(HaveValue(BeEquivalentTo(1)))
 	})
 
-	for what, silence := range map[string]func(w *world) *bool{
-		"before the first probe":             func(w *world) *bool { return &w.unasked },
+	for what, flag := range map[string]func(w *world) *bool{
+		"before the first probe":             func(w *world) *bool { return &w.initUnknown },
 		"while only its caches are outdated": func(w *world) *bool { return &w.unseen },
 	} {
 		for _, n := range []int{1, 3} {
@@ -331,14 +331,14 @@ var _ = Describe("Remediation", func() {
 
 				By("coming back")
 				reconciler := w.reconciler(testEnv.Config)
-				*silence(w) = true
+				*flag(w) = true
 				result, err := reconciler.Reconcile(ctx, requestFor(r))
 				Expect(err).NotTo(HaveOccurred())
-				if w.unasked {
+				if w.initUnknown {
 					Expect(result.RequeueAfter).To(Equal(connectRetry), "no event may follow")
 				}
 				r.reconcileTimes(ctx, reconciler, 3)
-				*silence(w) = false
+				*flag(w) = false
 				until := w.now.Add(20 * worldTick)
 				w.drive(ctx, reconciler, func() bool { return w.now.After(until) && w.whole(ctx, n)() })
 				Expect(w.names()).To(Equal(names), "no machine was replaced")

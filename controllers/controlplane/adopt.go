@@ -24,9 +24,9 @@ func (r *Reconciler) adoptLock(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// lost reports whether a machine belonged to this control plane and has no
+// ownerless reports whether a machine belonged to this control plane and has no
 // owner any more. The owner is set again when the machine is applied.
-func lost(machine *clusterv1.Machine, controlPlane *controlplanev1.NovaControlPlane) bool {
+func ownerless(machine *clusterv1.Machine, controlPlane *controlplanev1.NovaControlPlane) bool {
 	return metav1.GetControllerOf(machine) == nil &&
 		machine.Labels[clusterv1.MachineControlPlaneNameLabel] == format.MustFormatValue(controlPlane.Name)
 }

@@ -16,7 +16,7 @@ var _ = Describe("An object without owner", func() {
 	It("is adopted after a restored backup, and nothing is created twice", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 
 		var objects []client.Object
@@ -39,7 +39,7 @@ var _ = Describe("An object without owner", func() {
 			Expect(testEnv.Client.Update(ctx, o)).To(Succeed())
 		}
 
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 		for _, o := range objects {
 			Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
@@ -57,7 +57,7 @@ var _ = Describe("An object without owner", func() {
 			Data: map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
-		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(mine), mine)).To(Succeed())
 		Expect(mine.OwnerReferences).To(BeEmpty())
 	})

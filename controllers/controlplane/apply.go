@@ -26,7 +26,7 @@ func (r *Reconciler) apply(ctx context.Context, manager string, desired, observe
 // was moved to.
 func (r *Reconciler) forget(s *scope, machine *clusterv1.Machine) {
 	r.applied.Forget(machine.UID)
-	r.handovers.forget(machine.UID)
+	r.endpointMoves.forget(machine.UID)
 	if infra := s.infra[machine.Name]; infra != nil {
 		r.applied.Forget(infra.UID)
 	}

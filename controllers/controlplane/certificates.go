@@ -32,25 +32,25 @@ func (r *Reconciler) certificates(ctx context.Context, s *scope) error {
 		}
 		return nil
 	case s.initialized && externalEtcd(s) && errors.Is(err, pki.ErrExternalClient):
-		s.certificates.runsOn, s.noJoin = true, loop.Sentence(err)
-		s.lookAgain(externalAgain)
-		r.complain(s, "CertificatesInvalid", "Certificates", err)
+		s.certificates.blocksJoinsOnly, s.joinBlocked = true, loop.Sentence(err)
+		s.requeueAfter(externalRequeue)
+		r.warn(s, "CertificatesInvalid", "Certificates", err)
 		return nil
 	case s.initialized:
 		// The nodes have their certificates. Only machines that have not joined
 		// yet need these Secrets.
-		s.certificates.runsOn, s.noJoin = true, certificatesMessage(err)
+		s.certificates.blocksJoinsOnly, s.joinBlocked = true, certificatesMessage(err)
 		s.failures = append(s.failures, fmt.Errorf("checking certificates: %w", err))
 		switch {
 		case errors.As(err, &invalid):
-			r.complain(s, "CertificatesInvalid", "Certificates", invalid)
+			r.warn(s, "CertificatesInvalid", "Certificates", invalid)
 		case errors.Is(err, pki.ErrNotFound):
 			r.event(s, corev1.EventTypeWarning, "CertificatesLost", "Certificates",
 				"A certificate Secret of a running cluster is missing, restore it from a backup")
 		}
 		return nil
 	case errors.As(err, &invalid):
-		r.complain(s, "CertificatesInvalid", "Certificates", invalid)
+		r.warn(s, "CertificatesInvalid", "Certificates", invalid)
 		return fmt.Errorf("checking certificates: %w", err)
 	default:
 		return fmt.Errorf("ensuring certificates: %w", err)

@@ -38,9 +38,9 @@ const (
 	// probeFailure is how long the cluster cache may fail to reach an API
 	// server before its control plane is reconciled again.
 	probeFailure = 20 * time.Second
-	// lookAgain is the requeue interval for an unhealthy workload cluster. etcd
+	// unhealthyRequeue is the requeue interval for an unhealthy workload cluster. etcd
 	// sends no event when it recovers.
-	lookAgain = 10 * time.Second
+	unhealthyRequeue = 10 * time.Second
 	// etcdFresh is how long the state of a healthy etcd is valid if nothing
 	// else changes.
 	etcdFresh = time.Minute
@@ -50,23 +50,23 @@ const (
 	// answer. Cluster API's own 30 s would be half the time that a control
 	// plane needs to start.
 	connectRetry = 5 * time.Second
-	// readPatience bounds how long a reconcile waits for the cluster cache.
-	readPatience = 2 * time.Second
-	// freshBound bounds a read past all caches.
-	freshBound = 15 * time.Second
+	// readTimeout bounds how long a reconcile waits for the cluster cache.
+	readTimeout = 2 * time.Second
+	// freshTimeout bounds a read past all caches.
+	freshTimeout = 15 * time.Second
 	// reconnecting is how long the cluster cache may take to reconnect to a
 	// workload cluster that answers, for instance after the kubeconfig was
 	// renewed, before the conditions report it.
 	reconnecting = 30 * time.Second
-	// unreadBound is how long no irreversible action is taken if a workload
+	// unreadableGrace is how long no irreversible action is taken if a workload
 	// cluster answers and cannot be read. After a restart the cluster cache may
 	// be busy with other clusters that do not respond.
-	unreadBound = 5 * time.Minute
+	unreadableGrace = 5 * time.Minute
 )
 
-// TenantOptions configures Cluster API's cluster cache for Tenants: it caches
+// WorkloadClusterOptions configures Cluster API's cluster cache for WorkloadClusters: it caches
 // nodes, the static pods of the control plane and kubeadm's configuration only.
-func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
+func WorkloadClusterOptions(userAgent string, secrets client.Reader, watchFilter string) clustercache.Options {
 	return clustercache.Options{
 		SecretClient:     secrets,
 		WatchFilterValue: watchFilter,
@@ -85,12 +85,12 @@ func TenantOptions(userAgent string, secrets client.Reader, watchFilter string) 
 	}
 }
 
-// SetupTenants adds a cluster cache to mgr and returns Tenants that use it.
+// SetupWorkloadClusters adds a cluster cache to mgr and returns WorkloadClusters that use it.
 // probePeriod is the maximum interval between two health probes of a workload
 // cluster.
-func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
+func SetupWorkloadClusters(ctx context.Context, mgr ctrl.Manager, options clustercache.Options,
 	controllerOptions controller.Options, authority pki.Authority, probePeriod time.Duration,
-) (Tenants, error) {
+) (WorkloadClusters, error) {
 	secrets := options.SecretClient
 	user := NewUser(authority)
 	options.SecretClient = workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novacontrolplane"))
@@ -98,21 +98,21 @@ func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Op
 	if err != nil {
 		return nil, err
 	}
-	t := &tenants{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newGate()}
+	t := &workloadClusters{clusters: cache, authority: authority, events: make(chan event.GenericEvent, 1024), forwards: newForwardLimiter()}
 	t.start = func(run func(context.Context)) { go run(ctx) }
-	t.pulses = &pulses{
+	t.probes = &healthProbes{
 		start: t.start, clusters: mgr.GetClient(), secrets: secrets, user: user, longest: probePeriod, changed: t.changed(ctx), ended: t.drop,
 		answered: cache.Answered,
 	}
 	return t, nil
 }
 
-// tenants implements Tenants with Cluster API's cluster cache and one health
+// workloadClusters implements WorkloadClusters with Cluster API's cluster cache and one health
 // probe per workload cluster.
-type tenants struct {
+type workloadClusters struct {
 	clusters  clustercache.ClusterCache
 	authority pki.Authority
-	pulses    *pulses
+	probes    *healthProbes
 	watcher   Watcher
 	of        func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request
 	// start runs a function in the background until the process ends.
@@ -120,22 +120,22 @@ type tenants struct {
 	// events are the workload clusters whose state changed.
 	events chan event.GenericEvent
 	// forwards limits the connections through API servers.
-	forwards gate
+	forwards forwardLimiter
 
 	mu     sync.Mutex
-	memory map[client.ObjectKey]*memory
+	states map[client.ObjectKey]*clusterState
 }
 
-// memory is the cached state of one workload cluster. All of it can be read
+// clusterState is the cached state of one workload cluster. All of it can be read
 // again.
-type memory struct {
-	etcd   etcdAnswer
-	asking chan struct{}
+type clusterState struct {
+	etcd     etcdAnswer
+	querying chan struct{}
 	// nodes are the nodes of the last read.
 	nodes []Node
-	// unread is since when the cluster cache cannot be read although the
+	// unreadableSince is since when the cluster cache cannot be read although the
 	// workload cluster answers.
-	unread time.Time
+	unreadableSince time.Time
 	// seen is when each member of etcd was first observed.
 	seen map[uint64]time.Time
 	// expiries are the expiry times of the API servers' certificates.
@@ -147,7 +147,7 @@ type memory struct {
 }
 
 // changed returns a function that triggers a reconcile for a workload cluster.
-func (t *tenants) changed(ctx context.Context) func(client.ObjectKey) {
+func (t *workloadClusters) changed(ctx context.Context) func(client.ObjectKey) {
 	return func(cluster client.ObjectKey) {
 		o := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}}
 		select {
@@ -157,28 +157,28 @@ func (t *tenants) changed(ctx context.Context) func(client.ObjectKey) {
 	}
 }
 
-// with gives access to the cached state of a workload cluster.
-func (t *tenants) with(cluster client.ObjectKey, do func(m *memory)) {
+// withState gives access to the cached state of a workload cluster.
+func (t *workloadClusters) withState(cluster client.ObjectKey, do func(m *clusterState)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.memory == nil {
-		t.memory = map[client.ObjectKey]*memory{}
+	if t.states == nil {
+		t.states = map[client.ObjectKey]*clusterState{}
 	}
-	if t.memory[cluster] == nil {
-		t.memory[cluster] = &memory{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
+	if t.states[cluster] == nil {
+		t.states[cluster] = &clusterState{seen: map[uint64]time.Time{}, expiries: map[string]expiry{}}
 	}
-	do(t.memory[cluster])
+	do(t.states[cluster])
 }
 
 // drop deletes the cached state of a workload cluster.
-func (t *tenants) drop(cluster client.ObjectKey) {
+func (t *workloadClusters) drop(cluster client.ObjectKey) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.memory, cluster)
+	delete(t.states, cluster)
 }
 
-// Source implements Tenants.
-func (t *tenants) Source(controller string, of handler.MapFunc) source.Source {
+// Source implements WorkloadClusters.
+func (t *workloadClusters) Source(controller string, of handler.MapFunc) source.Source {
 	return sources{
 		t.clusters.GetClusterSource(controller, of, clustercache.WatchForProbeFailure(probeFailure)),
 		source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []ctrl.Request {
@@ -203,44 +203,44 @@ func (s sources) Start(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Notify implements Tenants.
-func (t *tenants) Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request) {
+// Notify implements WorkloadClusters.
+func (t *workloadClusters) Notify(w Watcher, of func(ctx context.Context, cluster client.ObjectKey) []ctrl.Request) {
 	t.watcher, t.of = w, of
 }
 
-// Observe implements Tenants.
-func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
-	p := t.pulses.of(cluster)
+// Observe implements WorkloadClusters.
+func (t *workloadClusters) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+	p := t.probes.of(cluster)
 	now := p.last()
 	facts, pods, err := t.readCached(ctx, cluster)
 	facts.Endpoint, facts.Alive = now.facts(), now.answers
-	p.tell(apiServers(machines, facts.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
+	p.setMembers(apiServers(machines, facts.Nodes), slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
 		return !m.DeletionTimestamp.IsZero() || nodeOf(m, facts.Nodes) == nil
 	}))
 	switch {
 	case !now.known:
-		facts.Answers, facts.Early, facts.Again = false, true, connectRetry
-		facts.Silence = "The API server does not answer"
+		facts.Answers, facts.Pending, facts.Again = false, true, connectRetry
+		facts.Problem = "The API server does not answer"
 		return facts
 	case !now.answers:
-		facts.SilentSince = now.since
-		t.silent(ctx, cluster, machines, &facts, now.problem)
+		facts.UnreachableSince = now.since
+		t.unreachable(ctx, cluster, machines, &facts, now.problem)
 		return facts
 	case err != nil:
 		t.unreadable(cluster, &facts, err)
 		return facts
 	}
-	t.with(cluster, func(m *memory) { m.unread, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
+	t.withState(cluster, func(m *clusterState) { m.unreadableSince, m.nodes = time.Time{}, slices.Clone(facts.Nodes) })
 	if !facts.ExternalEtcd {
-		going := anyLeaves(machines, facts.Nodes)
+		going := anyDeletingWithoutNode(machines, facts.Nodes)
 		fresh := etcdFresh
 		if going {
 			fresh = etcdRecent
 		}
-		answer := t.askEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), fresh, etcdPatience)
-		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
-		if facts.KubeadmConfig && (going || !fine(answer.health, facts.Nodes)) {
-			facts.Again = lookAgain
+		answer := t.queryEtcd(ctx, cluster, fingerprint(machines, facts.Nodes, pods), targets(machines, facts.Nodes, true), fresh, etcdWait)
+		facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
+		if facts.KubeadmConfig && (going || !etcdHealthy(answer.health, facts.Nodes)) {
+			facts.Again = unhealthyRequeue
 		}
 	}
 	t.expiries(cluster, facts.Nodes)
@@ -248,11 +248,11 @@ func (t *tenants) Observe(ctx context.Context, cluster client.ObjectKey, machine
 	return facts
 }
 
-// Fresh implements Tenants.
-func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
-	ctx, cancel := context.WithTimeout(ctx, freshBound)
+// Fresh implements WorkloadClusters.
+func (t *workloadClusters) Fresh(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
+	ctx, cancel := context.WithTimeout(ctx, freshTimeout)
 	defer cancel()
-	now := t.pulses.of(cluster).last()
+	now := t.probes.of(cluster).last()
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	var facts Facts
 	if err == nil {
@@ -262,83 +262,83 @@ func (t *tenants) Fresh(ctx context.Context, cluster client.ObjectKey, machines 
 	if err != nil {
 		// A connection may just have broken. Only the health probe decides
 		// whether the workload cluster is unreachable.
-		facts.Answers, facts.Silence, facts.Again = false, silence(err), time.Second
+		facts.Answers, facts.Problem, facts.Again = false, problemOf(err), time.Second
 		if now.known && !now.answers {
-			facts.SilentSince = now.since
+			facts.UnreachableSince = now.since
 		}
-		t.with(cluster, func(m *memory) {
-			facts.Early = undecided(now, m.unread, time.Now())
+		t.withState(cluster, func(m *clusterState) {
+			facts.Pending = inconclusive(now, m.unreadableSince, time.Now())
 			facts.Nodes = slices.Clone(m.nodes)
 		})
 		return facts
 	}
 	addresses := apiServers(machines, facts.Nodes)
-	facts.Serving, facts.Failing = probeAPIServers(ctx, t.pulses.of(cluster).restConfig(), addresses)
+	facts.Serving, facts.Failing = probeAPIServers(ctx, t.probes.of(cluster).restConfig(), addresses)
 	if found := facts.Serving.Len(); found > 0 && found < len(addresses) {
 		// No event follows when the others answer again.
-		facts.Again = lookAgain
+		facts.Again = unhealthyRequeue
 	}
 	if !facts.ExternalEtcd {
 		answer := t.observeEtcd(ctx, cluster, targets(machines, facts.Nodes, true))
-		facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
-		if anyLeaves(machines, facts.Nodes) || !fine(answer.health, facts.Nodes) {
-			facts.Again = lookAgain
+		facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
+		if anyDeletingWithoutNode(machines, facts.Nodes) || !etcdHealthy(answer.health, facts.Nodes) {
+			facts.Again = unhealthyRequeue
 		}
 	}
 	t.remember(cluster, &facts)
 	return facts
 }
 
-// undecided reports whether a failed read proves nothing about the workload
+// inconclusive reports whether a failed read proves nothing about the workload
 // cluster: it was not probed yet, or it answers and only the cluster cache
-// cannot be read, since unread.
-func undecided(last beat, unread, now time.Time) bool {
-	return !last.known || last.answers && (unread.IsZero() || now.Sub(unread) < unreadBound)
+// cannot be read, since unreadableSince.
+func inconclusive(last probeResult, unreadableSince, now time.Time) bool {
+	return !last.known || last.answers && (unreadableSince.IsZero() || now.Sub(unreadableSince) < unreadableGrace)
 }
 
-// leaves reports whether a machine is being deleted and has no node. It may
+// deletingWithoutNode reports whether a machine is being deleted and has no node. It may
 // still become a member of etcd without an event: its kubelet gets no
 // certificate any more.
-func leaves(machine *clusterv1.Machine, nodes []Node) bool {
+func deletingWithoutNode(machine *clusterv1.Machine, nodes []Node) bool {
 	return !machine.DeletionTimestamp.IsZero() && nodeOf(machine, nodes) == nil
 }
 
-// anyLeaves reports whether leaves is true for one of the machines.
-func anyLeaves(machines []*clusterv1.Machine, nodes []Node) bool {
-	return slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return leaves(m, nodes) })
+// anyDeletingWithoutNode reports whether deletingWithoutNode is true for one of the machines.
+func anyDeletingWithoutNode(machines []*clusterv1.Machine, nodes []Node) bool {
+	return slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool { return deletingWithoutNode(m, nodes) })
 }
 
-// silent sets the facts of a workload cluster whose API server is unreachable:
+// unreachable sets the facts of a workload cluster whose API server is unreachable:
 // its members of etcd, if they can be reached at their own addresses.
-func (t *tenants) silent(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, facts *Facts, why string) {
-	facts.Answers, facts.Silence, facts.Again = false, why, lookAgain
-	t.with(cluster, func(m *memory) {
-		m.unread = time.Time{}
+func (t *workloadClusters) unreachable(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine, facts *Facts, why string) {
+	facts.Answers, facts.Problem, facts.Again = false, why, unhealthyRequeue
+	t.withState(cluster, func(m *clusterState) {
+		m.unreadableSince = time.Time{}
 		facts.Nodes = slices.Clone(m.nodes)
 	})
 	// The outage is reported at once; the state of etcd follows a little later.
-	answer := t.askEtcd(ctx, cluster, "silent", targets(machines, facts.Nodes, false), etcdFresh, 0)
-	facts.Etcd, facts.EtcdSilence = answer.health, answer.silence
+	answer := t.queryEtcd(ctx, cluster, "unreachable", targets(machines, facts.Nodes, false), etcdFresh, 0)
+	facts.Etcd, facts.EtcdProblem = answer.health, answer.problem
 	t.remember(cluster, facts)
 }
 
 // unreadable sets why the cluster cache of a workload cluster that answers
 // cannot be read. For a short time the conditions do not report it: the cluster
 // cache reconnects after the kubeconfig was renewed.
-func (t *tenants) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
-	*facts = Facts{Endpoint: facts.Endpoint, Alive: facts.Alive, Silence: silence(err), Again: time.Second}
-	t.with(cluster, func(m *memory) {
-		if m.unread.IsZero() {
-			m.unread = time.Now()
+func (t *workloadClusters) unreadable(cluster client.ObjectKey, facts *Facts, err error) {
+	*facts = Facts{Endpoint: facts.Endpoint, Alive: facts.Alive, Problem: problemOf(err), Again: time.Second}
+	t.withState(cluster, func(m *clusterState) {
+		if m.unreadableSince.IsZero() {
+			m.unreadableSince = time.Now()
 		}
-		facts.Early = time.Since(m.unread) < reconnecting
+		facts.Pending = time.Since(m.unreadableSince) < reconnecting
 		m.etcd = etcdAnswer{}
 	})
 }
 
 // remember adds facts of earlier reads that do not change.
-func (t *tenants) remember(cluster client.ObjectKey, facts *Facts) {
-	t.with(cluster, func(m *memory) {
+func (t *workloadClusters) remember(cluster client.ObjectKey, facts *Facts) {
+	t.withState(cluster, func(m *clusterState) {
 		for i := range facts.Nodes {
 			facts.Nodes[i].CertificatesExpire = m.expiries[facts.Nodes[i].Name].expires
 		}
@@ -358,9 +358,9 @@ func (t *tenants) remember(cluster client.ObjectKey, facts *Facts) {
 }
 
 // readCached reads from the cluster cache and watches it for changes.
-func (t *tenants) readCached(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
+func (t *workloadClusters) readCached(ctx context.Context, cluster client.ObjectKey) (Facts, []corev1.Pod, error) {
 	// A cache that cannot sync blocks indefinitely.
-	ctx, cancel := context.WithTimeout(ctx, readPatience)
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	c, err := t.clusters.GetClient(ctx, cluster)
 	if err != nil {
@@ -392,7 +392,7 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 	facts := Facts{
 		Answers: true, KubeadmConfig: !apierrors.IsNotFound(err), KubeadmStored: stored, Nodes: newNodes(nodes.Items, pods.Items, now),
 	}
-	facts.Again = provesWithin(facts.Nodes, now)
+	facts.Again = nextProven(facts.Nodes, now)
 	facts.KubeadmVersion, facts.ExternalEtcd = readStored(stored.content)
 	facts.OldestKubelet = oldestKubelet(facts.Nodes)
 	return facts, pods.Items, nil
@@ -400,7 +400,7 @@ func read(ctx context.Context, c client.Reader) (Facts, []corev1.Pod, error) {
 
 // watch adds the watches for changes. The cluster cache adds a watch only once
 // per connection.
-func (t *tenants) watch(ctx context.Context, cluster client.ObjectKey) error {
+func (t *workloadClusters) watch(ctx context.Context, cluster client.ObjectKey) error {
 	if t.watcher == nil {
 		return nil
 	}
@@ -414,7 +414,7 @@ func (t *tenants) watch(ctx context.Context, cluster client.ObjectKey) error {
 		{"controlplane-kubeadm", &corev1.ConfigMap{}},
 	} {
 		err := t.clusters.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
-			Name: w.name, Watcher: t.watcher, Kind: w.object, EventHandler: h, Predicates: []predicate.Predicate{matters()},
+			Name: w.name, Watcher: t.watcher, Kind: w.object, EventHandler: h, Predicates: []predicate.Predicate{factsChanged()},
 		}))
 		if err != nil {
 			return fmt.Errorf("watching: %w", err)
@@ -423,9 +423,9 @@ func (t *tenants) watch(ctx context.Context, cluster client.ObjectKey) error {
 	return nil
 }
 
-// matters filters updates that cannot change Facts. A kubelet writes more often
+// factsChanged filters updates that cannot change Facts. A kubelet writes more often
 // than that.
-func matters() predicate.Predicate {
+func factsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		switch is := e.ObjectNew.(type) {
 		case *corev1.Node:
@@ -445,8 +445,8 @@ func matters() predicate.Predicate {
 	}}
 }
 
-// CoreDNS implements Tenants.
-func (t *tenants) CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error) {
+// CoreDNS implements WorkloadClusters.
+func (t *workloadClusters) CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]corev1.Pod, error) {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return nil, fmt.Errorf("reaching API server: %w", err)
@@ -458,8 +458,8 @@ func (t *tenants) CoreDNS(ctx context.Context, cluster client.ObjectKey) ([]core
 	return pods.Items, nil
 }
 
-// Evict implements Tenants.
-func (t *tenants) Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error {
+// Evict implements WorkloadClusters.
+func (t *workloadClusters) Evict(ctx context.Context, cluster client.ObjectKey, pod *corev1.Pod) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
@@ -470,8 +470,8 @@ func (t *tenants) Evict(ctx context.Context, cluster client.ObjectKey, pod *core
 	return nil
 }
 
-// silence returns why a workload cluster does not answer, as a stable message.
-func silence(err error) string {
+// problemOf returns why a workload cluster does not answer, as a stable message.
+func problemOf(err error) string {
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
 		return "The API server does not answer"
 	}

@@ -71,11 +71,11 @@ func (c *Components) running(stackedEtcd bool) bool {
 		(!stackedEtcd || c.Etcd.State == Running)
 }
 
-// kubeVIPProves is how long kube-vip runs before it counts as running. Its pod
+// kubeVIPMinRuntime is how long kube-vip runs before it counts as running. Its pod
 // has no probe and is ready as soon as it is started; if it cannot run, for
 // instance because its interface does not exist, it ends at once and is
 // restarted.
-const kubeVIPProves = 10 * time.Second
+const kubeVIPMinRuntime = 10 * time.Second
 
 // newComponent reads a static pod. A container that restarts repeatedly changes
 // between waiting, running and terminated: its message stays the same.
@@ -110,21 +110,21 @@ func proven(pod *corev1.Pod, now time.Time) time.Time {
 	}
 	for _, status := range pod.Status.ContainerStatuses {
 		is, was := status.State.Running, status.LastTerminationState.Terminated
-		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= kubeVIPProves {
+		if is == nil || was != nil && was.FinishedAt.Sub(was.StartedAt.Time) >= kubeVIPMinRuntime {
 			continue
 		}
 		// The start time is from the host's clock. A time far from the
 		// controller's clock proves nothing and must not block.
-		if ran := now.Sub(is.StartedAt.Time); ran < kubeVIPProves && ran > -kubeVIPProves {
-			return is.StartedAt.Add(kubeVIPProves)
+		if ran := now.Sub(is.StartedAt.Time); ran < kubeVIPMinRuntime && ran > -kubeVIPMinRuntime {
+			return is.StartedAt.Add(kubeVIPMinRuntime)
 		}
 	}
 	return time.Time{}
 }
 
-// provesWithin returns when to reconcile again for components that have just
+// nextProven returns when to reconcile again for components that have just
 // started; 0 means never.
-func provesWithin(nodes []Node, now time.Time) time.Duration {
+func nextProven(nodes []Node, now time.Time) time.Duration {
 	var first time.Duration
 	for i := range nodes {
 		if proven := nodes[i].Components.KubeVIP.Proven; !proven.IsZero() {
@@ -155,7 +155,7 @@ func serves(s *scope, machine *clusterv1.Machine, node *Node) bool {
 
 // componentGroup are machines with the same message.
 type componentGroup struct {
-	says     string
+	message  string
 	failed   bool
 	machines []string
 }
@@ -165,14 +165,14 @@ type componentGroup struct {
 func (s *scope) componentGroups() []componentGroup {
 	var groups []componentGroup
 	for _, machine := range s.sorted() {
-		says, failed := componentTrouble(healthOf(s, machine))
-		if says == "" {
+		message, failed := componentTrouble(healthOf(s, machine))
+		if message == "" {
 			continue
 		}
-		at := slices.IndexFunc(groups, func(g componentGroup) bool { return g.says == says && g.failed == failed })
+		at := slices.IndexFunc(groups, func(g componentGroup) bool { return g.message == message && g.failed == failed })
 		if at < 0 {
 			at = len(groups)
-			groups = append(groups, componentGroup{says: says, failed: failed})
+			groups = append(groups, componentGroup{message: message, failed: failed})
 		}
 		groups[at].machines = append(groups[at].machines, machine.Name)
 	}
@@ -192,7 +192,7 @@ func (s *scope) componentGroups() []componentGroup {
 // componentTrouble returns the message about one machine's components, a line
 // for each, or one line if the same holds for all. EtcdClusterHealthy reports
 // the members of etcd.
-func componentTrouble(health []metav1.Condition) (says string, failed bool) {
+func componentTrouble(health []metav1.Condition) (message string, failed bool) {
 	var lines []string
 	messages := sets.Set[string]{}
 	for _, is := range health {
@@ -219,7 +219,7 @@ func describe(groups []componentGroup) string {
 		if len(g.machines) > 1 {
 			what = "Machines"
 		}
-		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, shorten(g.machines), g.says))
+		lines = append(lines, fmt.Sprintf("* %s %s:\n%s", what, shorten(g.machines), g.message))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -93,7 +93,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 		again    time.Duration
 	}{
 		"Starts":     {reason: "it may end at once", runs: 3 * time.Second, want: Provisioning, again: 7 * time.Second},
-		"Runs":       {reason: "it did not", runs: kubeVIPProves, want: Running},
+		"Runs":       {reason: "it did not", runs: kubeVIPMinRuntime, want: Running},
 		"Again":      {reason: "it ended at once the last time", runs: time.Second, restarts: 4, last: ended(time.Second), want: Failed, again: 9 * time.Second},
 		"Mended":     {reason: "whatever it did, now it runs", runs: time.Minute, restarts: 4, last: ended(time.Second), want: Running},
 		"LostLease":  {reason: "it ends whenever it loses the address", runs: time.Second, restarts: 4, last: ended(time.Minute), want: Running},
@@ -116,7 +116,7 @@ func TestNewComponentOfKubeVIP(t *testing.T) {
 				t.Errorf("%s: want %s, got %+v", tc.reason, tc.want, got)
 			}
 			nodes := newNodes([]corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}, []corev1.Pod{pod}, now)
-			if got := provesWithin(nodes, now); got != tc.again {
+			if got := nextProven(nodes, now); got != tc.again {
 				t.Errorf("%s: to be looked at again after %s, got %s", tc.reason, tc.again, got)
 			}
 		})
@@ -137,15 +137,15 @@ func TestComponentsCondition(t *testing.T) {
 		"Healthy": {reason: "nothing to say", machines: 3, status: metav1.ConditionTrue},
 		"One": {
 			reason: "a failure is listed below its machine", machines: 3, status: metav1.ConditionFalse,
-			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler = failed },
+			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler = failed },
 			want:   "* Machine m1:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Several": {
 			reason: "a line for each component", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
-				s.tenant.Nodes[0].Components.APIServer = starts
-				s.tenant.Nodes[0].Components.Scheduler = failed
-				s.tenant.Nodes[0].Components.Etcd = Component{}
+				s.workload.Nodes[0].Components.APIServer = starts
+				s.workload.Nodes[0].Components.Scheduler = failed
+				s.workload.Nodes[0].Components.Etcd = Component{}
 			},
 			want: "* Machine m0:\n  * APIServerPodHealthy: Waiting for it to be ready\n" +
 				"  * SchedulerPodHealthy: It is not ready and was restarted\n  * EtcdPodHealthy: The pod does not exist",
@@ -153,18 +153,18 @@ func TestComponentsCondition(t *testing.T) {
 		"KubeVIP": {
 			reason: "kube-vip is listed like any other component", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) {
-				s.tenant.Nodes[2].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
+				s.workload.Nodes[2].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
 			},
 			want: "* Machine m2:\n  * KubeVIPPodHealthy: Its image cannot be pulled",
 		},
 		"KubeVIPUnlabeled": {
 			reason: "a pod without the label may run", machines: 1, status: metav1.ConditionTrue,
-			change: func(s *scope) { s.tenant.Nodes[0].Components.KubeVIP = Component{} },
+			change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP = Component{} },
 		},
 		"KubeVIPGone": {
 			reason: "a pod that existed is missed", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
-				s.tenant.Nodes[0].Components.KubeVIP = Component{}
+				s.workload.Nodes[0].Components.KubeVIP = Component{}
 				conditions.Set(s.machines["m0"], metav1.Condition{Type: controlplanev1.MachineKubeVIPPodHealthyCondition, Status: metav1.ConditionTrue, Reason: "Running"})
 			},
 			want: "* Machine m0:\n  * KubeVIPPodHealthy: The pod does not exist",
@@ -173,29 +173,29 @@ func TestComponentsCondition(t *testing.T) {
 			reason: "with a load balancer it is not needed", machines: 1, status: metav1.ConditionTrue,
 			change: func(s *scope) {
 				s.controlPlane.Spec.Endpoint.Provider = controlplanev1.EndpointProviderExternal
-				s.tenant.Nodes[0].Components.KubeVIP = failed
+				s.workload.Nodes[0].Components.KubeVIP = failed
 			},
 		},
 		"Alike": {
 			reason: "the same message appears once for all machines", machines: 3, status: metav1.ConditionFalse,
 			change: func(s *scope) {
-				s.tenant.Nodes[0].Components.Scheduler = failed
-				s.tenant.Nodes[2].Components.Scheduler = failed
+				s.workload.Nodes[0].Components.Scheduler = failed
+				s.workload.Nodes[2].Components.Scheduler = failed
 			},
 			want: "* Machines m0, m2:\n  * SchedulerPodHealthy: It is not ready and was restarted",
 		},
 		"Joining": {
 			reason: "a message about all components appears once", machines: 3, status: metav1.ConditionUnknown,
-			change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] },
+			change: func(s *scope) { s.workload.Nodes = s.workload.Nodes[:1] },
 			want:   "* Machines m1, m2:\n  * Control plane components: " + waits,
 		},
 		"FailedFirst": {
 			reason: "failures are listed before unknown states", machines: 5, status: metav1.ConditionFalse,
 			change: func(s *scope) {
-				s.tenant.Nodes[3].Components.Scheduler = failed
-				s.tenant.Nodes[4].Components.ControllerManager = failed
-				s.tenant.Nodes[0].Unreachable = true
-				s.tenant.Nodes = slices.Delete(s.tenant.Nodes, 1, 3)
+				s.workload.Nodes[3].Components.Scheduler = failed
+				s.workload.Nodes[4].Components.ControllerManager = failed
+				s.workload.Nodes[0].Unreachable = true
+				s.workload.Nodes = slices.Delete(s.workload.Nodes, 1, 3)
 			},
 			want: "* Machine m3:\n  * SchedulerPodHealthy: It is not ready and was restarted\n" +
 				"* Machine m4:\n  * ControllerManagerPodHealthy: It is not ready and was restarted\n" +
@@ -206,16 +206,16 @@ func TestComponentsCondition(t *testing.T) {
 			reason: "external etcd is not included", machines: 1, status: metav1.ConditionFalse,
 			change: func(s *scope) {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
-				s.tenant.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}
+				s.workload.Nodes[0].Components = Components{APIServer: starts, ControllerManager: starts, Scheduler: starts, KubeVIP: starts}
 			},
 			want: "* Machine m0:\n  * Control plane components: Waiting for it to be ready",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
-			s.machines, s.tenant.Nodes = machinesIn(make([]string, tc.machines)...), nil
+			s.machines, s.workload.Nodes = machinesIn(make([]string, tc.machines)...), nil
 			for i := range tc.machines {
-				s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
+				s.workload.Nodes = append(s.workload.Nodes, Node{Name: fmt.Sprintf("m%d", i), ControlPlane: true, Components: allRun})
 			}
 			if tc.change != nil {
 				tc.change(s)

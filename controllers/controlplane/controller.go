@@ -58,8 +58,8 @@ type Reconciler struct {
 	APIReader client.Reader
 	// Authority signs certificates for the workload clusters.
 	Authority pki.Authority
-	// Tenants accesses the workload clusters.
-	Tenants Tenants
+	// WorkloadClusters accesses the workload clusters.
+	WorkloadClusters WorkloadClusters
 	// Recorder records events.
 	Recorder events.EventRecorder
 	// Fence keeps control planes of another management cluster from being changed.
@@ -70,12 +70,12 @@ type Reconciler struct {
 	// Now returns the time. If not set, it is time.Now.
 	Now func() time.Time
 
-	applied  apply.Memory
-	clinging clinging
-	// sightings are the last observations of Machines and nodes.
-	sightings sightings
-	// handovers are the moves of the endpoint's address.
-	handovers handovers
+	applied         apply.Memory
+	leaderTransfers leaderTransfers
+	// observedNodes are the last observations of Machines and nodes.
+	observedNodes observedNodes
+	// endpointMoves are the moves of the endpoint's address.
+	endpointMoves endpointMoves
 	// externals are the states of external etcds.
 	externals externalEtcds
 }
@@ -100,13 +100,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 				GenericFunc: func(event.GenericEvent) bool { return false },
 			})).
 		Watches(&controlplanev1.NovaEtcdRestore{}, handler.EnqueueRequestsFromMapFunc(controlPlaneOfRestore)).
-		WatchesRawSource(r.Tenants.Source(controllerName, controlPlaneOf)).
+		WatchesRawSource(r.WorkloadClusters.Source(controllerName, controlPlaneOf)).
 		WithOptions(loop.Options(options)).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("setting up controller: %w", err)
 	}
-	r.Tenants.Notify(c, r.controlPlaneOfCluster)
+	r.WorkloadClusters.Notify(c, r.controlPlaneOfCluster)
 	return nil
 }
 
@@ -115,7 +115,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	s := &scope{controlPlane: &controlplanev1.NovaControlPlane{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.controlPlane); err != nil {
 		if apierrors.IsNotFound(err) {
-			unmeasure(req.NamespacedName)
+			deleteMetrics(req.NamespacedName)
 			r.externals.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
@@ -197,10 +197,10 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.adoptLock,
 		r.template,
 		r.infrastructure,
-		r.former,
+		r.formerSecrets,
 		r.external,
 		r.certificates,
-		r.askExternal,
+		r.queryExternal,
 		r.endpoint,
 		r.keepKubeconfig,
 		// Before all other decisions about machines.
@@ -211,7 +211,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) error {
 		r.storedConfiguration,
 		r.upgradeSnapshot,
 		r.act,
-		r.leftNodes,
+		r.deleteOrphanedNodes,
 		r.reportMachines,
 		r.syncAddons,
 		// Last: a workload cluster that rejects an eviction must not block

@@ -20,19 +20,19 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 	if _, done := s.controlPlane.Annotations[controlplanev1.CoreDNSSpreadAnnotation]; done {
 		return nil
 	}
-	if !s.initialized || !s.tenant.Answers || ready(s.tenant.Nodes) < 2 {
+	if !s.initialized || !s.workload.Answers || ready(s.workload.Nodes) < 2 {
 		return nil
 	}
-	pods, err := r.Tenants.CoreDNS(ctx, s.key())
+	pods, err := r.WorkloadClusters.CoreDNS(ctx, s.key())
 	if err != nil {
 		return err
 	}
-	move, done := spread(pods, s.tenant.Nodes)
+	move, done := spread(pods, s.workload.Nodes)
 	if move != nil {
-		err := r.Tenants.Evict(ctx, s.key(), move)
+		err := r.WorkloadClusters.Evict(ctx, s.key(), move)
 		if apierrors.IsTooManyRequests(err) {
 			// A disruption budget does not allow it now.
-			s.lookAgain(lookAgain)
+			s.requeueAfter(unhealthyRequeue)
 			return nil
 		}
 		if err != nil {
@@ -42,7 +42,7 @@ func (r *Reconciler) spreadCoreDNS(ctx context.Context, s *scope) error {
 			fmt.Sprintf("Moved CoreDNS pod %s off node %s, where all of them ran", move.Name, move.Spec.NodeName))
 	}
 	if !done {
-		s.lookAgain(lookAgain)
+		s.requeueAfter(unhealthyRequeue)
 		return nil
 	}
 	if s.controlPlane.Annotations == nil {

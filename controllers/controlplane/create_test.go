@@ -35,7 +35,7 @@ var _ = Describe("Creating machines", func() {
 			cluster.Status.FailureDomains = append(cluster.Status.FailureDomains, clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(true)})
 		}
 		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
-		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 
 		var domains []string
 		for _, m := range r.expectMachines(ctx, 3) {
@@ -75,22 +75,22 @@ var _ = Describe("Creating machines", func() {
 
 	It("adds machines later only while etcd is whole", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
-		r.settle(ctx, reconciler)
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(3)) })
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 1)
 		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(And(
 			HaveField("Status", metav1.ConditionTrue), HaveField("Message", "Scaling up from 1 to 3 replicas is blocked: Waiting for etcd to answer: not queried")))
 
-		tenant.Etcd = &etcd.Health{Members: []etcd.Member{{ID: 1, Name: machine.Name, Answers: true, Leader: true}}}
-		r.settle(ctx, reconciler)
+		workloadCluster.Etcd = &etcd.Health{Members: []etcd.Member{{ID: 1, Name: machine.Name, Answers: true, Leader: true}}}
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 	})
 
@@ -122,7 +122,7 @@ var _ = Describe("Creating machines", func() {
 		// A run without a crash counts the writes.
 		count := &crash{}
 		r := newRig(ctx, "", nil)
-		r.settle(ctx, direct(count.config(), &facts{}))
+		r.reconcileUntilIdle(ctx, direct(count.config(), &facts{}))
 		r.expectMachines(ctx, 3)
 		Expect(count.writes).To(BeNumerically(">", 15), "certificates, kubeconfig, three times three children and more")
 		// A crash before a write has the same result as a crash after the
@@ -137,7 +137,7 @@ var _ = Describe("Creating machines", func() {
 				crashing := &crash{at: at}
 				crashed(ctx, r, direct(crashing.config(), &facts{}))
 				Expect(crashing.dead).To(BeTrue(), "crashing after write %d", at)
-				r.settle(ctx, direct(testEnv.Config, &facts{}))
+				r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 				r.expectMachines(ctx, 3)
 				return nil
 			})
@@ -160,7 +160,7 @@ var _ = Describe("Creating machines", func() {
 		_, err = refusing.Reconcile(ctx, requestFor(r))
 		Expect(err).To(HaveOccurred())
 		Expect(r.condition(ctx, controlplanev1.ScalingUpCondition)()).To(Equal(said), "the next try has another name to say")
-		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		r.expectMachines(ctx, 3)
 	})
 })
@@ -264,7 +264,7 @@ var _ = Describe("Orphans", func() {
 	It("keeps objects of a machine or of another owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		r.adopt(ctx, &machines[0])
 		controlPlane, err := r.controlPlane(ctx)
@@ -275,7 +275,7 @@ var _ = Describe("Orphans", func() {
 		other.OwnerReferences = nil
 		Expect(testEnv.Client.Create(ctx, orphan)).To(Succeed())
 		Expect(testEnv.Client.Create(ctx, other)).To(Succeed())
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		_, infra, configs, err := r.names(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(infra).To(ConsistOf(machines[0].Name, machines[1].Name, machines[2].Name))

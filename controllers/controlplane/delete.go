@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// deleteAgain is the requeue interval of a deletion that waits for workers;
+	// deletionRequeue is the requeue interval of a deletion that waits for workers;
 	// deletions of Machines trigger a reconcile, deletions of their owners do
 	// not.
-	deleteAgain = 10 * time.Second
+	deletionRequeue = 10 * time.Second
 	// namesShown bounds the names in a message.
 	namesShown = 5
 )
@@ -37,7 +37,7 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	}
 	if len(workers) > 0 {
 		s.deleting = "Waiting for workers to be deleted first: " + shorten(workers)
-		s.lookAgain(deleteAgain)
+		s.requeueAfter(deletionRequeue)
 		return nil
 	}
 	// The cache may not contain the last created machines.
@@ -45,8 +45,8 @@ func (r *Reconciler) delete(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	r.clinging.forget(s.controlPlane.UID, 0)
-	r.sightings.forget(s.controlPlane.UID)
+	r.leaderTransfers.forget(s.controlPlane.UID, 0)
+	r.observedNodes.forget(s.controlPlane.UID)
 	if len(machines) == 0 {
 		if s.cluster != nil && s.cluster.DeletionTimestamp.IsZero() {
 			// Another control plane of this Cluster is initialized again.
@@ -117,7 +117,7 @@ func (r *Reconciler) workers(ctx context.Context, s *scope) ([]string, error) {
 	}
 	for i := range machines.Items {
 		// Machines of this control plane that a backup restored have no owner.
-		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.controlPlane) && !lost(machine, s.controlPlane) {
+		if machine := &machines.Items[i]; !metav1.IsControlledBy(machine, s.controlPlane) && !ownerless(machine, s.controlPlane) {
 			names = append(names, "Machine "+machine.Name)
 		}
 	}

@@ -82,7 +82,7 @@ var _ = Describe("Deleting a control plane", func() {
 
 		Expect(testEnv.Client.Delete(ctx, worker)).To(Succeed())
 		// This is less than the requeue interval.
-		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deleteAgain-2*time.Second).Should(
+		Eventually(func() ([]clusterv1.Machine, error) { return r.machines(ctx) }, deletionRequeue-2*time.Second).Should(
 			HaveEach(HaveField("DeletionTimestamp", Not(BeNil()))))
 		Eventually(r.condition(ctx, controlplanev1.DeletingCondition)).Should(
 			HaveField("Message", HavePrefix("Waiting for machines to be deleted: c-cp-")))
@@ -93,7 +93,7 @@ var _ = Describe("Deleting a control plane", func() {
 	It("waits for MachinePools", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 3)[0]
 		pool := &clusterv1.MachinePool{
 			ObjectMeta: metav1.ObjectMeta{
@@ -105,18 +105,18 @@ var _ = Describe("Deleting a control plane", func() {
 		}
 		Expect(testEnv.Client.Create(ctx, pool)).To(Succeed())
 		deleteIt(ctx, r)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.DeletingCondition)()).To(
 			HaveField("Message", "Waiting for workers to be deleted first: MachinePool pool"))
 		Expect(testEnv.Client.Delete(ctx, pool)).To(Succeed())
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
 	})
 
 	It("does not wait for machines of its own that a backup brought back without an owner", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		for i := range machines {
 			machines[i].OwnerReferences = nil
@@ -124,7 +124,7 @@ var _ = Describe("Deleting a control plane", func() {
 		}
 		// Before the restored objects are reconciled.
 		deleteIt(ctx, r)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
 		left, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -137,16 +137,16 @@ var _ = Describe("Deleting a control plane", func() {
 		})
 		reconciler := direct(testEnv.Config, &facts{})
 		handOver(ctx, r, time.Hour)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(reconciler.applied.Len()).To(Equal(3*len(machines)), "of each its infrastructure machine and its NovaConfig too")
 		Expect(reconciler.externals.answers).NotTo(BeEmpty())
 
 		hold(ctx, machines)
 		Expect(testEnv.Client.Delete(ctx, &machines[0])).To(Succeed())
-		r.settle(ctx, reconciler)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		// Another one with the same name may have been created.
 		staying, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -155,12 +155,12 @@ var _ = Describe("Deleting a control plane", func() {
 
 		letGo(ctx, machines[1:])
 		deleteIt(ctx, r)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		_, err = reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(reconciler.applied.Len()).To(BeZero())
 		letGo(ctx, machines[:1])
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		_, err = reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(gone(ctx, r)()).To(BeTrue())
@@ -179,7 +179,7 @@ var _ = Describe("Deleting a control plane", func() {
 	It("needs no Cluster", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: clusterName}}
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
@@ -189,7 +189,7 @@ var _ = Describe("Deleting a control plane", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(len(machines)), "a missing Cluster is no reason to delete anything")
 		deleteIt(ctx, r)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
 		list, err = r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -198,7 +198,7 @@ var _ = Describe("Deleting a control plane", func() {
 	It("needs no lock if its namespace is being deleted too", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
@@ -211,7 +211,7 @@ var _ = Describe("Deleting a control plane", func() {
 			ObjectMeta: metav1.ObjectMeta{Namespace: lock.Namespace, Name: lock.Name},
 		}))).To(Succeed())
 		deleteIt(ctx, r)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(gone(ctx, r)()).To(BeTrue())
 	})
 })

@@ -25,30 +25,30 @@ import (
 func three() *scope {
 	s := running()
 	s.machines = machinesIn("", "", "")
-	s.tenant.Nodes = nil
+	s.workload.Nodes = nil
 	for _, machine := range []string{"m0", "m1", "m2"} {
 		s.machines[machine].UID = "uid-of-" + s.machines[machine].UID
-		s.tenant.Nodes = append(s.tenant.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
+		s.workload.Nodes = append(s.workload.Nodes, Node{Name: machine, ControlPlane: true, Ready: true, Components: allRun})
 	}
-	s.tenant.Etcd = &etcd.Health{}
+	s.workload.Etcd = &etcd.Health{}
 	return s
 }
 
-func TestVacancy(t *testing.T) {
+func TestNextEndpointStep(t *testing.T) {
 	kubeVIPFails := func(s *scope, nodes ...int) {
 		for _, i := range nodes {
-			s.tenant.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
+			s.workload.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "Its image cannot be pulled"}
 		}
 	}
 	notReady := func(s *scope, nodes ...int) {
 		for _, i := range nodes {
-			s.tenant.Nodes[i].Ready, s.tenant.Nodes[i].Unreachable = false, true
-			s.tenant.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "The node does not report"}
+			s.workload.Nodes[i].Ready, s.workload.Nodes[i].Unreachable = false, true
+			s.workload.Nodes[i].Components.KubeVIP = Component{State: Failed, Message: "The node does not report"}
 		}
 	}
-	held := func(holder, before string, settled, unheard bool) func(*scope) {
+	held := func(holder, before string, confirmed, unconfirmed bool) func(*scope) {
 		return func(s *scope) {
-			s.tenant.Endpoint = Endpoint{Asked: true, Answers: true, Holder: holder, Before: before, Settled: settled, Unheard: unheard}
+			s.workload.Endpoint = Endpoint{Probed: true, Answers: true, Holder: holder, Before: before, Confirmed: confirmed, Unconfirmed: unconfirmed}
 		}
 	}
 	const noKubeVIP = "Waiting for kube-vip on another machine to take the endpoint's address from node m0: kube-vip does not run on m1, m2. "
@@ -61,7 +61,7 @@ func TestVacancy(t *testing.T) {
 	}{
 		"Holder": {
 			reason: "the address is moved before the machine is deleted", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { s.tenant.Nodes[1].Components.Scheduler.State = Failed },
+			change: func(s *scope) { s.workload.Nodes[1].Components.Scheduler.State = Failed },
 		},
 		"KubeVIPFails": {
 			reason: "a node without kube-vip cannot take it", to: "m2", waits: "Waiting for node m2 to take",
@@ -69,7 +69,7 @@ func TestVacancy(t *testing.T) {
 		},
 		"KubeVIPUnlabeled": {
 			reason: "a node whose pod lacks the label can take it", to: "m1", waits: "Waiting for node m1 to take",
-			change: func(s *scope) { s.tenant.Nodes[1].Components.KubeVIP = Component{}; kubeVIPFails(s, 2) },
+			change: func(s *scope) { s.workload.Nodes[1].Components.KubeVIP = Component{}; kubeVIPFails(s, 2) },
 		},
 		"LastKubeVIP": {
 			reason: "the last kube-vip is the last holder of the endpoint", waits: noKubeVIP,
@@ -77,7 +77,7 @@ func TestVacancy(t *testing.T) {
 		},
 		"ByItself": {
 			reason: "a node that lacks something else takes it when it is free",
-			change: func(s *scope) { kubeVIPFails(s, 1); s.tenant.Nodes[2].Components.Scheduler.State = Failed },
+			change: func(s *scope) { kubeVIPFails(s, 1); s.workload.Nodes[2].Components.Scheduler.State = Failed },
 		},
 		"TakenBack": {
 			reason: "a node that did not take it is not tried again", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
@@ -88,7 +88,7 @@ func TestVacancy(t *testing.T) {
 			change: held("m0", "m1", true, false),
 		},
 		"JustMoved": {reason: "the machine may still have it", waits: "Waiting for node m1 to take", change: held("m1", "m0", false, false)},
-		"Settled":   {reason: "another one has it for good", tried: sets.New("m1"), change: held("m1", "m0", true, false)},
+		"Confirmed": {reason: "another one has it for good", tried: sets.New("m1"), change: held("m1", "m0", true, false)},
 		"NotTaken": {
 			reason: "the machine may still serve, so the next one is tried", tried: sets.New("m1"), to: "m2", waits: "Waiting for node m2 to take",
 			change: held("m1", "m0", false, true),
@@ -107,16 +107,16 @@ func TestVacancy(t *testing.T) {
 		},
 		"KubeletsSilent": {
 			reason: "a node without kubelet whose API server answers can take it", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { notReady(s, 1, 2); s.tenant.Serving = sets.New("m0", "m2") },
+			change: func(s *scope) { notReady(s, 1, 2); s.workload.Serving = sets.New("m0", "m2") },
 		},
 		"KubeletSilent": {
 			reason: "but a ready node is preferred", to: "m2", waits: "Waiting for node m2 to take",
-			change: func(s *scope) { notReady(s, 1); s.tenant.Serving = sets.New("m0", "m1", "m2") },
+			change: func(s *scope) { notReady(s, 1); s.workload.Serving = sets.New("m0", "m1", "m2") },
 		},
 		"HostsGone": {
 			reason: "no node answers", change: func(s *scope) { notReady(s, 1, 2) },
 		},
-		"Alone": {reason: "no node can take it", change: func(s *scope) { s.tenant.Nodes = s.tenant.Nodes[:1] }},
+		"Alone": {reason: "no node can take it", change: func(s *scope) { s.workload.Nodes = s.workload.Nodes[:1] }},
 		"AllGo": {
 			reason: "a machine that is deleted too cannot take it",
 			change: func(s *scope) {
@@ -127,7 +127,7 @@ func TestVacancy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := three()
 			tc.change(s)
-			got := vacancyOf(s, "m0", tc.tried)
+			got := nextEndpointStep(s, "m0", tc.tried)
 			if got.to != tc.to || !strings.HasPrefix(got.waits, tc.waits) || (got.waits == "") != (tc.waits == "") {
 				t.Errorf("%s: got %+v", tc.reason, got)
 			}
@@ -135,7 +135,7 @@ func TestVacancy(t *testing.T) {
 	}
 }
 
-func TestVacate(t *testing.T) {
+func TestMoveEndpoint(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		change func(*scope)
@@ -145,9 +145,9 @@ func TestVacate(t *testing.T) {
 		waits   bool
 	}{
 		"Holder":    {reason: "the address goes before the machine", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
-		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.tenant.Endpoint.Holder, s.tenant.Endpoint.Settled = "m1", false }},
-		"External":  {reason: "no node holds it", change: func(s *scope) { s.tenant.Endpoint.Holder = "" }},
-		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.tenant.Nodes[0].Ready = false }},
+		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.workload.Endpoint.Holder, s.workload.Endpoint.Confirmed = "m1", false }},
+		"External":  {reason: "no node holds it", change: func(s *scope) { s.workload.Endpoint.Holder = "" }},
+		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.workload.Nodes[0].Ready = false }},
 		"Renewed": {
 			reason: "the holder renewed its lease in that moment: it is tried again while the machine still stays", waits: true, change: func(*scope) {},
 			refuses: fmt.Errorf("transferring kube-vip's lease: %w", apierrors.NewConflict(schema.GroupResource{Resource: "leases"}, kubeVIPLease, errors.New("modified"))),
@@ -157,25 +157,25 @@ func TestVacate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := three()
 			tc.change(s)
-			tenant := &facts{movesNot: tc.refuses}
-			r := &Reconciler{Tenants: tenant, Recorder: &events.FakeRecorder{}}
-			err := r.vacate(t.Context(), s, s.machines["m0"])
-			if vacating := (*vacatingError)(nil); errors.As(err, &vacating) != tc.waits {
+			workloadCluster := &facts{movesNot: tc.refuses}
+			r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}}
+			err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
+			if moving := (*endpointMoveError)(nil); errors.As(err, &moving) != tc.waits {
 				t.Errorf("%s: got %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.moved, tenant.moved); diff != "" {
+			if diff := cmp.Diff(tc.moved, workloadCluster.moved); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})
 	}
 }
 
-func TestVacateIsBounded(t *testing.T) {
-	s, tenant, now := three(), &facts{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r := &Reconciler{Tenants: tenant, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }}
-	vacate := func() error {
+func TestMoveEndpointIsBounded(t *testing.T) {
+	s, workloadCluster, now := three(), &facts{}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r := &Reconciler{WorkloadClusters: workloadCluster, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return now }}
+	moveEndpoint := func() error {
 		s.decision = plan.Decision{Action: plan.RemoveMember, Machine: "m0", Reason: "Removing it"}
-		err := r.vacate(t.Context(), s, s.machines["m0"])
+		err := r.moveEndpoint(t.Context(), s, s.machines["m0"])
 		if err != nil && r.failed(s, err) != nil {
 			t.Errorf("to wait is no failure: %v", err)
 		}
@@ -184,23 +184,23 @@ func TestVacateIsBounded(t *testing.T) {
 	// All of them seem to run, and the old one takes the address back each
 	// time.
 	for range 5 {
-		if vacate() == nil {
+		if moveEndpoint() == nil {
 			t.Fatal("the machine is deleted while it holds the endpoint")
 		}
 		now = now.Add(10 * time.Second)
 	}
-	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, tenant.moved); diff != "" {
+	if diff := cmp.Diff([]string{"m0 to m1", "m0 to m2"}, workloadCluster.moved); diff != "" {
 		t.Errorf("each node is tried once: (-want +got)\n%s", diff)
 	}
 	if why := s.waits(); !strings.Contains(why, "kube-vip does not run on m1, m2") {
 		t.Errorf("conditions report the wait, got %q", why)
 	}
-	now = now.Add(vacateBound)
-	if err := vacate(); err != nil {
+	now = now.Add(endpointMoveTimeout)
+	if err := moveEndpoint(); err != nil {
 		t.Errorf("the machine is deleted in the end: %v", err)
 	}
-	r.handovers.forget(s.machines["m0"].UID)
-	if vacate() == nil {
+	r.endpointMoves.forget(s.machines["m0"].UID)
+	if moveEndpoint() == nil {
 		t.Error("a new machine starts a new wait")
 	}
 }

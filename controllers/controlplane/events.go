@@ -12,7 +12,7 @@ func (r *Reconciler) event(s *scope, eventType, reason, action, note string) {
 	r.Recorder.Eventf(s.controlPlane, nil, eventType, reason, action, "%s", note)
 }
 
-// complain records an event for a failed operation.
-func (r *Reconciler) complain(s *scope, reason, action string, err error) {
+// warn records an event for a failed operation.
+func (r *Reconciler) warn(s *scope, reason, action string, err error) {
 	r.event(s, corev1.EventTypeWarning, reason, action, loop.Sentence(err))
 }

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// externalFresh and externalAgain are how long the state of a healthy and
+	// externalFresh and externalRequeue are how long the state of a healthy and
 	// of an unhealthy external etcd is cached.
-	externalFresh, externalAgain = time.Minute, 10 * time.Second
+	externalFresh, externalRequeue = time.Minute, 10 * time.Second
 )
 
 // externalEtcds caches the state of external etcds by control plane, so that an
@@ -58,7 +58,7 @@ func (r *Reconciler) external(ctx context.Context, s *scope) error {
 		err := r.Client.Get(ctx, key, &corev1.Secret{})
 		if apierrors.IsNotFound(err) {
 			s.waiting = fmt.Sprintf("Waiting for Secret %s, which external etcd needs", key.Name)
-			s.lookAgain(externalAgain)
+			s.requeueAfter(externalRequeue)
 			return nil
 		}
 		if err != nil {
@@ -68,9 +68,9 @@ func (r *Reconciler) external(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askExternal queries the state of external etcd, unless the cached state is
+// queryExternal queries the state of external etcd, unless the cached state is
 // recent. A failed query does not block other steps.
-func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
+func (r *Reconciler) queryExternal(ctx context.Context, s *scope) error {
 	if !externalEtcd(s) {
 		return nil
 	}
@@ -81,13 +81,13 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	r.externals.mu.Unlock()
 	fresh := externalFresh
 	if len(last.problems) > 0 {
-		fresh = externalAgain
+		fresh = externalRequeue
 	}
 	if !known || !slices.Equal(last.endpoints, endpoints) || r.now().Sub(last.at) >= fresh {
 		config, err := r.externalConfig(ctx, s)
 		if err != nil {
 			s.externalProblems = []string{loop.Sentence(err)}
-			s.lookAgain(externalAgain)
+			s.requeueAfter(externalRequeue)
 			return nil
 		}
 		last = externalAnswer{at: r.now(), endpoints: slices.Clone(endpoints), problems: etcd.EndpointProblems(ctx, config, endpoints)}
@@ -100,9 +100,9 @@ func (r *Reconciler) askExternal(ctx context.Context, s *scope) error {
 	}
 	s.externalProblems = last.problems
 	if len(last.problems) > 0 {
-		s.lookAgain(externalAgain)
+		s.requeueAfter(externalRequeue)
 	} else {
-		s.lookAgain(externalFresh)
+		s.requeueAfter(externalFresh)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func handOver(ctx context.Context, r *rig, ttl time.Duration) {
 }
 
 var _ = Describe("External etcd", func() {
-	says := func(ctx context.Context, r *rig, condition string, status metav1.ConditionStatus, message string) {
+	expectCondition := func(ctx context.Context, r *rig, condition string, status metav1.ConditionStatus, message string) {
 		GinkgoHelper()
 		Expect(r.condition(ctx, condition)()).To(And(HaveField("Status", status), HaveField("Message", ContainSubstring(message))), condition)
 	}
@@ -47,18 +47,18 @@ var _ = Describe("External etcd", func() {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
 		handOver(ctx, r, time.Hour)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
 		now := time.Now()
 		reconciler.Now = func() time.Time { return now }
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		By("an endpoint that does not answer, before the first machine is up")
-		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
-		r.settle(ctx, reconciler)
+		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
-		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
-		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
+		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
+		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, "Endpoint https://127.0.0.1:1 does not answer")
 
 		By("deleting the Secret, while a machine is deleted and another one is missing")
 		Expect(deleteSecret(ctx, r, secret.Name(clusterName, secret.APIServerEtcdClient))).To(Succeed())
@@ -74,32 +74,32 @@ var _ = Describe("External etcd", func() {
 		Expect(testEnv.Client.Status().Update(ctx, goes)).To(Succeed())
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(5)) })
 		now = now.Add(externalFresh)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.Kubeconfig)), &corev1.Secret{})).To(Succeed())
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(goes), goes)).To(Succeed())
 		Expect(goes.Annotations).NotTo(HaveKey(controlplanev1.MachineHookAnnotation))
 		const missing = "Secret c-apiserver-etcd-client has to be there too"
-		says(ctx, r, controlplanev1.AvailableCondition, metav1.ConditionTrue, "")
-		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, missing)
-		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, missing)
+		expectCondition(ctx, r, controlplanev1.AvailableCondition, metav1.ConditionTrue, "")
+		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, missing)
+		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, missing)
 
 		By("deleting only this Secret")
 		goes.Finalizers = nil
 		Expect(testEnv.Client.Update(ctx, goes)).To(Succeed())
-		r.settle(ctx, reconciler)
-		says(ctx, r, controlplanev1.ScalingUpCondition, metav1.ConditionTrue, "No machine can join: Secret c-etcd")
+		r.reconcileUntilIdle(ctx, reconciler)
+		expectCondition(ctx, r, controlplanev1.ScalingUpCondition, metav1.ConditionTrue, "No machine can join: Secret c-etcd")
 
 		By("storing an expired certificate")
 		handOver(ctx, r, time.Nanosecond)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		const expired = "Secret c-apiserver-etcd-client: tls.crt has expired"
-		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, expired)
-		says(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, expired)
+		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, expired)
+		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, expired)
 
 		By("a good one")
 		handOver(ctx, r, time.Hour)
-		r.settle(ctx, reconciler)
-		says(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
+		r.reconcileUntilIdle(ctx, reconciler)
+		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionTrue, "")
 		list, err := r.machines(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(5))

@@ -18,32 +18,32 @@ import (
 // before its member of etcd and its Node are removed. A reboot takes less.
 const orphanGrace = 15 * time.Minute
 
-// sightings remember, by control plane, which Machines this process has
+// observedNodes remember, by control plane, which Machines this process has
 // observed and when each node was last healthy. They distinguish the node of a
 // deleted Machine from the node of a Machine that the management cluster never
 // had, as after a restore from an old backup. They are kept in memory only:
 // after a restart each node gets its full grace period again.
-type sightings struct {
+type observedNodes struct {
 	mu sync.Mutex
-	of map[types.UID]*sighting
+	of map[types.UID]*nodeRecord
 }
 
-type sighting struct {
+type nodeRecord struct {
 	machines sets.Set[string]
 	well     map[string]time.Time
 }
 
 // note records the observed state, and returns the nodes without a Machine that
 // are not removed yet although they do not respond.
-func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
+func (k *observedNodes) note(s *scope, now time.Time) sets.Set[string] {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.of == nil {
-		k.of = map[types.UID]*sighting{}
+		k.of = map[types.UID]*nodeRecord{}
 	}
 	seen := k.of[s.controlPlane.UID]
 	if seen == nil {
-		seen = &sighting{machines: sets.New[string](), well: map[string]time.Time{}}
+		seen = &nodeRecord{machines: sets.New[string](), well: map[string]time.Time{}}
 		k.of[s.controlPlane.UID] = seen
 	}
 	for name := range s.machines {
@@ -51,27 +51,27 @@ func (k *sightings) note(s *scope, now time.Time) sets.Set[string] {
 	}
 	there := seen.look(s, now)
 	machineOfNode := map[string]string{}
-	for _, node := range s.tenant.Nodes {
+	for _, node := range s.workload.Nodes {
 		machineOfNode[node.Name] = node.Machine
 	}
-	spared := sets.New[string]()
+	inGrace := sets.New[string]()
 	for name, at := range seen.well {
 		if !there.Has(name) {
-			if s.tenant.Answers && s.tenant.Etcd != nil {
+			if s.workload.Answers && s.workload.Etcd != nil {
 				delete(seen.well, name)
 			}
 			continue
 		}
 		if !seen.machines.Has(name) && !seen.machines.Has(machineOfNode[name]) && now.Sub(at) < orphanGrace {
-			spared.Insert(name)
+			inGrace.Insert(name)
 		}
 	}
-	return spared
+	return inGrace
 }
 
 // look records which control plane nodes are healthy now, and returns those
 // that exist.
-func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
+func (k *nodeRecord) look(s *scope, now time.Time) sets.Set[string] {
 	there := sets.New[string]()
 	add := func(name string, well bool) {
 		there.Insert(name)
@@ -79,13 +79,13 @@ func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
 			k.well[name] = now
 		}
 	}
-	for _, node := range s.tenant.Nodes {
+	for _, node := range s.workload.Nodes {
 		if node.ControlPlane {
 			add(node.Name, node.Ready)
 		}
 	}
-	if s.tenant.Etcd != nil {
-		for _, m := range s.tenant.Etcd.Members {
+	if s.workload.Etcd != nil {
+		for _, m := range s.workload.Etcd.Members {
 			if m.Name != "" {
 				add(m.Name, m.Answers)
 			}
@@ -95,7 +95,7 @@ func (k *sighting) look(s *scope, now time.Time) sets.Set[string] {
 }
 
 // forget deletes the record of a deleted control plane.
-func (k *sightings) forget(of types.UID) {
+func (k *observedNodes) forget(of types.UID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.of, of)
@@ -107,36 +107,36 @@ func isForeign(s *scope, m etcd.Member) bool {
 	if m.Name == "" || machineOf(s, m) != "" || s.controlPlane.Annotations[controlplanev1.ForeignMembersAnnotation] == controlplanev1.ForeignMembersRemove {
 		return false
 	}
-	return m.Answers || ownNode(s, m.Name) || s.spared.Has(m.Name)
+	return m.Answers || ownNode(s, m.Name) || s.inGrace.Has(m.Name)
 }
 
 // foreignMembers returns the members of etcd without a Machine in the cluster.
 // Members on machines of another control plane provider are not foreign.
 func foreignMembers(s *scope) []string {
-	if s.tenant.Etcd == nil || externalEtcd(s) {
+	if s.workload.Etcd == nil || externalEtcd(s) {
 		return nil
 	}
 	var names []string
-	for _, m := range s.tenant.Etcd.Members {
-		if m.Name == "" || machineOf(s, m) != "" || onStranger(s, m.Name) {
+	for _, m := range s.workload.Etcd.Members {
+		if m.Name == "" || machineOf(s, m) != "" || onOtherMachine(s, m.Name) {
 			continue
 		}
-		if m.Answers || ownNode(s, m.Name) || s.spared.Has(m.Name) {
+		if m.Answers || ownNode(s, m.Name) || s.inGrace.Has(m.Name) {
 			names = append(names, fmt.Sprintf("%s (%x)", m.Name, m.ID))
 		}
 	}
 	return names
 }
 
-// onStranger reports whether a node runs on a control plane machine that
+// onOtherMachine reports whether a node runs on a control plane machine that
 // another controller owns.
-func onStranger(s *scope, name string) bool {
-	if s.strangers.Has(name) {
+func onOtherMachine(s *scope, name string) bool {
+	if s.otherMachines.Has(name) {
 		return true
 	}
-	for _, node := range s.tenant.Nodes {
+	for _, node := range s.workload.Nodes {
 		if node.Name == name {
-			return s.strangers.Has(node.Machine)
+			return s.otherMachines.Has(node.Machine)
 		}
 	}
 	return false
@@ -158,7 +158,7 @@ func foreignRefusal(s *scope) string {
 // membersKnownCondition reports foreign members. It is empty while etcd does
 // not answer, which leaves the condition unchanged.
 func (s *scope) membersKnownCondition() metav1.Condition {
-	if s.tenant.Etcd == nil || externalEtcd(s) {
+	if s.workload.Etcd == nil || externalEtcd(s) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.EtcdMembersKnownCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdMembersKnownReason}

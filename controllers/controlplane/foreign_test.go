@@ -23,7 +23,7 @@ func withOrphan(answers bool) *scope {
 	return &scope{
 		controlPlane: &controlplanev1.NovaControlPlane{ObjectMeta: metav1.ObjectMeta{UID: "u"}},
 		machines:     collections.FromMachines(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m0"}}),
-		tenant: Facts{
+		workload: Facts{
 			Answers: true,
 			Nodes:   []Node{{Name: "m0", Machine: "m0", ControlPlane: true, Ready: true}, {Name: "lost", Machine: "lost", ControlPlane: true, Ready: answers}},
 			Etcd: &etcd.Health{Members: []etcd.Member{
@@ -35,12 +35,12 @@ func withOrphan(answers bool) *scope {
 
 func TestOrphanThatReboots(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	kept := func(k *sightings, s *scope, at time.Time) bool {
-		s.spared = k.note(s, at)
-		return isForeign(s, s.tenant.Etcd.Members[1]) && (len(leftOver(s)) == 0)
+	kept := func(k *observedNodes, s *scope, at time.Time) bool {
+		s.inGrace = k.note(s, at)
+		return isForeign(s, s.workload.Etcd.Members[1]) && (len(orphanedNodes(s)) == 0)
 	}
 	t.Run("keeps its member", func(t *testing.T) {
-		k := &sightings{}
+		k := &observedNodes{}
 		for minute, answers := range []bool{true, false, false, true, false} {
 			if !kept(k, withOrphan(answers), now.Add(time.Duration(minute)*time.Minute)) {
 				t.Fatalf("removed in minute %d", minute)
@@ -54,12 +54,12 @@ func TestOrphanThatReboots(t *testing.T) {
 		}
 	})
 	t.Run("keeps its member after a start of the manager", func(t *testing.T) {
-		if !kept(&sightings{}, withOrphan(false), now) {
+		if !kept(&observedNodes{}, withOrphan(false), now) {
 			t.Error("removed")
 		}
 	})
 	t.Run("is not the node of a deleted Machine", func(t *testing.T) {
-		k := &sightings{}
+		k := &observedNodes{}
 		before := withOrphan(true)
 		before.machines.Insert(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "lost"}})
 		k.note(before, now)
@@ -68,14 +68,14 @@ func TestOrphanThatReboots(t *testing.T) {
 		}
 	})
 	t.Run("loses its Node late too, with etcd elsewhere", func(t *testing.T) {
-		k := &sightings{}
+		k := &observedNodes{}
 		s := withOrphan(false)
-		s.tenant.Etcd = nil
+		s.workload.Etcd = nil
 		elsewhere(s)
-		if s.spared = k.note(s, now); len(leftOver(s)) != 0 {
+		if s.inGrace = k.note(s, now); len(orphanedNodes(s)) != 0 {
 			t.Error("deleted at once")
 		}
-		if s.spared = k.note(s, now.Add(orphanGrace)); len(leftOver(s)) != 1 {
+		if s.inGrace = k.note(s, now.Add(orphanGrace)); len(orphanedNodes(s)) != 1 {
 			t.Error("never deleted")
 		}
 	})
@@ -96,21 +96,21 @@ func TestForeignRefusal(t *testing.T) {
 			s.controlPlane.Annotations = map[string]string{controlplanev1.ForeignMembersAnnotation: controlplanev1.ForeignMembersRemove}
 		}},
 		"a machine of another provider": {foreign: true, reason: controlplanev1.EtcdMembersKnownReason, change: func(s *scope) {
-			s.strangers = sets.New("lost")
+			s.otherMachines = sets.New("lost")
 		}},
-		"etcd runs elsewhere": {change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
-		"etcd is unreachable": {change: func(s *scope) { s.tenant.Etcd = nil }},
+		"etcd runs elsewhere": {change: func(s *scope) { s.workload.Etcd = nil; elsewhere(s) }},
+		"etcd is unreachable": {change: func(s *scope) { s.workload.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := withOrphan(true)
-			members := s.tenant.Etcd.Members
+			members := s.workload.Etcd.Members
 			if tc.change != nil {
 				tc.change(s)
 			}
 			if refused := foreignRefusal(s); (refused != "") != tc.refused {
 				t.Errorf("refused: %q", refused)
 			}
-			if foreign := isForeign(s, members[1]); s.tenant.Etcd != nil && foreign != tc.foreign {
+			if foreign := isForeign(s, members[1]); s.workload.Etcd != nil && foreign != tc.foreign {
 				t.Errorf("foreign: %t", foreign)
 			}
 			if c := s.membersKnownCondition(); c.Reason != tc.reason {
@@ -124,7 +124,7 @@ var _ = Describe("Members of etcd that a restored backup does not know", func() 
 	It("keep machines from being created until the administrator has decided", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
 		// They were members when the backup was made; their VMs are deleted.
 		for i := range machines {
@@ -132,16 +132,16 @@ var _ = Describe("Members of etcd that a restored backup does not know", func() 
 			metav1.SetMetaDataAnnotation(&machines[i].ObjectMeta, controlplanev1.JoinedAnnotation, "")
 			Expect(testEnv.Client.Patch(ctx, &machines[i], client.MergeFrom(before))).To(Succeed())
 		}
-		tenant := &facts{Facts: Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}}
+		workloadCluster := &facts{Facts: Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}}
 		for i, name := range []string{"rolled-1", "rolled-2", "rolled-3"} {
-			tenant.Nodes = append(tenant.Nodes, Node{Name: name, Machine: name, ControlPlane: true, Ready: true})
-			tenant.Etcd.Members = append(tenant.Etcd.Members, etcd.Member{ID: uint64(i + 1), Name: name, Answers: true, Leader: i == 2})
+			workloadCluster.Nodes = append(workloadCluster.Nodes, Node{Name: name, Machine: name, ControlPlane: true, Ready: true})
+			workloadCluster.Etcd.Members = append(workloadCluster.Etcd.Members, etcd.Member{ID: uint64(i + 1), Name: name, Answers: true, Leader: i == 2})
 		}
-		reconciler = direct(testEnv.Config, tenant)
+		reconciler = direct(testEnv.Config, workloadCluster)
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = ptr.To(int32(5)) })
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
-		Expect(tenant.removed).To(BeEmpty())
+		Expect(workloadCluster.removed).To(BeEmpty())
 		Expect(r.condition(ctx, controlplanev1.EtcdMembersKnownCondition)()).To(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.EtcdForeignMembersReason),
 			HaveField("Message", And(ContainSubstring("rolled-1 (1), rolled-2 (2), rolled-3 (3)"), ContainSubstring(controlplanev1.ForeignMembersAnnotation)))))
@@ -155,12 +155,12 @@ var _ = Describe("Members of etcd that a restored backup does not know", func() 
 		decide(controlplanev1.ForeignMembersRemove)
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
-		Expect(tenant.removed).To(Equal([]uint64{1}))
+		Expect(workloadCluster.removed).To(Equal([]uint64{1}))
 
 		By("keeping them")
 		decide(controlplanev1.ForeignMembersKeep)
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 5)
-		Expect(tenant.removed).To(HaveLen(1))
+		Expect(workloadCluster.removed).To(HaveLen(1))
 	})
 })

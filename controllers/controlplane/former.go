@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/cluster-api/util/secret"
 )
 
-// formerAgain is the requeue interval while the garbage collector deletes
+// formerRequeue is the requeue interval while the garbage collector deletes
 // Secrets.
-const formerAgain = 2 * time.Second
+const formerRequeue = 2 * time.Second
 
-// former waits until Secrets of a deleted control plane or Cluster with the
+// formerSecrets waits until Secrets of a deleted control plane or Cluster with the
 // same names are deleted. They are garbage-collected shortly after their owner;
 // adopting one would leave the new cluster without it.
-func (r *Reconciler) former(ctx context.Context, s *scope) error {
+func (r *Reconciler) formerSecrets(ctx context.Context, s *scope) error {
 	if s.initialized || len(s.machines) > 0 {
 		return nil
 	}
@@ -36,18 +36,18 @@ func (r *Reconciler) former(ctx context.Context, s *scope) error {
 		if err != nil {
 			return fmt.Errorf("reading Secret %s: %w", key.Name, err)
 		}
-		if formersOwn(s, found.OwnerReferences) {
+		if ownedByFormer(s, found.OwnerReferences) {
 			s.waiting = fmt.Sprintf("Waiting for Secret %s of a former cluster to be deleted with it", key.Name)
-			s.lookAgain(formerAgain)
+			s.requeueAfter(formerRequeue)
 			return nil
 		}
 	}
 	return nil
 }
 
-// formersOwn reports whether an owner has the name of the control plane or of
+// ownedByFormer reports whether an owner has the name of the control plane or of
 // the Cluster and another UID.
-func formersOwn(s *scope, owners []metav1.OwnerReference) bool {
+func ownedByFormer(s *scope, owners []metav1.OwnerReference) bool {
 	return slices.ContainsFunc(owners, func(ref metav1.OwnerReference) bool {
 		switch ref.Kind {
 		case kind:

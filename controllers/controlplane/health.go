@@ -34,12 +34,12 @@ var machineHealth = patch.WithOwnedConditions{Conditions: []string{
 // reportHealth sets the health conditions and the certificate expiry of each
 // machine.
 func (r *Reconciler) reportHealth(ctx context.Context, s *scope) error {
-	if !s.initialized || s.tenant.Early {
+	if !s.initialized || s.workload.Pending {
 		return nil
 	}
 	var errs []error
 	for _, machine := range s.sorted() {
-		errs = append(errs, r.reportMachineHealth(ctx, s, machine), r.noteExpiry(ctx, s, machine))
+		errs = append(errs, r.reportMachineHealth(ctx, s, machine), r.recordExpiry(ctx, s, machine))
 	}
 	return errors.Join(errs...)
 }
@@ -65,10 +65,10 @@ func (r *Reconciler) reportMachineHealth(ctx context.Context, s *scope, machine 
 	return nil
 }
 
-// noteExpiry records when the machine's certificates expire, in the annotation
+// recordExpiry records when the machine's certificates expire, in the annotation
 // that Cluster API reads.
-func (r *Reconciler) noteExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	node, config := nodeOf(machine, s.tenant.Nodes), s.configs[machine.Name]
+func (r *Reconciler) recordExpiry(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	node, config := nodeOf(machine, s.workload.Nodes), s.configs[machine.Name]
 	if node == nil || node.CertificatesExpire.IsZero() || config == nil || !config.DeletionTimestamp.IsZero() {
 		return nil
 	}
@@ -94,7 +94,7 @@ func certificatesExpire(s *scope, machine *clusterv1.Machine, node *Node) time.T
 		return node.CertificatesExpire
 	}
 	if config := s.configs[machine.Name]; config != nil {
-		if noted := expiryNoted(config); !noted.IsZero() {
+		if noted := recordedExpiry(config); !noted.IsZero() {
 			return noted
 		}
 	}
@@ -118,7 +118,7 @@ func certificateLifetime(s *scope) time.Duration {
 	return readLifetime(want.Configuration)
 }
 
-func expiryNoted(config *bootstrapv1.NovaConfig) time.Time {
+func recordedExpiry(config *bootstrapv1.NovaConfig) time.Time {
 	noted, err := time.Parse(time.RFC3339, config.Annotations[clusterv1.MachineCertificatesExpiryDateAnnotation])
 	if err != nil {
 		return time.Time{}
@@ -128,7 +128,7 @@ func expiryNoted(config *bootstrapv1.NovaConfig) time.Time {
 
 // healthOf returns the health conditions of one machine.
 func healthOf(s *scope, machine *clusterv1.Machine) []metav1.Condition {
-	node := nodeOf(machine, s.tenant.Nodes)
+	node := nodeOf(machine, s.workload.Nodes)
 	parts := []struct {
 		condition string
 		of        func(c *Components) Component
@@ -176,8 +176,8 @@ func joinTime(s *scope) string {
 func unknownHealth(s *scope, machine *clusterv1.Machine, node *Node, condition string) (c metav1.Condition, known bool) {
 	c = metav1.Condition{Type: condition, Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason}
 	switch {
-	case !s.tenant.Answers:
-		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.tenant.Silence
+	case !s.workload.Answers:
+		c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
 	case node == nil && !machine.DeletionTimestamp.IsZero():
 		c.Reason, c.Message = controlplanev1.MachinePodDeletingReason, "The machine is being deleted and has no node"
 	case node == nil:
@@ -211,14 +211,14 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Co
 		Type:   controlplanev1.MachineEtcdMemberHealthyCondition,
 		Status: metav1.ConditionUnknown, Reason: controlplanev1.MachineInspectionFailedReason,
 	}
-	if s.tenant.Etcd == nil {
-		c.Message = s.tenant.EtcdSilence
-		if !s.tenant.Answers {
-			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.tenant.Silence
+	if s.workload.Etcd == nil {
+		c.Message = s.workload.EtcdProblem
+		if !s.workload.Answers {
+			c.Reason, c.Message = controlplanev1.MachineConnectionDownReason, s.workload.Problem
 		}
 		return c
 	}
-	at := slices.IndexFunc(s.tenant.Etcd.Members, func(m etcd.Member) bool { return machineOf(s, m) == machine.Name })
+	at := slices.IndexFunc(s.workload.Etcd.Members, func(m etcd.Member) bool { return machineOf(s, m) == machine.Name })
 	if at < 0 {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason, "etcd has no member of this machine"
 		if node == nil && machine.DeletionTimestamp.IsZero() {
@@ -226,7 +226,7 @@ func memberCondition(s *scope, machine *clusterv1.Machine, node *Node) metav1.Co
 		}
 		return c
 	}
-	member := s.tenant.Etcd.Members[at]
+	member := s.workload.Etcd.Members[at]
 	c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.MachineEtcdMemberNotHealthyReason
 	switch {
 	case member.Name == "":
@@ -256,10 +256,10 @@ func (s *scope) componentsCondition() metav1.Condition {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
 		return c
-	case s.early(c.Type):
+	case s.pending(c.Type):
 		return metav1.Condition{}
-	case !s.tenant.Answers:
-		c.Message = s.tenant.Silence
+	case !s.workload.Answers:
+		c.Message = s.workload.Problem
 		return c
 	}
 	groups := s.componentGroups()
@@ -284,20 +284,20 @@ func (s *scope) endpointCondition() metav1.Condition {
 		c.Message = "Waiting for the first machine to initialize the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case !s.tenant.Endpoint.Asked:
+	case !s.workload.Endpoint.Probed:
 		if conditions.Has(s.controlPlane, c.Type) {
 			return metav1.Condition{}
 		}
 		c.Message = "The endpoint has not been probed yet"
-	case !s.tenant.Endpoint.Answers:
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.tenant.Endpoint.Silence
-		if s.tenant.Endpoint.Holder != "" {
-			c.Message += ". The last known holder of the address is node " + s.tenant.Endpoint.Holder
+	case !s.workload.Endpoint.Answers:
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, controlplanev1.EndpointNotHealthyReason, s.workload.Endpoint.Problem
+		if s.workload.Endpoint.Holder != "" {
+			c.Message += ". The last known holder of the address is node " + s.workload.Endpoint.Holder
 		}
 	default:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EndpointHealthyReason
-		if s.tenant.Endpoint.Holder != "" {
-			c.Message = "Node " + s.tenant.Endpoint.Holder + " holds the address"
+		if s.workload.Endpoint.Holder != "" {
+			c.Message = "Node " + s.workload.Endpoint.Holder + " holds the address"
 		}
 	}
 	return c

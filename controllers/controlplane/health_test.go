@@ -46,7 +46,7 @@ func TestHealthWhileJoining(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				controlPlane: newControlPlane("ns"), machines: machinesIn(""),
-				tenant: Facts{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
+				workload: Facts{Answers: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "other", Answers: true, Leader: true}}}},
 			}
 			if tc.external {
 				s.controlPlane.Spec.Etcd.External.Endpoints = []string{"https://etcd:2379"}
@@ -74,20 +74,20 @@ var _ = Describe("The health of a workload cluster", func() {
 		for i := range machines {
 			r.adopt(ctx, &machines[i])
 		}
-		tenant := startTenant(ctx, r, machines)
+		workloadCluster := startCluster(ctx, r, machines)
 		expires := time.Now().Add(100 * 24 * time.Hour).Truncate(time.Second)
-		for _, h := range tenant.hosts {
-			tenant.serve(ctx, net.JoinHostPort(h.address, "26443"), expires)
+		for _, h := range workloadCluster.hosts {
+			workloadCluster.serve(ctx, net.JoinHostPort(h.address, "26443"), expires)
 		}
-		tenant.furnish(ctx)
+		workloadCluster.furnish(ctx)
 		lease := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeVIPLease},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To(machines[0].Name), RenewTime: ptr.To(metav1.NowMicro()), AcquireTime: ptr.To(metav1.NowMicro()),
 			},
 		}
-		Expect(tenant.client.Create(ctx, lease)).To(Succeed())
-		tenant.connect(ctx)
+		Expect(workloadCluster.client.Create(ctx, lease)).To(Succeed())
+		workloadCluster.connect(ctx)
 		available := r.condition(ctx, controlplanev1.AvailableCondition)
 
 		By("all being well")
@@ -112,10 +112,10 @@ var _ = Describe("The health of a workload cluster", func() {
 
 		By("the manager having its own user there, with only the permissions that it needs")
 		binding := &rbacv1.ClusterRoleBinding{}
-		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: managerUser}, binding)).To(Succeed())
-		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: adminsGroup}, binding)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: managerUser}, binding)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: adminsGroup}, binding)).To(Succeed())
 		Expect(binding.RoleRef.Name).To(Equal("cluster-admin"))
-		asManager, err := tenant.server.AddUser(envtest.User{Name: managerUser}, tenant.config)
+		asManager, err := workloadCluster.server.AddUser(envtest.User{Name: managerUser}, workloadCluster.config)
 		Expect(err).NotTo(HaveOccurred())
 		manager, err := client.New(asManager, client.Options{})
 		Expect(err).NotTo(HaveOccurred())
@@ -127,14 +127,14 @@ var _ = Describe("The health of a workload cluster", func() {
 		By("kubeadm's stored configuration matching the spec")
 		stored := func() (string, error) {
 			config := &corev1.ConfigMap{}
-			err := tenant.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
+			err := workloadCluster.client.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName}, config)
 			return config.Data[clusterConfigurationKey], err
 		}
 		Eventually(stored).Should(And(ContainSubstring("clusterName: c"), ContainSubstring("dataDir: /var/lib/etcd"),
 			ContainSubstring("kubernetesVersion: v1.36.3")))
 
 		By("a member that joins from a machine that is being deleted and has no node")
-		members := func(of ...*clusterv1.Machine) Facts { return realTenants.Observe(ctx, r.key(clusterName), of) }
+		members := func(of ...*clusterv1.Machine) Facts { return realClusters.Observe(ctx, r.key(clusterName), of) }
 		ours := []*clusterv1.Machine{&machines[0], &machines[1], &machines[2]}
 		leaving := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "leaving", DeletionTimestamp: ptr.To(metav1.Now())}}
 		Expect(members(ours...).Again).To(BeZero(), "a healthy workload cluster sends events")
@@ -143,11 +143,11 @@ var _ = Describe("The health of a workload cluster", func() {
 				facts := members(append(ours, leaving)...)
 				// The state of a slow etcd is unknown for a moment.
 				g.Expect(facts.Etcd).NotTo(BeNil())
-				g.Expect(facts).To(And(HaveField("Again", lookAgain), HaveField("Etcd.Members", HaveLen(n))))
+				g.Expect(facts).To(And(HaveField("Again", unhealthyRequeue), HaveField("Etcd.Members", HaveLen(n))))
 			}
 		}
 		Eventually(haveMembers(3), "20s").Should(Succeed())
-		remove := tenant.addLearner(ctx, "http://127.77.0.9:2380")
+		remove := workloadCluster.addLearner(ctx, "http://127.77.0.9:2380")
 		Eventually(haveMembers(4), "20s").Should(Succeed())
 		remove()
 		Eventually(haveMembers(3), "20s").Should(Succeed())
@@ -155,10 +155,10 @@ var _ = Describe("The health of a workload cluster", func() {
 		By("a scheduler that has failed")
 		pod := &corev1.Pod{}
 		key := client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-scheduler-" + machines[1].Name}
-		Expect(tenant.client.Get(ctx, key, pod)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, key, pod)).To(Succeed())
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse
 		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "kube-scheduler", RestartCount: 3}}
-		Expect(tenant.client.Status().Update(ctx, pod)).To(Succeed())
+		Expect(workloadCluster.client.Status().Update(ctx, pod)).To(Succeed())
 		Eventually(machineCondition(ctx, r, machines[1].Name, controlplanev1.MachineSchedulerPodHealthyCondition)).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.MachinePodFailedReason)))
 		Eventually(r.condition(ctx, controlplanev1.ControlPlaneComponentsHealthyCondition)).Should(And(
@@ -167,8 +167,8 @@ var _ = Describe("The health of a workload cluster", func() {
 
 		By("two of three members being lost")
 		begun := time.Now()
-		tenant.freeze(tenant.hosts[1])
-		tenant.freeze(tenant.hosts[2])
+		workloadCluster.freeze(workloadCluster.hosts[1])
+		workloadCluster.freeze(workloadCluster.hosts[2])
 		Eventually(available, "30s").Should(HaveField("Status", metav1.ConditionFalse))
 		seen := time.Since(begun)
 		GinkgoWriter.Printf("lost quorum seen after %s\n", seen.Round(100*time.Millisecond))
@@ -181,33 +181,33 @@ var _ = Describe("The health of a workload cluster", func() {
 			HaveField("Status", metav1.ConditionFalse))
 
 		By("they having come back")
-		tenant.thaw(tenant.hosts[1])
-		tenant.thaw(tenant.hosts[2])
+		workloadCluster.thaw(workloadCluster.hosts[1])
+		workloadCluster.thaw(workloadCluster.hosts[2])
 		Eventually(available, "60s").Should(HaveField("Status", metav1.ConditionTrue))
 		Eventually(r.condition(ctx, controlplanev1.EtcdClusterHealthyCondition), "30s").Should(HaveField("Status", metav1.ConditionTrue))
 
 		By("the address moving to another node")
-		Expect(realTenants.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[2].Name)).To(Succeed())
+		Expect(realClusters.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[2].Name)).To(Succeed())
 		Eventually(r.condition(ctx, controlplanev1.EndpointHealthyCondition)).Should(
 			HaveField("Message", fmt.Sprintf("Node %s holds the address", machines[2].Name)))
-		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)))
 		Expect(lease.Spec.LeaseTransitions).To(HaveValue(BeEquivalentTo(1)))
-		Expect(realTenants.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[1].Name)).To(Succeed())
-		Expect(tenant.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
+		Expect(realClusters.MoveEndpoint(ctx, r.key(clusterName), machines[0].Name, machines[1].Name)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKeyFromObject(lease), lease)).To(Succeed())
 		Expect(lease.Spec.HolderIdentity).To(HaveValue(Equal(machines[2].Name)), "a node that does not hold it cannot transfer it")
 
 		By("another version being made ready")
-		Expect(realTenants.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
+		Expect(realClusters.SetVersion(ctx, r.key(clusterName), Upgrade{Version: "v1.36.4", Configuration: []byte("clusterName: c\n")})).To(Succeed())
 		Expect(stored()).To(And(ContainSubstring("kubernetesVersion: v1.36.4"), ContainSubstring("dataDir: /var/lib/etcd")))
 		binding = &rbacv1.ClusterRoleBinding{}
-		Expect(tenant.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())
+		Expect(workloadCluster.client.Get(ctx, client.ObjectKey{Name: "kubeadm:apiserver-kubelet-client"}, binding)).To(Succeed())
 		Expect(binding.Subjects).To(ConsistOf(HaveField("Name", "kube-apiserver-kubelet-client")))
-		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
+		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", true), HaveField("KubeadmVersion", "v1.36.4")))
 
 		By("the new holder not taking the address, because it does not renew the lease")
-		Eventually(func() Endpoint { return realTenants.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
-			HaveField("Unheard", true), HaveField("Settled", false), HaveField("Before", machines[0].Name)))
+		Eventually(func() Endpoint { return realClusters.Observe(ctx, r.key(clusterName), nil).Endpoint }, "40s").Should(And(
+			HaveField("Unconfirmed", true), HaveField("Confirmed", false), HaveField("Before", machines[0].Name)))
 	}, SpecTimeout(5*time.Minute))
 })
 

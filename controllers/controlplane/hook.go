@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/controlplane/plan"
 )
 
-// noteJoined records on a machine that it was a member of etcd.
-func (r *Reconciler) noteJoined(ctx context.Context, machine *clusterv1.Machine) error {
+// recordJoined records on a machine that it was a member of etcd.
+func (r *Reconciler) recordJoined(ctx context.Context, machine *clusterv1.Machine) error {
 	if _, noted := machine.Annotations[controlplanev1.JoinedAnnotation]; noted {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (r *Reconciler) annotate(ctx context.Context, machine *clusterv1.Machine, c
 // reportMachines reports the decision on each machine: why its deletion waits,
 // and the progress of its remediation.
 func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
-	if s.initialized && s.tenant.Early {
+	if s.initialized && s.workload.Pending {
 		// The workload cluster was not probed yet; the conditions stay
 		// unchanged.
 		return nil

@@ -38,18 +38,18 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// tenantHost is the host of one member of etcd, with its own address on
+// memberHost is the host of one member of etcd, with its own address on
 // loopback: etcd's port is the one that kubeadm configures.
-type tenantHost struct {
+type memberHost struct {
 	name, address string
 	etcd          *exec.Cmd
 }
 
-// realTenant is a real API server over a real etcd of three members, whose
+// realCluster is a real API server over a real etcd of three members, whose
 // certificates come from the cluster's authorities. Its nodes have no kubelet.
-type realTenant struct {
+type realCluster struct {
 	rig    *rig
-	hosts  []*tenantHost
+	hosts  []*memberHost
 	dir    string
 	server *envtest.APIServer
 	config *rest.Config
@@ -57,18 +57,18 @@ type realTenant struct {
 	paths  map[string]string
 }
 
-// startTenant starts a realTenant for the machines of a rig.
-func startTenant(ctx context.Context, r *rig, machines []clusterv1.Machine) *realTenant {
+// startCluster starts a realCluster for the machines of a rig.
+func startCluster(ctx context.Context, r *rig, machines []clusterv1.Machine) *realCluster {
 	GinkgoHelper()
 	paths, err := tools.Paths(ctx, os.Stderr, "etcd", "kube-apiserver")
 	Expect(err).NotTo(HaveOccurred())
-	t := &realTenant{rig: r, dir: GinkgoT().TempDir(), paths: paths}
+	t := &realCluster{rig: r, dir: GinkgoT().TempDir(), paths: paths}
 	ca := &corev1.Secret{}
 	Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.EtcdCA)), ca)).To(Succeed())
 	t.write("ca.crt", ca.Data[secret.TLSCrtDataName])
 	var initial, clients []string
 	for i, machine := range machines {
-		h := &tenantHost{name: machine.Name, address: fmt.Sprintf("127.77.0.%d", i+1)}
+		h := &memberHost{name: machine.Name, address: fmt.Sprintf("127.77.0.%d", i+1)}
 		t.hosts = append(t.hosts, h)
 		certificate, key := signedBy(ca, h.name, h.address, x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth)
 		t.write(h.name+".crt", certificate)
@@ -132,7 +132,7 @@ func (c *clusterCA) AddUser(user envtest.User, base *rest.Config) (*rest.Config,
 
 func (*clusterCA) Stop() error { return nil }
 
-func (t *realTenant) startMember(h *tenantHost, initial string) {
+func (t *realCluster) startMember(h *memberHost, initial string) {
 	GinkgoHelper()
 	h.etcd = exec.Command(t.paths["etcd"], "--name", h.name, "--data-dir", filepath.Join(t.dir, h.name), "--unsafe-no-fsync",
 		"--log-level", "error", "--client-cert-auth",
@@ -151,7 +151,7 @@ func (t *realTenant) startMember(h *tenantHost, initial string) {
 
 // addLearner adds a member of etcd that does not run, and returns a function
 // that removes it.
-func (t *realTenant) addLearner(ctx context.Context, peer string) (remove func()) {
+func (t *realCluster) addLearner(ctx context.Context, peer string) (remove func()) {
 	GinkgoHelper()
 	h := t.hosts[0]
 	pair, err := tls.LoadX509KeyPair(t.file(h.name+".crt"), t.file(h.name+".key"))
@@ -176,22 +176,22 @@ func (t *realTenant) addLearner(ctx context.Context, peer string) (remove func()
 
 // freeze stops a member like the loss of its host: no connection is closed.
 // thaw continues it.
-func (*realTenant) freeze(h *tenantHost) {
+func (*realCluster) freeze(h *memberHost) {
 	GinkgoHelper()
 	Expect(h.etcd.Process.Signal(syscall.SIGSTOP)).To(Succeed())
 }
 
-func (*realTenant) thaw(h *tenantHost) { _ = h.etcd.Process.Signal(syscall.SIGCONT) }
+func (*realCluster) thaw(h *memberHost) { _ = h.etcd.Process.Signal(syscall.SIGCONT) }
 
-func (t *realTenant) file(name string) string { return filepath.Join(t.dir, name) }
+func (t *realCluster) file(name string) string { return filepath.Join(t.dir, name) }
 
-func (t *realTenant) write(name string, data []byte) {
+func (t *realCluster) write(name string, data []byte) {
 	GinkgoHelper()
 	Expect(os.WriteFile(t.file(name), data, 0o600)).To(Succeed())
 }
 
 // furnish creates the objects that kubeadm and the kubelets would create.
-func (t *realTenant) furnish(ctx context.Context) {
+func (t *realCluster) furnish(ctx context.Context) {
 	GinkgoHelper()
 	Expect(t.client.Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: kubeadmConfigName},
@@ -235,7 +235,7 @@ func putKubeconfig(ctx context.Context, made *corev1.Secret) {
 }
 
 // connect stores the workload cluster's kubeconfig as a user's.
-func (t *realTenant) connect(ctx context.Context) {
+func (t *realCluster) connect(ctx context.Context) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}
 	Expect(testEnv.Client.Get(ctx, t.rig.key(clusterName), cluster)).To(Succeed())
@@ -245,13 +245,13 @@ func (t *realTenant) connect(ctx context.Context) {
 		// Open watches would keep the API server from stopping.
 		Expect(testEnv.Client.Delete(ctx, made)).To(Succeed())
 		Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
-		Eventually(func() Facts { return realTenants.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
+		Eventually(func() Facts { return realClusters.Fresh(ctx, t.rig.key(clusterName), nil) }).Should(HaveField("Answers", false))
 	})
 }
 
 // serve answers TLS handshakes at an address with a certificate of the
 // cluster's CA with the given expiry, as an API server would.
-func (t *realTenant) serve(ctx context.Context, address string, until time.Time) {
+func (t *realCluster) serve(ctx context.Context, address string, until time.Time) {
 	GinkgoHelper()
 	ca := &corev1.Secret{}
 	Expect(testEnv.Client.Get(ctx, t.rig.key(secret.Name(clusterName, secret.ClusterCA)), ca)).To(Succeed())

@@ -41,5 +41,5 @@ func initializedNow(s *scope) bool {
 		return true
 	}
 	staying := s.machines.Filter(collections.Not(collections.HasDeletionTimestamp))
-	return s.tenant.Answers && s.tenant.KubeadmConfig && len(staying) > 0
+	return s.workload.Answers && s.workload.KubeadmConfig && len(staying) > 0
 }

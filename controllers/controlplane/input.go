@@ -23,10 +23,10 @@ import (
 const (
 	// learnerGrace is the maximum time of a join after it began.
 	learnerGrace = 5 * time.Minute
-	// silenceGrace is how long a workload cluster has to be unreachable before
+	// unreachableGrace is how long a workload cluster has to be unreachable before
 	// that counts as its failure: right after a start, this process may not be
 	// able to connect to any cluster yet.
-	silenceGrace = time.Minute
+	unreachableGrace = time.Minute
 )
 
 // input returns the observed and the desired state for plan. It only uses the
@@ -44,13 +44,13 @@ func input(s *scope, now time.Time) plan.Input {
 		CertificateLifetime: s.lifetime,
 		Limits:              limits(spec),
 		Initialized:         s.initialized,
-		InitUnknown:         unasked(&s.tenant, now),
+		InitUnknown:         initUnknown(&s.workload, now),
 		ExternalEtcd:        externalEtcd(s),
 		LockHolder:          s.lock.Holder,
 		LockSince:           s.lock.Since,
-		KubeadmVersion:      s.tenant.KubeadmVersion,
-		JoinBlocked:         cmp.Or(s.noJoin, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
-		OldestKubelet:       s.tenant.OldestKubelet,
+		KubeadmVersion:      s.workload.KubeadmVersion,
+		JoinBlocked:         cmp.Or(s.joinBlocked, topologyRefusal(s.cluster, spec.Version), foreignRefusal(s)),
+		OldestKubelet:       s.workload.OldestKubelet,
 		LastRemediation:     lastRemediation(s.controlPlane),
 	}
 	for _, machine := range s.sorted() {
@@ -86,7 +86,7 @@ func limits(spec *controlplanev1.NovaControlPlaneSpec) plan.Limits {
 }
 
 func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
-	node := nodeOf(machine, s.tenant.Nodes)
+	node := nodeOf(machine, s.workload.Nodes)
 	_, deleteFirst := machine.Annotations[clusterv1.DeleteMachineAnnotation]
 	_, joined := machine.Annotations[controlplanev1.JoinedAnnotation]
 	_, hooked := machine.Annotations[controlplanev1.MachineHookAnnotation]
@@ -103,14 +103,14 @@ func inputMachine(s *scope, machine *clusterv1.Machine) plan.Machine {
 		Role:               role(s, machine, booted),
 		Booted:             booted,
 		Joined:             joined,
-		Node:               node != nil || !s.tenant.Answers && machine.Status.NodeRef.IsDefined(),
+		Node:               node != nil || !s.workload.Answers && machine.Status.NodeRef.IsDefined(),
 		APIServer:          apiServer(s, machine, node),
 		SkipRedundancy:     skipRedundancy,
 		Ready:              node != nil && serves(s, machine, node),
 		Differs:            s.differs[machine.Name],
 		CertificatesExpire: certificatesExpire(s, machine, node),
 		DeleteFirst:        deleteFirst,
-		Remediate:          givenUp(machine, s.initialized && node != nil),
+		Remediate:          remediationReason(machine, s.initialized && node != nil),
 		Replaces:           machine.Annotations[controlplanev1.ReplacesAnnotation],
 		Deleting:           deleting,
 		AtHook:             deleting && hooked && atHook(machine),
@@ -154,19 +154,19 @@ func joinBy(s *scope, machine *clusterv1.Machine) time.Time {
 // at its own address, managers have no route to the nodes' network.
 func apiServer(s *scope, machine *clusterv1.Machine, node *Node) plan.APIServer {
 	switch {
-	case s.tenant.Serving.Has(machine.Name):
+	case s.workload.Serving.Has(machine.Name):
 		return plan.APIServerServes
-	case s.tenant.Serving.Len() > 0 && s.tenant.Failing.Has(machine.Name):
+	case s.workload.Serving.Len() > 0 && s.workload.Failing.Has(machine.Name):
 		return plan.APIServerFails
-	case node == nil || !s.tenant.Answers:
+	case node == nil || !s.workload.Answers:
 		return plan.APIServerUnknown
-	case node.Unreachable && s.tenant.Serving.Len() > 0:
+	case node.Unreachable && s.workload.Serving.Len() > 0:
 		return plan.APIServerFails
 	case node.Unreachable:
 		return plan.APIServerUnknown
 	case node.Components.APIServer.State != Running:
 		return plan.APIServerFails
-	case s.tenant.Serving.Len() > 0:
+	case s.workload.Serving.Len() > 0:
 		return plan.APIServerUnknown
 	default:
 		return plan.APIServerServes
@@ -189,10 +189,10 @@ func role(s *scope, machine *clusterv1.Machine, booted bool) plan.Role {
 	}
 }
 
-// unasked reports whether the workload cluster could not be queried reliably
+// initUnknown reports whether the workload cluster could not be queried reliably
 // yet.
-func unasked(tenant *Facts, now time.Time) bool {
-	return tenant.Early || !tenant.SilentSince.IsZero() && now.Sub(tenant.SilentSince) < silenceGrace
+func initUnknown(workloadCluster *Facts, now time.Time) bool {
+	return workloadCluster.Pending || !workloadCluster.UnreachableSince.IsZero() && now.Sub(workloadCluster.UnreachableSince) < unreachableGrace
 }
 
 // atHook reports whether the deletion of a machine waits only for our hook.
@@ -209,9 +209,9 @@ func atHook(machine *clusterv1.Machine) bool {
 	return true
 }
 
-// givenUp returns why a machine has to be replaced: its MachineHealthCheck
+// remediationReason returns why a machine has to be replaced: its MachineHealthCheck
 // failed, or its first boot failed permanently and it is not a node.
-func givenUp(machine *clusterv1.Machine, isNode bool) string {
+func remediationReason(machine *clusterv1.Machine, isNode bool) string {
 	switch {
 	case checkFailed(machine, isNode):
 		return fmt.Sprintf("its MachineHealthCheck failed (%s)", conditions.GetReason(machine, clusterv1.MachineHealthCheckSucceededCondition))
@@ -235,8 +235,8 @@ func checkFailed(machine *clusterv1.Machine, isNode bool) bool {
 // is not a node. Cluster API may not have observed the node yet: another
 // machine would be created, and be surplus a moment later.
 func bootFailed(machine *clusterv1.Machine, isNode bool) bool {
-	_, spared := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	return !spared && !isNode && !machine.Status.NodeRef.IsDefined() &&
+	_, skipped := machine.Annotations[clusterv1.MachineSkipRemediationAnnotation]
+	return !skipped && !isNode && !machine.Status.NodeRef.IsDefined() &&
 		conditions.GetReason(machine, clusterv1.MachineInfrastructureReadyCondition) == bootstrapFailed
 }
 
@@ -248,19 +248,19 @@ func externalEtcd(s *scope) bool { return len(s.controlPlane.Spec.Etcd.External.
 // then.
 func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	switch {
-	case s.silent():
-		return nil, s.tenant.Silence
+	case s.unreachable():
+		return nil, s.workload.Problem
 	case externalEtcd(s):
 		// The API server answers, so its etcd works.
 		return &plan.Etcd{}, ""
-	case s.tenant.Etcd == nil:
-		return nil, s.tenant.EtcdSilence
+	case s.workload.Etcd == nil:
+		return nil, s.workload.EtcdProblem
 	}
-	found := &plan.Etcd{Alarms: s.tenant.Etcd.Alarms, OrphanedAlarms: s.tenant.Etcd.Strays}
-	for _, m := range s.tenant.Etcd.Members {
+	found := &plan.Etcd{Alarms: s.workload.Etcd.Alarms, OrphanedAlarms: s.workload.Etcd.Strays}
+	for _, m := range s.workload.Etcd.Members {
 		member := plan.Member{
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),
-			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, LeaderTransferFailed: s.clings[m.ID],
+			Learner: m.Learner, Healthy: m.Answers, Leader: m.Leader, LeaderTransferFailed: s.transferFailed[m.ID],
 		}
 		member.Foreign = isForeign(s, m)
 		found.Members = append(found.Members, member)
@@ -268,17 +268,17 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	return found, ""
 }
 
-// silent reports whether the API server is unreachable and the cause is not
+// unreachable reports whether the API server is unreachable and the cause is not
 // known to be etcd's quorum.
-func (s *scope) silent() bool {
-	return !s.tenant.Answers && (s.tenant.Etcd == nil || s.tenant.Etcd.Quorum())
+func (s *scope) unreachable() bool {
+	return !s.workload.Answers && (s.workload.Etcd == nil || s.workload.Etcd.Quorum())
 }
 
 // since returns when a member was first observed. It is kept in memory only:
 // after a restart, a member that has not started gets its full time again,
 // which only costs time.
 func since(s *scope, m etcd.Member, now time.Time) time.Time {
-	if seen := s.tenant.MemberSince[m.ID]; !seen.IsZero() {
+	if seen := s.workload.MemberSince[m.ID]; !seen.IsZero() {
 		return seen
 	}
 	return now
@@ -292,7 +292,7 @@ func machineOf(s *scope, m etcd.Member) string {
 		return machineAt(s, m.Peers)
 	}
 	for _, machine := range s.sorted() {
-		node := nodeOf(machine, s.tenant.Nodes)
+		node := nodeOf(machine, s.workload.Nodes)
 		switch {
 		case node != nil && node.Name == m.Name,
 			machine.Status.NodeRef.IsDefined() && machine.Status.NodeRef.Name == m.Name,
@@ -311,7 +311,7 @@ func machineAt(s *scope, urls []string) string {
 			continue
 		}
 		for _, machine := range s.sorted() {
-			node := nodeOf(machine, s.tenant.Nodes)
+			node := nodeOf(machine, s.workload.Nodes)
 			if node != nil && sameAddress(node.Address, parsed.Hostname()) || slices.ContainsFunc(machine.Status.Addresses,
 				func(a clusterv1.MachineAddress) bool { return sameAddress(a.Address, parsed.Hostname()) }) {
 				return machine.Name
@@ -334,13 +334,13 @@ func sameAddress(a, b string) bool {
 // ownNode reports whether a node of that name exists that does not belong to a
 // deleted machine.
 func ownNode(s *scope, name string) bool {
-	return slices.ContainsFunc(s.tenant.Nodes, func(n Node) bool { return n.Name == name && !left(s, n) })
+	return slices.ContainsFunc(s.workload.Nodes, func(n Node) bool { return n.Name == name && !hasDeletedMachine(s, n) })
 }
 
-// left reports whether a node belongs to a deleted machine.
-func left(s *scope, node Node) bool {
+// hasDeletedMachine reports whether a node belongs to a deleted machine.
+func hasDeletedMachine(s *scope, node Node) bool {
 	_, ours := s.machines[node.Machine]
-	return node.Machine != "" && !ours && !s.strangers.Has(node.Machine)
+	return node.Machine != "" && !ours && !s.otherMachines.Has(node.Machine)
 }
 
 // remediationRecord is the content of the remediation annotation.

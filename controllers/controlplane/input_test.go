@@ -27,7 +27,7 @@ func TestMachineOf(t *testing.T) {
 		controlPlane: &controlplanev1.NovaControlPlane{},
 		machines: collections.FromMachines(
 			machine("m1", "n1", "10.0.0.1"), machine("m2", "", "10.0.0.2"), machine("m3", "n3", ""), machine("m4", "", "2001:db8::4")),
-		tenant: Facts{Nodes: []Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
+		workload: Facts{Nodes: []Node{{Name: "n1"}, {Name: "n3", Address: "10.0.0.3"}}},
 	}
 	for name, tc := range map[string]struct {
 		reason string
@@ -43,7 +43,7 @@ func TestMachineOf(t *testing.T) {
 			reason: "an address may be written in several ways", member: etcd.Member{Peers: []string{"https://[2001:db8:0:0::4]:2380"}}, want: "m4",
 		},
 		"UnstartedNobody": {reason: "its machine may have no address yet", member: etcd.Member{Peers: []string{"https://10.0.0.9:2380"}}},
-		"NoURL":           {reason: "what cannot be read says nothing", member: etcd.Member{Peers: []string{"%"}}},
+		"NoURL":           {reason: "an unreadable URL names no machine", member: etcd.Member{Peers: []string{"%"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := machineOf(s, tc.member); got != tc.want {
@@ -53,20 +53,20 @@ func TestMachineOf(t *testing.T) {
 	}
 }
 
-func TestUnasked(t *testing.T) {
+func TestInitUnknown(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		reason string
-		tenant Facts
-		want   bool
+		reason   string
+		workload Facts
+		want     bool
 	}{
-		"Early":   {reason: "no probe yet", tenant: Facts{Early: true}, want: true},
-		"Silent":  {reason: "this process may not be able to connect yet", tenant: Facts{SilentSince: now.Add(time.Second - silenceGrace)}, want: true},
-		"Silence": {reason: "a working API server would have answered", tenant: Facts{SilentSince: now.Add(-silenceGrace)}},
-		"Answers": {reason: "it answered", tenant: Facts{Answers: true}},
+		"Pending": {reason: "no probe yet", workload: Facts{Pending: true}, want: true},
+		"Silent":  {reason: "this process may not be able to connect yet", workload: Facts{UnreachableSince: now.Add(time.Second - unreachableGrace)}, want: true},
+		"Problem": {reason: "a working API server would have answered", workload: Facts{UnreachableSince: now.Add(-unreachableGrace)}},
+		"Answers": {reason: "it answered", workload: Facts{Answers: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := unasked(&tc.tenant, now); got != tc.want {
+			if got := initUnknown(&tc.workload, now); got != tc.want {
 				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
 			}
 		})
@@ -83,18 +83,18 @@ func TestInputEtcd(t *testing.T) {
 		known  bool
 		since  time.Time
 	}{
-		"Known":       {reason: "what etcd says", known: true, since: now},
-		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope) { s.tenant.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
-		"Silent":      {reason: "nobody answers", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil }},
-		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.tenant.Answers = false }},
-		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, lost }},
-		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope) { s.tenant.Etcd = nil }},
-		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope) { s.tenant.Etcd = nil; elsewhere(s) }},
-		"ExternalOff": {reason: "it does not", change: func(s *scope) { s.tenant.Answers, s.tenant.Etcd = false, nil; elsewhere(s) }},
+		"Known":       {reason: "the member is known", known: true, since: now},
+		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope) { s.workload.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
+		"Silent":      {reason: "nobody answers", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil }},
+		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.workload.Answers = false }},
+		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, lost }},
+		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope) { s.workload.Etcd = nil }},
+		"External":    {reason: "the API server answers from an etcd that is not queried", known: true, change: func(s *scope) { s.workload.Etcd = nil; elsewhere(s) }},
+		"ExternalOff": {reason: "it does not", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil; elsewhere(s) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
-			s.tenant.Etcd = whole
+			s.workload.Etcd = whole
 			if tc.change != nil {
 				tc.change(s)
 			}
@@ -122,16 +122,16 @@ func TestInputMachine(t *testing.T) {
 		expires time.Time
 	}{
 		"Well":        {reason: "all components run", ready: true},
-		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.tenant.Nodes[0].Components.Scheduler.State = Failed }},
-		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.tenant.Nodes[0].Components.KubeVIP.State = Failed }},
-		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{} }},
+		"NoScheduler": {reason: "a machine without a scheduler is not ready", change: func(s *scope) { s.workload.Nodes[0].Components.Scheduler.State = Failed }},
+		"NoKubeVIP":   {reason: "nor one that could not take the address", change: func(s *scope) { s.workload.Nodes[0].Components.KubeVIP.State = Failed }},
+		"NoEtcd":      {reason: "nor one without etcd", change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = Component{} }},
 		"ExternalEtcd": {
 			reason: "unless etcd runs elsewhere", ready: true,
-			change: func(s *scope) { s.tenant.Nodes[0].Components.Etcd = Component{}; elsewhere(s) },
+			change: func(s *scope) { s.workload.Nodes[0].Components.Etcd = Component{}; elsewhere(s) },
 		},
 		"Seen": {
 			reason: "the certificate of the API server counts", ready: true, expires: expires,
-			change: func(s *scope) { s.tenant.Nodes[0].CertificatesExpire = expires },
+			change: func(s *scope) { s.workload.Nodes[0].CertificatesExpire = expires },
 		},
 		"Noted": {
 			reason: "the recorded expiry survives a restart of this process", ready: true, expires: expires,

@@ -42,7 +42,7 @@ func TestReadLifetime(t *testing.T) {
 	}{
 		"Default": {reason: "kubeadm's own", configuration: "kind: ClusterConfiguration\n", want: kubeadmLifetime},
 		"Patched": {reason: "the spec's", configuration: "certificateValidityPeriod: 2400h\n", want: 2400 * time.Hour},
-		"Broken":  {reason: "kubeadm says what is wrong with it", configuration: "certificateValidityPeriod: soon\n", want: kubeadmLifetime},
+		"Broken":  {reason: "kubeadm reports the problem", configuration: "certificateValidityPeriod: soon\n", want: kubeadmLifetime},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := readLifetime([]byte(tc.configuration)); got != tc.want {

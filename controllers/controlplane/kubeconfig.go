@@ -73,7 +73,7 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	}
 	reason, renewIn := kubeconfigDue(current, server, ca, r.now())
 	if reason == "" {
-		s.lookAgain(renewIn)
+		s.requeueAfter(renewIn)
 		return nil
 	}
 	pair, err := r.Authority.Client(ctx, s.key(), pki.ClientRequest{
@@ -91,7 +91,7 @@ func (r *Reconciler) kubeconfig(ctx context.Context, s *scope) error {
 	}
 	kubeconfigsIssued.Inc()
 	r.event(s, corev1.EventTypeNormal, "KubeconfigIssued", "Kubeconfig", fmt.Sprintf("Secret %s: %s", key.Name, reason))
-	s.lookAgain(kubeconfigTTL - kubeconfigRenewAt)
+	s.requeueAfter(kubeconfigTTL - kubeconfigRenewAt)
 	return nil
 }
 

@@ -66,18 +66,18 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			Data:       map[string][]byte{secret.KubeconfigDataName: usersKubeconfig()},
 		}
 		Expect(testEnv.Client.Create(ctx, mine)).To(Succeed())
-		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		Expect(kubeconfig(ctx, r)()).To(HaveField("ResourceVersion", mine.ResourceVersion))
 	})
 
 	It("renews the kubeconfig before it expires", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		first, err := kubeconfig(ctx, r)()
 		Expect(err).NotTo(HaveOccurred())
 		reconciler.Now = func() time.Time { return time.Now().Add(kubeconfigTTL - kubeconfigRenewAt + time.Minute) }
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(kubeconfig(ctx, r)()).To(And(HaveField("UID", first.UID), HaveField("Data", Not(Equal(first.Data)))))
 	})
 
@@ -85,7 +85,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 		r := newRig(ctx, "", nil)
 		// A CA of another cluster is used as the user's.
 		other := newRig(ctx, "", nil)
-		other.settle(ctx, direct(testEnv.Config, &facts{}))
+		other.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		ca := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, other.key(secret.Name(clusterName, secret.ClusterCA)), ca)).To(Succeed())
 		mine := &corev1.Secret{
@@ -108,7 +108,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 		mine.Data = ca.Data
 		Expect(testEnv.Client.Update(ctx, mine)).To(Succeed())
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		r.expectMachines(ctx, 3)
 		s, err := kubeconfig(ctx, r)()
 		Expect(err).NotTo(HaveOccurred())
@@ -121,11 +121,11 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 	It("keeps machines while certificates or the infrastructure's status are missing", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.reconcileUntilIdle(ctx, reconciler)
 		available := func() (metav1.ConditionStatus, error) {
 			c, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 			return c.Status, err
@@ -161,7 +161,7 @@ var _ = Describe("Certificates and kubeconfig", func() {
 			c.Status = controlplanev1.NovaControlPlaneStatus{}
 			return testEnv.Client.Status().Update(ctx, c)
 		}).Should(Succeed())
-		tenant.Facts = Facts{Early: true, Silence: "no probe yet"}
+		workloadCluster.Facts = Facts{Pending: true, Problem: "no probe yet"}
 		// The first reconcile only sets the Paused condition.
 		_, err = reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())
@@ -172,11 +172,11 @@ var _ = Describe("Certificates and kubeconfig", func() {
 
 	It("creates no new CA for an initialized cluster", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
 		ca := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: secret.Name(clusterName, secret.ClusterCA)}}
 		Expect(testEnv.Client.Delete(ctx, ca)).To(Succeed())
@@ -216,11 +216,11 @@ var _ = Describe("The life of a control plane", func() {
 		cluster.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{}
 		Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
 		reconciler := direct(testEnv.Config, &facts{})
-		waiting.settle(ctx, reconciler)
+		waiting.reconcileUntilIdle(ctx, reconciler)
 		Expect(waiting.condition(ctx, controlplanev1.AvailableCondition)()).To(HaveField("Message", ContainSubstring("infrastructure")))
 		cluster.Status.Initialization.InfrastructureProvisioned = ptr.To(true)
 		Expect(testEnv.Client.Status().Update(ctx, cluster)).To(Succeed())
-		waiting.settle(ctx, reconciler)
+		waiting.reconcileUntilIdle(ctx, reconciler)
 		Expect(waiting.condition(ctx, controlplanev1.AvailableCondition)()).To(
 			HaveField("Message", ContainSubstring("spec.controlPlaneEndpoint")))
 		waiting.expectMachines(ctx, 0)
@@ -247,7 +247,7 @@ var _ = Describe("The life of a control plane", func() {
 		DeferCleanup(func(ctx SpecContext) {
 			// Open watches would keep the API server from stopping.
 			Expect(testEnv.Client.Delete(ctx, cluster)).To(Succeed())
-			Eventually(func() bool { return realTenants.Observe(ctx, r.key(clusterName), nil).Answers }).Should(BeFalse())
+			Eventually(func() bool { return realClusters.Observe(ctx, r.key(clusterName), nil).Answers }).Should(BeFalse())
 		})
 		r.filter = managed
 		cluster.Labels = r.labels()
@@ -281,14 +281,14 @@ var _ = Describe("The life of a control plane", func() {
 
 	It("records the initialization even if other steps fail", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		proxy := &corev1.Secret{}
 		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.FrontProxyCA)), proxy)).To(Succeed())
 		proxy.Data[secret.TLSKeyDataName] = []byte("garbage")
 		Expect(testEnv.Client.Update(ctx, proxy)).To(Succeed())
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).To(MatchError(ContainSubstring("c-proxy")))
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeTrue())
@@ -297,22 +297,22 @@ var _ = Describe("The life of a control plane", func() {
 	It("reports no outage before the first probe", func(ctx SpecContext) {
 		// The cluster cache does not know this Cluster, as right after a start.
 		r := newRig(ctx, "", nil)
-		Expect(realTenants.Observe(ctx, r.key(clusterName), nil)).To(And(
-			HaveField("Answers", false), HaveField("Early", true), HaveField("Again", connectRetry)))
-		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Early", true)))
+		Expect(realClusters.Observe(ctx, r.key(clusterName), nil)).To(And(
+			HaveField("Answers", false), HaveField("Pending", true), HaveField("Again", connectRetry)))
+		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", true)))
 	})
 
 	It("does not count as initialized while its only machine is being deleted", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
 		machine.Finalizers = []string{clusterv1.MachineFinalizer}
 		Expect(testEnv.Client.Update(ctx, &machine)).To(Succeed())
 		Expect(testEnv.Client.Delete(ctx, &machine)).To(Succeed())
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true}
-		r.settle(ctx, reconciler)
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true}
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionFalse))
 		Expect(initlock.Initialized(ctx, testEnv.Client, r.key(clusterName))).To(BeFalse())
 	})
@@ -325,16 +325,16 @@ var _ = Describe("The life of a control plane", func() {
 				Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 			}
 		}
-		tenant := &facts{
+		workloadCluster := &facts{
 			Facts: Facts{Answers: true, KubeadmConfig: true, Nodes: []Node{
 				{Name: "n1", Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true},
 			}},
 			coreDNS: []corev1.Pod{coreDNS("a"), coreDNS("b")},
 		}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
-		r.settle(ctx, reconciler)
-		Expect(tenant.evicted).To(Equal([]string{"b"}), "and not again while they stay together")
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
+		Expect(workloadCluster.evicted).To(Equal([]string{"b"}), "and not again while they stay together")
 	})
 
 	It("continues with machines if CoreDNS may not be evicted", func(ctx SpecContext) {
@@ -343,13 +343,13 @@ var _ = Describe("The life of a control plane", func() {
 			ObjectMeta: metav1.ObjectMeta{Name: "a"},
 			Status:     corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
 		}
-		tenant := &refusesEviction{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &refusesEviction{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		first := r.expectMachines(ctx, 1)[0].Name
 		pod.Spec.NodeName = first
-		tenant.coreDNS = []corev1.Pod{pod, pod}
-		tenant.Facts = Facts{
+		workloadCluster.coreDNS = []corev1.Pod{pod, pod}
+		workloadCluster.Facts = Facts{
 			Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first, Answers: true, Leader: true}}},
 			Nodes: []Node{{Name: first, Ready: true, Schedulable: true}, {Name: "n2", Ready: true, Schedulable: true}},
 		}
@@ -365,7 +365,7 @@ var _ = Describe("The life of a control plane", func() {
 			c.Spec.Rollout.Strategy.Type = controlplanev1.OnDeleteStrategy
 		})
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		for _, m := range r.expectMachines(ctx, 3) {
 			r.adopt(ctx, &m)
 		}
@@ -375,7 +375,7 @@ var _ = Describe("The life of a control plane", func() {
 			c.Spec.MachineTemplate.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To(int32(7))
 			c.Spec.MachineTemplate.Spec.ReadinessGates = []clusterv1.MachineReadinessGate{{ConditionType: "Own"}}
 		})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		for _, m := range r.expectMachines(ctx, 3) {
 			Expect(m.Spec.ReadinessGates).To(And(HaveLen(6), ContainElement(HaveField("ConditionType", "Own")),
 				ContainElement(HaveField("ConditionType", controlplanev1.MachineAPIServerPodHealthyCondition))))
@@ -390,7 +390,7 @@ var _ = Describe("The life of a control plane", func() {
 		}
 
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.37.0" })
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		for _, m := range r.expectMachines(ctx, 3) {
 			Expect(conditions.GetMessage(&m, clusterv1.MachineUpToDateCondition)).To(ContainSubstring("version is v1.36.3 instead of v1.37.0"))
 			Expect(m.Spec.Version).To(Equal("v1.36.3"))
@@ -411,7 +411,7 @@ var _ = Describe("The life of a control plane", func() {
 		r := newRig(ctx, "", nil)
 		count := &crash{}
 		reconciler := direct(count.config(), &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		before := count.writes
 		_, err := reconciler.Reconcile(ctx, requestFor(r))
 		Expect(err).NotTo(HaveOccurred())

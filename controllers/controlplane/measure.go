@@ -38,8 +38,8 @@ func (s *scope) measure() {
 	} {
 		replicas.WithLabelValues(of.Namespace, of.Name, state).Set(float64(n))
 	}
-	if !s.tenant.Early {
-		counts := membersByState(s.tenant.Etcd)
+	if !s.workload.Pending {
+		counts := membersByState(s.workload.Etcd)
 		if counts != nil {
 			counts["Foreign"] = len(foreignMembers(s))
 		}
@@ -80,7 +80,7 @@ func membersByState(health *etcd.Health) map[string]int {
 func (s *scope) firstExpiry() time.Time {
 	var first time.Time
 	for _, machine := range s.machines {
-		expires := certificatesExpire(s, machine, nodeOf(machine, s.tenant.Nodes))
+		expires := certificatesExpire(s, machine, nodeOf(machine, s.workload.Nodes))
 		if !expires.IsZero() && (first.IsZero() || expires.Before(first)) {
 			first = expires
 		}
@@ -125,8 +125,8 @@ func pemExpires(data []byte) time.Time {
 	return certificate.NotAfter
 }
 
-// unmeasure deletes the metrics of a deleted control plane.
-func unmeasure(of client.ObjectKey) {
+// deleteMetrics deletes the metrics of a deleted control plane.
+func deleteMetrics(of client.ObjectKey) {
 	match := prometheus.Labels{"namespace": of.Namespace, "control_plane": of.Name}
 	for _, gauge := range []*prometheus.GaugeVec{replicas, etcdMembers, certificatesExpireAt} {
 		gauge.DeletePartialMatch(match)

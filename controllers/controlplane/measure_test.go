@@ -41,8 +41,8 @@ func TestMeasure(t *testing.T) {
 	s.controlPlane.Namespace, s.controlPlane.Name = "measured", "cp"
 	soon, later := time.Unix(1_800_000_000, 0), time.Unix(1_900_000_000, 0)
 	s.machines = machinesIn("", "")
-	s.tenant.Nodes = []Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
-	s.tenant.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
+	s.workload.Nodes = []Node{{Name: "m0", CertificatesExpire: later}, {Name: "m1", CertificatesExpire: soon}}
+	s.workload.Etcd = &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}}}
 	s.report(nil)
 	s.measure()
 	members := func(state string) float64 {
@@ -56,11 +56,11 @@ func TestMeasure(t *testing.T) {
 	g.Expect(testutil.ToFloat64(certificatesExpireAt.WithLabelValues("measured", "cp", ofMachines))).To(Equal(1.8e9), "the first")
 
 	all := testutil.CollectAndCount(etcdMembers)
-	s.tenant.Etcd = nil
+	s.workload.Etcd = nil
 	s.measure()
 	g.Expect(testutil.CollectAndCount(etcdMembers)).To(Equal(all-4), "nothing is known of etcd, and so nothing told")
 
-	unmeasure(client.ObjectKeyFromObject(s.controlPlane))
+	deleteMetrics(client.ObjectKeyFromObject(s.controlPlane))
 	g.Expect(testutil.CollectAndCount(replicas)).To(Equal(replicasBefore))
 	g.Expect(testutil.CollectAndCount(certificatesExpireAt)).To(Equal(certificatesBefore))
 }

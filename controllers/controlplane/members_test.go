@@ -33,26 +33,26 @@ func TestTargets(t *testing.T) {
 	nodes := []Node{{Name: "m0", ControlPlane: true, Ready: true, Address: "192.0.2.1"}, {Name: "w0", Address: "192.0.2.2"}}
 	first := target{name: "m0", forward: true, address: "192.0.2.1"}
 	for name, tc := range map[string]struct {
-		reason  string
-		machine *clusterv1.Machine
-		nodes   []Node
-		silent  bool
-		want    []target
+		reason      string
+		machine     *clusterv1.Machine
+		nodes       []Node
+		unreachable bool
+		want        []target
 	}{
 		"Nodes":        {reason: "workers have no member", nodes: nodes, want: []target{first}},
 		"Joining":      {reason: "its node will tell", machine: of("m1", address, false, false), nodes: nodes, want: []target{first}},
 		"Leaves":       {reason: "no node ever tells", machine: of("m1", address, true, false), nodes: nodes, want: []target{first, {name: "m1", address: "192.0.2.9"}}},
 		"NowhereToAsk": {reason: "its VM is not up", machine: of("m1", nil, true, false), nodes: nodes, want: []target{first}},
 		"LeavesAsNode": {reason: "it is queried as a node", machine: of("m0", address, true, true), nodes: nodes, want: []target{first}},
-		"Silent":       {reason: "nothing is forwarded", nodes: nodes, silent: true, want: []target{{name: "m0", address: "192.0.2.1"}}},
-		"Unseen":       {reason: "this process has just started", machine: of("m0", address, false, true), silent: true, want: []target{{name: "m0", address: "192.0.2.9"}}},
+		"Silent":       {reason: "nothing is forwarded", nodes: nodes, unreachable: true, want: []target{{name: "m0", address: "192.0.2.1"}}},
+		"Unseen":       {reason: "this process has just started", machine: of("m0", address, false, true), unreachable: true, want: []target{{name: "m0", address: "192.0.2.9"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var machines []*clusterv1.Machine
 			if tc.machine != nil {
 				machines = append(machines, tc.machine)
 			}
-			if got := targets(machines, tc.nodes, !tc.silent); !slices.Equal(got, tc.want) {
+			if got := targets(machines, tc.nodes, !tc.unreachable); !slices.Equal(got, tc.want) {
 				t.Errorf("%s: want %+v, got %+v", tc.reason, tc.want, got)
 			}
 		})
@@ -92,7 +92,7 @@ func TestLostMembers(t *testing.T) {
 		},
 		"OtherControllersNode": {
 			reason: "its machine belongs to another controller", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "theirs")},
-			nodes: []Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.strangers = sets.New("theirs") },
+			nodes: []Node{{Name: "theirs", ControlPlane: true, Machine: "theirs"}}, change: func(s *scope) { s.otherMachines = sets.New("theirs") },
 		},
 		"Running": {reason: "a running member may belong to another owner", members: []etcd.Member{up(1, "m0"), up(2, "m1"), up(3, "foreign")}},
 		"Starting": {
@@ -108,18 +108,18 @@ func TestLostMembers(t *testing.T) {
 		},
 		"Alarm": {
 			reason: "its removal was cut short, and its alarm stayed behind", members: []etcd.Member{up(1, "m0"), up(2, "m1")}, want: 9,
-			change: func(s *scope) { s.tenant.Etcd.Strays = []uint64{9} },
+			change: func(s *scope) { s.workload.Etcd.Strays = []uint64{9} },
 		},
 		"Silent": {
 			reason: "the earlier removal does not count any more", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},
-			change: func(s *scope) { s.tenant.Answers = false },
+			change: func(s *scope) { s.workload.Answers = false },
 		},
-		"NotAsked": {reason: "the state is unknown", change: func(s *scope) { s.tenant.Etcd = nil }},
+		"NotAsked": {reason: "the state is unknown", change: func(s *scope) { s.workload.Etcd = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				controlPlane: newControlPlane("ns"), initialized: true, machines: machinesIn("", ""),
-				tenant: Facts{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
+				workload: Facts{Answers: true, Nodes: tc.nodes, Etcd: &etcd.Health{Members: tc.members}},
 			}
 			if tc.change != nil {
 				tc.change(s)
@@ -138,27 +138,27 @@ func TestLostMembers(t *testing.T) {
 var _ = Describe("Members of etcd", func() {
 	It("removes the member of a deleted machine before another machine joins", func(ctx SpecContext) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines := r.expectMachines(ctx, 3)
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, Etcd: &etcd.Health{}}
 		for i := range machines {
-			tenant.Nodes = append(tenant.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
-			tenant.Etcd.Members = append(tenant.Etcd.Members, etcd.Member{
+			workloadCluster.Nodes = append(workloadCluster.Nodes, Node{Name: machines[i].Name, ControlPlane: true, Ready: true, Components: allRun})
+			workloadCluster.Etcd.Members = append(workloadCluster.Etcd.Members, etcd.Member{
 				ID: uint64(i) + 1, Name: machines[i].Name, Answers: true, Leader: i == 0,
 			})
 		}
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.InitializedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
-		Expect(tenant.removed).To(BeEmpty())
+		Expect(workloadCluster.removed).To(BeEmpty())
 
 		// Its host, its node and its Machine are deleted; its member stays
 		// listed.
 		Expect(testEnv.Client.Delete(ctx, &machines[2])).To(Succeed())
-		tenant.Nodes = tenant.Nodes[:2]
-		tenant.Etcd.Members[2].Answers = false
-		tenant.refusal = errors.New("etcd rejects it")
+		workloadCluster.Nodes = workloadCluster.Nodes[:2]
+		workloadCluster.Etcd.Members[2].Answers = false
+		workloadCluster.refusal = errors.New("etcd rejects it")
 		Eventually(func() error {
 			_, err := reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 			return err
@@ -167,12 +167,12 @@ var _ = Describe("Members of etcd", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(list).To(HaveLen(2), "no machine can join before that")
 
-		tenant.refusal = nil
+		workloadCluster.refusal = nil
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(tenant.removed).To(ConsistOf(uint64(3)))
-		Expect(tenant.Etcd.Members).To(HaveLen(3), "the returned facts are not changed")
-		tenant.Etcd.Members = tenant.Etcd.Members[:2]
+		Expect(workloadCluster.removed).To(ConsistOf(uint64(3)))
+		Expect(workloadCluster.Etcd.Members).To(HaveLen(3), "the returned facts are not changed")
+		workloadCluster.Etcd.Members = workloadCluster.Etcd.Members[:2]
 		_, err = reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: r.key(controlPlaneName)})
 		Expect(err).NotTo(HaveOccurred())
 		list, err = r.machines(ctx)

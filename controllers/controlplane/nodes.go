@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// leftNodes deletes nodes of the control plane whose machines are deleted.
+// deleteOrphanedNodes deletes nodes of the control plane whose machines are deleted.
 // Cluster API deletes a node with its machine, except after its timeout for the
 // workload cluster or if a user bypassed Cluster API.
-func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.tenant.Answers || len(leftOver(s)) == 0 {
+func (r *Reconciler) deleteOrphanedNodes(ctx context.Context, s *scope) error {
+	if !s.initialized || !s.workload.Answers || len(orphanedNodes(s)) == 0 {
 		return nil
 	}
 	// The cache may not contain the newest machines yet.
@@ -23,8 +23,8 @@ func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
 		return err
 	}
 	seen.machines = live
-	for _, name := range leftOver(&seen) {
-		if err := r.Tenants.DeleteNode(ctx, s.key(), name); err != nil {
+	for _, name := range orphanedNodes(&seen) {
+		if err := r.WorkloadClusters.DeleteNode(ctx, s.key(), name); err != nil {
 			return fmt.Errorf("deleting node %s of a deleted machine: %w", name, err)
 		}
 		r.event(s, corev1.EventTypeNormal, "NodeDeleted", "DeleteNode", fmt.Sprintf("Deleted node %s, whose machine does not exist", name))
@@ -32,12 +32,12 @@ func (r *Reconciler) leftNodes(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// leftOver returns the nodes to delete: nodes that do not run any more and have
+// orphanedNodes returns the nodes to delete: nodes that do not run any more and have
 // no member of etcd.
-func leftOver(s *scope) []string {
+func orphanedNodes(s *scope) []string {
 	var names []string
-	for _, node := range s.tenant.Nodes {
-		if node.ControlPlane && !node.Ready && left(s, node) && !isMember(s, node.Name) && !s.spared.Has(node.Name) {
+	for _, node := range s.workload.Nodes {
+		if node.ControlPlane && !node.Ready && hasDeletedMachine(s, node) && !isMember(s, node.Name) && !s.inGrace.Has(node.Name) {
 			names = append(names, node.Name)
 		}
 	}
@@ -49,10 +49,10 @@ func isMember(s *scope, node string) bool {
 	if externalEtcd(s) {
 		return false
 	}
-	if s.tenant.Etcd == nil {
+	if s.workload.Etcd == nil {
 		return true
 	}
-	for _, m := range s.tenant.Etcd.Members {
+	for _, m := range s.workload.Etcd.Members {
 		if m.Name == node {
 			return true
 		}
@@ -60,8 +60,8 @@ func isMember(s *scope, node string) bool {
 	return false
 }
 
-// DeleteNode implements Tenants.
-func (t *tenants) DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error {
+// DeleteNode implements WorkloadClusters.
+func (t *workloadClusters) DeleteNode(ctx context.Context, cluster client.ObjectKey, name string) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)

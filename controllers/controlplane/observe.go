@@ -33,7 +33,7 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 	s.configs = map[string]*bootstrapv1.NovaConfig{}
 	s.differs, s.outdated, s.altered = map[string][]string{}, map[string][]string{}, map[string][]string{}
 	s.at, s.lifetime = r.now(), certificateLifetime(s)
-	s.clings = r.clinging.members(s.controlPlane.UID)
+	s.transferFailed = r.leaderTransfers.members(s.controlPlane.UID)
 	if s.initialized, err = r.knownInitialized(ctx, s); err != nil {
 		return err
 	}
@@ -46,14 +46,14 @@ func (r *Reconciler) observe(ctx context.Context, s *scope) error {
 		return err
 	}
 	if s.cluster != nil && s.controlPlane.DeletionTimestamp.IsZero() {
-		s.tenant = r.Tenants.Observe(ctx, s.key(), s.sorted())
-		if s.spared = r.sightings.note(s, s.at); len(s.spared) > 0 {
-			s.lookAgain(time.Minute)
+		s.workload = r.WorkloadClusters.Observe(ctx, s.key(), s.sorted())
+		if s.inGrace = r.observedNodes.note(s, s.at); len(s.inGrace) > 0 {
+			s.requeueAfter(time.Minute)
 		}
-		if s.initialized || booted(s) || !s.tenant.Early {
+		if s.initialized || booted(s) || !s.workload.Pending {
 			// Before a machine has booted nothing depends on the workload
 			// cluster.
-			s.lookAgain(s.tenant.Again)
+			s.requeueAfter(s.workload.Again)
 		}
 	}
 	return nil
@@ -110,14 +110,14 @@ func (r *Reconciler) ownedMachines(ctx context.Context, c client.Reader, s *scop
 	if err != nil {
 		return nil, err
 	}
-	s.strangers = sets.Set[string]{}
+	s.otherMachines = sets.Set[string]{}
 	return collections.FromMachineList(list).Filter(func(m *clusterv1.Machine) bool {
 		if fenced.Has(m.Name) && released(m) && s.controlPlane.DeletionTimestamp.IsZero() {
 			return false
 		}
-		ours := metav1.IsControlledBy(m, s.controlPlane) || lost(m, s.controlPlane)
+		ours := metav1.IsControlledBy(m, s.controlPlane) || ownerless(m, s.controlPlane)
 		if !ours {
-			s.strangers.Insert(m.Name)
+			s.otherMachines.Insert(m.Name)
 		}
 		return ours
 	}), nil

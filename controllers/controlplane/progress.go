@@ -39,7 +39,7 @@ func (s *scope) waits() string {
 }
 
 func (s *scope) rollingOutCondition() metav1.Condition {
-	if s.early(controlplanev1.RollingOutCondition) {
+	if s.pending(controlplanev1.RollingOutCondition) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason}
@@ -53,7 +53,7 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		return c
 	case len(names) == 0:
-		c.Message = s.endless()
+		c.Message = s.expiryWindowTooLong()
 		return c
 	}
 	c.Status, c.Reason = metav1.ConditionTrue, clusterv1.RollingOutReason
@@ -71,9 +71,9 @@ func (s *scope) rollingOutCondition() metav1.Condition {
 	return c
 }
 
-// endless returns the message that a rollout by certificate expiry would never
+// expiryWindowTooLong returns the message that a rollout by certificate expiry would never
 // end and does not begin.
-func (s *scope) endless() string {
+func (s *scope) expiryWindowTooLong() string {
 	if !plan.ExpiryWindowTooLong(input(s, s.at)) {
 		return ""
 	}
@@ -82,7 +82,7 @@ func (s *scope) endless() string {
 }
 
 func (s *scope) scalingUpCondition(err error) metav1.Condition {
-	if s.early(controlplanev1.ScalingUpCondition) {
+	if s.pending(controlplanev1.ScalingUpCondition) {
 		return metav1.Condition{}
 	}
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
@@ -105,7 +105,7 @@ func (s *scope) scalingUpCondition(err error) metav1.Condition {
 }
 
 func (s *scope) scalingDownCondition() metav1.Condition {
-	if s.early(controlplanev1.ScalingDownCondition) {
+	if s.pending(controlplanev1.ScalingDownCondition) {
 		return metav1.Condition{}
 	}
 	is, want := len(s.machines), int(s.controlPlane.GetReplicas())
@@ -125,7 +125,7 @@ func (s *scope) scalingDownCondition() metav1.Condition {
 }
 
 func (s *scope) remediatingCondition() metav1.Condition {
-	if s.early(controlplanev1.RemediatingCondition) {
+	if s.pending(controlplanev1.RemediatingCondition) {
 		return metav1.Condition{}
 	}
 	c := metav1.Condition{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.NotRemediatingReason}

@@ -35,8 +35,8 @@ func TestGivenUp(t *testing.T) {
 	broken := condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed)
 	joined := machineWith(broken)
 	joined.Status.NodeRef.Name = "m0"
-	spared := machineWith(broken)
-	spared.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+	skipped := machineWith(broken)
+	skipped.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 	for name, tc := range map[string]struct {
 		reason  string
 		machine *clusterv1.Machine
@@ -51,13 +51,13 @@ func TestGivenUp(t *testing.T) {
 		"Joined":     {reason: "it is a node nevertheless", machine: joined},
 		"Node":       {reason: "Cluster API has not seen it yet", machine: machineWith(broken), isNode: true},
 		"SickNode":   {reason: "a check may give up nodes too", machine: machineWith(failed, toDo, broken), isNode: true, want: "UnhealthyNode"},
-		"Spared":     {reason: "somebody wants to look at it", machine: spared},
+		"Skipped":     {reason: "a user debugs it", machine: skipped},
 		"NoInfrastructure": {
 			reason: "that may come", machine: machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, "NotReady")),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := givenUp(tc.machine, tc.isNode)
+			got := remediationReason(tc.machine, tc.isNode)
 			if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 			}
@@ -179,18 +179,18 @@ func TestRemediatingCondition(t *testing.T) {
 				s.machines["m0"].Spec.ProviderID = "x://m0"
 				s.machines["m0"].CreationTimestamp.Time = s.at.Add(-bootstrapv1.JoinBound - learnerGrace - time.Minute)
 				s.machines["m0"].DeletionTimestamp = &metav1.Time{Time: s.at}
-				s.tenant.Etcd.Members[0].Name = "m1"
+				s.workload.Etcd.Members[0].Name = "m1"
 			}, status: "True", because: controlplanev1.RemediatingReason, saying: "Replacing m0 (it did not join etcd in time)",
 		},
 		"SilentEtcd": {
-			reason: "an unreachable machine is not unhealthy", change: func(s *scope) { s.tenant.Etcd = nil }, status: "False",
+			reason: "an unreachable machine is not unhealthy", change: func(s *scope) { s.workload.Etcd = nil }, status: "False",
 			because: controlplanev1.NotRemediatingReason,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scope{
 				at: time.Now(), controlPlane: newControlPlane("ns"), cluster: &clusterv1.Cluster{}, machines: machinesIn(""), initialized: true,
-				tenant: Facts{
+				workload: Facts{
 					Answers: true, Nodes: []Node{{Name: "m0", Ready: true}},
 					Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "m0", Answers: true, Leader: true}}},
 				},

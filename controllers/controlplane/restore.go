@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// restoreAgain is the requeue interval during a restore.
-	restoreAgain = 2 * time.Second
-	// restoreBound is how long a machine may take to restore a snapshot and
+	// restoreRequeue is the requeue interval during a restore.
+	restoreRequeue = 2 * time.Second
+	// restoreTimeout is how long a machine may take to restore a snapshot and
 	// initialize the control plane before another one tries.
-	restoreBound = 45 * time.Minute
+	restoreTimeout = 45 * time.Minute
 	// restorePause is the minimum lifetime of a machine that failed to restore:
 	// the cause of an immediate failure makes the next one fail too.
 	restorePause = 5 * time.Minute
@@ -58,10 +58,10 @@ type restoreFacts struct {
 	// works again with it.
 	prepared, restored bool
 	// alive is true while an API server of the workload cluster answers from
-	// etcd, and silent once it is known that none does. servers are the nodes
+	// etcd, and unreachable once it is known that none does. servers are the nodes
 	// with a running API server.
-	alive, silent bool
-	servers       []string
+	alive, unreachable bool
+	servers            []string
 	// lock is the restore in progress.
 	lock initlock.Restore
 	// abandoned is true if that restore was deleted or completed, and up once
@@ -144,7 +144,7 @@ func carryOutRestore(f restoreFacts) restoreDecision {
 	case restorer.deleting:
 		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Waiting for machine %s to be deleted, which was selected to restore etcd", restorer.name)}
 	}
-	return judgeRestorer(f, restorer)
+	return decideRestorer(f, restorer)
 }
 
 // mayCreateRestorer creates the machine that restores once no API server
@@ -160,31 +160,31 @@ func mayCreateRestorer(f restoreFacts) restoreDecision {
 			reason += ". It runs on: " + shorten(f.servers)
 		}
 		return restoreDecision{action: restoreHold, reason: reason + ". Power off these machines, or delete the NovaEtcdRestore"}
-	case !f.silent:
+	case !f.unreachable:
 		return restoreDecision{action: restoreHold, reason: "Waiting for a health probe of the API server"}
 	}
 	return restoreDecision{action: restoreCreate, reason: "Creating the machine that restores etcd"}
 }
 
-// judgeRestorer decides whether the machine that restores etcd is replaced by
+// decideRestorer decides whether the machine that restores etcd is replaced by
 // another one. While the workload cluster answers it is not: etcd is then
 // restored, and only the machine's node has not been observed yet, for instance
 // after a pause of the Cluster or while Cluster API connects.
-func judgeRestorer(f restoreFacts, restorer *restoreMachine) restoreDecision {
+func decideRestorer(f restoreFacts, restorer *restoreMachine) restoreDecision {
 	// Two clocks are compared: the API server's may be behind.
 	since := restorer.created
 	if f.lock.Since.After(since) {
 		since = f.lock.Since
 	}
 	took := f.now.Sub(since)
-	failed := restorer.failed || !restorer.node && took > restoreBound
+	failed := restorer.failed || !restorer.node && took > restoreTimeout
 	switch {
 	case failed && f.alive:
 		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd or takes too long, "+
 			"but the API server answers, so it is kept: delete the Machine to retry with another one", restorer.name)}
 	case failed && took <= restorePause:
 		return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Machine %s failed to restore etcd, and another one will be created after a pause", restorer.name)}
-	case failed && f.silent:
+	case failed && f.unreachable:
 		return restoreDecision{action: restoreRemove, machines: []string{restorer.name}, reason: fmt.Sprintf("Machine %s failed to restore etcd and is replaced", restorer.name)}
 	}
 	return restoreDecision{action: restoreHold, reason: fmt.Sprintf("Waiting for machine %s to restore etcd", restorer.name)}
@@ -201,14 +201,14 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 	if decision.action == restoreNone {
 		return nil
 	}
-	s.lookAgain(restoreAgain)
+	s.requeueAfter(restoreRequeue)
 	if decision.action != restoreHold {
 		// The caches may be old, and the action cannot be undone.
 		if s.machines, err = r.ownedMachines(ctx, r.APIReader, s); err != nil {
 			return err
 		}
 		if decision.action == restoreCreate {
-			s.tenant = r.Tenants.Fresh(ctx, s.key(), s.sorted())
+			s.workload = r.WorkloadClusters.Fresh(ctx, s.key(), s.sorted())
 		}
 		if facts, err = r.observeRestore(ctx, s, r.APIReader); err != nil {
 			return err
@@ -232,9 +232,9 @@ func (r *Reconciler) restore(ctx context.Context, s *scope) error {
 
 // observeRestore reads the restore in progress and its state.
 func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Reader) (restoreFacts, error) {
-	facts := restoreFacts{now: r.now(), alive: s.tenant.Answers || s.tenant.Alive}
-	facts.silent = !facts.alive && !unasked(&s.tenant, facts.now)
-	for _, node := range s.tenant.Nodes {
+	facts := restoreFacts{now: r.now(), alive: s.workload.Answers || s.workload.Alive}
+	facts.unreachable = !facts.alive && !initUnknown(&s.workload, facts.now)
+	for _, node := range s.workload.Nodes {
 		if facts.alive && node.APIServer != "" {
 			facts.servers = append(facts.servers, node.Name)
 		}
@@ -268,7 +268,7 @@ func (r *Reconciler) observeRestore(ctx context.Context, s *scope, c client.Read
 }
 
 func newRestoreMachine(s *scope, m *clusterv1.Machine) restoreMachine {
-	isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.tenant.Nodes) != nil
+	isNode := m.Status.NodeRef.IsDefined() || nodeOf(m, s.workload.Nodes) != nil
 	return restoreMachine{
 		name: m.Name, created: m.CreationTimestamp.Time, node: isNode,
 		// Before it is a node a MachineHealthCheck only fails by its startup
@@ -290,14 +290,14 @@ func underWay(all []controlplanev1.NovaEtcdRestore, name string) bool {
 // member.
 func restoredAlone(s *scope, name string) bool {
 	machine := s.machines[name]
-	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.tenant.Answers {
+	if machine == nil || !machine.DeletionTimestamp.IsZero() || !s.workload.Answers {
 		return false
 	}
-	node := nodeOf(machine, s.tenant.Nodes)
+	node := nodeOf(machine, s.workload.Nodes)
 	if node == nil || !node.ControlPlane {
 		return false
 	}
-	return externalEtcd(s) || s.tenant.Etcd != nil && len(s.tenant.Etcd.Problems([]string{node.Name})) == 0
+	return externalEtcd(s) || s.workload.Etcd != nil && len(s.workload.Etcd.Problems([]string{node.Name})) == 0
 }
 
 // fencedMachines returns the machines that restores of the control plane fence.
@@ -372,7 +372,7 @@ func (r *Reconciler) createForRestore(ctx context.Context, s *scope, facts resto
 	}
 	machine, err := r.create(ctx, s, pickDomain(ctx, s), "")
 	if err != nil {
-		r.complain(s, "MachineCreationFailed", "Restore", err)
+		r.warn(s, "MachineCreationFailed", "Restore", err)
 		return fmt.Errorf("creating machine that restores etcd: %w", err)
 	}
 	s.machines.Insert(machine)

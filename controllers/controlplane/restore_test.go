@@ -38,7 +38,7 @@ func TestDecideRestore(t *testing.T) {
 				next: "r", prepared: true, lock: begun(""), machines: []restoreMachine{with(old("a"), func(m *restoreMachine) { m.deleting = true })},
 			}, restoreRemove, []string{"a"},
 		},
-		"AllGone": {"then the one that restores is created", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("")}, restoreCreate, nil},
+		"AllGone": {"then the one that restores is created", restoreFacts{next: "r", prepared: true, unreachable: true, lock: begun("")}, restoreCreate, nil},
 		"AllGoneButAnswers": {
 			"an API server that answers would be a second control plane", restoreFacts{next: "r", prepared: true, alive: true, servers: []string{"x"}, lock: begun("")},
 			restoreHold, nil,
@@ -55,17 +55,17 @@ func TestDecideRestore(t *testing.T) {
 		},
 		"Failed": {
 			"one that failed is replaced", restoreFacts{
-				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node, m.failed = false, true })},
+				next: "r", prepared: true, unreachable: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node, m.failed = false, true })},
 			}, restoreRemove, []string{"new"},
 		},
 		"FailedAtOnce": {
 			"but not one after the other without a pause", restoreFacts{
-				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(young, func(m *restoreMachine) { m.failed = true })},
+				next: "r", prepared: true, unreachable: true, lock: begun("new"), machines: []restoreMachine{with(young, func(m *restoreMachine) { m.failed = true })},
 			}, restoreHold, nil,
 		},
 		"FailedNode": {
 			"a node that was given up is replaced too", restoreFacts{
-				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.failed = true })},
+				next: "r", prepared: true, unreachable: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.failed = true })},
 			}, restoreRemove, []string{"new"},
 		},
 		"FailedButAnswers": {
@@ -75,7 +75,7 @@ func TestDecideRestore(t *testing.T) {
 		},
 		"TooLong": {
 			"one that takes too long too", restoreFacts{
-				next: "r", prepared: true, silent: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
+				next: "r", prepared: true, unreachable: true, lock: begun("new"), machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreRemove, []string{"new"},
 		},
 		"TooLongButAnswers": {
@@ -90,12 +90,12 @@ func TestDecideRestore(t *testing.T) {
 		},
 		"ClockBehind": {
 			"nor where the clock that made it is behind ours", restoreFacts{
-				next: "r", prepared: true, silent: true, lock: initlock.Restore{Name: "r", Machine: "new", Since: now.Add(-time.Minute)},
+				next: "r", prepared: true, unreachable: true, lock: initlock.Restore{Name: "r", Machine: "new", Since: now.Add(-time.Minute)},
 				machines: []restoreMachine{with(old("new"), func(m *restoreMachine) { m.node = false })},
 			}, restoreHold, nil,
 		},
 		"SlowButUp":  {"unless it has a node", restoreFacts{next: "r", prepared: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreHold, nil},
-		"FailedAway": {"another one is created once it is deleted", restoreFacts{next: "r", prepared: true, silent: true, lock: begun("new")}, restoreCreate, nil},
+		"FailedAway": {"another one is created once it is deleted", restoreFacts{next: "r", prepared: true, unreachable: true, lock: begun("new")}, restoreCreate, nil},
 		"Unprepared": {"etcd's data is lost: the restore continues without the Secret", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Restored":   {"nothing changes until the lock is updated", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Joining":    {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},

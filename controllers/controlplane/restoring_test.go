@@ -67,7 +67,7 @@ func (r *rig) prepare(ctx context.Context, restore *controlplanev1.NovaEtcdResto
 // exists.
 func (r *rig) beginRestore(ctx context.Context, reconciler *Reconciler) clusterv1.Machine {
 	GinkgoHelper()
-	r.settle(ctx, reconciler)
+	r.reconcileUntilIdle(ctx, reconciler)
 	cluster := &clusterv1.Cluster{}
 	Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 	Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
@@ -78,8 +78,8 @@ func (r *rig) beginRestore(ctx context.Context, reconciler *Reconciler) clusterv
 	return made[0]
 }
 
-// complain sets conditions of a machine.
-func (r *rig) complain(ctx context.Context, machine clusterv1.Machine, of ...metav1.Condition) clusterv1.Machine {
+// setConditions sets conditions of a machine.
+func (r *rig) setConditions(ctx context.Context, machine clusterv1.Machine, of ...metav1.Condition) clusterv1.Machine {
 	GinkgoHelper()
 	for _, c := range of {
 		conditions.Set(&machine, c)
@@ -91,9 +91,9 @@ func (r *rig) complain(ctx context.Context, machine clusterv1.Machine, of ...met
 var _ = Describe("A control plane whose etcd is restored", func() {
 	It("deletes all machines for one that restores, and blocks all other steps", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		before := r.expectMachines(ctx, 3)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
@@ -156,9 +156,9 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("does not wait for a fenced machine, and continues without it", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
@@ -195,11 +195,11 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		restore.Annotations = map[string]string{controlplanev1.EtcdRestoredAnnotation: restorer}
 		Expect(testEnv.Client.Update(ctx, restore)).To(Succeed())
 		Expect(initlock.EndRestore(ctx, testEnv.Client, cluster, restore.Name)).To(Succeed())
-		tenant.Facts = Facts{
+		workloadCluster.Facts = Facts{
 			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer, Machine: restorer, ControlPlane: true, Ready: true}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer, Answers: true, Leader: true}}},
 		}
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machines, _, _, err = r.names(ctx)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(machines).To(And(HaveLen(4), ContainElements(dead, restorer)))
@@ -210,12 +210,12 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("creates no machine while an API server answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{Facts: Facts{
+		workloadCluster := &facts{Facts: Facts{
 			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: "unknown-node", ControlPlane: true, APIServer: "v1.36.3"}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: "unknown-node", Answers: true, Leader: true}}},
 		}}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		Expect(initlock.MarkInitialized(ctx, testEnv.Client, cluster)).To(Succeed())
@@ -226,16 +226,16 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(And(ContainSubstring("The API server still answers"), ContainSubstring("unknown-node")))
 
-		tenant.Facts = Facts{Silence: "The API server does not answer"}
+		workloadCluster.Facts = Facts{Problem: "The API server does not answer"}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.restoring(ctx).Machine).To(Equal(r.expectMachines(ctx, 1)[0].Name))
 	})
 
 	It("keeps the machine that restores as long as it may be the one that answers", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		silent := Facts{Silence: "The API server does not answer"}
-		tenant := &facts{Facts: silent}
-		reconciler := direct(testEnv.Config, tenant)
+		unreachable := Facts{Problem: "The API server does not answer"}
+		workloadCluster := &facts{Facts: unreachable}
+		reconciler := direct(testEnv.Config, workloadCluster)
 		// Our clock is ahead of the API server's.
 		ahead := time.Hour
 		reconciler.Now = func() time.Time { return time.Now().Add(ahead) }
@@ -244,7 +244,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
 		By("being flagged before its node was seen")
-		restorer = r.complain(ctx, restorer,
+		restorer = r.setConditions(ctx, restorer,
 			condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, "NodeStartupTimeout"),
 			condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation"))
 		ahead += restorePause + time.Minute
@@ -252,30 +252,30 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name), "how long it may take is the restore's to know")
 
 		By("having come back from that")
-		restorer = r.complain(ctx, restorer, condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy"))
+		restorer = r.setConditions(ctx, restorer, condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy"))
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
 		By("not being seen as a node for long")
-		ahead += restoreBound
-		tenant.Facts = Facts{Silence: "The API server answers too slowly", Alive: true}
+		ahead += restoreTimeout
+		workloadCluster.Facts = Facts{Problem: "The API server answers too slowly", Alive: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(ContainSubstring("but the API server answers, so it stays"))
-		tenant.Facts = Facts{Silence: silent.Silence, Early: true}
+		workloadCluster.Facts = Facts{Problem: unreachable.Problem, Pending: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 
 		By("exceeding the timeout while the API server does not answer")
-		tenant.Facts = silent
+		workloadCluster.Facts = unreachable
 		r.reconcileTimes(ctx, reconciler, 4)
 		next := r.expectMachines(ctx, 1)[0]
 		Expect(next.Name).NotTo(Equal(restorer.Name))
 
 		By("failing for good")
-		r.complain(ctx, next, condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
+		r.setConditions(ctx, next, condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, bootstrapFailed))
 		r.reconcileTimes(ctx, reconciler, 4)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(next.Name), "there is a pause between tries")
 		ahead += restorePause + time.Minute
@@ -285,7 +285,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("knows that it was initialized without the status that a backup lacks", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		reconciler := direct(testEnv.Config, &facts{Facts: Facts{Silence: "The API server does not answer"}})
+		reconciler := direct(testEnv.Config, &facts{Facts: Facts{Problem: "The API server does not answer"}})
 		restorer := r.beginRestore(ctx, reconciler)
 		controlPlane, err := r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())
@@ -307,8 +307,8 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 
 	It("continues once the machine restored etcd although the restore was deleted", func(ctx context.Context) {
 		r := newRig(ctx, "", nil)
-		tenant := &facts{Facts: Facts{Silence: "The API server does not answer"}}
-		reconciler := direct(testEnv.Config, tenant)
+		workloadCluster := &facts{Facts: Facts{Problem: "The API server does not answer"}}
+		reconciler := direct(testEnv.Config, workloadCluster)
 		restorer := r.beginRestore(ctx, reconciler)
 		Expect(testEnv.Client.Delete(ctx, &controlplanev1.NovaEtcdRestore{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "back"}})).To(Succeed())
 		r.reconcileTimes(ctx, reconciler, 2)
@@ -317,7 +317,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(available.Message).To(ContainSubstring("waiting for machine " + restorer.Name + " to restore etcd"))
 
 		By("the API server answering, and kubeadm not being through")
-		tenant.Facts = Facts{
+		workloadCluster.Facts = Facts{
 			Answers: true, KubeadmConfig: true, Nodes: []Node{{Name: restorer.Name}},
 			Etcd: &etcd.Health{Members: []etcd.Member{{ID: 1, Name: restorer.Name, Answers: true, Leader: true}}},
 		}
@@ -325,7 +325,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.restoring(ctx).Name).To(Equal("back"))
 
 		By("being through")
-		tenant.Nodes[0].ControlPlane = true
+		workloadCluster.Nodes[0].ControlPlane = true
 		r.reconcileTimes(ctx, reconciler, 1)
 		Expect(r.restoring(ctx).Name).To(BeEmpty())
 		cluster := &clusterv1.Cluster{}
@@ -341,7 +341,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) {
 			c.Spec.Etcd.External.Endpoints = []string{"https://127.0.0.1:1"}
 		})
-		r.settle(ctx, direct(testEnv.Config, &facts{}))
+		r.reconcileUntilIdle(ctx, direct(testEnv.Config, &facts{}))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(available.Message).To(Equal("Waiting for Secret c-etcd, which external etcd needs"))

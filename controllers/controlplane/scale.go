@@ -50,7 +50,7 @@ func (r *Reconciler) create(ctx context.Context, s *scope, domain, replaces stri
 	var made []client.Object
 	defer func() {
 		if reterr != nil {
-			reterr = &creationError{err: errors.Join(reterr, r.takeBack(ctx, made)), name: name, controlPlane: s.controlPlane.Name}
+			reterr = &creationError{err: errors.Join(reterr, r.deleteCreated(ctx, made)), name: name, controlPlane: s.controlPlane.Name}
 		}
 	}()
 	infra, err := r.desiredInfra(ctx, s, name)
@@ -154,9 +154,9 @@ func (r *Reconciler) desiredInfra(ctx context.Context, s *scope, name string) (*
 	return infra, nil
 }
 
-// takeBack deletes the objects of a machine whose creation failed, the Machine
+// deleteCreated deletes the objects of a machine whose creation failed, the Machine
 // first: if its deletion fails, the objects that it references stay.
-func (r *Reconciler) takeBack(ctx context.Context, made []client.Object) error {
+func (r *Reconciler) deleteCreated(ctx context.Context, made []client.Object) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()
 	for _, o := range slices.Backward(made) {

@@ -31,9 +31,9 @@ type scope struct {
 
 	// machines are the machines that the control plane owns.
 	machines collections.Machines
-	// strangers are control plane machines of the cluster that another
+	// otherMachines are control plane machines of the cluster that another
 	// controller owns.
-	strangers sets.Set[string]
+	otherMachines sets.Set[string]
 	// infra and configs are the objects of the machines, by machine. Only the
 	// metadata of infra is read.
 	infra   map[string]*metav1.PartialObjectMetadata
@@ -48,16 +48,16 @@ type scope struct {
 	unapplied []unapplied
 	// lifetime is the lifetime of the certificates of a new machine.
 	lifetime time.Duration
-	// clings are the members of etcd whose leadership transfer failed.
-	clings map[uint64]bool
+	// transferFailed are the members of etcd whose leadership transfer failed.
+	transferFailed map[uint64]bool
 	// lock is the state of the init lock.
 	lock initlock.State
 	// roles are the roles in the machines' bootstrap data, where it was read.
 	roles map[string]plan.Role
-	// spared are nodes without a Machine that have not been down for long.
-	spared sets.Set[string]
-	// tenant is the observed state of the workload cluster.
-	tenant Facts
+	// inGrace are nodes without a Machine that have not been down for long.
+	inGrace sets.Set[string]
+	// workload is the observed state of the workload cluster.
+	workload Facts
 
 	certificates certificatesState
 	// initialized is true if the initialization is recorded.
@@ -70,8 +70,8 @@ type scope struct {
 	blocked string
 	// decision is the last decision; its action is empty if there is none.
 	decision plan.Decision
-	// noJoin is why a machine created now could not join, for users.
-	noJoin string
+	// joinBlocked is why a machine created now could not join, for users.
+	joinBlocked string
 	// upgradeWaits is why an upgrade waits for a snapshot, for users.
 	upgradeWaits string
 	// failures are errors that block no later step.
@@ -86,14 +86,14 @@ type scope struct {
 type certificatesState struct {
 	known bool
 	err   error
-	// runsOn is true if err blocks only machines that have not joined yet: the
+	// blocksJoinsOnly is true if err blocks only machines that have not joined yet: the
 	// nodes of a running cluster have their certificates.
-	runsOn bool
+	blocksJoinsOnly bool
 }
 
-// stop reports whether nothing continues before the user fixes the
+// blocksAll reports whether nothing continues before the user fixes the
 // certificates.
-func (c certificatesState) stop() bool { return c.err != nil && !c.runsOn }
+func (c certificatesState) blocksAll() bool { return c.err != nil && !c.blocksJoinsOnly }
 
 // key returns the key of the cluster.
 func (s *scope) key() client.ObjectKey {
@@ -105,8 +105,8 @@ func (s *scope) owner() metav1.OwnerReference {
 	return *metav1.NewControllerRef(s.controlPlane, controlplanev1.GroupVersion.WithKind(kind))
 }
 
-// lookAgain requests another reconcile after d at the latest.
-func (s *scope) lookAgain(d time.Duration) {
+// requeueAfter requests another reconcile after d at the latest.
+func (s *scope) requeueAfter(d time.Duration) {
 	if d > 0 && (s.again == 0 || d < s.again) {
 		s.again = d
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
-// servingBound bounds the requests to all API servers of one workload cluster.
-const servingBound = 2 * time.Second
+// servingTimeout bounds the requests to all API servers of one workload cluster.
+const servingTimeout = 2 * time.Second
 
 // probeAPIServers requests /readyz of API servers at their own addresses. It
 // returns the machines whose API server is ready, and those where it is not: it
@@ -32,10 +32,10 @@ func probeAPIServers(ctx context.Context, config *rest.Config, addresses map[str
 	if err != nil {
 		return serving, failing
 	}
-	ctx, cancel := context.WithTimeout(ctx, servingBound)
+	ctx, cancel := context.WithTimeout(ctx, servingTimeout)
 	defer cancel()
 	transport := &http.Transport{
-		TLSClientConfig: c.trusting(), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+		TLSClientConfig: c.directTLS(), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		DialContext: (&net.Dialer{Control: endpoints.Control}).DialContext,
 	}
 	var mu sync.Mutex

@@ -26,28 +26,28 @@ func TestAPIServer(t *testing.T) {
 		want   plan.APIServer
 	}{
 		"Pod":         {reason: "the pod's status counts where no API server can be reached", want: plan.APIServerServes},
-		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.tenant.Nodes[0].Components.APIServer.State = Failed }, want: plan.APIServerFails},
-		"Silent":      {reason: "a kubelet that does not report says nothing", change: func(s *scope) { s.tenant.Nodes[0].Unreachable = true }},
-		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope) { s.tenant.Nodes = nil }},
-		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope) { s.tenant.Answers = false }},
+		"PodFails":    {reason: "in both directions", change: func(s *scope) { s.workload.Nodes[0].Components.APIServer.State = Failed }, want: plan.APIServerFails},
+		"Silent":      {reason: "a kubelet that does not report proves nothing", change: func(s *scope) { s.workload.Nodes[0].Unreachable = true }},
+		"NoNode":      {reason: "nor does a node that is not there", change: func(s *scope) { s.workload.Nodes = nil }},
+		"NoAPIServer": {reason: "pods that were read before say nothing while the cluster does not answer", change: func(s *scope) { s.workload.Answers = false }},
 		"Answers": {
 			reason: "an answer at its own address counts more", want: plan.APIServerServes,
-			change: func(s *scope) { s.tenant.Nodes[0].Unreachable, s.tenant.Serving = true, sets.New("m0") },
+			change: func(s *scope) { s.workload.Nodes[0].Unreachable, s.workload.Serving = true, sets.New("m0") },
 		},
 		"OnlyOthers": {
-			reason: "a pod's status may be old", change: func(s *scope) { s.tenant.Serving = sets.New("m1") },
+			reason: "a pod's status may be old", change: func(s *scope) { s.workload.Serving = sets.New("m1") },
 		},
 		"Refused": {
 			reason: "a host that refuses connections has no API server, whatever the pod's status was", want: plan.APIServerFails,
-			change: func(s *scope) { s.tenant.Serving, s.tenant.Failing = sets.New("m1"), sets.New("m0") },
+			change: func(s *scope) { s.workload.Serving, s.workload.Failing = sets.New("m1"), sets.New("m0") },
 		},
 		"AllRefused": {
 			reason: "unless all do: it is the network then", want: plan.APIServerServes,
-			change: func(s *scope) { s.tenant.Failing = sets.New("m0", "m1") },
+			change: func(s *scope) { s.workload.Failing = sets.New("m0", "m1") },
 		},
 		"SilentOnlyOthers": {
 			reason: "neither kubelet nor API server answers, and others do", want: plan.APIServerFails,
-			change: func(s *scope) { s.tenant.Nodes[0].Unreachable, s.tenant.Serving = true, sets.New("m1") },
+			change: func(s *scope) { s.workload.Nodes[0].Unreachable, s.workload.Serving = true, sets.New("m1") },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAPIServer(t *testing.T) {
 				tc.change(s)
 			}
 			machine := s.sorted()[0]
-			if got := apiServer(s, machine, nodeOf(machine, s.tenant.Nodes)); got != tc.want {
+			if got := apiServer(s, machine, nodeOf(machine, s.workload.Nodes)); got != tc.want {
 				t.Errorf("%s: want %q, got %q", tc.reason, tc.want, got)
 			}
 		})
@@ -133,9 +133,9 @@ func TestHeldForRedundancy(t *testing.T) {
 	s := running()
 	elsewhere(s)
 	machine := s.sorted()[0]
-	for i := range s.tenant.Nodes {
-		if s.tenant.Nodes[i].Name != machine.Name {
-			s.tenant.Nodes[i].Components.APIServer.State = Failed
+	for i := range s.workload.Nodes {
+		if s.workload.Nodes[i].Name != machine.Name {
+			s.workload.Nodes[i].Components.APIServer.State = Failed
 		}
 	}
 	machine.DeletionTimestamp = &metav1.Time{Time: time.Now()}
@@ -143,17 +143,17 @@ func TestHeldForRedundancy(t *testing.T) {
 	conditions.Set(machine, metav1.Condition{
 		Type: clusterv1.MachineDeletingCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineDeletingWaitingForPreTerminateHookReason,
 	})
-	says := func() string {
+	message := func() string {
 		in := input(s, time.Now())
 		reportHold(s, in, inputMachine(s, machine), machine)
 		return conditions.GetMessage(machine, controlplanev1.MachineSafeToDeleteCondition)
 	}
 	const about = "no other machine has an API server that is known to serve"
-	if got := says(); !strings.Contains(got, about) || !strings.Contains(got, controlplanev1.SkipRedundancyAnnotation) {
+	if got := message(); !strings.Contains(got, about) || !strings.Contains(got, controlplanev1.SkipRedundancyAnnotation) {
 		t.Errorf("got %q", got)
 	}
 	machine.Annotations[controlplanev1.SkipRedundancyAnnotation] = ""
-	if got := says(); strings.Contains(got, about) {
+	if got := message(); strings.Contains(got, about) {
 		t.Errorf("with the annotation: %q", got)
 	}
 }

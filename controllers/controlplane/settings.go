@@ -52,7 +52,7 @@ func (s *scope) settingsCondition() metav1.Condition {
 		Type: controlplanev1.SettingsAppliedCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.SettingsAppliedReason,
 	}
 	if len(s.unapplied) == 0 {
-		if s.initialized && !s.tenant.Answers && conditions.Has(s.controlPlane, c.Type) {
+		if s.initialized && !s.workload.Answers && conditions.Has(s.controlPlane, c.Type) {
 			// Only the workload cluster has this information.
 			return metav1.Condition{}
 		}

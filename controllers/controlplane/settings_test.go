@@ -20,39 +20,39 @@ var _ = Describe("Settings that are not carried out", func() {
 	It("do not replace machines that an admission policy alters", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
 		alter(ctx, r.namespace)
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.SettingsMachinesAlteredReason),
 			HaveField("Message", ContainSubstring(machine.Name+" (config.preKubeadmCommands)"))))
 		Expect(eventsOf(reconciler)).To(ContainElement(ContainSubstring("MachinesAltered")))
 
-		tenant.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdSilence: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
-		r.settle(ctx, reconciler)
+		workloadCluster.Facts = Facts{Answers: true, KubeadmConfig: true, EtcdProblem: "not queried", Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}}}
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.expectMachines(ctx, 1)[0].UID).To(Equal(machine.UID))
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(HaveField("Status", metav1.ConditionFalse))
 		Expect(eventsOf(reconciler)).NotTo(ContainElement(ContainSubstring("MachinesAltered")), "it has one event")
 
 		By("rolling out a change of the spec all the same")
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Config.PostKubeadmCommands = []string{"true"} })
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.RollingOutCondition)()).To(And(
 			HaveField("Status", metav1.ConditionTrue), HaveField("Message", ContainSubstring("config.postKubeadmCommands"))))
 	})
 
 	It("name a version of Kubernetes that is not known", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas, c.Spec.Version = nil, "v1.99.0" })
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		tenant.Facts = Facts{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdSilence: "nobody asked",
+		workloadCluster.Facts = Facts{
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdProblem: "nobody asked",
 			Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.SettingsVersionUnknownReason),
 			HaveField("Message", ContainSubstring("CoreDNS of Kubernetes v1.99.0"))))
@@ -61,28 +61,28 @@ var _ = Describe("Settings that are not carried out", func() {
 
 	It("name a network that changed after kubeadm init, and write nothing", func(ctx SpecContext) {
 		r := newRig(ctx, "", func(c *controlplanev1.NovaControlPlane) { c.Spec.Replicas = nil })
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
-		tenant.Facts = Facts{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdSilence: "nobody asked",
+		workloadCluster.Facts = Facts{
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "nobody asked",
 			KubeadmStored: storedDocument{content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
 			Nodes:         []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(HaveField("Status", metav1.ConditionTrue))
 
 		cluster := &clusterv1.Cluster{}
 		Expect(testEnv.Client.Get(ctx, r.key(clusterName), cluster)).To(Succeed())
 		cluster.Spec.ClusterNetwork.Services.CIDRBlocks = []string{"10.97.0.0/16"}
 		Expect(testEnv.Client.Update(ctx, cluster)).To(Succeed())
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.SettingsClusterNetworkChangedReason),
 			HaveField("Message", ContainSubstring(`serviceSubnet is "10.96.0.0/12" in the workload cluster and "10.97.0.0/16" in the Cluster`))))
-		for _, wrote := range tenant.upgrades {
-			next, err := nextConfiguration(tenant.KubeadmStored, wrote.Configuration, wrote.Version)
+		for _, wrote := range workloadCluster.upgrades {
+			next, err := nextConfiguration(workloadCluster.KubeadmStored, wrote.Configuration, wrote.Version)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(next.content).NotTo(ContainSubstring("10.97"))
 		}

@@ -96,8 +96,8 @@ func (s *scope) reportReplicas() {
 	status.ReadyReplicas = count(clusterv1.MachineReadyCondition)
 	status.AvailableReplicas = count(clusterv1.MachineAvailableCondition)
 	status.UpToDateReplicas = count(clusterv1.MachineUpToDateCondition)
-	if !s.early(controlplanev1.AvailableCondition) {
-		status.Versions = versions(s.sorted(), s.tenant.Nodes)
+	if !s.pending(controlplanev1.AvailableCondition) {
+		status.Versions = versions(s.sorted(), s.workload.Nodes)
 	}
 }
 
@@ -130,11 +130,11 @@ func versions(machines []*clusterv1.Machine, nodes []Node) []clusterv1.StatusVer
 	return found
 }
 
-// early reports whether a condition of an initialized workload cluster stays
+// pending reports whether a condition of an initialized workload cluster stays
 // unchanged: the cluster was not probed yet, and a restart of this process must
 // not cause an alert.
-func (s *scope) early(condition string) bool {
-	return s.tenant.Early && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
+func (s *scope) pending(condition string) bool {
+	return s.workload.Pending && ptr.Deref(s.controlPlane.Status.Initialization.ControlPlaneInitialized, false) &&
 		conditions.Has(s.controlPlane, condition)
 }
 
@@ -144,7 +144,7 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	switch {
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case s.certificates.stop():
+	case s.certificates.blocksAll():
 		c.Message = certificatesMessage(s.certificates.err)
 	case err != nil && !initialized:
 		c.Message = loop.Sentence(err)
@@ -154,12 +154,12 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 		c.Message = "Creating machines is blocked: " + s.blocked
 	case !initialized:
 		c.Message = awaitingFirst(s.sorted())
-	case s.tenant.Early:
-		return s.availableEarly(c)
-	case s.tenant.Etcd != nil && !s.tenant.Etcd.Quorum() && (!s.tenant.Answers || !s.tenant.Etcd.Led()):
+	case s.workload.Pending:
+		return s.availablePending(c)
+	case s.workload.Etcd != nil && !s.workload.Etcd.Quorum() && (!s.workload.Answers || !s.workload.Etcd.Led()):
 		c.Message = s.quorumLost()
-	case !s.tenant.Answers:
-		c.Message = s.tenant.Silence
+	case !s.workload.Answers:
+		c.Message = s.workload.Problem
 	default:
 		// An API server that answers reads from etcd, which requires a quorum,
 		// even if its members cannot be queried one by one.
@@ -168,13 +168,13 @@ func (s *scope) availableCondition(err error) metav1.Condition {
 	return c
 }
 
-// availableEarly keeps the condition until the workload cluster was probed. After a
+// availablePending keeps the condition until the workload cluster was probed. After a
 // move to another management cluster there is none to keep.
-func (s *scope) availableEarly(c metav1.Condition) metav1.Condition {
-	if s.early(c.Type) {
+func (s *scope) availablePending(c metav1.Condition) metav1.Condition {
+	if s.pending(c.Type) {
 		return metav1.Condition{}
 	}
-	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.tenant.Silence
+	c.Status, c.Reason, c.Message = metav1.ConditionUnknown, clusterv1.AvailableUnknownReason, s.workload.Problem
 	return c
 }
 
@@ -249,24 +249,24 @@ func (s *scope) etcdCondition() metav1.Condition {
 		c.Message = "Waiting for the first machine to initialize the cluster"
 	case !s.controlPlane.DeletionTimestamp.IsZero():
 		c.Message = "The control plane is being deleted"
-	case s.early(c.Type):
+	case s.pending(c.Type):
 		return metav1.Condition{}
 	case len(s.externalProblems) > 0:
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
 		c.Message = strings.Join(s.externalProblems, ", ")
-	case externalEtcd(s) && s.tenant.Answers:
+	case externalEtcd(s) && s.workload.Answers:
 		c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
-	case s.silent() && s.tenant.Etcd != nil && len(s.tenant.Etcd.Alarms) > 0:
+	case s.unreachable() && s.workload.Etcd != nil && len(s.workload.Etcd.Alarms) > 0:
 		// That may be the cause: kube-vip releases an address whose lease it
 		// cannot renew.
 		c.Status, c.Reason = metav1.ConditionFalse, controlplanev1.EtcdNotHealthyReason
-		c.Message = strings.Join(s.tenant.Etcd.Alarms, ", ")
-	case s.silent():
-		c.Message = s.tenant.Silence
-	case s.tenant.Etcd == nil:
-		c.Message = s.tenant.EtcdSilence
+		c.Message = strings.Join(s.workload.Etcd.Alarms, ", ")
+	case s.unreachable():
+		c.Message = s.workload.Problem
+	case s.workload.Etcd == nil:
+		c.Message = s.workload.EtcdProblem
 	default:
-		problems := s.tenant.Etcd.Problems(controlPlaneNodes(s.tenant.Nodes))
+		problems := s.workload.Etcd.Problems(controlPlaneNodes(s.workload.Nodes))
 		if len(problems) == 0 {
 			c.Status, c.Reason = metav1.ConditionTrue, controlplanev1.EtcdHealthyReason
 			return c

@@ -102,10 +102,10 @@ func running() *scope {
 		initialized:  true,
 		certificates: certificatesState{known: true},
 		machines:     machinesIn(""),
-		tenant: Facts{
+		workload: Facts{
 			Answers: true, KubeadmConfig: true,
 			Nodes:    []Node{{Name: "m0", ControlPlane: true, Ready: true, Components: allRun}},
-			Endpoint: Endpoint{Asked: true, Answers: true, Holder: "m0", Settled: true},
+			Endpoint: Endpoint{Probed: true, Answers: true, Holder: "m0", Confirmed: true},
 			Etcd:     &etcd.Health{Members: []etcd.Member{{Name: "m0", Answers: true}}},
 		},
 	}
@@ -131,7 +131,7 @@ func TestReport(t *testing.T) {
 		},
 		"APIServerSilent": {
 			reason: "a control plane that does not answer is not available, and nothing is known of etcd",
-			change: func(s *scope) { s.tenant = Facts{Silence: "The API server does not answer"} },
+			change: func(s *scope) { s.workload = Facts{Problem: "The API server does not answer"} },
 			want: []expect{
 				{"Available", "False", "The API server does not answer"}, {"Initialized", "True", ""},
 				{"EtcdClusterHealthy", "Unknown", "The API server does not answer"},
@@ -140,23 +140,23 @@ func TestReport(t *testing.T) {
 		"MemberDead": {
 			reason: "one of three members may fail",
 			change: func(s *scope) {
-				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
-				s.tenant.Nodes = []Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
+				s.workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1", Answers: true}, {Name: "m2"}}
+				s.workload.Nodes = []Node{{Name: "m0", ControlPlane: true}, {Name: "m1", ControlPlane: true}, {Name: "m2", ControlPlane: true}}
 			},
 			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "Member m2 does not answer"}},
 		},
 		"NoQuorum": {
 			reason: "two of three may not",
 			change: func(s *scope) {
-				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
+				s.workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
 		"NoQuorumAndSilent": {
 			reason: "the state of etcd is more specific than the API server's failure",
 			change: func(s *scope) {
-				s.tenant.Answers, s.tenant.Silence = false, "The API server does not answer"
-				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
+				s.workload.Answers, s.workload.Problem = false, "The API server does not answer"
+				s.workload.Etcd.Members = []etcd.Member{{Name: "m0"}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{
 				{"Available", "False", "majority"}, {"EtcdClusterHealthy", "False", "majority"},
@@ -166,8 +166,8 @@ func TestReport(t *testing.T) {
 		"AlarmAndSilent": {
 			reason: "etcd that refuses writes may be why the API server's address has no holder",
 			change: func(s *scope) {
-				s.tenant.Answers, s.tenant.Silence, s.tenant.Nodes = false, "No API server answers at the endpoint", nil
-				s.tenant.Etcd.Alarms = []string{"Alarm NOSPACE is raised for member m0"}
+				s.workload.Answers, s.workload.Problem, s.workload.Nodes = false, "No API server answers at the endpoint", nil
+				s.workload.Etcd.Alarms = []string{"Alarm NOSPACE is raised for member m0"}
 			},
 			want: []expect{
 				{"Available", "False", "No API server answers at the endpoint"}, {"EtcdClusterHealthy", "False", "Alarm NOSPACE is raised for member m0"},
@@ -175,27 +175,27 @@ func TestReport(t *testing.T) {
 		},
 		"MembersAndSilent": {
 			reason: "members that answer say nothing of the API server",
-			change: func(s *scope) { s.tenant.Answers, s.tenant.Silence = false, "The API server does not answer" },
+			change: func(s *scope) { s.workload.Answers, s.workload.Problem = false, "The API server does not answer" },
 			want:   []expect{{"EtcdClusterHealthy", "Unknown", "The API server does not answer"}},
 		},
 		"Unreachable": {
 			reason: "unreachable members may work, and a leader proves that they do",
 			change: func(s *scope) {
-				s.tenant.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
+				s.workload.Etcd.Members = []etcd.Member{{Name: "m0", Answers: true}, {Name: "m1"}, {Name: "m2"}}
 			},
 			want: []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "False", "majority"}},
 		},
 		"EndpointSilent": {
 			reason: "the last one to hold the address is where to look",
 			change: func(s *scope) {
-				s.tenant = Facts{Silence: "x", Endpoint: Endpoint{Asked: true, Holder: "m0", Silence: "No API server answers at the endpoint"}}
+				s.workload = Facts{Problem: "x", Endpoint: Endpoint{Probed: true, Holder: "m0", Problem: "No API server answers at the endpoint"}}
 			},
 			want: []expect{{"EndpointHealthy", "False", "The last known holder of the address is node m0"}},
 		},
 		"SchedulerDown": {
 			reason: "a failure is listed with its machine",
 			change: func(s *scope) {
-				s.tenant.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was restarted"}
+				s.workload.Nodes[0].Components.Scheduler = Component{State: Failed, Message: "It is not ready and was restarted"}
 			},
 			want: []expect{
 				{"Available", "True", ""},
@@ -204,7 +204,7 @@ func TestReport(t *testing.T) {
 		},
 		"EtcdSilent": {
 			reason: "an API server that answers does so from etcd, and of its members nothing is claimed",
-			change: func(s *scope) { s.tenant.Etcd, s.tenant.EtcdSilence = nil, "No member answers" },
+			change: func(s *scope) { s.workload.Etcd, s.workload.EtcdProblem = nil, "No member answers" },
 			want:   []expect{{"Available", "True", ""}, {"EtcdClusterHealthy", "Unknown", "No member answers"}},
 		},
 		"CertificatesInvalid": {
@@ -293,15 +293,15 @@ func TestReport(t *testing.T) {
 
 func TestReportKeepsWhatNobodyAsked(t *testing.T) {
 	s := running()
-	s.tenant.Nodes[0].APIServer = "v1.35.4"
+	s.workload.Nodes[0].APIServer = "v1.35.4"
 	s.report(nil)
 	before := s.controlPlane.DeepCopy()
-	s.tenant = Facts{Early: true, Silence: "The API server does not answer"}
+	s.workload = Facts{Pending: true, Problem: "The API server does not answer"}
 	s.report(nil)
 	if diff := cmp.Diff(before, s.controlPlane); diff != "" {
 		t.Errorf("a restart changed the status (-before +after)\n%s", diff)
 	}
-	s.tenant.Early = false
+	s.workload.Pending = false
 	s.report(nil)
 	if !conditions.IsFalse(s.controlPlane, controlplanev1.AvailableCondition) {
 		t.Error("a workload cluster that was probed and does not answer counts as available")

@@ -38,8 +38,8 @@ const managed = "managed"
 
 var (
 	testEnv *env.Env
-	// realTenants is the suite manager's access to workload clusters.
-	realTenants Tenants
+	// realClusters is the suite manager's access to workload clusters.
+	realClusters WorkloadClusters
 	// definitions reads CustomResourceDefinitions from the manager's cache.
 	definitions client.Reader
 )
@@ -77,10 +77,10 @@ func startManager() {
 	Expect(err).NotTo(HaveOccurred())
 	authority := pki.NewManaged(mgr.GetClient())
 	options := controller.Options{MaxConcurrentReconciles: 4}
-	realTenants, err = SetupTenants(ctx, mgr, TenantOptions("test", mgr.GetClient(), managed), options, authority, pulsePeriod)
+	realClusters, err = SetupWorkloadClusters(ctx, mgr, WorkloadClusterOptions("test", mgr.GetClient(), managed), options, authority, probeInterval)
 	Expect(err).NotTo(HaveOccurred())
 	Expect((&Reconciler{
-		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, Tenants: realTenants,
+		Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Authority: authority, WorkloadClusters: realClusters,
 		Recorder: mgr.GetEventRecorder("test"), WatchFilterValue: managed,
 	}).SetupWithManager(ctx, mgr, options)).To(Succeed())
 	definitions = mgr.GetCache()
@@ -264,13 +264,13 @@ func (r *rig) adopt(ctx context.Context, machine *clusterv1.Machine) {
 }
 
 // direct returns a reconciler over config that a test calls itself.
-func direct(config *rest.Config, tenants Tenants) *Reconciler {
+func direct(config *rest.Config, workloadClusters WorkloadClusters) *Reconciler {
 	GinkgoHelper()
 	direct, err := client.New(config, client.Options{Scheme: testEnv.Scheme, Mapper: testEnv.Client.RESTMapper()})
 	Expect(err).NotTo(HaveOccurred())
 	c := definitionsCached{Client: direct}
 	return &Reconciler{
-		Client: c, APIReader: c, Authority: pki.NewManaged(c), Tenants: tenants, Recorder: events.NewFakeRecorder(1000),
+		Client: c, APIReader: c, Authority: pki.NewManaged(c), WorkloadClusters: workloadClusters, Recorder: events.NewFakeRecorder(1000),
 	}
 }
 
@@ -287,8 +287,8 @@ func (c definitionsCached) Get(ctx context.Context, key client.ObjectKey, o clie
 	return c.Client.Get(ctx, key, o, options...)
 }
 
-// settle reconciles until the reconciler only waits.
-func (r *rig) settle(ctx context.Context, reconciler *Reconciler) {
+// reconcileUntilIdle reconciles until the reconciler only waits.
+func (r *rig) reconcileUntilIdle(ctx context.Context, reconciler *Reconciler) {
 	GinkgoHelper()
 	for range 20 {
 		before, err := r.controlPlane(ctx)

@@ -23,19 +23,19 @@ var _ = Describe("The machine template", func() {
 		Expect(testEnv.Client.Update(ctx, template)).To(Succeed())
 
 		reconciler := direct(testEnv.Config, &facts{})
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key("template"), template)).To(Succeed())
 		Expect(template.OwnerReferences).To(ConsistOf(own, other))
-		settled := template.ResourceVersion
-		r.settle(ctx, reconciler)
+		written := template.ResourceVersion
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key("template"), template)).To(Succeed())
-		Expect(template.ResourceVersion).To(Equal(settled), "it is written once")
+		Expect(template.ResourceVersion).To(Equal(written), "it is written once")
 
 		By("going over to another one")
 		next := &infrav1.NovaVSphereMachineTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: r.namespace, Name: "next"}, Spec: template.Spec}
 		Expect(testEnv.Client.Create(ctx, next)).To(Succeed())
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.MachineTemplate.Spec.InfrastructureRef.Name = "next" })
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(testEnv.Client.Get(ctx, r.key("next"), next)).To(Succeed())
 		Expect(next.OwnerReferences).To(ConsistOf(own))
 	})

@@ -59,14 +59,14 @@ func upgrade(s *scope) (Upgrade, error) {
 // is blocked. A missing configuration is not recreated: it may have had
 // settings that this controller does not know, for instance an external etcd.
 func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
-	if s.initialized && s.tenant.Answers && !s.tenant.KubeadmConfig {
-		s.noJoin = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
+	if s.initialized && s.workload.Answers && !s.workload.KubeadmConfig {
+		s.joinBlocked = fmt.Sprintf("ConfigMap %s/%s with the settings of new machines does not exist in the workload cluster: restore it",
 			metav1.NamespaceSystem, kubeadmConfigName)
 		return nil
 	}
 	if err := r.storeConfiguration(ctx, s); err != nil {
-		r.complain(s, "ConfigurationNotStored", "StoreConfiguration", err)
-		s.noJoin = loop.Sentence(err)
+		r.warn(s, "ConfigurationNotStored", "StoreConfiguration", err)
+		s.joinBlocked = loop.Sentence(err)
 		s.failures = append(s.failures, err)
 	}
 	return nil
@@ -75,7 +75,7 @@ func (r *Reconciler) storedConfiguration(ctx context.Context, s *scope) error {
 // storeConfiguration stores changed settings. The version is updated by its own
 // action.
 func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.tenant.Answers || s.tenant.KubeadmVersion == "" {
+	if !s.initialized || !s.workload.Answers || s.workload.KubeadmVersion == "" {
 		return nil
 	}
 	want, err := upgrade(s)
@@ -85,20 +85,20 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 	if unknown := unknownVersion(want); unknown != "" {
 		r.notApplied(s, controlplanev1.SettingsVersionUnknownReason, unknown)
 	}
-	want.Version = s.tenant.KubeadmVersion
-	next, err := nextConfiguration(s.tenant.KubeadmStored, want.Configuration, want.Version)
+	want.Version = s.workload.KubeadmVersion
+	next, err := nextConfiguration(s.workload.KubeadmStored, want.Configuration, want.Version)
 	if err != nil {
 		return err
 	}
 	r.refuseNetwork(s, want.Configuration)
-	if next == s.tenant.KubeadmStored {
+	if next == s.workload.KubeadmStored {
 		return nil
 	}
-	if err := r.Tenants.SetVersion(ctx, s.key(), want); err != nil {
+	if err := r.WorkloadClusters.SetVersion(ctx, s.key(), want); err != nil {
 		return fmt.Errorf("storing kubeadm's configuration: %w", err)
 	}
-	was := s.tenant.KubeadmStored.content
-	s.tenant.KubeadmStored = next
+	was := s.workload.KubeadmStored.content
+	s.workload.KubeadmStored = next
 	if next.content == was {
 		return nil
 	}
@@ -111,12 +111,12 @@ func (r *Reconciler) storeConfiguration(ctx context.Context, s *scope) error {
 // that the workload cluster was initialized with. No machine is created whose
 // API server would listen on another port than the endpoint's.
 func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
-	changed := changedNetworking(s.tenant.KubeadmStored.content, rendered)
+	changed := changedNetworking(s.workload.KubeadmStored.content, rendered)
 	if port := s.cluster.Spec.ClusterNetwork.APIServerPort; port != 0 {
-		for _, node := range s.tenant.Nodes {
+		for _, node := range s.workload.Nodes {
 			if node.APIServerPort != "" && node.APIServerPort != strconv.Itoa(int(port)) {
-				s.noJoin = fmt.Sprintf("apiServerPort is %d in the Cluster, and API servers listen on port %s", port, node.APIServerPort)
-				changed = append(changed, s.noJoin)
+				s.joinBlocked = fmt.Sprintf("apiServerPort is %d in the Cluster, and API servers listen on port %s", port, node.APIServerPort)
+				changed = append(changed, s.joinBlocked)
 				break
 			}
 		}
@@ -130,19 +130,19 @@ func (r *Reconciler) refuseNetwork(s *scope, rendered []byte) {
 // syncAddons updates kube-proxy and CoreDNS once every API server has the
 // desired version: neither may be newer than an API server that it connects to.
 func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
-	if !s.initialized || !s.tenant.Answers || !allAt(s, s.controlPlane.Spec.Version) {
+	if !s.initialized || !s.workload.Answers || !allAt(s, s.controlPlane.Spec.Version) {
 		return nil
 	}
 	want, err := upgrade(s)
 	if err != nil {
 		return nil //nolint:nilerr // storedConfiguration has reported it, and later steps do not depend on it
 	}
-	changed, err := r.Tenants.SyncAddons(ctx, s.key(), want)
+	changed, err := r.WorkloadClusters.SyncAddons(ctx, s.key(), want)
 	if len(changed) > 0 {
 		r.event(s, corev1.EventTypeNormal, "AddonsUpgraded", "SyncAddons", "Upgraded "+strings.Join(changed, " and "))
 	}
 	if err != nil {
-		r.complain(s, "AddonsUpgradeFailed", "SyncAddons", err)
+		r.warn(s, "AddonsUpgradeFailed", "SyncAddons", err)
 		return err
 	}
 	return nil
@@ -151,22 +151,22 @@ func (r *Reconciler) syncAddons(ctx context.Context, s *scope) error {
 // allAt reports whether all machines and their API servers have a version.
 func allAt(s *scope, version string) bool {
 	for _, machine := range s.sorted() {
-		node := nodeOf(machine, s.tenant.Nodes)
+		node := nodeOf(machine, s.workload.Nodes)
 		if machine.Spec.Version != version || node == nil || node.APIServer != version {
 			return false
 		}
 	}
-	return len(s.machines) > 0 && s.tenant.KubeadmVersion == version && !strangers(s)
+	return len(s.machines) > 0 && s.workload.KubeadmVersion == version && !foreignAPIServer(s)
 }
 
-// strangers reports whether an API server runs on a node without a machine.
-func strangers(s *scope) bool {
+// foreignAPIServer reports whether an API server runs on a node without a machine.
+func foreignAPIServer(s *scope) bool {
 	machines := s.sorted()
-	for _, node := range s.tenant.Nodes {
+	for _, node := range s.workload.Nodes {
 		if node.APIServer == "" {
 			continue
 		}
-		if !hasMachine(machines, s.tenant.Nodes, node.Name) {
+		if !hasMachine(machines, s.workload.Nodes, node.Name) {
 			return true
 		}
 	}

@@ -13,18 +13,18 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// upgradeSnapshotAgain is the requeue interval until the snapshot is stored.
-const upgradeSnapshotAgain = 10 * time.Second
+// upgradeSnapshotRequeue is the requeue interval until the snapshot is stored.
+const upgradeSnapshotRequeue = 10 * time.Second
 
 // upgradeSnapshot requests a snapshot before an upgrade to another minor
 // version and blocks joins until it is stored, if the spec requires that.
 func (r *Reconciler) upgradeSnapshot(_ context.Context, s *scope) error {
-	if s.tenant.KubeadmVersion == "" {
+	if s.workload.KubeadmVersion == "" {
 		// Nothing is upgraded while the version is unknown.
 		return nil
 	}
 	controlPlane := s.controlPlane
-	if !controlPlane.Spec.Etcd.Snapshots.GatesUpgrades() || !minorUpgrade(s.tenant.KubeadmVersion, controlPlane.Spec.Version) {
+	if !controlPlane.Spec.Etcd.Snapshots.GatesUpgrades() || !minorUpgrade(s.workload.KubeadmVersion, controlPlane.Spec.Version) {
 		delete(controlPlane.Annotations, controlplanev1.UpgradeSnapshotAnnotation)
 		return nil
 	}
@@ -39,8 +39,8 @@ func (r *Reconciler) upgradeSnapshot(_ context.Context, s *scope) error {
 		controlPlane.Annotations[controlplanev1.EtcdSnapshotAnnotation] = controlPlane.Spec.Version
 	}
 	if s.upgradeWaits = missingSnapshot(controlPlane, requested); s.upgradeWaits != "" {
-		s.noJoin = cmp.Or(s.noJoin, s.upgradeWaits)
-		s.lookAgain(upgradeSnapshotAgain)
+		s.joinBlocked = cmp.Or(s.joinBlocked, s.upgradeWaits)
+		s.requeueAfter(upgradeSnapshotRequeue)
 	}
 	return nil
 }

@@ -71,18 +71,18 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 				S3: controlplanev1.S3Spec{Endpoint: "https://s3.example.org", Bucket: "bucket", CredentialsSecretRef: bootstrapv1.SecretReference{Name: "bucket"}},
 			}
 		})
-		tenant := &facts{}
-		reconciler := direct(testEnv.Config, tenant)
-		r.settle(ctx, reconciler)
+		workloadCluster := &facts{}
+		reconciler := direct(testEnv.Config, workloadCluster)
+		r.reconcileUntilIdle(ctx, reconciler)
 		first := r.expectMachines(ctx, 1)[0]
 		first.Status.NodeRef.Name = first.Name
 		Expect(testEnv.Client.Status().Update(ctx, &first)).To(Succeed())
-		tenant.Facts = Facts{
+		workloadCluster.Facts = Facts{
 			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.35.4",
 			Nodes: []Node{{Name: first.Name, Machine: first.Name, ControlPlane: true, Ready: true, APIServer: "v1.35.4"}},
 			Etcd:  &etcd.Health{Members: []etcd.Member{{ID: 1, Name: first.Name, Answers: true, Leader: true}}},
 		}
-		r.settle(ctx, reconciler)
+		r.reconcileUntilIdle(ctx, reconciler)
 
 		By("changing the version")
 		r.update(ctx, func(c *controlplanev1.NovaControlPlane) { c.Spec.Version = "v1.36.3" })
@@ -92,7 +92,7 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 		Expect(controlPlane.Annotations).To(HaveKeyWithValue(controlplanev1.EtcdSnapshotAnnotation, "v1.36.3"), "a snapshot is requested")
 		requested, ok := snapshotRequested(controlPlane)
 		Expect(ok).To(BeTrue())
-		Expect(tenant.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
+		Expect(workloadCluster.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
 		r.expectMachines(ctx, 1)
 		rolling, err := r.condition(ctx, controlplanev1.RollingOutCondition)()
 		Expect(err).NotTo(HaveOccurred())
@@ -104,7 +104,7 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 		})
 		Expect(testEnv.Client.Status().Update(ctx, controlPlane)).To(Succeed())
 		r.reconcileTimes(ctx, reconciler, 3)
-		Expect(tenant.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
+		Expect(workloadCluster.upgrades).NotTo(ContainElement(HaveField("Version", "v1.36.3")))
 		rolling, err = r.condition(ctx, controlplanev1.RollingOutCondition)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rolling.Message).To(ContainSubstring("the bucket is full"))
@@ -118,8 +118,8 @@ var _ = Describe("An upgrade that waits for a snapshot", func() {
 		conditions.Set(controlPlane, metav1.Condition{Type: controlplanev1.EtcdSnapshotsHealthyCondition, Status: metav1.ConditionTrue, Reason: controlplanev1.EtcdSnapshotTakenReason})
 		Expect(testEnv.Client.Status().Update(ctx, controlPlane)).To(Succeed())
 		r.reconcileTimes(ctx, reconciler, 2)
-		Expect(tenant.upgrades).To(ContainElement(HaveField("Version", "v1.36.3")))
-		tenant.KubeadmVersion = "v1.36.3"
+		Expect(workloadCluster.upgrades).To(ContainElement(HaveField("Version", "v1.36.3")))
+		workloadCluster.KubeadmVersion = "v1.36.3"
 		r.reconcileTimes(ctx, reconciler, 2)
 		controlPlane, err = r.controlPlane(ctx)
 		Expect(err).NotTo(HaveOccurred())

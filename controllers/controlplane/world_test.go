@@ -60,9 +60,9 @@ type world struct {
 	// refusesVersion is the error of the workload cluster for another
 	// configuration.
 	refusesVersion error
-	// unasked is true while the workload cluster was not probed, as after a
+	// initUnknown is true while the workload cluster was not probed, as after a
 	// start of the process; unseen while the caches report it as unreachable.
-	unasked, unseen bool
+	initUnknown, unseen bool
 	// onAct is called before each change of the workload cluster and may return
 	// an error.
 	onAct func() error
@@ -124,7 +124,7 @@ func (w *world) quorum() bool {
 // look returns the state of the workload cluster.
 func (w *world) look() Facts {
 	if len(w.members) == 0 || !w.quorum() {
-		return Facts{Silence: "The API server does not answer"}
+		return Facts{Problem: "The API server does not answer"}
 	}
 	f := Facts{Answers: true, KubeadmConfig: true, KubeadmVersion: w.kubeadm, KubeadmStored: w.stored, Etcd: &etcd.Health{}}
 	if w.forgot {
@@ -161,18 +161,18 @@ func (w *world) elect() {
 	}
 }
 
-// Observe implements Tenants.
+// Observe implements WorkloadClusters.
 func (w *world) Observe(ctx context.Context, cluster client.ObjectKey, machines []*clusterv1.Machine) Facts {
 	if w.unseen {
-		return Facts{Silence: "The API server does not answer"}
+		return Facts{Problem: "The API server does not answer"}
 	}
 	return w.Fresh(ctx, cluster, machines)
 }
 
-// Fresh implements Tenants.
+// Fresh implements WorkloadClusters.
 func (w *world) Fresh(context.Context, client.ObjectKey, []*clusterv1.Machine) Facts {
-	if w.unasked {
-		return Facts{Early: true, Silence: "The API server does not answer", Again: connectRetry}
+	if w.initUnknown {
+		return Facts{Pending: true, Problem: "The API server does not answer", Again: connectRetry}
 	}
 	return w.look()
 }
@@ -184,7 +184,7 @@ func (w *world) acting() error {
 	return w.onAct()
 }
 
-// RemoveMember implements Tenants.
+// RemoveMember implements WorkloadClusters.
 func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, id uint64) error {
 	at := slices.IndexFunc(w.members, func(m etcd.Member) bool { return m.ID == id })
 	if at < 0 {
@@ -210,7 +210,7 @@ func (w *world) RemoveMember(ctx context.Context, _ client.ObjectKey, _ []Node, 
 	return w.acting()
 }
 
-// MoveLeader implements Tenants.
+// MoveLeader implements WorkloadClusters.
 func (w *world) MoveLeader(_ context.Context, _ client.ObjectKey, node string, to uint64) error {
 	w.leads = append(w.leads, node)
 	if w.stubborn {
@@ -227,7 +227,7 @@ func (w *world) MoveLeader(_ context.Context, _ client.ObjectKey, node string, t
 	return w.acting()
 }
 
-// SetVersion implements Tenants.
+// SetVersion implements WorkloadClusters.
 func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) error {
 	if w.refusesVersion != nil {
 		return w.refusesVersion
@@ -243,7 +243,7 @@ func (w *world) SetVersion(_ context.Context, _ client.ObjectKey, want Upgrade) 
 	return w.acting()
 }
 
-// DeleteNode implements Tenants.
+// DeleteNode implements WorkloadClusters.
 func (w *world) DeleteNode(_ context.Context, _ client.ObjectKey, name string) error {
 	delete(w.torn, name)
 	return w.acting()

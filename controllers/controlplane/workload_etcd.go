@@ -21,22 +21,22 @@ import (
 )
 
 const (
-	// etcdPatience bounds how long a reconcile waits for etcd. A later response
+	// etcdWait bounds how long a reconcile waits for etcd. A later response
 	// triggers an event.
-	etcdPatience = 1500 * time.Millisecond
+	etcdWait = 1500 * time.Millisecond
 	// etcdRecent is how long a response is valid regardless of its content:
 	// several reconciles follow each other when something changes.
 	etcdRecent = 2 * time.Second
 	// etcdStale is how long the last response is used while the next one takes
 	// long.
 	etcdStale = 15 * time.Second
-	// etcdBound is the timeout of an observation of etcd.
-	etcdBound = 8 * time.Second
-	// forwardBound leaves time for the direct connection when the one through
-	// the API server hangs. directBound keeps an unreachable node from delaying
+	// etcdTimeout is the timeout of an observation of etcd.
+	etcdTimeout = 8 * time.Second
+	// forwardTimeout leaves time for the direct connection when the one through
+	// the API server hangs. directTimeout keeps an unreachable node from delaying
 	// the responses of the others.
-	forwardBound = 3 * time.Second
-	directBound  = time.Second
+	forwardTimeout = 3 * time.Second
+	directTimeout  = time.Second
 )
 
 // etcdAnswer is the last response of etcd.
@@ -44,7 +44,7 @@ type etcdAnswer struct {
 	fingerprint string
 	at          time.Time
 	health      *etcd.Health
-	silence     string
+	problem     string
 }
 
 // target is a node whose member of etcd can be queried.
@@ -68,7 +68,7 @@ func targets(machines []*clusterv1.Machine, nodes []Node, answers bool) []target
 		}
 	}
 	for _, machine := range machines {
-		if address := machineAddress(machine); answers && leaves(machine, nodes) && address != "" {
+		if address := machineAddress(machine); answers && deletingWithoutNode(machine, nodes) && address != "" {
 			found = append(found, target{name: machine.Name, address: address})
 		}
 	}
@@ -110,15 +110,15 @@ func apiServers(machines []*clusterv1.Machine, nodes []Node) map[string]string {
 	return found
 }
 
-// askEtcd queries etcd, unless the last response is valid: fresh is how long
+// queryEtcd queries etcd, unless the last response is valid: fresh is how long
 // the response of a healthy etcd is valid if nothing changed. It does not wait
 // for a slow etcd: then it returns the last response for a limited time, and an
 // event follows when the new response arrives.
-func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, patience time.Duration) etcdAnswer {
+func (t *workloadClusters) queryEtcd(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target, fresh, timeout time.Duration) etcdAnswer {
 	var last etcdAnswer
 	var done chan struct{}
 	names := targetNames(of)
-	t.with(cluster, func(m *memory) {
+	t.withState(cluster, func(m *clusterState) {
 		last = m.etcd
 		counts := etcdRecent
 		if healthy(last.health, names) {
@@ -127,10 +127,10 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 		if last.fingerprint == fingerprint && time.Since(last.at) < counts {
 			return
 		}
-		if done = m.asking; done == nil {
+		if done = m.querying; done == nil {
 			done = make(chan struct{})
-			m.asking = done
-			t.start(func(ctx context.Context) { t.answer(ctx, cluster, fingerprint, of, done, patience) })
+			m.querying = done
+			t.start(func(ctx context.Context) { t.answer(ctx, cluster, fingerprint, of, done, timeout) })
 		}
 	})
 	if done == nil {
@@ -138,34 +138,34 @@ func (t *tenants) askEtcd(ctx context.Context, cluster client.ObjectKey, fingerp
 	}
 	select {
 	case <-done:
-		t.with(cluster, func(m *memory) { last = m.etcd })
+		t.withState(cluster, func(m *clusterState) { last = m.etcd })
 		return last
-	case <-time.After(patience):
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
 	if last.health == nil || time.Since(last.at) > etcdStale {
-		return etcdAnswer{silence: "etcd did not answer in time"}
+		return etcdAnswer{problem: "etcd did not answer in time"}
 	}
 	return last
 }
 
 // answer queries etcd and stores the response.
-func (t *tenants) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
-	done chan struct{}, patience time.Duration,
+func (t *workloadClusters) answer(ctx context.Context, cluster client.ObjectKey, fingerprint string, of []target,
+	done chan struct{}, timeout time.Duration,
 ) {
 	begun := time.Now()
 	answer := t.observeEtcd(ctx, cluster, of)
 	answer.fingerprint = fingerprint
-	t.with(cluster, func(m *memory) { m.etcd, m.asking = answer, nil })
+	t.withState(cluster, func(m *clusterState) { m.etcd, m.querying = answer, nil })
 	close(done)
-	if time.Since(begun) >= patience {
+	if time.Since(begun) >= timeout {
 		// The caller has continued without the response.
-		t.pulses.changed(cluster)
+		t.probes.changed(cluster)
 	}
 }
 
-func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
-	ctx, cancel := context.WithTimeout(ctx, etcdBound)
+func (t *workloadClusters) observeEtcd(ctx context.Context, cluster client.ObjectKey, of []target) etcdAnswer {
+	ctx, cancel := context.WithTimeout(ctx, etcdTimeout)
 	defer cancel()
 	answer := etcdAnswer{}
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
@@ -174,35 +174,35 @@ func (t *tenants) observeEtcd(ctx context.Context, cluster client.ObjectKey, of 
 	}
 	if err != nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("Querying etcd failed", "Cluster", cluster.String(), "error", err.Error())
-		answer.silence = "No member of etcd answers"
+		answer.problem = "No member of etcd answers"
 	}
 	answer.at = time.Now()
 	etcdObservations.WithLabelValues(result(err)).Inc()
 	return answer
 }
 
-// forget deletes the response of etcd, because etcd has to be queried again.
-func (t *tenants) forget(cluster client.ObjectKey) {
-	t.with(cluster, func(m *memory) { m.etcd = etcdAnswer{} })
+// invalidateEtcd deletes the response of etcd, because etcd has to be queried again.
+func (t *workloadClusters) invalidateEtcd(cluster client.ObjectKey) {
+	t.withState(cluster, func(m *clusterState) { m.etcd = etcdAnswer{} })
 }
 
-// RemoveMember implements Tenants.
-func (t *tenants) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
-	of := askable(nodes)
+// RemoveMember implements WorkloadClusters.
+func (t *workloadClusters) RemoveMember(ctx context.Context, cluster client.ObjectKey, nodes []Node, id uint64) error {
+	of := reachableTargets(nodes)
 	dial, config, err := t.reachEtcd(ctx, cluster, of)
 	if err != nil {
 		return err
 	}
 	// The last response is outdated, even if the response of this request is
 	// lost.
-	defer t.forget(cluster)
+	defer t.invalidateEtcd(cluster)
 	return etcd.RemoveMember(ctx, dial, config, targetNames(of), id)
 }
 
-// MoveLeader implements Tenants.
-func (t *tenants) MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error {
+// MoveLeader implements WorkloadClusters.
+func (t *workloadClusters) MoveLeader(ctx context.Context, cluster client.ObjectKey, node string, to uint64) error {
 	of := []target{{name: node, forward: true}}
-	t.with(cluster, func(m *memory) {
+	t.withState(cluster, func(m *clusterState) {
 		for _, known := range m.nodes {
 			if known.Name == node {
 				of[0].address = known.Address
@@ -213,13 +213,13 @@ func (t *tenants) MoveLeader(ctx context.Context, cluster client.ObjectKey, node
 	if err != nil {
 		return err
 	}
-	defer t.forget(cluster)
+	defer t.invalidateEtcd(cluster)
 	return etcd.MoveLeader(ctx, dial, config, node, to)
 }
 
-// askable returns the nodes whose members can receive requests: nodes that are
+// reachableTargets returns the nodes whose members can receive requests: nodes that are
 // ready first.
-func askable(nodes []Node) []target {
+func reachableTargets(nodes []Node) []target {
 	of := targets(nil, nodes, true)
 	slices.SortStableFunc(of, func(a, b target) int { return rank(b.forward) - rank(a.forward) })
 	return of
@@ -234,11 +234,11 @@ func rank(is bool) int {
 
 // reachEtcd returns the connection to a workload cluster's etcd: through the
 // API server, or else at the nodes' own addresses.
-func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
+func (t *workloadClusters) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []target) (etcd.Dial, *tls.Config, error) {
 	var forward etcd.Dial
 	if slices.ContainsFunc(of, func(one target) bool { return one.forward }) {
 		// The configuration of the health probe is as new as the kubeconfig.
-		config := t.pulses.of(cluster).restConfig()
+		config := t.probes.of(cluster).restConfig()
 		if config == nil {
 			return nil, nil, errors.New("reaching API server: no kubeconfig was read yet")
 		}
@@ -267,7 +267,7 @@ func (t *tenants) reachEtcd(ctx context.Context, cluster client.ObjectKey, of []
 }
 
 // dialer dials the members on nodes.
-func dialer(forwards gate, forward etcd.Dial, of []target) etcd.Dial {
+func dialer(forwards forwardLimiter, forward etcd.Dial, of []target) etcd.Dial {
 	return func(ctx context.Context, node string) (net.Conn, error) {
 		at := slices.IndexFunc(of, func(one target) bool { return one.name == node })
 		if at < 0 {
@@ -284,7 +284,7 @@ func dialer(forwards gate, forward etcd.Dial, of []target) etcd.Dial {
 		if of[at].address == "" {
 			return nil, errors.Join(append(errs, fmt.Errorf("node %s has no address", node))...)
 		}
-		conn, err := (&net.Dialer{Timeout: directBound, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
+		conn, err := (&net.Dialer{Timeout: directTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(of[at].address, etcd.Port))
 		if err != nil {
 			return nil, errors.Join(append(errs, err)...)
 		}
@@ -307,7 +307,7 @@ func dialForward(ctx context.Context, forward etcd.Dial, node string) (net.Conn,
 	select {
 	case d := <-done:
 		return d.conn, d.err
-	case <-time.After(forwardBound):
+	case <-time.After(forwardTimeout):
 	case <-ctx.Done():
 	}
 	go func() {
@@ -331,8 +331,8 @@ func healthy(health *etcd.Health, names []string) bool {
 	return health != nil && len(health.Problems(names)) == 0
 }
 
-// fine reports whether etcd has no problems.
-func fine(health *etcd.Health, nodes []Node) bool {
+// etcdHealthy reports whether etcd has no problems.
+func etcdHealthy(health *etcd.Health, nodes []Node) bool {
 	return healthy(health, controlPlaneNodes(nodes))
 }
 
@@ -345,23 +345,23 @@ func result(err error) string {
 
 // expiry is when an API server's certificate expires.
 type expiry struct {
-	expires, asked time.Time
+	expires, queried time.Time
 }
 
 const (
 	// expiryFresh is how long a response is valid: an administrator may renew
 	// certificates by hand. An API server that did not answer is queried again
 	// sooner.
-	expiryFresh = 6 * time.Hour
-	expiryRetry = 2 * time.Minute
-	expiryBound = 5 * time.Second
+	expiryFresh   = 6 * time.Hour
+	expiryRetry   = 2 * time.Minute
+	expiryTimeout = 5 * time.Second
 )
 
 // expiries reads the certificates of the API servers in the background if that
 // is due.
-func (t *tenants) expiries(cluster client.ObjectKey, nodes []Node) {
+func (t *workloadClusters) expiries(cluster client.ObjectKey, nodes []Node) {
 	var due []Node
-	t.with(cluster, func(m *memory) {
+	t.withState(cluster, func(m *clusterState) {
 		if m.expiring {
 			return
 		}
@@ -374,7 +374,7 @@ func (t *tenants) expiries(cluster client.ObjectKey, nodes []Node) {
 			if !known.expires.IsZero() {
 				fresh = expiryFresh
 			}
-			if time.Since(known.asked) > fresh {
+			if time.Since(known.queried) > fresh {
 				due = append(due, node)
 			}
 		}
@@ -384,37 +384,37 @@ func (t *tenants) expiries(cluster client.ObjectKey, nodes []Node) {
 		})
 	})
 	if len(due) > 0 {
-		t.start(func(ctx context.Context) { t.askExpiries(ctx, cluster, due) })
+		t.start(func(ctx context.Context) { t.readExpiries(ctx, cluster, due) })
 	}
 }
 
-func (t *tenants) askExpiries(ctx context.Context, cluster client.ObjectKey, nodes []Node) {
+func (t *workloadClusters) readExpiries(ctx context.Context, cluster client.ObjectKey, nodes []Node) {
 	found := false
 	for _, node := range nodes {
-		answer := expiry{asked: time.Now()}
-		if at, err := t.askExpiry(ctx, cluster, node); err == nil {
+		answer := expiry{queried: time.Now()}
+		if at, err := t.readExpiry(ctx, cluster, node); err == nil {
 			answer.expires, found = at, true
 		}
-		t.with(cluster, func(m *memory) {
+		t.withState(cluster, func(m *clusterState) {
 			if answer.expires.IsZero() {
 				answer.expires = m.expiries[node.Name].expires
 			}
 			m.expiries[node.Name] = answer
 		})
 	}
-	t.with(cluster, func(m *memory) { m.expiring = false })
+	t.withState(cluster, func(m *clusterState) { m.expiring = false })
 	if found {
-		t.pulses.changed(cluster)
+		t.probes.changed(cluster)
 	}
 }
 
-// askExpiry reads the serving certificate of the API server on one node.
+// readExpiry reads the serving certificate of the API server on one node.
 // kubeadm issues all of a node's certificates at once, so its expiry holds for
 // all.
-func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node Node) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, expiryBound)
+func (t *workloadClusters) readExpiry(ctx context.Context, cluster client.ObjectKey, node Node) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, expiryTimeout)
 	defer cancel()
-	config := t.pulses.of(cluster).restConfig()
+	config := t.probes.of(cluster).restConfig()
 	if config == nil {
 		return time.Time{}, errors.New("no kubeconfig was read yet")
 	}
@@ -424,7 +424,7 @@ func (t *tenants) askExpiry(ctx context.Context, cluster client.ObjectKey, node 
 	}
 	conn, err := t.forwards.dial(ctx, forward, node.Name)
 	if err != nil {
-		conn, err = (&net.Dialer{Timeout: directBound, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
+		conn, err = (&net.Dialer{Timeout: directTimeout, Control: endpoints.Control}).DialContext(ctx, "tcp", net.JoinHostPort(node.Address, node.APIServerPort))
 	}
 	if err != nil {
 		return time.Time{}, fmt.Errorf("reaching the API server on %s: %w", node.Name, err)

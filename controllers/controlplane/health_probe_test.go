@@ -37,8 +37,8 @@ type front struct {
 	// token is the accepted token; hangs, if set, are paths without a response.
 	token atomic.Value
 	hangs atomic.Value
-	// leaseless means no leases, and an error that is not Kubernetes' own.
-	leaseless atomic.Bool
+	// noLeases means no leases, and an error that is not Kubernetes' own.
+	noLeases atomic.Bool
 }
 
 func newFront() *front {
@@ -55,7 +55,7 @@ func newFront() *front {
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
-		if f.leaseless.Load() && strings.HasSuffix(r.URL.Path, kubeVIPLease) {
+		if f.noLeases.Load() && strings.HasSuffix(r.URL.Path, kubeVIPLease) {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
@@ -91,8 +91,8 @@ func (f *front) kubeconfig(namespace, token string) *corev1.Secret {
 	}
 }
 
-// pulsating is a Cluster that is probed.
-func pulsating(namespace string) *clusterv1.Cluster {
+// probed is a Cluster that is probed.
+func probed(namespace string) *clusterv1.Cluster {
 	return &clusterv1.Cluster{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: clusterName},
 		Spec: clusterv1.ClusterSpec{InfrastructureRef: clusterv1.ContractVersionedObjectReference{
@@ -107,16 +107,16 @@ const (
 	patient = time.Second
 )
 
-// view is a beat for matchers, which see exported fields only.
+// view is a probeResult for matchers, which see exported fields only.
 type view struct {
 	Known, Answers, Endpoint bool
 	Problem, Holder          string
 }
 
-// runPulse creates a Cluster and probes it until the spec ends.
-func runPulse(ctx context.Context, namespace string, changed func()) (p *pulse, stopped chan struct{}) {
+// runProbe creates a Cluster and probes it until the spec ends.
+func runProbe(ctx context.Context, namespace string, changed func()) (p *healthProbe, stopped chan struct{}) {
 	GinkgoHelper()
-	Expect(testEnv.Client.Create(ctx, pulsating(namespace))).To(Succeed())
+	Expect(testEnv.Client.Create(ctx, probed(namespace))).To(Succeed())
 	p = newPulse(client.ObjectKey{Namespace: namespace, Name: clusterName}, testEnv.Client, testEnv.Client, changed)
 	p.period, p.timeout = quick, patient
 	running, cancel := context.WithCancel(context.Background())
@@ -135,7 +135,7 @@ func runPulse(ctx context.Context, namespace string, changed func()) (p *pulse, 
 var _ = Describe("The health probe of a workload cluster", func() {
 	var (
 		f         *front
-		p         *pulse
+		p         *healthProbe
 		namespace string
 		changes   atomic.Int32
 		stopped   chan struct{}
@@ -145,13 +145,13 @@ var _ = Describe("The health probe of a workload cluster", func() {
 		return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem, Holder: b.holder}
 	}
 	BeforeEach(func(ctx SpecContext) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pulse-"}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "healthProbe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		namespace = ns.Name
 		f = newFront()
 		Expect(testEnv.Client.Create(ctx, f.kubeconfig(namespace, "first"))).To(Succeed())
 		changes.Store(0)
-		p, stopped = runPulse(ctx, namespace, func() { changes.Add(1) })
+		p, stopped = runProbe(ctx, namespace, func() { changes.Add(1) })
 		Eventually(last).Should(And(HaveField("Known", true), HaveField("Answers", true), HaveField("Holder", "n1")))
 		Expect(changes.Load()).To(BeEquivalentTo(1))
 	})
@@ -172,7 +172,7 @@ var _ = Describe("The health probe of a workload cluster", func() {
 	})
 
 	It("reads another object from an API server without leases", func() {
-		f.leaseless.Store(true)
+		f.noLeases.Store(true)
 		Eventually(last).Should(And(HaveField("Answers", true), HaveField("Holder", "")))
 		f.hangs.Store("/api/v1/")
 		Eventually(last).Should(And(
@@ -191,7 +191,7 @@ var _ = Describe("The health probe of a workload cluster", func() {
 
 	It("names the API servers that answer at their own addresses", func() {
 		other := newFront()
-		p.tell(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"}, false)
+		p.setMembers(map[string]string{"m1": other.server.Listener.Addr().String(), "m2": "127.0.0.1:1"}, false)
 		f.hangs.Store("/")
 		Eventually(last).Should(HaveField("Answers", false))
 		Expect(last()).To(And(HaveField("Endpoint", false), HaveField("Holder", "n1"), HaveField("Problem", And(
@@ -209,7 +209,7 @@ var _ = Describe("The health probe of a workload cluster", func() {
 	})
 
 	It("ends with the Cluster, which a user's kubeconfig outlives", func(ctx SpecContext) {
-		Expect(testEnv.Client.Delete(ctx, pulsating(namespace))).To(Succeed())
+		Expect(testEnv.Client.Delete(ctx, probed(namespace))).To(Succeed())
 		Eventually(stopped).Should(BeClosed())
 		Expect(testEnv.Client.Get(ctx, p.secret, &corev1.Secret{})).To(Succeed())
 	})
@@ -217,14 +217,14 @@ var _ = Describe("The health probe of a workload cluster", func() {
 
 var _ = Describe("A Secret that holds no kubeconfig", func() {
 	It("makes the workload cluster unreachable until it is replaced", func(ctx SpecContext) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "pulse-"}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "healthProbe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		f := newFront()
 		made := f.kubeconfig(ns.Name, "first")
 		good := made.Data[secret.KubeconfigDataName]
 		made.Data[secret.KubeconfigDataName] = []byte("garbage")
 		Expect(testEnv.Client.Create(ctx, made)).To(Succeed())
-		p, _ := runPulse(ctx, ns.Name, func() {})
+		p, _ := runProbe(ctx, ns.Name, func() {})
 		last := func() view {
 			b := p.last()
 			return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem}
@@ -246,7 +246,7 @@ var _ = Describe("A kubeconfig with a field that is refused", func() {
 		// A user's kubeconfig, which the control plane does not change.
 		made.Type = corev1.SecretTypeOpaque
 		putKubeconfig(ctx, made)
-		observed := func() Facts { return realTenants.Observe(ctx, r.key(clusterName), nil) }
+		observed := func() Facts { return realClusters.Observe(ctx, r.key(clusterName), nil) }
 		Eventually(observed).Should(HaveField("Alive", true))
 
 		config, err := clientcmd.Load(made.Data[secret.KubeconfigDataName])
@@ -258,7 +258,7 @@ var _ = Describe("A kubeconfig with a field that is refused", func() {
 		made.ResourceVersion = ""
 		Expect(testEnv.Client.Update(ctx, made)).To(Succeed())
 
-		Eventually(observed).Should(And(HaveField("Alive", false), HaveField("Silence", ContainSubstring("users[].user.tokenFile"))))
+		Eventually(observed).Should(And(HaveField("Alive", false), HaveField("Problem", ContainSubstring("users[].user.tokenFile"))))
 		Eventually(r.condition(ctx, controlplanev1.AvailableCondition)).WithTimeout(20 * time.Second).Should(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Message", ContainSubstring("users[].user.tokenFile"))))
 	})
@@ -275,40 +275,40 @@ var _ = Describe("A workload cluster that hangs", func() {
 		var slowest time.Duration
 		Eventually(func() Facts {
 			begun := time.Now()
-			facts := realTenants.Observe(ctx, r.key(clusterName), nil)
+			facts := realClusters.Observe(ctx, r.key(clusterName), nil)
 			slowest = max(slowest, time.Since(begun))
 			return facts
-		}).Should(And(HaveField("Answers", false), HaveField("Early", false)))
-		Expect(slowest).To(BeNumerically("<", 2*readPatience))
-		Expect(realTenants.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Early", false)))
+		}).Should(And(HaveField("Answers", false), HaveField("Pending", false)))
+		Expect(slowest).To(BeNumerically("<", 2*readTimeout))
+		Expect(realClusters.Fresh(ctx, r.key(clusterName), nil)).To(And(HaveField("Answers", false), HaveField("Pending", false)))
 	})
 })
 
 func TestSettle(t *testing.T) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		reason  string
-		after   time.Duration
-		renews  bool
-		settled bool
-		unheard bool
+		reason      string
+		after       time.Duration
+		renews      bool
+		confirmed   bool
+		unconfirmed bool
 	}{
 		"AtOnce":   {reason: "nobody has taken the address yet", renews: true},
-		"InTime":   {reason: "the one before has let go", after: handsOver, renews: true, settled: true},
-		"Silent":   {reason: "the new one has not been heard of", after: handsOver},
-		"TooLong":  {reason: "the new one does not take it", after: handsOverBound, unheard: true},
-		"Late":     {reason: "it does after all", after: handsOverBound, renews: true, settled: true},
-		"NotQuite": {reason: "the one before may still have it", after: handsOver - time.Second, renews: true},
+		"InTime":   {reason: "the one before has let go", after: handoverTime, renews: true, confirmed: true},
+		"Silent":   {reason: "the new one has not renewed the lease", after: handoverTime},
+		"TooLong":  {reason: "the new one does not take it", after: handoverTimeout, unconfirmed: true},
+		"Late":     {reason: "it does after all", after: handoverTimeout, renews: true, confirmed: true},
+		"NotQuite": {reason: "the one before may still have it", after: handoverTime - time.Second, renews: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			told := 0
-			p := &pulse{changed: func() { told++ }}
-			see := func(holder string, renewed time.Time, after time.Duration) beat {
-				var b beat
-				p.settle(&b, holder, renewed, start.Add(after))
+			p := &healthProbe{changed: func() { told++ }}
+			see := func(holder string, renewed time.Time, after time.Duration) probeResult {
+				var b probeResult
+				p.updateHolder(&b, holder, renewed, start.Add(after))
 				return b
 			}
-			if b := see("n1", start, 0); b.settled || b.before != "" {
+			if b := see("n1", start, 0); b.confirmed || b.before != "" {
 				t.Error("a holder that is observed for the first time may be new")
 			}
 			// The lease has the time of this manager's transfer, which is later
@@ -322,7 +322,7 @@ func TestSettle(t *testing.T) {
 			if tc.renews {
 				renewed = given.Add(time.Second)
 			}
-			if b := see("n2", renewed, tc.after); b.settled != tc.settled || b.unheard != tc.unheard || b.before != "n1" {
+			if b := see("n2", renewed, tc.after); b.confirmed != tc.confirmed || b.unconfirmed != tc.unconfirmed || b.before != "n1" {
 				t.Errorf("%s: got %+v", tc.reason, b)
 			}
 			p.moved("n3", given, start.Add(tc.after))
@@ -333,7 +333,7 @@ func TestSettle(t *testing.T) {
 			if got := p.last().before; got != want {
 				t.Errorf("%s: before n3 it was with %s, got %s", tc.reason, want, got)
 			}
-			if b := see("n1", renewed, tc.after); b.settled || b.unheard {
+			if b := see("n1", renewed, tc.after); b.confirmed || b.unconfirmed {
 				t.Error("another holder starts over")
 			}
 		})
@@ -342,23 +342,23 @@ func TestSettle(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	const shortest, longest = 2 * time.Second, 5 * time.Second
-	calm := beat{known: true, answers: true}
+	calm := probeResult{known: true, answers: true}
 	for name, tc := range map[string]struct {
-		last    beat
+		last    probeResult
 		busy    bool
 		calm    time.Duration
 		longest time.Duration
 		want    time.Duration
 	}{
-		"Unknown":       {last: beat{}, calm: time.Hour, want: shortest},
-		"Silent":        {last: beat{known: true}, calm: time.Hour, want: shortest},
+		"Unknown":       {last: probeResult{}, calm: time.Hour, want: shortest},
+		"Silent":        {last: probeResult{known: true}, calm: time.Hour, want: shortest},
 		"Busy":          {last: calm, busy: true, calm: time.Hour, want: shortest},
 		"JustChanged":   {last: calm, want: shortest},
 		"CalmForAWhile": {last: calm, calm: 30 * time.Second, want: 3 * time.Second},
 		"Calm":          {last: calm, calm: time.Hour, want: longest},
-		"AddressMoves":  {last: beat{known: true, answers: true, holder: "n1"}, calm: time.Hour, want: shortest},
-		"AddressIsHeld": {last: beat{known: true, answers: true, holder: "n1", settled: true}, calm: time.Hour, want: longest},
-		"ShorterFlag":   {last: beat{}, calm: time.Hour, longest: time.Second, want: time.Second},
+		"AddressMoves":  {last: probeResult{known: true, answers: true, holder: "n1"}, calm: time.Hour, want: shortest},
+		"AddressIsHeld": {last: probeResult{known: true, answers: true, holder: "n1", confirmed: true}, calm: time.Hour, want: longest},
+		"ShorterFlag":   {last: probeResult{}, calm: time.Hour, longest: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := pause(tc.last, tc.busy, tc.calm, shortest, cmp.Or(tc.longest, longest)); got != tc.want {
@@ -379,15 +379,15 @@ func TestPauseEnds(t *testing.T) {
 			return false
 		}
 	}
-	p.tell(nil, false)
+	p.setMembers(nil, false)
 	if woken() {
 		t.Error("nothing changed")
 	}
-	p.tell(nil, true)
+	p.setMembers(nil, true)
 	if !woken() {
 		t.Error("a machine comes")
 	}
-	p.tell(nil, true)
+	p.setMembers(nil, true)
 	if woken() {
 		t.Error("the machine was known to come")
 	}
@@ -414,11 +414,11 @@ func TestPlainly(t *testing.T) {
 	for name, err := range map[string]error{
 		"Refused": refused, "Timeout": context.DeadlineExceeded, "Foreign": foreign, "Other": http.ErrServerClosed, "Denied": endpoints.ErrDenied,
 	} {
-		if got, want := plainly(err), "it cannot be reached, or its certificate is not the cluster's"; got != want {
+		if got, want := coarseReason(err), "it cannot be reached, or its certificate is not the cluster's"; got != want {
 			t.Errorf("%s: want %q, got %q", name, want, got)
 		}
 	}
-	if got, want := plainly(apierrors.NewInternalError(errors.New("the server's own text"))), "it answers with an error"; got != want {
+	if got, want := coarseReason(apierrors.NewInternalError(errors.New("the server's own text"))), "it answers with an error"; got != want {
 		t.Errorf("an error of the server: want %q, got %q", want, got)
 	}
 }

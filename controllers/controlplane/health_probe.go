@@ -30,32 +30,32 @@ import (
 )
 
 const (
-	// pulsePeriod and pulseTimeout bound how long a lost quorum stays
+	// probeInterval and probeTimeout bound how long a lost quorum stays
 	// undetected: two probes fail before a workload cluster counts as
 	// unreachable, so three times 2 s make little more than 6 s. Cluster API's
 	// cluster cache needs 50 s.
-	pulsePeriod  = 2 * time.Second
-	pulseTimeout = 2 * time.Second
-	// calmShare divides the time since the last change to get the period while
+	probeInterval = 2 * time.Second
+	probeTimeout  = 2 * time.Second
+	// idleDivisor divides the time since the last change to get the period while
 	// nothing changes.
-	calmShare = 10
-	// pulseFailures is the number of failed probes before a workload cluster
+	idleDivisor = 10
+	// failedProbes is the number of failed probes before a workload cluster
 	// counts as unreachable.
-	pulseFailures = 2
-	// pulseRetry is the pause after a failed probe.
-	pulseRetry = 250 * time.Millisecond
-	// pulseAside bounds the requests that diagnose a failure.
-	pulseAside = time.Second
+	failedProbes = 2
+	// probeRetry is the pause after a failed probe.
+	probeRetry = 250 * time.Millisecond
+	// diagnoseTimeout bounds the requests that diagnose a failure.
+	diagnoseTimeout = time.Second
 
-	// leaselessAfter is the number of responses without leases after which the
+	// noLeasesAfter is the number of responses without leases after which the
 	// lease is not requested any more.
-	leaselessAfter = 3
+	noLeasesAfter = 3
 
 	kubeVIPLease = "plndr-cp-lock"
 )
 
-// beat is the result of the last probes of a workload cluster.
-type beat struct {
+// probeResult is the result of the last probes of a workload cluster.
+type probeResult struct {
 	// known is true once enough probes completed for a result.
 	known bool
 	// answers is true if the API server reads from etcd, which requires a
@@ -71,121 +71,121 @@ type beat struct {
 	problem string
 	// holder is the node that holds the endpoint's address by kube-vip's lease.
 	holder string
-	// settled is true once that node has held it for so long that the node
+	// confirmed is true once that node has held it for so long that the node
 	// before it has released it.
-	settled bool
-	// unheard is true if that node has held the lease for long and has not
+	confirmed bool
+	// unconfirmed is true if that node has held the lease for long and has not
 	// renewed it.
-	unheard bool
+	unconfirmed bool
 	// before is the previous holder.
 	before string
 }
 
 // facts returns the observed state of the endpoint.
-func (b beat) facts() Endpoint {
-	e := Endpoint{Asked: b.known, Answers: b.endpoint, Holder: b.holder, Settled: b.settled, Unheard: b.unheard, Before: b.before}
+func (b probeResult) facts() Endpoint {
+	e := Endpoint{Probed: b.known, Answers: b.endpoint, Holder: b.holder, Confirmed: b.confirmed, Unconfirmed: b.unconfirmed, Before: b.before}
 	if !b.endpoint {
-		e.Silence = b.problem
+		e.Problem = b.problem
 	}
 	return e
 }
 
-// pulse probes one workload cluster periodically. It has its own connection and
+// healthProbe probes one workload cluster periodically. It has its own connection and
 // goroutine, so a cluster that hangs does not delay others.
-type pulse struct {
+type healthProbe struct {
 	cluster, secret client.ObjectKey
 	// clusters reads the Cluster, and secrets reads the kubeconfig.
 	clusters, secrets client.Reader
 	// user is the manager's own user in the workload cluster. Without it the
 	// credentials of the kubeconfig are used.
 	user *workload.User
-	// changed is called when beat has changed.
+	// changed is called when probeResult has changed.
 	changed func()
-	// period and timeout are pulsePeriod and pulseTimeout except in tests, and
+	// period and timeout are probeInterval and probeTimeout except in tests, and
 	// longest is the period while nothing changes.
 	period, timeout, longest time.Duration
 	// wake ends the pause before the next try.
 	wake chan struct{}
 
-	mu       sync.Mutex
-	beat     beat
-	failures int
+	mu          sync.Mutex
+	probeResult probeResult
+	failures    int
 	// busy is true while machines of the control plane are created or deleted,
-	// and changedAt is the time of the last change of busy or beat.
+	// and changedAt is the time of the last change of busy or probeResult.
 	changedAt time.Time
 	busy      bool
-	// holding is the observed holder.
-	holding holding
+	// holder is the observed holder.
+	holder holderState
 	// members are the API servers' own addresses.
 	members map[string]string
 	config  *rest.Config
 }
 
-// holding is an observed holder of the address.
-type holding struct {
+// holderState is an observed holder of the address.
+type holderState struct {
 	holder string
 	// since is when it was first observed, by the clock of this process.
 	since time.Time
 	// renewed is the lease's renewTime at that time.
 	renewed time.Time
-	// heard is true once the holder has renewed the lease since.
-	heard bool
+	// hasRenewed is true once the holder has renewed the lease since.
+	hasRenewed bool
 	// before is the last holder before it that may have had the address.
 	before string
 }
 
 // next returns the state for another holder. A holder that never renewed the
 // lease had no address to release.
-func (h holding) next(holder string, renewed, now time.Time) holding {
-	next := holding{holder: holder, since: now, renewed: renewed, before: h.holder}
-	if !h.heard && h.before != "" {
+func (h holderState) next(holder string, renewed, now time.Time) holderState {
+	next := holderState{holder: holder, since: now, renewed: renewed, before: h.holder}
+	if !h.hasRenewed && h.before != "" {
 		next.before = h.before
 	}
 	return next
 }
 
 const (
-	// handsOver is how long kube-vip takes to move the address after the lease
+	// handoverTime is how long kube-vip takes to move the address after the lease
 	// was transferred to another node: the new holder reads the lease within
 	// 2.2 s, and the previous one releases the address 3 s after it failed to
 	// renew.
-	handsOver = 5 * time.Second
-	// handsOverBound is when a node does not seem to take the address.
-	handsOverBound = 15 * time.Second
+	handoverTime = 5 * time.Second
+	// handoverTimeout is when a node does not seem to take the address.
+	handoverTimeout = 15 * time.Second
 )
 
-// settle updates b from the lease: the holder of the address, and whether it
+// updateHolder updates b from the lease: the holder of the address, and whether it
 // has taken the address and the previous one has released it.
-func (p *pulse) settle(b *beat, holder string, renewed, now time.Time) {
+func (p *healthProbe) updateHolder(b *probeResult, holder string, renewed, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.holding.holder != holder || p.holding.since.IsZero() {
-		p.holding = p.holding.next(holder, renewed, now)
+	if p.holder.holder != holder || p.holder.since.IsZero() {
+		p.holder = p.holder.next(holder, renewed, now)
 	}
-	p.holding.heard = p.holding.heard || !renewed.Equal(p.holding.renewed)
-	held := now.Sub(p.holding.since)
-	b.holder, b.before = holder, p.holding.before
-	b.settled = p.holding.heard && held >= handsOver
-	b.unheard = !p.holding.heard && held >= handsOverBound
+	p.holder.hasRenewed = p.holder.hasRenewed || !renewed.Equal(p.holder.renewed)
+	held := now.Sub(p.holder.since)
+	b.holder, b.before = holder, p.holder.before
+	b.confirmed = p.holder.hasRenewed && held >= handoverTime
+	b.unconfirmed = !p.holder.hasRenewed && held >= handoverTimeout
 }
 
 // moved immediately records that the lease was transferred to another node, and
 // reports the change. The lease's renewTime is then this manager's and not that
 // node's.
-func (p *pulse) moved(to string, renewed, now time.Time) {
+func (p *healthProbe) moved(to string, renewed, now time.Time) {
 	p.mu.Lock()
-	if p.holding.holder != to {
-		p.holding = p.holding.next(to, renewed, now)
+	if p.holder.holder != to {
+		p.holder = p.holder.next(to, renewed, now)
 	}
-	p.beat.holder, p.beat.before, p.beat.settled, p.beat.unheard = to, p.holding.before, false, false
+	p.probeResult.holder, p.probeResult.before, p.probeResult.confirmed, p.probeResult.unconfirmed = to, p.holder.before, false, false
 	p.changedAt = now
 	p.mu.Unlock()
-	p.hurry()
+	p.probeNow()
 	p.changed()
 }
 
-// hurry ends the pause before the next probe.
-func (p *pulse) hurry() {
+// probeNow ends the pause before the next probe.
+func (p *healthProbe) probeNow() {
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -194,33 +194,33 @@ func (p *pulse) hurry() {
 
 // pause returns the time before the next probe. It grows with calm, the time
 // since the last change, unless a change has to be detected soon.
-func pause(last beat, busy bool, calm, shortest, longest time.Duration) time.Duration {
+func pause(last probeResult, busy bool, calm, shortest, longest time.Duration) time.Duration {
 	shortest = min(shortest, longest)
-	if !last.known || !last.answers || busy || last.holder != "" && !last.settled {
+	if !last.known || !last.answers || busy || last.holder != "" && !last.confirmed {
 		return shortest
 	}
-	return max(shortest, min(calm/calmShare, longest))
+	return max(shortest, min(calm/idleDivisor, longest))
 }
 
-func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *pulse {
-	return &pulse{
+func newPulse(cluster client.ObjectKey, clusters, secrets client.Reader, changed func()) *healthProbe {
+	return &healthProbe{
 		cluster: cluster, clusters: clusters,
 		secret:  client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, secret.Kubeconfig)},
-		secrets: secrets, changed: changed, period: pulsePeriod, timeout: pulseTimeout, longest: pulsePeriod,
+		secrets: secrets, changed: changed, period: probeInterval, timeout: probeTimeout, longest: probeInterval,
 		wake: make(chan struct{}, 1),
 	}
 }
 
 // last returns the result of the last probes.
-func (p *pulse) last() beat {
+func (p *healthProbe) last() probeResult {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.beat
+	return p.probeResult
 }
 
 // restConfig returns the current connection to the workload cluster, or nil. It
 // is never older than the last probe: a renewed kubeconfig is used immediately.
-func (p *pulse) restConfig() *rest.Config {
+func (p *healthProbe) restConfig() *rest.Config {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.config == nil {
@@ -229,9 +229,9 @@ func (p *pulse) restConfig() *rest.Config {
 	return rest.CopyConfig(p.config)
 }
 
-// tell sets the API servers' own addresses, by machine, and whether machines of
+// setMembers sets the API servers' own addresses, by machine, and whether machines of
 // the control plane are created or deleted.
-func (p *pulse) tell(members map[string]string, busy bool) {
+func (p *healthProbe) setMembers(members map[string]string, busy bool) {
 	p.mu.Lock()
 	began := busy && !p.busy
 	if busy != p.busy {
@@ -240,20 +240,20 @@ func (p *pulse) tell(members map[string]string, busy bool) {
 	p.members, p.busy = members, busy
 	p.mu.Unlock()
 	if began {
-		p.hurry()
+		p.probeNow()
 	}
 }
 
 // wait returns the time before the next probe after a successful one.
-func (p *pulse) wait() time.Duration {
+func (p *healthProbe) wait() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return pause(p.beat, p.busy, time.Since(p.changedAt), p.period, p.longest)
+	return pause(p.probeResult, p.busy, time.Since(p.changedAt), p.period, p.longest)
 }
 
 // run probes until ctx is done, or the kubeconfig or the Cluster does not exist
 // any more: a kubeconfig that a user created outlives the Cluster.
-func (p *pulse) run(ctx context.Context) {
+func (p *healthProbe) run(ctx context.Context) {
 	var connection *connection
 	defer func() { connection.close() }()
 	for {
@@ -266,7 +266,7 @@ func (p *pulse) run(ctx context.Context) {
 			// is rejected.
 			connection.close()
 			connection = nil
-			p.note(beat{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
+			p.record(probeResult{problem: "Secret " + p.secret.Name + " cannot be used: " + unusable(err)})
 		case err != nil:
 			// The management cluster is unreachable: the last read kubeconfig
 			// stays in use.
@@ -276,10 +276,10 @@ func (p *pulse) run(ctx context.Context) {
 		}
 		wait := p.period
 		if connection != nil {
-			if p.note(p.try(ctx, connection)) {
+			if p.record(p.try(ctx, connection)) {
 				wait = p.wait()
 			} else {
-				wait = min(pulseRetry, p.period)
+				wait = min(probeRetry, p.period)
 			}
 		}
 		select {
@@ -296,7 +296,7 @@ var errUnusable = errors.New("the kubeconfig cannot be used")
 
 // connect returns a new connection if the kubeconfig has changed since the last
 // one, or if it needs a new certificate.
-func (p *pulse) connect(ctx context.Context, last *connection) (*connection, error) {
+func (p *healthProbe) connect(ctx context.Context, last *connection) (*connection, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	if err := p.clusters.Get(ctx, p.cluster, &clusterv1.Cluster{}); err != nil {
@@ -337,15 +337,15 @@ func unusable(err error) string {
 	return "its certificates or credentials cannot be read"
 }
 
-// note records the result of a probe, and reports whether it succeeded.
-func (p *pulse) note(now beat) bool {
+// record records the result of a probe, and reports whether it succeeded.
+func (p *healthProbe) record(now probeResult) bool {
 	p.mu.Lock()
-	was := p.beat
+	was := p.probeResult
 	if now.answers {
 		p.failures = 0
 	} else {
 		p.failures++
-		if p.failures < pulseFailures {
+		if p.failures < failedProbes {
 			p.mu.Unlock()
 			return false
 		}
@@ -355,9 +355,9 @@ func (p *pulse) note(now beat) bool {
 		now.since = time.Now()
 	}
 	if !now.answers {
-		now.holder, now.settled, now.unheard, now.before = was.holder, was.settled, was.unheard, was.before
+		now.holder, now.confirmed, now.unconfirmed, now.before = was.holder, was.confirmed, was.unconfirmed, was.before
 	}
-	p.beat = now
+	p.probeResult = now
 	if now != was {
 		p.changedAt = time.Now()
 	}
@@ -373,10 +373,10 @@ func (p *pulse) note(now beat) bool {
 // try sends one probe. A read of one object is served from etcd and requires
 // its quorum. The object is kube-vip's lease, which names the holder of the
 // address.
-func (p *pulse) try(ctx context.Context, c *connection) beat {
+func (p *healthProbe) try(ctx context.Context, c *connection) probeResult {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
-	if c.leaseless {
+	if c.noLeases {
 		return p.tryPlain(ctx, c)
 	}
 	lease := &coordinationv1.Lease{}
@@ -385,13 +385,13 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 	switch {
 	case err == nil:
 		c.without = 0
-		now := beat{answers: true, endpoint: true}
+		now := probeResult{answers: true, endpoint: true}
 		if holder, renewed := lease.Spec.HolderIdentity, lease.Spec.RenewTime; holder != nil && renewed != nil {
-			p.settle(&now, *holder, renewed.Time, time.Now())
+			p.updateHolder(&now, *holder, renewed.Time, time.Now())
 		}
 		return now
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return beat{answers: true, endpoint: true}
+		return probeResult{answers: true, endpoint: true}
 	case apierrors.IsInternalError(err):
 		// Fake API servers, such as those of Cluster API's in-memory
 		// infrastructure, have no leases. An API server that has lost etcd
@@ -399,7 +399,7 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 		if now := p.tryPlain(ctx, c); now.answers {
 			// An API server that failed only once has leases nevertheless.
 			c.without++
-			c.leaseless = c.without >= leaselessAfter
+			c.noLeases = c.without >= noLeasesAfter
 			return now
 		}
 	}
@@ -407,45 +407,45 @@ func (p *pulse) try(ctx context.Context, c *connection) beat {
 }
 
 // tryPlain reads an object that every API server has.
-func (p *pulse) tryPlain(ctx context.Context, c *connection) beat {
+func (p *healthProbe) tryPlain(ctx context.Context, c *connection) probeResult {
 	err := c.client.Get().AbsPath("/api/v1/namespaces/" + metav1.NamespaceSystem).Do(ctx).Error()
 	if err == nil || apierrors.IsForbidden(err) {
-		return beat{answers: true, endpoint: true}
+		return probeResult{answers: true, endpoint: true}
 	}
-	if !c.leaseless {
-		return beat{}
+	if !c.noLeases {
+		return probeResult{}
 	}
 	return p.failed(ctx, c, err)
 }
 
 // failed returns the result of a failed request.
-func (p *pulse) failed(ctx context.Context, c *connection, err error) beat {
+func (p *healthProbe) failed(ctx context.Context, c *connection, err error) probeResult {
 	if apierrors.IsUnauthorized(err) {
-		return beat{endpoint: true, problem: "The API server rejects the certificate of Secret " + p.secret.Name}
+		return probeResult{endpoint: true, problem: "The API server rejects the certificate of Secret " + p.secret.Name}
 	}
 	p.mu.Lock()
-	last := p.failures+1 >= pulseFailures
+	last := p.failures+1 >= failedProbes
 	members := p.members
 	p.mu.Unlock()
 	if !last {
-		return beat{}
+		return probeResult{}
 	}
 	return p.diagnose(context.WithoutCancel(ctx), c, err, members)
 }
 
 // diagnose determines whether an API server answers at all.
-func (p *pulse) diagnose(ctx context.Context, c *connection, err error, members map[string]string) beat {
+func (p *healthProbe) diagnose(ctx context.Context, c *connection, err error, members map[string]string) probeResult {
 	ctrl.LoggerFrom(ctx).V(2).Info("API server does not answer", "Cluster", p.cluster.String(), "error", err.Error())
-	ctx, cancel := context.WithTimeout(ctx, pulseAside)
+	ctx, cancel := context.WithTimeout(ctx, diagnoseTimeout)
 	defer cancel()
 	aside := make(chan []string, 1)
 	go func() { aside <- c.alive(ctx, members) }()
 	pings := c.client.Get().AbsPath("/livez/ping").Do(ctx).Error() == nil
 	alive := <-aside
 	if pings {
-		return beat{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
+		return probeResult{endpoint: true, problem: "The API server answers, but cannot read from etcd: its quorum may be lost"}
 	}
-	now := beat{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, plainly(err))}
+	now := probeResult{problem: fmt.Sprintf("No API server answers at the endpoint %s: %s", c.host, coarseReason(err))}
 	if len(alive) > 0 {
 		now.problem += fmt.Sprintf(". At its own address an API server answers on %s: "+
 			"the endpoint's address has no holder, or the management cluster cannot reach it", strings.Join(alive, ", "))
@@ -465,10 +465,10 @@ type connection struct {
 	tls        *tls.Config
 	client     *rest.RESTClient
 	transport  *http.Transport
-	// leaseless is set once the API server turned out to have no leases, and
+	// noLeases is set once the API server turned out to have no leases, and
 	// without counts the responses without leases.
-	leaseless bool
-	without   int
+	noLeases bool
+	without  int
 }
 
 func newConnection(config *rest.Config) (*connection, error) {
@@ -483,8 +483,8 @@ func newConnection(config *rest.Config) (*connection, error) {
 	// The shared transports of client-go would live as long as the process.
 	transport := &http.Transport{
 		TLSClientConfig: settings, Proxy: http.ProxyFromEnvironment, MaxIdleConns: 1, IdleConnTimeout: time.Minute,
-		TLSHandshakeTimeout: pulseTimeout, DisableCompression: true,
-		DialContext: (&net.Dialer{Timeout: pulseTimeout, KeepAlive: pulsePeriod, Control: endpoints.ControlFor(host)}).DialContext,
+		TLSHandshakeTimeout: probeTimeout, DisableCompression: true,
+		DialContext: (&net.Dialer{Timeout: probeTimeout, KeepAlive: probeInterval, Control: endpoints.ControlFor(host)}).DialContext,
 	}
 	wrapped, err := rest.HTTPWrappersForConfig(config, transport)
 	if err != nil {
@@ -513,7 +513,7 @@ func (c *connection) alive(ctx context.Context, members map[string]string) []str
 	var group sync.WaitGroup
 	for name, address := range members {
 		group.Go(func() {
-			dialer := &tls.Dialer{NetDialer: &net.Dialer{Control: endpoints.Control}, Config: c.trusting()}
+			dialer := &tls.Dialer{NetDialer: &net.Dialer{Control: endpoints.Control}, Config: c.directTLS()}
 			conn, err := dialer.DialContext(ctx, "tcp", address)
 			if err != nil {
 				return
@@ -529,9 +529,9 @@ func (c *connection) alive(ctx context.Context, members map[string]string) []str
 	return found
 }
 
-// trusting returns the connection's TLS configuration for another address of
+// directTLS returns the connection's TLS configuration for another address of
 // the same API server: its certificate contains the endpoint too.
-func (c *connection) trusting() *tls.Config {
+func (c *connection) directTLS() *tls.Config {
 	settings := &tls.Config{MinVersion: tls.VersionTLS12}
 	if c.tls != nil {
 		settings = c.tls.Clone()
@@ -546,11 +546,11 @@ func (c *connection) trusting() *tls.Config {
 	return settings
 }
 
-// plainly returns a coarse reason for a failed connection, as a stable message.
+// coarseReason returns a coarse reason for a failed connection, as a stable message.
 // A tenant may choose the endpoint and can read the condition, so a finer
 // reason would allow the tenant to scan the network of the management cluster.
 // The log has the error.
-func plainly(err error) string {
+func coarseReason(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return "it answers with an error"
@@ -558,8 +558,8 @@ func plainly(err error) string {
 	return "it cannot be reached, or its certificate is not the cluster's"
 }
 
-// pulses are the health probes of all workload clusters.
-type pulses struct {
+// healthProbes are the health probes of all workload clusters.
+type healthProbes struct {
 	// start runs a function in the background until the process ends.
 	start func(run func(ctx context.Context))
 	// clusters reads Clusters from a cache, and secrets reads kubeconfigs.
@@ -576,19 +576,19 @@ type pulses struct {
 	answered func(client.ObjectKey)
 
 	mu sync.Mutex
-	by map[client.ObjectKey]*pulse
+	by map[client.ObjectKey]*healthProbe
 }
 
 // of returns the health probe of a workload cluster, and starts it if
 // necessary.
-func (s *pulses) of(cluster client.ObjectKey) *pulse {
+func (s *healthProbes) of(cluster client.ObjectKey) *healthProbe {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := s.by[cluster]; p != nil {
 		return p
 	}
 	p := newPulse(cluster, s.clusters, s.secrets, nil)
-	p.user, p.longest = s.user, cmp.Or(s.longest, pulsePeriod)
+	p.user, p.longest = s.user, cmp.Or(s.longest, probeInterval)
 	p.changed = func() {
 		if s.answered != nil && p.last().answers {
 			s.answered(cluster)
@@ -596,7 +596,7 @@ func (s *pulses) of(cluster client.ObjectKey) *pulse {
 		s.changed(cluster)
 	}
 	if s.by == nil {
-		s.by = map[client.ObjectKey]*pulse{}
+		s.by = map[client.ObjectKey]*healthProbe{}
 	}
 	s.by[cluster] = p
 	s.start(func(ctx context.Context) {

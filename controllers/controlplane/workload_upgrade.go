@@ -18,8 +18,8 @@ import (
 // downgrade them.
 const addonsFresh = 10 * time.Minute
 
-// SetVersion implements Tenants.
-func (t *tenants) SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error {
+// SetVersion implements WorkloadClusters.
+func (t *workloadClusters) SetVersion(ctx context.Context, cluster client.ObjectKey, want Upgrade) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
@@ -30,14 +30,14 @@ func (t *tenants) SetVersion(ctx context.Context, cluster client.ObjectKey, want
 	return storeConfiguration(ctx, c, want)
 }
 
-// SyncAddons implements Tenants.
-func (t *tenants) SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error) {
+// SyncAddons implements WorkloadClusters.
+func (t *workloadClusters) SyncAddons(ctx context.Context, cluster client.ObjectKey, want Upgrade) ([]string, error) {
 	mark, err := markOf(want)
 	if err != nil {
 		return nil, err
 	}
 	done := false
-	t.with(cluster, func(m *memory) { done = m.addons == mark && time.Since(m.addonsAt) < addonsFresh })
+	t.withState(cluster, func(m *clusterState) { done = m.addons == mark && time.Since(m.addonsAt) < addonsFresh })
 	if done {
 		return nil, nil
 	}
@@ -49,7 +49,7 @@ func (t *tenants) SyncAddons(ctx context.Context, cluster client.ObjectKey, want
 	if err := a.sync(ctx); err != nil {
 		return a.changed, err
 	}
-	t.with(cluster, func(m *memory) { m.addons, m.addonsAt = mark, time.Now() })
+	t.withState(cluster, func(m *clusterState) { m.addons, m.addonsAt = mark, time.Now() })
 	return a.changed, nil
 }
 
@@ -63,12 +63,12 @@ func markOf(want Upgrade) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// MoveEndpoint implements Tenants. kube-vip has no command for it, so the lease
+// MoveEndpoint implements WorkloadClusters. kube-vip has no command for it, so the lease
 // is transferred to the other node: that node takes the address when it reads
 // the lease the next time, within two seconds, and the first one releases it
 // three seconds later, when it could not renew. In between both answer, so no
 // request fails.
-func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
+func (t *workloadClusters) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, from, to string) error {
 	c, err := t.clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return fmt.Errorf("reaching API server: %w", err)
@@ -80,7 +80,7 @@ func (t *tenants) MoveEndpoint(ctx context.Context, cluster client.ObjectKey, fr
 	if err != nil || !given {
 		return err
 	}
-	t.pulses.of(cluster).moved(to, renewed.Time, now)
+	t.probes.of(cluster).moved(to, renewed.Time, now)
 	return nil
 }
 

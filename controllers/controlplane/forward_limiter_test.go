@@ -14,9 +14,9 @@ import (
 
 // Many connections are forwarded a few at a time, and a failed one frees its
 // slot.
-func TestGateTakesTurns(t *testing.T) {
+func TestForwardLimiter(t *testing.T) {
 	g := NewWithT(t)
-	turns := newGate()
+	slots := newForwardLimiter()
 	var open, most atomic.Int32
 	forward := func(_ context.Context, node string) (net.Conn, error) {
 		if node == "broken" {
@@ -24,16 +24,16 @@ func TestGateTakesTurns(t *testing.T) {
 		}
 		most.Store(max(most.Load(), open.Add(1)))
 		here, _ := net.Pipe()
-		return &gatedConn{Conn: here, leave: sync.OnceFunc(func() { open.Add(-1) })}, nil
+		return &limitedConn{Conn: here, leave: sync.OnceFunc(func() { open.Add(-1) })}, nil
 	}
 	for range 3 * forwardsAtOnce {
-		_, err := turns.dial(t.Context(), forward, "broken")
+		_, err := slots.dial(t.Context(), forward, "broken")
 		g.Expect(err).To(MatchError("no such node"))
 	}
 	done := make(chan error)
 	for range 3 * forwardsAtOnce {
 		go func() {
-			conn, err := turns.dial(t.Context(), forward, "node")
+			conn, err := slots.dial(t.Context(), forward, "node")
 			if err == nil {
 				err = errors.Join(conn.Close(), conn.Close())
 			}
@@ -45,28 +45,28 @@ func TestGateTakesTurns(t *testing.T) {
 	}
 	g.Expect(open.Load()).To(BeZero())
 	g.Expect(most.Load()).To(BeNumerically("<=", forwardsAtOnce))
-	g.Expect(turns).To(BeEmpty(), "all slots are free")
+	g.Expect(slots).To(BeEmpty(), "all slots are free")
 }
 
 // Connections that hang block others only for a short time.
-func TestGateGoesOnWithoutATurn(t *testing.T) {
+func TestForwardLimiterTimeout(t *testing.T) {
 	g := NewWithT(t)
-	turns := newGate()
+	slots := newForwardLimiter()
 	for range forwardsAtOnce {
-		turns <- struct{}{}
+		slots <- struct{}{}
 	}
 	forward := func(context.Context, string) (net.Conn, error) {
 		here, _ := net.Pipe()
 		return here, nil
 	}
 	begun := time.Now()
-	conn, err := turns.dial(t.Context(), forward, "node")
+	conn, err := slots.dial(t.Context(), forward, "node")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(time.Since(begun)).To(BeNumerically(">=", turnPatience))
+	g.Expect(time.Since(begun)).To(BeNumerically(">=", slotTimeout))
 	g.Expect(conn.Close()).To(Succeed())
-	g.Expect(turns).To(HaveLen(forwardsAtOnce), "it had none to give back")
+	g.Expect(slots).To(HaveLen(forwardsAtOnce), "it had no slot to free")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = turns.dial(ctx, forward, "node")
+	_, err = slots.dial(ctx, forward, "node")
 	g.Expect(err).To(MatchError(context.Canceled))
 }

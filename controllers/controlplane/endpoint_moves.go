@@ -8,29 +8,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// handovers are the moves of the endpoint's address off machines to be deleted,
+// endpointMoves are the moves of the endpoint's address off machines to be deleted,
 // by machine. They are kept in memory only: after a restart all moves are tried
 // again, which only costs time.
-type handovers struct {
+type endpointMoves struct {
 	mu sync.Mutex
-	by map[types.UID]handover
+	by map[types.UID]endpointMove
 }
 
-type handover struct {
+type endpointMove struct {
 	since time.Time
 	tried sets.Set[string]
 }
 
 // begin returns since when a machine waits for another one to take the address:
 // now, if it did not wait yet.
-func (h *handovers) begin(machine types.UID, now time.Time) time.Time {
+func (h *endpointMoves) begin(machine types.UID, now time.Time) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	begun, ok := h.by[machine]
 	if !ok {
-		begun = handover{since: now, tried: sets.Set[string]{}}
+		begun = endpointMove{since: now, tried: sets.Set[string]{}}
 		if h.by == nil {
-			h.by = map[types.UID]handover{}
+			h.by = map[types.UID]endpointMove{}
 		}
 		h.by[machine] = begun
 	}
@@ -38,14 +38,14 @@ func (h *handovers) begin(machine types.UID, now time.Time) time.Time {
 }
 
 // tried returns the nodes that the address was moved to meanwhile.
-func (h *handovers) tried(machine types.UID) sets.Set[string] {
+func (h *endpointMoves) tried(machine types.UID) sets.Set[string] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.by[machine].tried.Clone()
 }
 
 // note records a node that the address was moved to.
-func (h *handovers) note(machine types.UID, node string) {
+func (h *endpointMoves) note(machine types.UID, node string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if begun, ok := h.by[machine]; ok {
@@ -54,7 +54,7 @@ func (h *handovers) note(machine types.UID, node string) {
 }
 
 // forget deletes the state of a machine.
-func (h *handovers) forget(machine types.UID) {
+func (h *endpointMoves) forget(machine types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.by, machine)

@@ -2,9 +2,9 @@ package controlplane
 
 import "testing"
 
-func TestClinging(t *testing.T) {
-	c := &clinging{}
-	for range movesTried - 1 {
+func TestLeaderTransfers(t *testing.T) {
+	c := &leaderTransfers{}
+	for range maxTransfers - 1 {
 		c.note("a", 1)
 	}
 	c.note("b", 1)

@@ -28,22 +28,22 @@ func TestImageVersion(t *testing.T) {
 	}
 }
 
-func TestUndecided(t *testing.T) {
+func TestInconclusive(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		reason string
-		last   beat
-		unread time.Time
-		want   bool
+		reason          string
+		last            probeResult
+		unreadableSince time.Time
+		want            bool
 	}{
 		"Unasked":    {reason: "nobody has asked yet", want: true},
-		"Silent":     {reason: "it was asked and is silent", last: beat{known: true}},
-		"Broken":     {reason: "a connection broke in this moment", last: beat{known: true, answers: true}, want: true},
-		"Connecting": {reason: "the cluster cache serves other workload clusters too", last: beat{known: true, answers: true}, unread: now.Add(time.Second - unreadBound), want: true},
-		"Unreadable": {reason: "no wait is without end", last: beat{known: true, answers: true}, unread: now.Add(-unreadBound)},
+		"Silent":     {reason: "it was probed and does not answer", last: probeResult{known: true}},
+		"Broken":     {reason: "a connection broke in this moment", last: probeResult{known: true, answers: true}, want: true},
+		"Connecting": {reason: "the cluster cache serves other workload clusters too", last: probeResult{known: true, answers: true}, unreadableSince: now.Add(time.Second - unreadableGrace), want: true},
+		"Unreadable": {reason: "no wait is without end", last: probeResult{known: true, answers: true}, unreadableSince: now.Add(-unreadableGrace)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := undecided(tc.last, tc.unread, now); got != tc.want {
+			if got := inconclusive(tc.last, tc.unreadableSince, now); got != tc.want {
 				t.Errorf("%s: want %t, got %t", tc.reason, tc.want, got)
 			}
 		})
@@ -160,7 +160,7 @@ func TestMatters(t *testing.T) {
 		"PodNotReady": {was: etcdPod(corev1.ConditionTrue, "1"), is: etcdPod(corev1.ConditionFalse, "2"), want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := matters().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
+			if got := factsChanged().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.want {
 				t.Errorf("want %t, got %t", tc.want, got)
 			}
 		})

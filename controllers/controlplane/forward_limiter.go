@@ -14,25 +14,25 @@ const (
 	// API servers. Each needs almost a MiB for the compression of its headers,
 	// and clusters that start together would each have one to every node.
 	forwardsAtOnce = 8
-	// turnPatience is the maximum wait for a slot. After it the connection is
+	// slotTimeout is the maximum wait for a slot. After it the connection is
 	// opened without a slot: workload clusters that hang must not block the
 	// others.
-	turnPatience = time.Second
+	slotTimeout = time.Second
 )
 
-// gate limits the number of concurrent connections through API servers.
-type gate chan struct{}
+// forwardLimiter limits the number of concurrent connections through API servers.
+type forwardLimiter chan struct{}
 
-func newGate() gate { return make(gate, forwardsAtOnce) }
+func newForwardLimiter() forwardLimiter { return make(forwardLimiter, forwardsAtOnce) }
 
 // dial forwards to a node when a slot is free. Closing the connection frees the
 // slot.
-func (g gate) dial(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
+func (g forwardLimiter) dial(ctx context.Context, forward etcd.Dial, node string) (net.Conn, error) {
 	leave := func() {}
 	select {
 	case g <- struct{}{}:
 		leave = sync.OnceFunc(func() { <-g })
-	case <-time.After(turnPatience):
+	case <-time.After(slotTimeout):
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -41,18 +41,18 @@ func (g gate) dial(ctx context.Context, forward etcd.Dial, node string) (net.Con
 		leave()
 		return nil, err
 	}
-	return &gatedConn{Conn: conn, leave: leave}, nil
+	return &limitedConn{Conn: conn, leave: leave}, nil
 }
 
-// gatedConn is a connection that frees its slot when it is closed.
-type gatedConn struct {
+// limitedConn is a connection that frees its slot when it is closed.
+type limitedConn struct {
 	net.Conn
 
 	leave func()
 }
 
 // Close implements net.Conn.
-func (c *gatedConn) Close() error {
+func (c *limitedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/etcd"
 )
 
-// Tenants reads workload clusters and changes the objects of the control plane
+// WorkloadClusters reads workload clusters and changes the objects of the control plane
 // there.
-type Tenants interface {
+type WorkloadClusters interface {
 	Looker
 	MemberKeeper
 	Upgrader
@@ -90,14 +90,14 @@ type Facts struct {
 	// Alive is true if the API server answers from etcd, even if its objects
 	// cannot be read at the moment.
 	Alive bool
-	// Silence is why it does not answer, for users.
-	Silence string
-	// SilentSince is when this process first observed it to be unreachable;
+	// Problem is why it does not answer, for users.
+	Problem string
+	// UnreachableSince is when this process first observed it to be unreachable;
 	// zero if it answers.
-	SilentSince time.Time
-	// Early is true while it was not probed yet, as after a start of this
+	UnreachableSince time.Time
+	// Pending is true while it was not probed yet, as after a start of this
 	// process. A missing answer is then no failure.
-	Early bool
+	Pending bool
 	// KubeadmConfig is true once kubeadm has stored its configuration, that is
 	// after the control plane was initialized.
 	KubeadmConfig bool
@@ -126,29 +126,29 @@ type Facts struct {
 	Etcd *etcd.Health
 	// MemberSince is when each member of etcd was first observed.
 	MemberSince map[uint64]time.Time
-	// EtcdSilence is why etcd could not be queried, for users.
-	EtcdSilence string
+	// EtcdProblem is why etcd could not be queried, for users.
+	EtcdProblem string
 	// Again is when to reconcile again, if no event will follow; 0 means never.
 	Again time.Duration
 }
 
 // Endpoint is the state of the API server's endpoint.
 type Endpoint struct {
-	// Asked is true once the endpoint was probed.
-	Asked bool
+	// Probed is true once the endpoint was probed.
+	Probed bool
 	// Answers is true if an API server answers there.
 	Answers bool
-	// Silence is why no API server answers there, for users.
-	Silence string
+	// Problem is why no API server answers there, for users.
+	Problem string
 	// Holder is the node that holds the address by kube-vip's lease; empty if
 	// there is none or if kube-vip is not used.
 	Holder string
-	// Settled is true once the holder has taken the address and the previous
+	// Confirmed is true once the holder has taken the address and the previous
 	// one has released it.
-	Settled bool
-	// Unheard is true if the holder has not renewed the lease for so long that
+	Confirmed bool
+	// Unconfirmed is true if the holder has not renewed the lease for so long that
 	// it seems not to take the address.
-	Unheard bool
+	Unconfirmed bool
 	// Before is the previous holder of the address; empty if unknown.
 	Before string
 }
