@@ -57,7 +57,7 @@ func TestNewComponent(t *testing.T) {
 			}),
 		},
 		"Creating": {reason: "each begins like this", want: Provisioning, pod: pod(state(waiting("ContainerCreating"), 0))},
-		"Started":  {reason: "it has not said yet that it is ready", want: Provisioning, pod: pod(state(corev1.ContainerState{}, 0))},
+		"Started":  {reason: "it does not report that it is ready", want: Provisioning, pod: pod(state(corev1.ContainerState{}, 0))},
 		"NoImage":  {reason: "it does not start by itself any more", want: Failed, pod: pod(state(waiting("ImagePullBackOff"), 0))},
 		"CrashedAndWaits": {
 			reason: "it restarts repeatedly", want: Failed, pod: pod(state(waiting("CrashLoopBackOff"), 3)),

@@ -144,7 +144,7 @@ func TestMoveEndpoint(t *testing.T) {
 		moved   []string
 		waits   bool
 	}{
-		"Holder":    {reason: "the address goes before the machine", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
+		"Holder":    {reason: "the address is moved before the machine is deleted", change: func(*scope) {}, moved: []string{"m0 to m1"}, waits: true},
 		"JustMoved": {reason: "the machine may still have it", waits: true, change: func(s *scope) { s.workload.Endpoint.Holder, s.workload.Endpoint.Confirmed = "m1", false }},
 		"External":  {reason: "no node holds it", change: func(s *scope) { s.workload.Endpoint.Holder = "" }},
 		"NodeDead":  {reason: "it moves by itself", change: func(s *scope) { s.workload.Nodes[0].Ready = false }},

@@ -293,8 +293,8 @@ func TestSettle(t *testing.T) {
 		confirmed   bool
 		unconfirmed bool
 	}{
-		"AtOnce":   {reason: "nobody has taken the address yet", renews: true},
-		"InTime":   {reason: "the one before has let go", after: handoverTime, renews: true, confirmed: true},
+		"AtOnce":   {reason: "the new holder has not taken the address yet", renews: true},
+		"InTime":   {reason: "the previous holder has released the address", after: handoverTime, renews: true, confirmed: true},
 		"Silent":   {reason: "the new one has not renewed the lease", after: handoverTime},
 		"TooLong":  {reason: "the new one does not take it", after: handoverTimeout, unconfirmed: true},
 		"Late":     {reason: "it does after all", after: handoverTimeout, renews: true, confirmed: true},

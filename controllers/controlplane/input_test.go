@@ -35,7 +35,7 @@ func TestMachineOf(t *testing.T) {
 		want   string
 	}{
 		"Node":          {reason: "a member bears its node's name", member: etcd.Member{Name: "n1"}, want: "m1"},
-		"Machine":       {reason: "the node has the machine's name before anybody has seen it", member: etcd.Member{Name: "m2"}, want: "m2"},
+		"Machine":       {reason: "the member has the name of a machine whose node was not observed yet", member: etcd.Member{Name: "m2"}, want: "m2"},
 		"Nobody":        {reason: "no machine has that name", member: etcd.Member{Name: "n9"}},
 		"Unstarted":     {reason: "only the address is known", member: etcd.Member{Peers: []string{"https://10.0.0.2:2380"}}, want: "m2"},
 		"UnstartedNode": {reason: "the node may know it before the machine", member: etcd.Member{Peers: []string{"https://10.0.0.3:2380"}}, want: "m3"},
@@ -85,7 +85,7 @@ func TestInputEtcd(t *testing.T) {
 	}{
 		"Known":       {reason: "the member is known", known: true, since: now},
 		"SeenBefore":  {reason: "a member is as old as its first sight", known: true, since: now.Add(-time.Hour), change: func(s *scope) { s.workload.MemberSince = map[uint64]time.Time{1: now.Add(-time.Hour)} }},
-		"Silent":      {reason: "nobody answers", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil }},
+		"Silent":      {reason: "no server answers", change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, nil }},
 		"OnlyEtcd":    {reason: "without an API server nothing is to be done, though etcd is well", change: func(s *scope) { s.workload.Answers = false }},
 		"QuorumLost":  {reason: "a lost quorum is named as that", known: true, since: now, change: func(s *scope) { s.workload.Answers, s.workload.Etcd = false, lost }},
 		"EtcdSilent":  {reason: "etcd could not be queried", change: func(s *scope) { s.workload.Etcd = nil }},

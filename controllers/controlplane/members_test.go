@@ -40,8 +40,8 @@ func TestTargets(t *testing.T) {
 		want        []target
 	}{
 		"Nodes":        {reason: "workers have no member", nodes: nodes, want: []target{first}},
-		"Joining":      {reason: "its node will tell", machine: of("m1", address, false, false), nodes: nodes, want: []target{first}},
-		"Leaves":       {reason: "no node ever tells", machine: of("m1", address, true, false), nodes: nodes, want: []target{first, {name: "m1", address: "192.0.2.9"}}},
+		"Joining":      {reason: "its node will report", machine: of("m1", address, false, false), nodes: nodes, want: []target{first}},
+		"Leaves":       {reason: "it never gets a node", machine: of("m1", address, true, false), nodes: nodes, want: []target{first, {name: "m1", address: "192.0.2.9"}}},
 		"NowhereToAsk": {reason: "its VM is not up", machine: of("m1", nil, true, false), nodes: nodes, want: []target{first}},
 		"LeavesAsNode": {reason: "it is queried as a node", machine: of("m0", address, true, true), nodes: nodes, want: []target{first}},
 		"Silent":       {reason: "nothing is forwarded", nodes: nodes, unreachable: true, want: []target{{name: "m0", address: "192.0.2.1"}}},

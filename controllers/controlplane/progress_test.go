@@ -43,15 +43,15 @@ func TestGivenUp(t *testing.T) {
 		isNode  bool
 		want    string
 	}{
-		"Well":       {reason: "nobody complains", machine: machineWith()},
+		"Well":       {reason: "no condition is false", machine: machineWith()},
 		"GivenUp":    {reason: "the check failed and the owner is to act", machine: machineWith(failed, toDo), want: "UnhealthyNode"},
-		"Others":     {reason: "somebody else remediates", machine: machineWith(failed)},
+		"Others":     {reason: "another controller remediates it", machine: machineWith(failed)},
 		"CameBack":   {reason: "it is well again", machine: machineWith(condition(failed.Type, metav1.ConditionTrue, "Ok"), toDo)},
 		"BootFailed": {reason: "its guest reported so", machine: machineWith(broken), want: "first boot failed"},
 		"Joined":     {reason: "it is a node nevertheless", machine: joined},
 		"Node":       {reason: "Cluster API has not seen it yet", machine: machineWith(broken), isNode: true},
 		"SickNode":   {reason: "a check may give up nodes too", machine: machineWith(failed, toDo, broken), isNode: true, want: "UnhealthyNode"},
-		"Skipped":     {reason: "a user debugs it", machine: skipped},
+		"Skipped":    {reason: "a user debugs it", machine: skipped},
 		"NoInfrastructure": {
 			reason: "that may come", machine: machineWith(condition(clusterv1.MachineInfrastructureReadyCondition, metav1.ConditionFalse, "NotReady")),
 		},
@@ -74,7 +74,7 @@ func TestFailedBootOfANode(t *testing.T) {
 		want        bool
 	}{
 		"Initialized": {reason: "another machine would not fix it", initialized: true},
-		"Before":      {reason: "nobody else initialises", want: true},
+		"Before":      {reason: "no other machine initializes", want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := running()
@@ -97,8 +97,8 @@ func TestAtHook(t *testing.T) {
 		want    bool
 	}{
 		"Draining": {reason: "not before drain and volumes", machine: machineWith(draining)},
-		"Waiting":  {reason: "nobody else is to come", machine: machineWith(waiting), want: true},
-		"Another":  {reason: "somebody else still needs the host", machine: machineWith(waiting), others: clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"},
+		"Waiting":  {reason: "no other hook is left", machine: machineWith(waiting), want: true},
+		"Another":  {reason: "another hook needs the host", machine: machineWith(waiting), others: clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/backup"},
 		"Drain":    {reason: "hooks before the drain are over", machine: machineWith(waiting), others: clusterv1.PreDrainDeleteHookAnnotationPrefix + "/x", want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestReportHold(t *testing.T) {
 		decision plan.Decision
 		want     metav1.Condition
 	}{
-		"Staying":  {reason: "nothing is asked of it"},
+		"Staying":  {reason: "no action is needed"},
 		"Draining": {reason: "Cluster API drains it", seen: plan.Machine{Deleting: true}, want: metav1.Condition{Status: "False", Message: "drained"}},
 		"Held": {
 			reason: "the decision is the reason", seen: plan.Machine{Deleting: true, AtHook: true},

@@ -263,7 +263,7 @@ var _ = Describe("A control plane whose etcd is restored", func() {
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))
 		available, err := r.condition(ctx, controlplanev1.AvailableCondition)()
 		Expect(err).NotTo(HaveOccurred())
-		Expect(available.Message).To(ContainSubstring("but the API server answers, so it stays"))
+		Expect(available.Message).To(ContainSubstring("but the API server answers, so it is kept"))
 		workloadCluster.Facts = Facts{Problem: unreachable.Problem, Pending: true}
 		r.reconcileTimes(ctx, reconciler, 3)
 		Expect(r.expectMachines(ctx, 1)[0].Name).To(Equal(restorer.Name))

@@ -49,13 +49,13 @@ var _ = Describe("Settings that are not carried out", func() {
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
 		workloadCluster.Facts = Facts{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdProblem: "nobody asked",
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.99.0", EtcdProblem: "not queried",
 			Nodes: []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}
 		r.reconcileUntilIdle(ctx, reconciler)
 		Expect(r.condition(ctx, controlplanev1.SettingsAppliedCondition)()).To(And(
 			HaveField("Status", metav1.ConditionFalse), HaveField("Reason", controlplanev1.SettingsVersionUnknownReason),
-			HaveField("Message", ContainSubstring("CoreDNS of Kubernetes v1.99.0"))))
+			HaveField("Message", ContainSubstring("CoreDNS version of Kubernetes v1.99.0"))))
 		Expect(eventsOf(reconciler)).To(ContainElement(ContainSubstring("VersionUnknown")))
 	})
 
@@ -66,7 +66,7 @@ var _ = Describe("Settings that are not carried out", func() {
 		r.reconcileUntilIdle(ctx, reconciler)
 		machine := r.expectMachines(ctx, 1)[0]
 		workloadCluster.Facts = Facts{
-			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "nobody asked",
+			Answers: true, KubeadmConfig: true, KubeadmVersion: "v1.36.3", EtcdProblem: "not queried",
 			KubeadmStored: storedDocument{content: "kind: ClusterConfiguration\nnetworking: {serviceSubnet: 10.96.0.0/12}\n"},
 			Nodes:         []Node{{Name: machine.Name, ControlPlane: true, Ready: true, Components: allRun}},
 		}

@@ -36,7 +36,7 @@ func TestInconclusive(t *testing.T) {
 		unreadableSince time.Time
 		want            bool
 	}{
-		"Unasked":    {reason: "nobody has asked yet", want: true},
+		"Unprobed":   {reason: "no probe yet", want: true},
 		"Silent":     {reason: "it was probed and does not answer", last: probeResult{known: true}},
 		"Broken":     {reason: "a connection broke in this moment", last: probeResult{known: true, answers: true}, want: true},
 		"Connecting": {reason: "the cluster cache serves other workload clusters too", last: probeResult{known: true, answers: true}, unreadableSince: now.Add(time.Second - unreadableGrace), want: true},

@@ -33,7 +33,7 @@ import (
 const worldTick = 10 * time.Second
 
 // world is a workload cluster on hosts, for a control plane in the real API: it
-// does for Machines what core Cluster API and the bootstrap provider do,
+// does for Machines the work of core Cluster API and the bootstrap provider,
 // implements etcd's rules, and records violations of invariants.
 type world struct {
 	facts
