@@ -341,6 +341,15 @@ var _ = Describe("Snapshots", func() {
 	})
 })
 
+var _ = It("takes snapshots every six hours if the schedule is not set", func(ctx context.Context) {
+	cp := newControlPlane("default")
+	cp.Spec.Etcd.Snapshots.Schedule = ""
+	Expect(testEnv.Client.Create(ctx, cp, client.DryRunAll)).To(Succeed())
+	Expect(cp.Spec.Etcd.Snapshots.IsDefined()).To(BeTrue())
+	last := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	Expect(snapshots.Next(cp.Spec.Etcd.Snapshots.GetSchedule(), last)).To(Equal(last.Add(6 * time.Hour)))
+})
+
 var _ = DescribeTable("Settings of etcd that are refused", func(ctx context.Context, change func(*controlplanev1.EtcdSpec), want string) {
 	cp := newControlPlane("default")
 	change(&cp.Spec.Etcd)
