@@ -20,7 +20,7 @@ func TestControlPlaneOnTwoSites(t *testing.T) {
 	b := newBed(t)
 	for site, network := range map[string]string{"site-a": "VM Network", "site-b": "DC0_DVPG0"} {
 		b.cluster.Spec.FailureDomains = append(b.cluster.Spec.FailureDomains, infrav1.NovaVSphereFailureDomain{
-			Name: site, Networks: []infrav1.NovaVSphereDomainNetwork{{Network: network}},
+			FailureDomain: infrav1.FailureDomain{Name: site, Networks: []infrav1.FailureDomainNetwork{{Network: network}}},
 		})
 	}
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
