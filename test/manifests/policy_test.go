@@ -91,3 +91,39 @@ var _ = DescribeTable("a template", func(ctx SpecContext, newChange func() chang
 	Entry("of clusters on zVirt", zvirtClusterTemplate),
 	Entry("of control planes", controlPlaneTemplate),
 )
+
+// Annotations are open to everybody who may write the object, and the VMs of all
+// machines are found by this one.
+var _ = DescribeTable("The ID of an infrastructure cluster", func(ctx SpecContext, c client.Object) {
+	kind := c.GetObjectKind().GroupVersionKind().Kind
+	c.SetNamespace(newNamespace(ctx))
+	c.SetGenerateName("id-")
+	Expect(server.Client.Create(ctx, c)).To(Succeed())
+	c.SetAnnotations(map[string]string{infrav1.ClusterIDAnnotation: "one", "other": "a"})
+	Expect(server.Client.Update(ctx, c)).To(Succeed(), "a cluster gets an ID")
+
+	refused := MatchError(ContainSubstring("nova-cluster-id of a " + kind + " cannot change"))
+	for name, annotations := range map[string]map[string]string{
+		"removed": {"other": "a"}, "emptied": {infrav1.ClusterIDAnnotation: ""}, "changed": {infrav1.ClusterIDAnnotation: "two"}, "without any": nil,
+	} {
+		// An API server notices a policy that is new a moment later.
+		Eventually(func() error {
+			changed := c.DeepCopyObject().(client.Object)
+			changed.SetAnnotations(annotations)
+			return server.Client.Update(ctx, changed, client.DryRunAll)
+		}).WithContext(ctx).WithTimeout(policyTimeout).Should(refused, name)
+	}
+
+	c.SetAnnotations(map[string]string{infrav1.ClusterIDAnnotation: "one"})
+	Expect(server.Client.Update(ctx, c)).To(Succeed(), "other annotations can change")
+	Expect(server.Client.Delete(ctx, c)).To(Succeed())
+},
+	Entry("on vSphere", &infrav1.NovaVSphereCluster{
+		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaVSphereCluster"},
+		Spec:     infrav1.NovaVSphereClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "vcenter.example.com"}},
+	}),
+	Entry("on zVirt", &infrav1.NovaZVirtCluster{
+		TypeMeta: metav1.TypeMeta{APIVersion: infrav1.GroupVersion.String(), Kind: "NovaZVirtCluster"},
+		Spec:     infrav1.NovaZVirtClusterSpec{ClusterSpec: infrav1.ClusterSpec{Server: "engine.example.com"}},
+	}),
+)
