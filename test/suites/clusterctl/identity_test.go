@@ -22,7 +22,7 @@ func identity(c bed.Cluster) (*unstructured.Unstructured, *corev1.Secret) {
 	data, err := h.Credentials()
 	Expect(err).NotTo(HaveOccurred())
 	shared := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"server": "hypervisor.example", "secretRef": map[string]any{"name": "shared"},
+		"server": "hypervisor.example", "credentialsSecretRef": map[string]any{"name": "shared"},
 	}}}
 	shared.SetAPIVersion(clusterv1.GroupVersionInfrastructure.String())
 	shared.SetKind(h.Facts().Kinds + "Identity")

@@ -48,8 +48,8 @@ func fillIn(ctx context.Context, r repository) {
 	Expect(err).NotTo(HaveOccurred())
 	r.edit("credentials/engine-one.yaml", "engine.example", v["ZVIRT_SERVER"], thumbprint, v["ZVIRT_TLS_THUMBPRINT"])
 	r.edit("hypervisors/engine-one/variables.yaml",
-		"cluster: Default", "cluster: "+v["ZVIRT_CLUSTER"], "storageDomain: data", "storageDomain: "+v["ZVIRT_STORAGE_DOMAIN"],
-		"vnicProfile: tenants/tenants", "vnicProfile: "+v["ZVIRT_VNIC_PROFILE"], "debian-12-kube-", "nova-node-")
+		"computeCluster: Default", "computeCluster: "+v["ZVIRT_CLUSTER"], "storageDomain: data", "storageDomain: "+v["ZVIRT_STORAGE_DOMAIN"],
+		"value: tenants/tenants", "value: "+v["ZVIRT_VNIC_PROFILE"], "debian-12-kube-", "nova-node-")
 	for _, hypervisor := range []string{"vcenter-one", "engine-one"} {
 		suitHosts(r, "hypervisors/"+hypervisor+"/variables.yaml")
 	}
