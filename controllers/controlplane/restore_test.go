@@ -99,7 +99,7 @@ func TestDecideRestore(t *testing.T) {
 		"Unprepared": {"etcd's data is lost: the restore continues without the Secret", restoreFacts{next: "r", lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Restored":   {"nothing changes until the lock is updated", restoreFacts{next: "r", restored: true, lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"Joining":    {"then all is as always", restoreFacts{next: "r", restored: true, machines: []restoreMachine{old("new")}}, restoreNone, nil},
-		"Abandoned":  {"a restore that was deleted midway leaves nothing to go on with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
+		"Abandoned":  {"a restore that was deleted early leaves nothing to continue with", restoreFacts{lock: begun("new"), machines: []restoreMachine{young}}, restoreHold, nil},
 		"AbandonedUp": {
 			"unless it came true all the same", restoreFacts{abandoned: true, up: true, lock: begun("new"), machines: []restoreMachine{old("new")}}, restoreEnd, nil,
 		},

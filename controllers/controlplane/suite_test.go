@@ -303,7 +303,7 @@ func (r *rig) reconcileUntilIdle(ctx context.Context, reconciler *Reconciler) {
 			return
 		}
 	}
-	Fail("the control plane does not come to rest")
+	Fail("the control plane does not become idle")
 }
 
 // facts is a workload cluster with facts that a test sets.
