@@ -145,7 +145,7 @@ var _ = Describe("The health probe of a workload cluster", func() {
 		return view{Known: b.known, Answers: b.answers, Endpoint: b.endpoint, Problem: b.problem, Holder: b.holder}
 	}
 	BeforeEach(func(ctx SpecContext) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "healthProbe-"}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		namespace = ns.Name
 		f = newFront()
@@ -217,7 +217,7 @@ var _ = Describe("The health probe of a workload cluster", func() {
 
 var _ = Describe("A Secret that holds no kubeconfig", func() {
 	It("makes the workload cluster unreachable until it is replaced", func(ctx SpecContext) {
-		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "healthProbe-"}}
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "probe-"}}
 		Expect(testEnv.Client.Create(ctx, ns)).To(Succeed())
 		f := newFront()
 		made := f.kubeconfig(ns.Name, "first")
