@@ -55,7 +55,7 @@ var _ = Describe("Creating machines", func() {
 				HaveField("Deletion.NodeDrainTimeoutSeconds", HaveValue(BeEquivalentTo(60)))))
 			infra := &infrav1.NovaVSphereMachine{}
 			Expect(testEnv.Client.Get(ctx, r.key(m.Name), infra)).To(Succeed())
-			Expect(infra.Spec.Template).To(Equal("debian"))
+			Expect(infra.Spec.Template.Name).To(Equal("debian"))
 			Expect(infra.Labels).To(HaveKeyWithValue("team", "a"))
 			Expect(infra.Annotations).To(HaveKeyWithValue(clusterv1.TemplateClonedFromNameAnnotation, "template"))
 			config := &bootstrapv1.NovaConfig{}
