@@ -102,6 +102,10 @@ func needs(ctx *simulator.Context, method *simulator.Method) []string {
 		return cloneNeeds(ctx, req)
 	case *types.ReconfigVM_Task:
 		return configNeeds(&req.Spec)
+	case *types.CreateVM_Task:
+		config := req.Config
+		config.Name = "" // no change of a name
+		return append(configNeeds(&config), "VirtualMachine.Inventory.Create", "Resource.AssignVMToPool", "Datastore.AllocateSpace")
 	case *types.RelocateVM_Task:
 		return relocateNeeds(ctx, req)
 	case *types.Destroy_Task:

@@ -19,6 +19,7 @@ var routed = map[string]map[string]bool{
 		methodReconfigure: true, methodDestroy: true, methodShutdownGuest: true, methodRebootGuest: true,
 	},
 	"VirtualMachineSnapshot": {methodRemoveSnapshot: true, methodRevert: true},
+	"Folder":                 {methodCreate: true},
 	"ClusterComputeResource": {methodReconfigureCluster: true},
 	"EnvironmentBrowser":     {"QueryConfigOption": true, "QueryConfigOptionEx": true},
 	"StorageResourceManager": {"RecommendDatastores": true},

@@ -95,6 +95,19 @@ var _ = Describe("govc", func() {
 		Expect(strings.Fields(govc(ctx, "datastore.ls", "-ds", store))).To(BeEmpty())
 	})
 
+	It("creates a VM without a template", func(ctx context.Context) {
+		govc(ctx, "vm.create", "-folder", vmFolder, "-pool", pool, "-ds", store, "-net", "DC0_DVPG0", "-net.adapter", "vmxnet3",
+			"-c", "2", "-m", "1024", "-disk", "4G", "-disk.controller", "pvscsi", "-on=false", "vm")
+		govc(ctx, "vm.network.add", "-vm", "vm", "-net", "VM Network", "-net.adapter", "vmxnet3")
+		vm := s.vm("vm")
+		Expect(vm).To(And(HaveField("CPUs", 2), HaveField("MemoryMiB", 1024), HaveField("PoweredOn", BeFalse())))
+		Expect(vm.NICs).To(HaveExactElements(HaveField("Network", "DC0_DVPG0"), HaveField("Network", "VM Network")))
+		Expect(s.has("[" + store + "] vm/vm.vmdk")).To(BeTrue())
+		govc(ctx, "vm.power", "-on", "vm")
+		govc(ctx, "vm.destroy", "vm")
+		Expect(s.names()).To(ConsistOf(vcenter.DefaultTemplate))
+	})
+
 	It("creates, grows, detaches and attaches disks", func(ctx context.Context) {
 		const file = "[" + store + "] vm/data.vmdk"
 		clone(ctx, "vm")
