@@ -9,11 +9,11 @@ import (
 
 const nodeLabels = "node-labels"
 
-// arg is a command line argument of ours.
+// arg is a command line argument that this package sets.
 type arg struct{ name, value string }
 
-// mergeArgs returns the arguments in kubeadm's form. The user's win over ours
-// of the same name.
+// mergeArgs returns the arguments in kubeadm's form. The user's argument
+// replaces ours of the same name.
 func mergeArgs(ours []arg, users []bootstrapv1.Arg) []any {
 	list := []any{}
 	for _, a := range ours {
@@ -35,8 +35,8 @@ func value(a bootstrapv1.Arg) string {
 	return *a.Value
 }
 
-// kubeletArgs are the kubelet's arguments. All node-labels become one, because
-// a kubelet takes the last one only.
+// kubeletArgs returns the kubelet's arguments. All node-labels are merged into
+// one, because a kubelet reads only the last one.
 func kubeletArgs(spec *bootstrapv1.NodeConfigSpec) ([]any, error) {
 	var users []bootstrapv1.Arg
 	var labels []string

@@ -15,25 +15,26 @@ const (
 	balancerDir = novaDir + "/api-balancer"
 	// beforeCommands sorts before firstCommand, in any locale.
 	beforeCommands = "00"
-	// nobody runs the balancer. It needs no rights.
-	nobody = 65534
+	// nobodyUID is the Linux user nobody, which runs the load balancer. It
+	// needs no permissions.
+	nobodyUID = 65534
 )
 
 var (
-	// balancerScript keeps the balancer told of the API servers.
+	// balancerScript updates the API servers in the load balancer.
 	//
 	//go:embed balancer.sh
 	balancerScript []byte
 	//go:embed nova-api-balancer.service
 	balancerUnit string
-	// balancerTenant lets nodes read where the API servers are.
+	// balancerRBAC lets nodes read the addresses of the API servers.
 	//
-	//go:embed balancer-tenant.yaml
-	balancerTenant []byte
+	//go:embed balancer-rbac.yaml
+	balancerRBAC []byte
 )
 
-// balancerFiles have a worker reach the API servers over a balancer of its
-// own, and a control plane machine let it.
+// balancerFiles give a worker its own load balancer for the API servers. On a
+// control plane machine they grant the permissions for it.
 func balancerFiles(in *Input) ([]writeFile, error) {
 	if in.Platform.APIServerLoadBalancer == nil {
 		return nil, nil
@@ -42,12 +43,12 @@ func balancerFiles(in *Input) ([]writeFile, error) {
 	command := path.Join(runDir, "postKubeadmCommands", beforeCommands)
 	if in.Mode.controlPlane() {
 		script := admitBalancers
-		// A cluster that is restored may have workers without a balancer.
+		// A restored cluster may have workers without a load balancer.
 		if in.Mode == Init && in.Restore == nil {
-			script += strings.ReplaceAll(turnKubeProxy, "__NOVA_PORT__", port)
+			script += strings.ReplaceAll(redirectKubeProxy, "__NOVA_PORT__", port)
 		}
 		return []writeFile{
-			newFile(path.Join(runDir, "api-balancer.yaml"), "0600", balancerTenant),
+			newFile(path.Join(runDir, "api-balancer.yaml"), "0600", balancerRBAC),
 			newFile(command, "0600", []byte(script)),
 		}, nil
 	}
@@ -64,14 +65,15 @@ func balancerFiles(in *Input) ([]writeFile, error) {
 	}, nil
 }
 
-// balancerConfig is HAProxy's configuration, to which the script adds a line
-// for each API server. The cluster's endpoint serves while there is none: on
-// the first boot, and for a node that was off while all of them were replaced.
+// balancerConfig returns HAProxy's configuration; the script adds a line for
+// each API server. Without API servers the endpoint of the cluster is used: on
+// the first boot, and for a node that was off while all API servers were
+// replaced.
 //
-// A server that does not answer is found in 16 s at most, and then its
-// connections are cut: a kubelet would hold on to them for 45 s, which with the
-// time to notice is longer than its node counts as ready. Asking more often
-// would cost API servers: each time is a TLS handshake from each worker.
+// An API server that does not respond is detected within 16 s, and its
+// connections are closed: a kubelet would keep them for 45 s, which together
+// with the detection is longer than a node stays ready. More frequent checks
+// would load API servers: each check is a TLS handshake from each worker.
 func balancerConfig(endpoint Endpoint, port string) string {
 	resolvers, options := "", ""
 	if _, err := netip.ParseAddr(endpoint.Host); err != nil {
@@ -100,8 +102,8 @@ backend api
 `, resolvers, port, endpoint, options)
 }
 
-// watchConfig runs HAProxy and reloads it when its configuration changes,
-// which keeps its connections.
+// watchConfig runs HAProxy and reloads it when its configuration changes. A
+// reload keeps connections.
 const watchConfig = `haproxy -W -db -f "$CONFIG" &
 main=$!
 trap 'kill -TERM "$main"' TERM INT
@@ -142,7 +144,7 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 					"tcpSocket": map[string]any{"host": "127.0.0.1", "port": number}, "initialDelaySeconds": 10, "failureThreshold": 6,
 				},
 				"securityContext": map[string]any{
-					"runAsUser": nobody, "runAsGroup": nobody, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+					"runAsUser": nobodyUID, "runAsGroup": nobodyUID, "runAsNonRoot": true, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
 					"capabilities": map[string]any{"drop": []any{"ALL"}},
 				},
 				"volumeMounts": []any{map[string]any{"name": "config", "mountPath": balancerDir, "readOnly": true}},
@@ -156,11 +158,11 @@ func balancerPod(in *Input, port string) ([]byte, error) {
 	return pod, nil
 }
 
-// admitBalancers runs on each control plane machine, so that a rollout brings
-// balancers to a cluster that was made without them.
+// admitBalancers runs on each control plane machine, so that a rollout adds
+// load balancers to a cluster that was created without them.
 const admitBalancers = `set -e
 export KUBECONFIG=/etc/kubernetes/admin.conf
-patiently() {
+retry() {
   left=60
   until "$@"; do
     left=$((left - 1))
@@ -168,19 +170,19 @@ patiently() {
     sleep 5
   done
 }
-patiently kubectl apply -f /run/nova/api-balancer.yaml
+retry kubectl apply -f /run/nova/api-balancer.yaml
 `
 
-// turnKubeProxy has kube-proxy ask what listens beside it: the balancer on a
-// worker, the API server itself on a control plane machine. A cluster that
-// was made without balancers leaves it as it is, since its workers have none.
-// What is turned already stays as it is when this is done again.
-const turnKubeProxy = `turn_kube_proxy() {
+// redirectKubeProxy configures kube-proxy to use the local port: the load
+// balancer on a worker, the API server itself on a control plane machine. A
+// cluster that was created without load balancers keeps its kube-proxy, since
+// its workers have none. The command is idempotent.
+const redirectKubeProxy = `redirect_kube_proxy() {
   proxy=$(kubectl -n kube-system get configmap kube-proxy -o yaml --ignore-not-found) || return 1
   [ -n "$proxy" ] || return 0
   printf '%s\n' "$proxy" | sed -e '/^ *tls-server-name: kubernetes$/d' \
     -e 's|^\( *\)server: https:.*|\1server: https://127.0.0.1:__NOVA_PORT__\n\1tls-server-name: kubernetes|' | kubectl replace -f - || return 1
   kubectl -n kube-system rollout restart daemonset kube-proxy
 }
-patiently turn_kube_proxy
+retry redirect_kube_proxy
 `

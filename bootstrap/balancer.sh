@@ -1,8 +1,8 @@
 #!/bin/sh
-# Keeps this node's balancer told of the API servers.
+# Updates the list of API servers in this node's load balancer.
 #
-#   balancer.sh start PORT     has the node use the balancer
-#   balancer.sh follow PORT    tells it of API servers that come and go
+#   balancer.sh start PORT     starts the load balancer and makes the node use it
+#   balancer.sh follow PORT    follows changes of the API servers
 set -eu
 
 dir=/etc/nova/api-balancer
@@ -13,13 +13,14 @@ certificate=/var/lib/kubelet/pki/kubelet-client-current.pem
 slices=/apis/discovery.k8s.io/v1/namespaces/default/endpointslices
 verb=$1
 port=$2
-# What is waited for, in seconds.
-patience=900
+# Timeouts, in seconds.
+timeout=900
 pause=5
 
-# ask reads a path of the API server through the balancer, with the kubelet's
-# certificate. The server's own is good for the name kubernetes.
-ask() {
+# api_get requests a path of the API server through the load balancer, with the
+# kubelet's certificate. The server's certificate is valid for the name
+# kubernetes.
+api_get() {
   if command -v kubectl >/dev/null; then
     kubectl --kubeconfig "$kubeconfig" --server "https://127.0.0.1:$port" --tls-server-name kubernetes get --raw "$1"
   else
@@ -27,9 +28,9 @@ ask() {
   fi
 }
 
-# tell writes the balancer's configuration for these API servers, unless they
-# are the ones that it knows. The pod notices that it changed.
-tell() {
+# write_config writes the load balancer's configuration for these API servers,
+# unless it lists them already. The pod detects the change.
+write_config() {
   cp "$dir/haproxy.base" "$dir/haproxy.new"
   n=0
   for server; do
@@ -41,13 +42,14 @@ tell() {
     return 0
   fi
   echo "API servers: ${*:-only the endpoint}"
-  # In one piece, and readable for the pod's user.
+  # Atomic, and readable for the user of the pod.
   chmod 0644 "$dir/haproxy.new"
   mv "$dir/haproxy.new" "$dir/haproxy.cfg"
 }
 
-# take reads the API servers from an event. One without any is not believed.
-take() {
+# read_event reads the API servers from an event. An event without API servers
+# is ignored.
+read_event() {
   case $1 in
   *'"type":"ADDED"'* | *'"type":"MODIFIED"'*) ;;
   *) return 0 ;;
@@ -63,31 +65,31 @@ take() {
     esac
   done
   # shellcheck disable=SC2086 # a list of words
-  tell $servers
+  write_config $servers
 }
 
-# follow reads events for as long as there is a balancer.
+# follow reads events until the script is stopped.
 follow() {
   while :; do
-    ask "$slices?watch=true&timeoutSeconds=240&fieldSelector=metadata.name=kubernetes" | while read -r event; do
-      take "$event"
+    api_get "$slices?watch=true&timeoutSeconds=240&fieldSelector=metadata.name=kubernetes" | while read -r event; do
+      read_event "$event"
     done || true
     sleep "$pause"
   done
 }
 
-# start starts the balancer, waits until it works, and only then has the
-# kubelet use it.
+# start starts the load balancer, waits until it works, and only then configures
+# the kubelet to use it.
 start() {
-  [ -e "$dir/haproxy.cfg" ] || tell
+  [ -e "$dir/haproxy.cfg" ] || write_config
   mkdir -p "$manifests"
   cp "$dir/pod.yaml" "$manifests/.nova-api-balancer.new"
   mv "$manifests/.nova-api-balancer.new" "$manifests/nova-api-balancer.yaml"
-  left=$patience
-  until ask /readyz >/dev/null 2>&1; do
+  left=$timeout
+  until api_get /readyz >/dev/null 2>&1; do
     left=$((left - 1))
     if [ "$left" -le 0 ]; then
-      echo "no API server answers through the balancer on 127.0.0.1:$port" >&2
+      echo "no API server responds through the load balancer on 127.0.0.1:$port" >&2
       return 1
     fi
     sleep 1

@@ -10,7 +10,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// balanced sets what has to do with how nodes reach others.
+// balanced sets every field that affects how nodes reach other servers.
 func balanced(in *Input) {
 	in.Platform.APIServerLoadBalancer = &bootstrapv1.APIServerLoadBalancerSpec{}
 	in.Platform.KubeProxy = bootstrapv1.KubeProxySpec{Mode: bootstrapv1.KubeProxyModeIPVS, Scheduler: "lc"}
@@ -20,7 +20,7 @@ func balanced(in *Input) {
 	in.Endpoint.Port = 7443
 }
 
-// event is what a watch of the API servers says.
+// event is an event of a watch of the API servers.
 func event(kind, list string) string {
 	return `{"type":"` + kind + `","object":{"kind":"EndpointSlice","metadata":{"name":"kubernetes"},"addressType":"IPv4","endpoints":[` +
 		list + `],"ports":[{"name":"https","port":7443,"protocol":"TCP"}]}}` + "\n"
@@ -30,7 +30,8 @@ func at(address string) string {
 	return `{"addresses":["` + address + `"],"conditions":{"ready":true}}`
 }
 
-// balancerNode is a folder that the balancer's script takes for a machine.
+// balancerNode is a folder that the load balancer's script uses as the root of
+// a machine.
 func balancerNode(t *testing.T, in Input) *node {
 	t.Helper()
 	n := &node{t: t, dir: t.TempDir()}
@@ -38,11 +39,11 @@ func balancerNode(t *testing.T, in Input) *node {
 		n.write(path, content)
 	}
 	script := strings.NewReplacer("/etc/nova", n.dir+"/etc/nova", "/etc/kubernetes", n.dir+"/etc/kubernetes",
-		"while :; do", `while [ ! -e "$T/over" ]; do`, "patience=900", "patience=3").Replace(n.read("etc/nova/api-balancer/balancer.sh"))
+		"while :; do", `while [ ! -e "$T/over" ]; do`, "timeout=900", "timeout=3").Replace(n.read("etc/nova/api-balancer/balancer.sh"))
 	n.write("balancer.sh", script)
 	n.write("etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    certificate-authority-data: YQ==\n    server: https://10.77.0.10:7443\n  name: c\n")
-	// It answers readyz as often as the file refuse says, and a watch with the
-	// events of a file, after which there are no more.
+	// readyz fails as often as the file refuse states; a watch returns the
+	// events of a file, and then none.
 	n.command("kubectl", `echo "$*" >>"$T/asked"
 case "$*" in
 */readyz) left=$(cat "$T/refuse"); [ "$left" -gt 0 ] || exit 0; echo $((left - 1)) >"$T/refuse"; exit 1 ;;
@@ -80,9 +81,9 @@ func TestBalancerFollowsTheControlPlane(t *testing.T) {
 	n := balancerNode(t, facts(JoinWorker, balanced))
 	for _, step := range []struct{ name, events, want string }{
 		{"the first ones", event("ADDED", at("10.0.0.2")+","+at("10.0.0.1")), "  server api-1 10.0.0.1:7443\n  server api-2 10.0.0.2:7443\n"},
-		{"one that goes", event("ADDED", at("10.0.0.1")+","+at("10.0.0.2")) + event("MODIFIED", at("10.0.0.2")), "  server api-1 10.0.0.2:7443\n"},
+		{"a removed server", event("ADDED", at("10.0.0.1")+","+at("10.0.0.2")) + event("MODIFIED", at("10.0.0.2")), "  server api-1 10.0.0.2:7443\n"},
 		{"none is not believed", event("MODIFIED", ""), "  server api-1 10.0.0.2:7443\n"},
-		{"the object goes", event("DELETED", at("10.0.0.9")), "  server api-1 10.0.0.2:7443\n"},
+		{"a deleted object", event("DELETED", at("10.0.0.9")), "  server api-1 10.0.0.2:7443\n"},
 		{"an error", `{"type":"ERROR","object":{"code":410}}` + "\n", "  server api-1 10.0.0.2:7443\n"},
 		{"nothing at all", "", "  server api-1 10.0.0.2:7443\n"},
 		{"IPv6", event("ADDED", at("fd00::1")), "  server api-1 [fd00::1]:7443\n"},
@@ -99,7 +100,7 @@ func TestBalancerFollowsTheControlPlane(t *testing.T) {
 		})
 	}
 	if asked := n.read("asked"); !strings.Contains(asked, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
-		t.Errorf("does not ask through the balancer:\n%s", asked)
+		t.Errorf("no request through the load balancer:\n%s", asked)
 	}
 }
 
@@ -122,16 +123,16 @@ func TestBalancerStarts(t *testing.T) {
 		t.Errorf("calls: %s", calls)
 	}
 	if n.servers() != "" {
-		t.Error("knows servers that nobody told of")
+		t.Error("lists servers without an event")
 	}
 }
 
-// A kubelet must not be sent to a balancer that does not work.
+// The kubelet must not use a load balancer that does not work.
 func TestBalancerThatDoesNotComeUp(t *testing.T) {
 	n := balancerNode(t, facts(JoinWorker, balanced))
 	n.write("refuse", "99")
 	out, err := n.balance("start")
-	if err == nil || !strings.Contains(out, "no API server answers through the balancer on 127.0.0.1:7443") {
+	if err == nil || !strings.Contains(out, "no API server responds through the load balancer on 127.0.0.1:7443") {
 		t.Errorf("%v: %s", err, out)
 	}
 	if !strings.Contains(n.read("etc/kubernetes/kubelet.conf"), "https://10.77.0.10:7443") {
@@ -139,7 +140,7 @@ func TestBalancerThatDoesNotComeUp(t *testing.T) {
 	}
 }
 
-// A name is not looked up once and for all.
+// A host name is not resolved only once.
 func TestBalancerOfNamedEndpoint(t *testing.T) {
 	config := balancerConfig(Endpoint{Host: "api.corp", Port: 443}, "6443")
 	for _, want := range []string{"resolvers node\n  parse-resolv-conf\n", "server endpoint api.corp:443 backup init-addr libc,none resolvers node\n"} {
@@ -155,8 +156,8 @@ func TestControlPlaneAdmitsBalancers(t *testing.T) {
 		in     Input
 		turns  bool
 	}{
-		"Init": {"all workers of a new cluster get a balancer", facts(Init, balanced), true},
-		"Join": {"workers of a cluster that was made without balancers have none", facts(JoinControlPlane, balanced), false},
+		"Init": {"all workers of a new cluster get a load balancer", facts(Init, balanced), true},
+		"Join": {"workers of a cluster that was created without load balancers have none", facts(JoinControlPlane, balanced), false},
 		"Restore": {"nor have those of one that is restored", facts(Init, func(in *Input) {
 			balanced(in)
 			restoring(in)
@@ -175,8 +176,8 @@ func TestControlPlaneAdmitsBalancers(t *testing.T) {
 	}
 }
 
-// kubeProxyServer is an API server that fails the requests of the file fails,
-// one each time, and has or lacks a kube-proxy.
+// kubeProxyServer simulates an API server that fails the requests in the file
+// fails, each once, and has or lacks a kube-proxy.
 const kubeProxyServer = `echo "kubectl $*" >>"$T/asked"
 fails=$(head -n 1 "$T/fails")
 case "$fails" in
@@ -202,8 +203,8 @@ func TestKubeProxyIsTurned(t *testing.T) {
 		"Get":        {reason: "what cannot be read is not taken for missing", proxy: before, fails: "get configmap\n", want: after},
 		"Replace":    {reason: "what somebody else changed is read again", proxy: before, fails: "replace\n", want: after},
 		"Restart":    {reason: "what was turned is not turned twice", proxy: before, fails: "rollout restart\n", want: after},
-		"ForEver":    {reason: "somebody is told", proxy: before, fails: strings.Repeat("replace\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
-		"NeverAsked": {reason: "somebody is told", proxy: before, fails: strings.Repeat("get configmap\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
+		"ForEver":    {reason: "the failure is reported", proxy: before, fails: strings.Repeat("replace\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
+		"NeverAsked": {reason: "the failure is reported", proxy: before, fails: strings.Repeat("get configmap\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, facts(Init, func(in *Input) {
@@ -219,7 +220,7 @@ func TestKubeProxyIsTurned(t *testing.T) {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			if got := n.read("restarted"); got != tc.want {
-				t.Errorf("%s: kube-proxy was started anew with %q, want %q", tc.reason, got, tc.want)
+				t.Errorf("%s: kube-proxy was restarted with %q, want %q", tc.reason, got, tc.want)
 			}
 		})
 	}

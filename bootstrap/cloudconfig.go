@@ -10,18 +10,18 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// header is the first line that cloud-init looks for.
+// header is the first line that cloud-init requires.
 const header = "#cloud-config\n"
 
-// runDir holds what only the first boot needs. It is in memory, so that
-// credentials do not stay on the disk.
+// runDir holds files that only the first boot needs. It is in memory, so that
+// credentials are not stored on the disk.
 const runDir = "/run/nova"
 
 //go:embed node.sh
 var nodeScript []byte
 
-// cloudConfig is the document. It has no other keys: on oVirt the engine puts
-// its own document in front, and later keys win over the engine's.
+// cloudConfig is the cloud-config document. It has no other keys: on oVirt the
+// engine prepends its own document, and later keys replace the engine's.
 type cloudConfig struct {
 	BootCmd    []string    `json:"bootcmd,omitempty"`
 	WriteFiles []writeFile `json:"write_files"`
@@ -37,7 +37,7 @@ type writeFile struct {
 	Content     string `json:"content"`
 }
 
-// newFile returns a file of root's. What is no clean text is encoded.
+// newFile returns a file of root. Content that is not plain text is encoded.
 func newFile(path, permissions string, content []byte) writeFile {
 	f := writeFile{Path: path, Owner: "root:root", Permissions: permissions, Content: string(content)}
 	if !plain(content) {
@@ -46,7 +46,7 @@ func newFile(path, permissions string, content []byte) writeFile {
 	return f
 }
 
-// plain reports whether content survives YAML and a shell unharmed.
+// plain reports whether YAML and a shell leave the content unchanged.
 func plain(content []byte) bool {
 	if !utf8.Valid(content) {
 		return false
@@ -59,7 +59,7 @@ func plain(content []byte) bool {
 	return true
 }
 
-// marshal writes the document.
+// marshal returns the document as YAML.
 func (c *cloudConfig) marshal() ([]byte, error) {
 	body, err := yaml.Marshal(c)
 	if err != nil {

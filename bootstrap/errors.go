@@ -2,12 +2,12 @@ package bootstrap
 
 import "fmt"
 
-// RenderError says that a spec cannot be rendered. It stays until someone
-// changes the spec or what it names.
+// RenderError means that a spec cannot be rendered. The error persists until
+// the spec or an object that it refers to changes.
 type RenderError struct {
-	// Field is the field to mend, for instance spec.files[/etc/motd].
+	// Field is the field to fix, for instance spec.files[/etc/motd].
 	Field string
-	// Problem is what is wrong with it, for people.
+	// Problem is the message for users.
 	Problem string
 }
 

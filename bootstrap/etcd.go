@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// etcdDataDir is where kubeadm puts etcd's data unless it is told otherwise.
+	// etcdDataDir is kubeadm's default data directory of etcd.
 	etcdDataDir = "/var/lib/etcd"
-	// restoreDir holds what the restore of a snapshot needs.
+	// restoreDir holds the files for the restore of a snapshot.
 	restoreDir = runDir + "/restore"
 	// lastCommand sorts after the user's commands, in any locale.
 	lastCommand = "9999-restore-etcd"
 
-	// Where an external etcd's certificates lie on a control plane machine:
-	// where kubeadm has those of its own.
+	// The certificates of external etcd on a control plane machine, at the
+	// paths of kubeadm's own etcd certificates.
 	etcdCAFile         = "/etc/kubernetes/pki/etcd/ca.crt"
 	etcdClientCertFile = "/etc/kubernetes/pki/apiserver-etcd-client.crt"
 	etcdClientKeyFile  = "/etc/kubernetes/pki/apiserver-etcd-client.key"
@@ -25,21 +25,21 @@ const (
 //go:embed restore.sh
 var restoreScript []byte
 
-// Restore is a snapshot of etcd that a machine restores before kubeadm init. It
-// is empty where external etcd has the data.
+// Restore is an etcd snapshot that a machine restores before kubeadm init. It
+// is empty if external etcd has the data.
 type Restore struct {
-	// Snapshot names it, for people.
+	// Snapshot is the name of the snapshot, for messages.
 	Snapshot string
-	// URL is where it is downloaded.
+	// URL is the download URL.
 	URL string
-	// SHA256 is its hash, in hexadecimal.
+	// SHA256 is the hash of the snapshot, in hexadecimal.
 	SHA256 string
-	// CA are the certificates that the server is verified against. Empty takes
-	// those of the system.
+	// CA contains the certificates that verify the server. If not set, the CAs
+	// of the system are used.
 	CA []byte
 }
 
-// etcdConfiguration is what kubeadm is told of etcd.
+// etcdConfiguration returns the etcd section of kubeadm's ClusterConfiguration.
 func etcdConfiguration(in *Input) map[string]any {
 	if len(in.ExternalEtcd) > 0 {
 		return map[string]any{"external": map[string]any{
@@ -58,7 +58,9 @@ func etcdConfiguration(in *Input) map[string]any {
 	return map[string]any{"local": local}
 }
 
-// expectEtcdData lets kubeadm init continue with data of etcd in dir. It comes after the user's patches: no list of theirs may make a restore fail.
+// expectEtcdData makes kubeadm init accept existing etcd data in dir. It runs
+// after the user's patches: a patch that replaces the list must not break a
+// restore.
 func expectEtcdData(in *Input, initConfiguration *document, dir string) {
 	registration, ok := initConfiguration.content["nodeRegistration"].(map[string]any)
 	if in.Restore == nil || !ok {
@@ -76,7 +78,7 @@ func expectEtcdData(in *Input, initConfiguration *document, dir string) {
 	registration["ignorePreflightErrors"] = append(ignored, "DirAvailable-"+strings.ReplaceAll(dir, "/", "-"))
 }
 
-// restoreFiles make the machine restore a snapshot of etcd.
+// restoreFiles are the files for the restore of an etcd snapshot.
 func restoreFiles(in *Input) ([]writeFile, error) {
 	if in.Restore == nil || in.Mode != Init || len(in.ExternalEtcd) > 0 {
 		return nil, nil
@@ -109,7 +111,7 @@ func restoreFiles(in *Input) ([]writeFile, error) {
 	), nil
 }
 
-// dataDir is where kubeadm puts etcd's data.
+// dataDir returns the data directory of etcd.
 func dataDir(cluster document) string {
 	etcd, _ := cluster.content["etcd"].(map[string]any)
 	local, _ := etcd["local"].(map[string]any)
@@ -119,7 +121,7 @@ func dataDir(cluster document) string {
 	return etcdDataDir
 }
 
-// quoteCurl makes one word of a configuration file of curl's.
+// quoteCurl quotes a value for a configuration file of curl.
 func quoteCurl(value string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
 }

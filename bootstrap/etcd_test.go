@@ -27,7 +27,7 @@ func restoring(in *Input) {
 	}
 }
 
-// kubeadmDocument finds a document of those that kubeadm is given.
+// kubeadmDocument finds one of kubeadm's documents.
 func kubeadmDocument(t *testing.T, in Input, kind string) map[string]any {
 	t.Helper()
 	for content := range strings.SplitSeq(filesOf(t, render(t, in))["/run/nova/kubeadm.template"], "---\n") {
@@ -119,8 +119,8 @@ func TestExternalEtcd(t *testing.T) {
 	}
 }
 
-// restoreCommands are called by the script that restores. etcdutl leaves what
-// the real one leaves.
+// restoreCommands are the commands that the restore script calls. etcdutl
+// writes the same files as the real etcdutl.
 var restoreCommands = map[string]string{
 	"kubeadm": `echo "kubeadm $*" >>"$T/calls"; echo registry.k8s.io/coredns/coredns:v1; echo registry.k8s.io/etcd:3.6.9-0`,
 	"ctr": `echo "ctr $*" >>"$T/calls"
@@ -136,7 +136,7 @@ echo "etcdutl $*" >>"$T/calls"
 mkdir -p "$5/member/snap" && cp "$3" "$5/member/snap/db"
 `
 
-// program puts a program on the machine.
+// program installs a program on the machine.
 func (n *node) program(path, content string) {
 	n.t.Helper()
 	n.write(path, content)
@@ -213,8 +213,8 @@ func TestNodeRefusesToRestore(t *testing.T) {
 		prepare func(*node)
 		want    string
 	}{
-		"OtherBytes": {"another snapshot", nil, "its hash differs"},
-		"Data":       {"the snapshot", func(n *node) { n.write("var/lib/etcd/member/snap/db", "precious") }, "holds a member of etcd already"},
+		"OtherBytes": {"another snapshot", nil, "the SHA-256 of snapshot s differs"},
+		"Data":       {"the snapshot", func(n *node) { n.write("var/lib/etcd/member/snap/db", "precious") }, "already contains an etcd member"},
 		"EtcdFails":  {"the snapshot", func(n *node) { n.program("etcd", "#!/bin/sh\necho broken; exit 1\n") }, "broken\nRestoring etcd: etcd does not start"},
 		"NoEtcdutl":  {"the snapshot", func(n *node) { n.write("etcdutl", "#!/bin/sh\nexit 1\n") }, "etcdutl failed"},
 	} {

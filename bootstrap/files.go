@@ -16,29 +16,30 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
-// defaultPermissions are those of a file that names none.
+// defaultPermissions are the permissions of a file that sets none.
 const defaultPermissions = "0640"
 
-// maxUnpacked bounds the unpacked size of all compressed files of a document.
+// maxUnpacked limits the unpacked size of all compressed files of a document.
 const maxUnpacked = 64 << 20
 
-// budget bounds the rendering of all files of a document.
+// budget limits the rendering of all files of a document.
 type budget struct {
 	templates *boundedtemplate.Budget
-	// unpacked is how many bytes the compressed files may still unpack to.
+	// unpacked is the remaining unpacked size of compressed files, in bytes.
 	unpacked int64
 }
 
-// userFiles are the files of the spec. They come last, so that they win over
-// a file of ours at the same path.
+// userFiles are the files of the spec. They come last, so that they replace a
+// file of ours at the same path.
 func userFiles(in *Input) ([]writeFile, error) {
 	files := make([]writeFile, 0, len(in.Spec.Files))
 	left := &budget{templates: boundedtemplate.NewBudget(), unpacked: maxUnpacked}
 	for i := range in.Spec.Files {
 		f := &in.Spec.Files[i]
-		// YAML has no control characters, and a line break in a path is a mistake.
+		// YAML allows no control characters, and a line break in a path is a
+		// mistake.
 		if !plain([]byte(f.Path)) || strings.ContainsAny(f.Path, "\n\t") {
-			return nil, renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a character that cannot be printed")
+			return nil, renderErrorf(fmt.Sprintf("spec.files[%q]", f.Path), "path has a non-printable character")
 		}
 		if err := hidden(in, f); err != nil {
 			return nil, err
@@ -78,21 +79,21 @@ func hidden(in *Input, f *bootstrapv1.File) error {
 	return nil
 }
 
-// ownCalls give files to whom they belong. They are written for root alone to
-// own, because users are added later than that.
+// ownCalls set the owners of files. cloud-init writes the files as root,
+// because users are created later.
 func ownCalls(spec *bootstrapv1.NodeConfigSpec) [][]string {
 	var calls [][]string
 	for i := range spec.Files {
 		f := &spec.Files[i]
 		if f.Owner != "" && f.Owner != "root" && f.Owner != "root:root" {
-			calls = append(calls, []string{"own", f.Path, f.Owner})
+			calls = append(calls, []string{"set_owner", f.Path, f.Owner})
 		}
 	}
 	return calls
 }
 
-// encodedFile takes base64 off, and hands what is compressed on as it is: that
-// is what people compress it for.
+// encodedFile decodes base64, and leaves compressed content as it is, to keep
+// the document small.
 func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	if f.Encoding == bootstrapv1.ContentEncodingBase64 || f.Encoding == bootstrapv1.ContentEncodingGzipBase64 {
@@ -114,7 +115,7 @@ func encodedFile(f *bootstrapv1.File, content []byte, left *budget) (writeFile, 
 		return writeFile{}, renderErrorf(field, "is not compressed with gzip")
 	}
 	if left.unpacked -= unpacked; left.unpacked < 0 {
-		return writeFile{}, renderErrorf(field, "makes the compressed files unpack to more than %d MiB together; have a command fetch large files", maxUnpacked>>20)
+		return writeFile{}, renderErrorf(field, "the unpacked size of all compressed files is more than %d MiB; download large files with a command", maxUnpacked>>20)
 	}
 	file := newFile(f.Path, permissions(f.Permissions), nil)
 	file.Encoding, file.Content = "gz+b64", base64.StdEncoding.EncodeToString(content)
@@ -128,8 +129,8 @@ func permissions(octal string) string {
 	return octal
 }
 
-// execute fills in a template. Names it does not know are errors, because a
-// file with a gap in it is worse than no node.
+// execute renders a template. Unknown names are errors: a node with an
+// incomplete file is worse than a failed bootstrap.
 func execute(in *Input, f *bootstrapv1.File, left *budget) ([]byte, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	t, err := boundedtemplate.Parse("template", f.Content)
@@ -157,8 +158,8 @@ func execute(in *Input, f *bootstrapv1.File, left *budget) ([]byte, error) {
 	return []byte(out), nil
 }
 
-// templateProblem leaves "line: problem" of a template's error. The problem
-// quotes the template, so of a Secret's content only the line is told.
+// templateProblem returns "line: problem" of a template error. The problem
+// quotes the template, so only the line is reported for content of a Secret.
 func templateProblem(f *bootstrapv1.File, err error) string {
 	text, placed := strings.CutPrefix(err.Error(), "template: template:")
 	if !placed {

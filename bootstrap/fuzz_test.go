@@ -12,8 +12,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// FuzzRender renders what users write. It must end in a document that says the
-// same, or in an error that names a field.
+// FuzzRender renders user input. The result must be a document with the same
+// content, or an error that names a field.
 func FuzzRender(f *testing.F) {
 	for _, content := range []string{
 		"plain\n", "a: \"{{ .Version }}\"\n\t'x' $y\n", "{{ .Cluster.Name", "\x00\xff", "---\nruncmd: [evil]\n", "#cloud-config\n", "", "H4sIAAAAAAAA/wMAAAAAAAAAAAA=",
@@ -74,7 +74,7 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// text is the content of a file as the machine has it.
+// text returns the content of a file on the machine.
 func (f *writeFile) text(t *testing.T) string {
 	t.Helper()
 	if f.Encoding == "" {

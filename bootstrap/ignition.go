@@ -12,8 +12,9 @@ import (
 	ignition "github.com/coreos/ignition/v2/config/v3_3/types"
 )
 
-// firstBootDir stands in for runDir: Ignition runs before /run is the
-// system's. The unit moves it there, so that no credentials stay on the disk.
+// firstBootDir replaces runDir: Ignition runs before the system mounts /run.
+// The unit moves the files there, so that credentials are not stored on the
+// disk.
 const firstBootDir = "/var/lib/nova/first-boot"
 
 // unit runs the script once.
@@ -21,8 +22,8 @@ const firstBootDir = "/var/lib/nova/first-boot"
 //go:embed nova-bootstrap.service
 var unit string
 
-// ignitionDocument writes the files of a cloud-config in Ignition's way. It
-// names the host, too, which cloud-init has from the hypervisor.
+// ignitionDocument converts the files of a cloud-config to Ignition. It also
+// sets the host name, which cloud-init gets from the hypervisor.
 func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
 	config := ignition.Config{Ignition: ignition.Ignition{Version: ignition.MaxVersion.String()}}
 	for _, argument := range in.Spec.Kernel.Arguments {
@@ -31,8 +32,8 @@ func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
 	yes := true
 	config.Systemd.Units = []ignition.Unit{{Name: "nova-bootstrap.service", Enabled: &yes, Contents: &unit}}
 	all := append([]writeFile{newFile("/etc/hostname", "0644", []byte(in.Machine+"\n"))}, files...)
-	// Ignition refuses a path that is said twice. As with cloud-init the later
-	// one counts, and what is appended comes behind it.
+	// Ignition rejects duplicate paths. As with cloud-init, the later file
+	// replaces the earlier one, and appended content is added to it.
 	at := map[string]int{}
 	for i := range all {
 		f, err := ignitionFile(&all[i])
@@ -57,19 +58,19 @@ func ignitionDocument(in *Input, files []writeFile) ([]byte, error) {
 	return out, nil
 }
 
-// ignitionFile translates one file. All are root's, which is what Ignition takes
-// by itself.
+// ignitionFile converts one file. root owns all files, which is Ignition's
+// default.
 func ignitionFile(f *writeFile) (*ignition.File, error) {
 	field := fmt.Sprintf("spec.files[%s]", f.Path)
 	where := f.Path
 	if below, found := strings.CutPrefix(where, runDir+"/"); found {
 		where = path.Join(firstBootDir, below)
 	} else if strings.HasPrefix(path.Clean(where), "/run/") {
-		return nil, renderErrorf(field, "Ignition cannot write to /run, which is made anew on each boot; write it with a command")
+		return nil, renderErrorf(field, "Ignition cannot write to /run, which is an empty file system on each boot; write the file with a command")
 	}
 	mode, err := strconv.ParseInt(f.Permissions, 8, 32)
 	if err != nil {
-		return nil, renderErrorf(field, "permissions %q are no octal number", f.Permissions)
+		return nil, renderErrorf(field, "permissions %q are not an octal number", f.Permissions)
 	}
 	permissions, overwrite := int(mode), true
 	out := &ignition.File{Node: ignition.Node{Path: where}}

@@ -16,7 +16,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// validated reads a document as Ignition does, which also warns.
+// validated parses a document as Ignition does, and fails on warnings.
 func validated(t *testing.T, document []byte) types.Config {
 	t.Helper()
 	config, report, err := ignition.Parse(document)
@@ -66,7 +66,8 @@ func TestIgnitionHasTheSameContent(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("files (-cloud-config +ignition):\n%s", diff)
 			}
-			// What cloud-init runs on the first boot, the only unit does.
+			// The only unit runs the command that cloud-init runs on the first
+			// boot.
 			run := strings.Join(document.RunCmd[0], " ")
 			if len(document.RunCmd) != 1 || len(config.Systemd.Units) != 1 || !ptr.Deref(config.Systemd.Units[0].Enabled, false) ||
 				!strings.Contains(*config.Systemd.Units[0].Contents, "exec "+run+"'\n") {
@@ -104,8 +105,8 @@ func TestIgnitionGolden(t *testing.T) {
 	}
 }
 
-// The later of two files at the same path counts, and Ignition takes no path
-// twice.
+// The later of two files at the same path is used, and Ignition rejects
+// duplicate paths.
 func TestIgnitionTakesPathsOnce(t *testing.T) {
 	config := validated(t, render(t, facts(JoinWorker, func(in *Input) {
 		in.Spec.Format = bootstrapv1.FormatIgnition
@@ -133,7 +134,7 @@ func TestIgnitionCannotWriteToRun(t *testing.T) {
 	}
 }
 
-// The judge must be able to say no.
+// The validator must be able to reject a document.
 func TestIgnitionValidatorRefuses(t *testing.T) {
 	_, report, err := ignition.Parse([]byte(`{"ignition":{"version":"3.3.0"},"storage":{"files":[{"path":"relative"}]}}`))
 	if err == nil || !report.IsFatal() {

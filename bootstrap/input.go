@@ -9,64 +9,66 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// Mode is how a machine becomes a node.
+// Mode defines how a machine becomes a node.
 type Mode string
 
 const (
-	// Init makes the first control plane machine.
+	// Init runs kubeadm init on the first control plane machine.
 	Init Mode = "Init"
-	// JoinControlPlane makes a further control plane machine.
+	// JoinControlPlane joins another control plane machine.
 	JoinControlPlane Mode = "JoinControlPlane"
-	// JoinWorker makes any other node.
+	// JoinWorker joins any other node.
 	JoinWorker Mode = "JoinWorker"
 )
 
-// controlPlane tells control plane machines from others.
+// controlPlane reports whether the machine is a control plane machine.
 func (m Mode) controlPlane() bool { return m != JoinWorker }
 
-// Input holds all facts of one machine.
+// Input contains all data of one machine.
 type Input struct {
-	// Mode is how the machine becomes a node.
+	// Mode defines how the machine becomes a node.
 	Mode Mode
-	// ClusterNamespace and ClusterName are those of the Cluster.
+	// ClusterNamespace and ClusterName identify the Cluster.
 	ClusterNamespace, ClusterName string
-	// Machine is the Machine's name; the node has the same.
+	// Machine is the name of the Machine and of the node.
 	Machine string
 	// Version is the Kubernetes version. Only Init needs it.
 	Version string
-	// Endpoint is where the API server is reached.
+	// Endpoint is the control plane endpoint.
 	Endpoint Endpoint
 	// Network is the cluster's network.
 	Network Network
-	// Spec is the NovaConfig's spec, with the content of every file in place,
-	// also of those that name where it is from.
+	// Spec is the spec of the NovaConfig. The content of every file is set,
+	// also of files with contentFrom.
 	Spec bootstrapv1.NodeConfigSpec
 	// Platform are the cluster-wide settings.
 	Platform bootstrapv1.PlatformSpec
-	// PasswordHashes are what users of Spec name in Secrets, by the user's name.
+	// PasswordHashes are the password hashes from Secrets, by user name.
 	PasswordHashes map[string]string
-	// Surroundings is what Platform names in Secrets and ConfigMaps.
-	Surroundings Surroundings
-	// KubeVIP, if set, makes control plane machines hold the endpoint.
+	// PlatformData is the content of the Secrets and ConfigMaps that Platform
+	// refers to.
+	PlatformData PlatformData
+	// KubeVIP, if set, makes control plane machines serve the endpoint.
 	KubeVIP *KubeVIP
-	// PKI are the files that a control plane machine needs before kubeadm runs.
+	// PKI contains the files that a control plane machine needs before kubeadm
+	// runs.
 	PKI []File
-	// Join is what a joining machine proves itself with.
-	Join *Credentials
-	// Patience is how long the machine may wait for its cluster before it gives
-	// up. It is never less than the platform's join timeout.
-	Patience time.Duration
+	// Join contains the credentials of a joining machine.
+	Join *JoinCredentials
+	// ClusterTimeout is how long the machine waits for its cluster before it
+	// gives up. It is never less than the platform's join timeout.
+	ClusterTimeout time.Duration
 	// Etcd configures the etcd member of a control plane machine.
 	Etcd controlplanev1.LocalEtcdSpec
-	// ExternalEtcd are the endpoints of an etcd that somebody else runs. Empty
-	// runs a member on each control plane machine.
+	// ExternalEtcd lists the endpoints of external etcd. If not set, each
+	// control plane machine runs a member.
 	ExternalEtcd []string
-	// Restore is what etcd starts with on a machine that initialises the
-	// cluster again; nil lets it start empty.
+	// Restore is the snapshot that etcd starts with on a machine that
+	// initializes the cluster again. If nil, etcd starts empty.
 	Restore *Restore
 }
 
-// Endpoint is where the API server is reached.
+// Endpoint is an address of the API server.
 type Endpoint struct {
 	Host string
 	Port int32
@@ -77,37 +79,38 @@ func (e Endpoint) String() string {
 	return net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
 }
 
-// Network is the cluster's network. What is empty is left to kubeadm.
+// Network is the cluster's network. For empty fields kubeadm's defaults apply.
 type Network struct {
 	// Pods and Services are address ranges; two of each make a dual-stack
-	// cluster, the first is the one of the API server.
+	// cluster, the first has the IP version of the API server.
 	Pods, Services []string
 	// DNSDomain is the domain of services.
 	DNSDomain string
-	// APIServerPort is where API servers listen. 0 means 6443.
+	// APIServerPort is the port of API servers. Defaults to 6443.
 	APIServerPort int32
 }
 
-// KubeVIP is the static pod that holds the endpoint.
+// KubeVIP configures the static pod that serves the endpoint.
 type KubeVIP struct {
-	// Image is its image.
+	// Image is the image of kube-vip.
 	Image string
-	// Interface carries the address. Empty takes the one with the default route.
+	// Interface has the endpoint's address. If not set, the interface with the
+	// default route is used.
 	Interface string
 }
 
-// File is a file whose content is ready.
+// File is a file with its content.
 type File struct {
 	Path, Permissions string
 	Content           []byte
 }
 
-// Credentials are what a joining machine proves itself with, in PEM.
-type Credentials struct {
+// JoinCredentials are the credentials of a joining machine, in PEM.
+type JoinCredentials struct {
 	// CA verifies the API server.
 	CA []byte
 	// Certificate and Key are the machine's own.
 	Certificate, Key []byte
-	// Token, if set, takes the place of Certificate and Key.
+	// Token, if set, is used instead of Certificate and Key.
 	Token string
 }

@@ -20,21 +20,21 @@ const (
 	defaultAPIServerPort = int32(6443)
 	defaultPullPolicy    = "IfNotPresent"
 
-	// patience is how long kubeadm waits for what takes as long as the
-	// slowest machine: images, the API server, the kubelet.
-	patience = "30m0s"
-	// etcdPatience must stay short: kubeadm asks every listed member until
-	// it runs out, so a dead one would hold all joiners up.
-	etcdPatience = "2m0s"
-	// signingDuration is how long the certificates of kubelets are good for, and
-	// so how long a stolen one is after its Machine was deleted. Kubelets renew
-	// them after 70 to 90 percent of it.
+	// slowTimeout is kubeadm's timeout for steps that depend on the slowest
+	// machine: images, the API server, the kubelet.
+	slowTimeout = "30m0s"
+	// etcdTimeout must be short: kubeadm retries each listed member until the
+	// timeout, so a failed member would block all joining machines.
+	etcdTimeout = "2m0s"
+	// signingDuration is the validity of kubelet certificates. It limits how
+	// long a stolen certificate is valid after its Machine was deleted.
+	// Kubelets renew their certificates after 70 to 90 percent of it.
 	signingDuration = "168h0m0s"
 	// clusterCAFile is the CA that signs the serving certificates of kubelets.
 	clusterCAFile = "/etc/kubernetes/pki/ca.crt"
 )
 
-// kubeadmFiles are what kubeadm is given.
+// kubeadmFiles are the configuration files of kubeadm.
 func kubeadmFiles(in *Input) ([]writeFile, error) {
 	documents, err := kubeadmDocuments(in)
 	if err != nil {
@@ -61,7 +61,7 @@ func kubeadmFiles(in *Input) ([]writeFile, error) {
 
 // kubeadmDocuments are the documents of the machine's mode, with the user's
 // patches. A patch for a document of another mode is left out: one template
-// serves the machine that initialises and those that join.
+// serves the machine that runs kubeadm init and those that join.
 func kubeadmDocuments(in *Input) ([]document, error) {
 	registration, err := nodeRegistration(in)
 	if err != nil {
@@ -92,11 +92,11 @@ func kubeadmDocuments(in *Input) ([]document, error) {
 	return documents, nil
 }
 
-// kubeletConfiguration is what all kubelets of the cluster take over.
+// kubeletConfiguration is the configuration of all kubelets of the cluster.
 func kubeletConfiguration(platform *bootstrapv1.PlatformSpec) document {
 	content := map[string]any{}
 	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
-		// The provider approves what kubelets ask for then.
+		// The provider approves the CSRs of kubelets then.
 		content["serverTLSBootstrap"] = true
 	}
 	return newDocument(kubeletVersion, kubeletKind, content)
@@ -104,16 +104,16 @@ func kubeletConfiguration(platform *bootstrapv1.PlatformSpec) document {
 
 func initConfiguration(in *Input, registration map[string]any) document {
 	content := map[string]any{
-		// The phase that makes the joiners' permissions wants a token; a
-		// second later it is gone.
+		// The phase that creates the permissions for joining nodes requires a
+		// token; it expires after a second.
 		"bootstrapTokens":  []any{map[string]any{"token": "__NOVA_TOKEN__", "ttl": "1s"}},
 		"localAPIEndpoint": localAPIEndpoint(in),
 		"nodeRegistration": registration,
 		"timeouts": map[string]any{
-			"controlPlaneComponentHealthCheck": patience,
-			"kubeletHealthCheck":               patience,
-			"kubernetesAPICall":                patience,
-			"etcdAPICall":                      etcdPatience,
+			"controlPlaneComponentHealthCheck": slowTimeout,
+			"kubeletHealthCheck":               slowTimeout,
+			"kubernetesAPICall":                slowTimeout,
+			"etcdAPICall":                      etcdTimeout,
 		},
 	}
 	addPatches(in, content)
@@ -125,12 +125,12 @@ func joinConfiguration(in *Input, registration map[string]any) document {
 		"discovery":        map[string]any{"file": map[string]any{"kubeConfigPath": path.Join(runDir, "discovery.conf")}},
 		"nodeRegistration": registration,
 		"timeouts": map[string]any{
-			"controlPlaneComponentHealthCheck": patience,
-			"discovery":                        patience,
-			"kubeletHealthCheck":               patience,
-			"kubernetesAPICall":                patience,
-			"tlsBootstrap":                     patience,
-			"etcdAPICall":                      etcdPatience,
+			"controlPlaneComponentHealthCheck": slowTimeout,
+			"discovery":                        slowTimeout,
+			"kubeletHealthCheck":               slowTimeout,
+			"kubernetesAPICall":                slowTimeout,
+			"tlsBootstrap":                     slowTimeout,
+			"etcdAPICall":                      etcdTimeout,
 		},
 	}
 	if in.Mode.controlPlane() {
@@ -149,8 +149,9 @@ func clusterConfiguration(in *Input) document {
 		networking["dnsDomain"] = in.Network.DNSDomain
 	}
 	var verified []arg
-	// A kubelet whose serving certificate has expired, or is not signed yet, accepts
-	// no connection anyway, so the verification makes nothing else fail.
+	// If the serving certificate of a kubelet has expired, or is not signed
+	// yet, the kubelet accepts no connection anyway. So the verification breaks
+	// nothing else.
 	if platform.GetKubeletCertificates() == bootstrapv1.KubeletCertificatesCluster {
 		verified = []arg{{"kubelet-certificate-authority", clusterCAFile}}
 	}
@@ -163,7 +164,8 @@ func clusterConfiguration(in *Input) document {
 		"kubernetesVersion":    in.Version,
 		"controlPlaneEndpoint": in.Endpoint.String(),
 		"imageRepository":      platform.GetImageRepository(),
-		// Made in a fraction of the time that RSA takes on a small machine.
+		// Generated in a fraction of the time that RSA needs on a small
+		// machine.
 		"encryptionAlgorithm": "ECDSA-P256",
 		"networking":          networking,
 		"apiServer":           apiServer,
@@ -181,7 +183,7 @@ func clusterConfiguration(in *Input) document {
 	return newDocument(kubeadmVersion, "ClusterConfiguration", content)
 }
 
-// component returns kubeadm's settings of a component of the control plane.
+// component returns kubeadm's settings of a control plane component.
 func component(args []any, volumes []bootstrapv1.HostPathMount, envs []bootstrapv1.EnvVar) map[string]any {
 	content := map[string]any{"extraArgs": args}
 	addEnvs(content, envs)
@@ -212,12 +214,13 @@ func addEnvs(content map[string]any, envs []bootstrapv1.EnvVar) {
 	}
 }
 
-// localMode is the feature gate by which the kubelet of a control plane machine
-// connects to the API server beside it: a kubelet must not be newer than its API
-// server, and during an upgrade others are older. It is off by default before 1.33.
+// localMode is the feature gate with which the kubelet of a control plane
+// machine connects to its local API server: a kubelet must not be newer than
+// its API server, and during an upgrade other API servers are older. It is off
+// by default before 1.33.
 const localMode = "ControlPlaneKubeletLocalMode"
 
-// featureGates are kubeadm's feature gates, the user's over ours.
+// featureGates returns kubeadm's feature gates; the user's take precedence.
 func featureGates(in *Input) map[string]any {
 	gates := map[string]any{}
 	if strings.HasPrefix(in.Version, "v1.31.") || strings.HasPrefix(in.Version, "v1.32.") {
@@ -240,7 +243,7 @@ func nodeRegistration(in *Input) (map[string]any, error) {
 		"criSocket":        containerdSocket,
 		"imagePullPolicy":  pullPolicy(in),
 		"kubeletExtraArgs": args,
-		// Written even when empty: absent would mean kubeadm's own choice.
+		// Written even if empty: without the field kubeadm adds its own taint.
 		"taints": append(taints(Roles(&in.Spec, controlPlane), controlPlane), ownTaints(&in.Spec)...),
 	}
 	if ignored := in.Spec.Kubeadm.IgnorePreflightErrors; len(ignored) > 0 {
@@ -253,8 +256,8 @@ func localAPIEndpoint(in *Input) map[string]any {
 	return map[string]any{"advertiseAddress": "__NOVA_ADVERTISE_ADDRESS__", "bindPort": bindPort(in)}
 }
 
-// bindPort is where the machine's API server listens. kube-vip moves an
-// address and translates no ports, so behind it the endpoint's port is used.
+// bindPort is the port of the machine's API server. kube-vip moves an address
+// but translates no ports, so with kube-vip it is the endpoint's port.
 func bindPort(in *Input) int32 {
 	switch {
 	case in.Network.APIServerPort != 0:

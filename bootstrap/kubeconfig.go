@@ -6,10 +6,10 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// discoveryFile is the kubeconfig that kubeadm joins with. The machine's own
-// certificate in it stands in for a bootstrap token, which it has only where
-// nobody can sign for the cluster; everything is embedded,
-// because kubeadm passes it on to the kubelet.
+// discoveryFile is the kubeconfig for kubeadm join. It contains the machine's
+// own certificate instead of a bootstrap token; only clusters with an external
+// CA use a token. All data is embedded, because kubeadm passes the file on to
+// the kubelet.
 func discoveryFile(in *Input) ([]byte, error) {
 	user := map[string]any{"client-certificate-data": in.Join.Certificate, "client-key-data": in.Join.Key}
 	if in.Join.Token != "" {

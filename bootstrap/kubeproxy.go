@@ -11,12 +11,12 @@ const (
 	kubeProxyPhase   = "addon/kube-proxy"
 )
 
-// usesKubeProxy reports whether the cluster has a kube-proxy at all.
+// usesKubeProxy reports whether the cluster has a kube-proxy.
 func usesKubeProxy(in *Input) bool {
 	return in.Platform.GetKubeProxyMode() != bootstrapv1.KubeProxyModeNone
 }
 
-// kubeProxyConfiguration is for kube-proxy on all nodes.
+// kubeProxyConfiguration is the configuration of kube-proxy on all nodes.
 func kubeProxyConfiguration(platform *bootstrapv1.PlatformSpec) document {
 	mode := platform.GetKubeProxyMode()
 	content := map[string]any{"mode": string(mode)}
@@ -26,8 +26,8 @@ func kubeProxyConfiguration(platform *bootstrapv1.PlatformSpec) document {
 	return newDocument(kubeProxyVersion, KubeProxyKind, content)
 }
 
-// skipKubeProxy leaves kube-proxy out of kubeadm init. The user's patch, which
-// may name phases of its own, is in already.
+// skipKubeProxy makes kubeadm init skip kube-proxy. It runs after the user's
+// patch, which may also set phases.
 func skipKubeProxy(initConfiguration *document) {
 	skipped, _ := initConfiguration.content["skipPhases"].([]any)
 	if !slices.Contains(skipped, any(kubeProxyPhase)) {
@@ -35,7 +35,7 @@ func skipKubeProxy(initConfiguration *document) {
 	}
 }
 
-// kubeProxyModules are the kernel's modules that kube-proxy needs.
+// kubeProxyModules are the kernel modules that kube-proxy needs.
 func kubeProxyModules(platform *bootstrapv1.PlatformSpec) []string {
 	if platform.GetKubeProxyMode() != bootstrapv1.KubeProxyModeIPVS {
 		return nil

@@ -9,23 +9,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The times of kube-vip's lease, in seconds. Others look every 1 to 2.2 s, so an
-// endpoint whose machine dies is taken over 4.9 s later in the middle and 7.8 s
-// at worst; kube-vip's own 15, 10 and 2 make it 18. Shorter ones would let go of
-// the address whenever etcd takes a moment to elect a leader.
+// The durations of kube-vip's lease, in seconds. Candidates check the lease
+// every 1 to 2.2 s. If the machine with the endpoint fails, another takes over
+// after 4.9 s (median) to 7.8 s (maximum); with kube-vip's defaults of 15, 10
+// and 2 it takes 18 s. With shorter durations kube-vip would release the
+// address during each short leader election of etcd.
 const (
 	leaseDuration = "4"
 	renewDeadline = "3"
 	retryPeriod   = "1"
-	// arpRate is how often the holder tells where the address is, in
-	// milliseconds. While it moves two tell so, and the second has to be heard
-	// soon after the first falls silent; kube-vip's own is 3 s, and it takes
-	// nothing below this.
+	// arpRate is the interval of gratuitous ARP, in milliseconds. During a move
+	// two machines send it, and the new holder's must arrive soon after the old
+	// holder stops; kube-vip's default is 3 s, and this is its minimum.
 	arpRate = "500"
 )
 
-// kubeVIPFiles is the static pod that holds the endpoint. The script puts it
-// in its place, because only the machine knows its interface.
+// kubeVIPFiles is the static pod that serves the endpoint. The script writes it
+// to the manifests folder, because the interface is known only on the machine.
 func kubeVIPFiles(in *Input) ([]writeFile, error) {
 	if in.KubeVIP == nil || !in.Mode.controlPlane() {
 		return nil, nil
@@ -37,13 +37,14 @@ func kubeVIPFiles(in *Input) ([]writeFile, error) {
 	}
 	if port := bindPort(in); port != in.Endpoint.Port {
 		return nil, renderErrorf("spec.clusterNetwork.apiServerPort",
-			"behind kube-vip API servers listen on the endpoint's port, %d, and the Cluster says %d", in.Endpoint.Port, port)
+			"with kube-vip, API servers listen on the endpoint's port %d, but the Cluster sets %d", in.Endpoint.Port, port)
 	}
 	networkInterface := in.KubeVIP.Interface
 	if networkInterface == "" {
 		networkInterface = "__NOVA_INTERFACE__"
 	}
-	// While the first machine initialises, admin.conf has no rights yet.
+	// While the first machine initializes the cluster, admin.conf has no
+	// permissions yet.
 	kubeconfig := "/etc/kubernetes/admin.conf"
 	if in.Mode == Init {
 		kubeconfig = "/etc/kubernetes/super-admin.conf"
@@ -53,14 +54,15 @@ func kubeVIPFiles(in *Input) ([]writeFile, error) {
 		"kind":       "Pod",
 		"metadata": map[string]any{
 			"name": "kube-vip", "namespace": "kube-system",
-			// By these the control plane knows it, as it knows kubeadm's pods.
+			// The control plane finds the pod by these labels, as it finds
+			// kubeadm's pods.
 			"labels": map[string]any{"tier": "control-plane", "component": "kube-vip"},
 		},
 		"spec": map[string]any{
 			"hostNetwork":       true,
 			"priorityClassName": "system-node-critical",
-			// kube-vip talks to the API server beside it, under a name that
-			// the server's certificate has.
+			// kube-vip connects to the local API server, by a name that the
+			// server's certificate contains.
 			"hostAliases": []any{map[string]any{"ip": "127.0.0.1", "hostnames": []any{"kubernetes"}}},
 			"containers": []any{map[string]any{
 				"name":            "kube-vip",

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes this machine a node of its cluster. cloud-init writes it and runs it
-# once; what it does stands in /var/log/nova-bootstrap.log.
+# Makes this machine a node of its cluster. cloud-init writes the script and
+# runs it once; its log is /var/log/nova-bootstrap.log.
 set -eu
 
 dir=/run/nova
@@ -12,15 +12,16 @@ restarted=nova-restarted.service
 cloud=/var/lib/cloud
 
 # Sets MODE, CONTROL_PLANE, NODE_NAME, FAMILIES, ENDPOINT, VERBOSITY,
-# SKIP_PHASES, ADDRESS_INTERFACE, ADDRESS_CIDRS, KUBE_PROXY, WAIT_BOUND, JOIN_BOUND and FOLLOWS_CLOCKS.
+# SKIP_PHASES, ADDRESS_INTERFACE, ADDRESS_CIDRS, KUBE_PROXY, CLUSTER_TIMEOUT, JOIN_TIMEOUT
+# and HAS_TIME_SERVERS.
 . "$dir/settings"
 . "$dir/report.sh"
 
-# What a machine waits for, in seconds.
+# Timeouts, in seconds.
 address_timeout=300
 clock_timeout=60
 kube_proxy_grace=60
-# How often kubeadm is run, and the seconds between.
+# The number of kubeadm attempts, and the seconds between them.
 attempts=10
 pause=10
 
@@ -32,37 +33,39 @@ say() {
   printf '%s %s\n' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" "$*"
 }
 
-# clock holds a problem of the machine's clock, for the report.
-clock=
+# clock_problem describes a problem of the machine's clock, for the report.
+clock_problem=
 
-# told is set once the hypervisor knows why this ended, and failed is what it
-# is told then: a machine that kubeadm has made a node is no failed one.
-told=
-failed=failed
+# reported is set once the failure is reported to the hypervisor. failure_stage
+# is the stage in that report: a machine that kubeadm has made a node is not
+# reported as failed.
+reported=
+failure_stage=failed
 
 die() {
-  set -- "$*$clock"
-  report $failed "$*"
-  told=1
+  set -- "$*$clock_problem"
+  report $failure_stage "$*"
+  reported=1
   say "FAILED: $*"
   printf 'nova-bootstrap: %s; see %s\n' "$*" "$log" >&3
   exit 1
 }
 
-# now prints seconds of a clock that nobody sets: a machine's own is often wrong
-# on its first boot.
+# now prints the uptime in seconds: the system clock is often wrong on the first
+# boot.
 now() {
   cut -d. -f1 /proc/uptime
 }
 
-# minutes_since prints how long ago a time was, for people.
+# minutes_since prints the time since then, for messages.
 minutes_since() {
   echo "$((($(now) - $1) / 60)) min"
 }
 
-# expect_reset leaves on the disk what tells the hypervisor if the machine is
-# started anew before this ends: nothing else is left then, and nobody goes on.
-expect_reset() (
+# install_reset_report installs a unit that reports a reset to the hypervisor,
+# if the machine is reset before this script ends: the bootstrap data is deleted
+# by then, so nothing continues the bootstrap.
+install_reset_report() (
   set +e
   stage=joining
   [ "$CONTROL_PLANE" != true ] || stage=failed
@@ -73,21 +76,21 @@ expect_reset() (
   return 0
 )
 
-# expect_no_reset takes it away: whatever this ended with was told.
-expect_no_reset() (
+# remove_reset_report removes the unit: the result of this script is reported.
+remove_reset_report() (
   set +e
   systemctl --quiet disable $restarted
   rm -rf $booting /etc/systemd/system/$restarted
   return 0
 )
 
-# ended tells of an end that nobody foresaw.
-ended() {
-  [ "$1" -eq 0 ] || [ -n "$told" ] || report $failed "The script that makes this machine a node ended with status $1"
-  expect_no_reset
+# report_exit reports an unexpected exit of the script.
+report_exit() {
+  [ "$1" -eq 0 ] || [ -n "$reported" ] || report $failure_stage "The script that makes this machine a node ended with status $1"
+  remove_reset_report
 }
-trap 'ended $?' EXIT
-expect_reset
+trap 'report_exit $?' EXIT
+install_reset_report
 
 # default_interface prints the interface of the default route of an IP version.
 default_interface() {
@@ -95,7 +98,7 @@ default_interface() {
     { for (i = 1; i < NF; i++) if ($i == "dev") { print $(i + 1); exit } }'
 }
 
-# first_address prints interface and address of the first lasting address in the
+# first_address prints interface and address of the first permanent address in the
 # output of ip.
 first_address() {
   awk '!/ (tentative|deprecated|temporary) / { split($4, part, "/"); print $2, part[1]; exit }'
@@ -130,14 +133,14 @@ find_addresses() {
   done
 }
 
-# provider_id prints the ID that the infrastructure provider knows the machine
-# by, or nothing on unknown hardware.
+# provider_id prints the provider ID that the infrastructure provider sets on
+# the machine, or nothing on unknown hardware.
 provider_id() {
   uuid=$(dmi product_uuid | tr 'A-F' 'a-f')
   case $(dmi sys_vendor) in
   VMware*)
-    # product_uuid has its first bytes swapped from virtual hardware 13
-    # on. The serial number always has vCenter's order.
+    # The first bytes of product_uuid are swapped from virtual hardware 13 on.
+    # The serial number always has vCenter's byte order.
     hex=$(dmi product_serial | sed -n 's/^VMware-//p' | tr -d ' -' | tr 'A-F' 'a-f')
     if [ "${#hex}" -eq 32 ]; then
       uuid=$(printf '%s' "$hex" | sed 's/^\(.\{8\}\)\(.\{4\}\)\(.\{4\}\)\(.\{4\}\)/\1-\2-\3-\4-/')
@@ -154,17 +157,18 @@ provider_id() {
   [ -z "$uuid" ] || printf '%s://%s\n' "$scheme" "$uuid"
 }
 
-# wait_for_clock waits until the clock is synchronized with the time servers. With
-# a clock that is an hour off, certificates are not valid yet or not any more. If
-# the servers do not answer, the clock may still be right, so kubeadm is run.
+# wait_for_clock waits until the clock is synchronized with the time servers. If
+# the clock is wrong by an hour, certificates are not yet valid or have expired.
+# If the servers do not respond, the clock may still be correct, so kubeadm runs
+# anyway.
 wait_for_clock() {
-  [ "${FOLLOWS_CLOCKS:-false}" = true ] && command -v timedatectl >/dev/null || return 0
+  [ "${HAS_TIME_SERVERS:-false}" = true ] && command -v timedatectl >/dev/null || return 0
   report running "Waiting for the clock to be synchronized"
   left=$clock_timeout
   while synchronized=$(timedatectl show --property=NTPSynchronized --value); do
     [ "$synchronized" != yes ] || return 0
     [ "$left" -gt 0 ] || {
-      clock="; the clock is not synchronized with its time servers and says $(date -u +%Y-%m-%dT%H:%M:%SZ)"
+      clock_problem="; the clock is not synchronized with its time servers, it is at $(date -u +%Y-%m-%dT%H:%M:%SZ)"
       say "The clock is not synchronized after $clock_timeout seconds"
       return 0
     }
@@ -173,8 +177,8 @@ wait_for_clock() {
   done
 }
 
-# fill writes a file with what only this machine knows. A provider ID that is
-# unknown is left out.
+# fill writes a file with values that are known only on this machine. An unknown
+# provider ID is left out.
 fill() {
   omit=
   [ -n "$PROVIDER_ID" ] || omit='/name: provider-id$/{N;/__NOVA_PROVIDER_ID__/d;}'
@@ -188,7 +192,7 @@ fill() {
     "$1" >"$2")
 }
 
-# run_commands runs the files of a directory in order, each in a shell of its own.
+# run_commands runs the files of a directory in order, each in its own shell.
 run_commands() {
   for file in "$dir/$1"/*; do
     [ -e "$file" ] || continue
@@ -198,13 +202,13 @@ run_commands() {
   done
 }
 
-# extract writes what a field of the discovery file holds to a file.
+# extract writes the value of a field of the discovery file to a file.
 extract() {
   (umask 077 && sed -n "s/^ *$1: //p" "$dir/discovery.conf" | base64 -d >"$dir/$2")
 }
 
-# api reads a path of the API server with the machine's own certificate, and
-# keeps what is said of a failure.
+# api requests a path of the API server with the machine's own certificate, and
+# stores the error message of a failure.
 api() {
   if command -v kubectl >/dev/null; then
     kubectl --kubeconfig "$dir/discovery.conf" --request-timeout=5s get --raw "$1"
@@ -215,8 +219,8 @@ api() {
   fi >/dev/null 2>"$dir/api.error"
 }
 
-# wait_for_cluster waits until kubeadm init is through. kubeadm join would
-# meet missing permissions before, and give up.
+# wait_for_cluster waits until kubeadm init is complete. Before that kubeadm
+# join would fail because permissions are missing.
 wait_for_cluster() {
   configmaps=/api/v1/namespaces/kube-system/configmaps
   say "Waiting for $ENDPOINT"
@@ -229,13 +233,13 @@ wait_for_cluster() {
     [ "$(now)" -lt "$give_up_at" ] || {
       tail -n 1 "$dir/api.error"
       ! grep -q 'not yet valid\|has expired' "$dir/api.error" ||
-        clock="; its certificate or this machine's is not valid at $(date -u +%Y-%m-%dT%H:%M:%SZ), the time of this machine's clock"
-      die "The cluster did not let this machine join within $(minutes_since "$begun"): $ENDPOINT gives no answer, or none to this machine"
+        clock_problem="; its certificate or this machine's is not valid at $(date -u +%Y-%m-%dT%H:%M:%SZ), the time of this machine's clock"
+      die "This machine could not join the cluster within $(minutes_since "$begun"): $ENDPOINT does not respond, or rejects this machine"
     }
     sleep 1
   done
-  # kube-proxy is the last that kubeadm init installs. A cluster that skips it
-  # never has it, so it is not waited for without end.
+  # kubeadm init installs kube-proxy last. A cluster that skips kube-proxy never
+  # has it, so the wait is limited.
   left=$kube_proxy_grace
   [ "${KUBE_PROXY:-true}" = true ] || left=0
   until api $configmaps/kube-proxy || [ "$left" -eq 0 ]; do
@@ -244,16 +248,16 @@ wait_for_cluster() {
   done
 }
 
-# recover makes a failed join repeatable and sets the phases not to repeat.
-# Nothing that other nodes can see is taken back: an etcd member that was
-# announced is used by the next attempt.
-recover() {
+# prepare_retry makes a failed join repeatable and sets the phases to skip. It
+# reverts nothing that other nodes can see: the next attempt uses an etcd member
+# that was already added.
+prepare_retry() {
   if [ -e $kubernetes/kubelet.conf ]; then
-    # The kubelet has its own certificate: only what follows is left.
+    # The kubelet has its own certificate: only the later phases are left.
     skip=preflight,control-plane-prepare,kubelet-start
   elif [ "$CONTROL_PLANE" = true ] && [ -e $kubernetes/manifests/kube-scheduler.yaml ]; then
-    # The control plane's files are complete, and repeating the checks
-    # would only find them in the way.
+    # The control plane's files are complete, and preflight checks would fail
+    # because the files exist.
     skip=preflight,control-plane-prepare
   else
     systemctl stop kubelet || true
@@ -268,42 +272,44 @@ recover() {
   skip=$skip${skip:+${SKIP_PHASES:+,}}$SKIP_PHASES
 }
 
-# give_up ends for good what would go on trying to make this machine a node:
-# nobody counts on it any more.
+# give_up stops the kubelet, so that nothing tries to make this machine a node
+# after its failure was reported.
 give_up() {
   [ -e $kubernetes/kubelet.conf ] || systemctl stop kubelet || true
   die "$*"
 }
 
-# bounded runs a command until a time at most.
-bounded() {
+# run_until runs a command with a deadline.
+run_until() {
   left=$(($1 - $(now)))
   shift
   timeout --kill-after=10 "$((left > 0 ? left : 1))" "$@"
 }
 
-# only_tail_left reports whether a failed kubeadm init had written all files and
-# met the API server. What is left then only tells that server what it may know
-# already. One that did not come up is not waited for once more: another machine
-# may do better. $1 is where the words of the attempt begin in the log.
-only_tail_left() {
+# only_last_phases_left reports whether a failed kubeadm init had written all
+# files and reached the API server. The remaining phases only write objects to
+# that server, so they can be repeated. If the API server did not start, the
+# script does not wait again: another machine may succeed. $1 is the position of
+# the attempt's output in the log.
+only_last_phases_left() {
   for file in kubelet.conf manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml; do
     [ -e "$kubernetes/$file" ] || return 1
   done
   ! tail -c "+$1" "$log" | grep -q 'error execution phase wait-control-plane'
 }
 
-# init runs kubeadm init, and repeats its tail: authorities and etcd are made
-# once. The kubelet is started anew, as nobody knows how far its start came.
+# init runs kubeadm init, and repeats only its last phases: CAs and etcd are
+# created once. The phase that starts the kubelet is repeated too, since it may
+# have failed before the kubelet started.
 init() {
   attempt=1
   skip=
   while true; do
     words=$(($(wc -c <"$log") + 1))
-    bounded "$give_up_at" kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"} && return
-    only_tail_left "$words" || die "kubeadm init failed after $(minutes_since "$begun")"
+    run_until "$give_up_at" kubeadm init --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"} && return
+    only_last_phases_left "$words" || die "kubeadm init failed after $(minutes_since "$begun")"
     [ "$attempt" -lt "$attempts" ] && [ "$(($(now) + pause))" -lt "$give_up_at" ] ||
-      die "kubeadm init did not get through within $(minutes_since "$begun"), in $attempt attempts"
+      die "kubeadm init did not succeed within $(minutes_since "$begun"), in $attempt attempts"
     report retrying "kubeadm init failed, attempt $attempt of $attempts"
     say "kubeadm init failed, attempt $attempt of $attempts"
     attempt=$((attempt + 1))
@@ -312,10 +318,11 @@ init() {
   done
 }
 
-# lower_kube_vip takes from kube-vip the rights that it needs only until kubeadm
-# init has given admin.conf its own. The kubelet takes any file in the folder of
-# manifests for one, so it is written beside it.
-lower_kube_vip() {
+# restrict_kube_vip replaces the administrator permissions of kube-vip. kube-vip
+# needs them only until kubeadm init has granted permissions to admin.conf. The
+# file is written outside of the manifests folder and moved there, because the
+# kubelet reads any file in that folder as a manifest.
+restrict_kube_vip() {
   [ -e $kubernetes/manifests/kube-vip.yaml ] || return 0
   sed 's|/super-admin\.conf|/admin.conf|' $kubernetes/manifests/kube-vip.yaml >$kubernetes/kube-vip.yaml
   chmod 0600 $kubernetes/kube-vip.yaml
@@ -326,22 +333,23 @@ join() {
   attempt=1
   skip=$SKIP_PHASES
   since=$(now)
-  join_by=$((since + JOIN_BOUND))
+  join_by=$((since + JOIN_TIMEOUT))
   [ "$join_by" -lt "$give_up_at" ] || join_by=$give_up_at
-  until bounded "$join_by" kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
+  until run_until "$join_by" kubeadm join --config "$dir/kubeadm.yaml" --v="$VERBOSITY" ${skip:+--skip-phases="$skip"}; do
     [ "$attempt" -lt "$attempts" ] || give_up "kubeadm join failed $attempts times"
-    [ "$(($(now) + pause))" -lt "$join_by" ] || give_up "kubeadm join did not get through within $(minutes_since "$since"), in $attempt attempts"
+    [ "$(($(now) + pause))" -lt "$join_by" ] || give_up "kubeadm join did not succeed within $(minutes_since "$since"), in $attempt attempts"
     report retrying "kubeadm join failed, attempt $attempt of $attempts"
     say "kubeadm join failed, attempt $attempt of $attempts"
     attempt=$((attempt + 1))
     sleep "$pause"
-    recover
+    prepare_retry
   done
 }
 
-# forget_bootstrap_data removes the copies of the bootstrap data that cloud-init
-# keeps on the disk, and the one that Ignition keeps in memory. cloud-init is disabled first, because it would take a machine
-# without them for a new one, or write them again, on a later boot.
+# forget_bootstrap_data deletes the copies of the bootstrap data that cloud-init
+# keeps on the disk, and the copy that Ignition keeps in memory. cloud-init is
+# disabled first: on a later boot without these files it would treat the machine
+# as a new instance, or write them again.
 forget_bootstrap_data() (
   set +e
   rm -f /run/ignition.json
@@ -350,17 +358,17 @@ forget_bootstrap_data() (
   for file in $cloud/instances/*/user-data.txt* $cloud/instances/*/vendor-data*.txt* $cloud/instances/*/cloud-config.txt \
     $cloud/instances/*/obj.pkl $cloud/seed/*/user-data $cloud/seed/*/openstack/*/user_data; do
     [ -f "$file" ] || continue
-    # The drive of a hypervisor cannot be written.
+    # The drive of a hypervisor is read-only.
     shred --iterations=1 --remove "$file" || rm -f "$file"
   done
   sync
   return 0
 )
 
-# A control plane counts on a machine for so long; what joins later could cost
-# etcd its quorum.
+# The control plane waits this long for a machine; a machine that joins later
+# could cost etcd its quorum.
 begun=$(now)
-give_up_at=$((begun + WAIT_BOUND))
+give_up_at=$((begun + CLUSTER_TIMEOUT))
 say "Making $NODE_NAME a node ($MODE)"
 left=$address_timeout
 until find_addresses; do
@@ -376,8 +384,8 @@ run_commands preKubeadmCommands
 wait_for_clock
 
 if [ "$MODE" = Init ]; then
-  # The phase that makes the joiners' permissions wants a token. This one is
-  # known to nobody and lives for a second.
+  # The phase that creates the permissions for joining nodes requires a token.
+  # This one is random, and expires after a second.
   TOKEN=$(kubeadm token generate)
 fi
 fill "$dir/kubeadm.template" "$dir/kubeadm.yaml"
@@ -393,14 +401,14 @@ if [ "$MODE" = Init ]; then
   say "Running kubeadm init"
   report running "kubeadm init"
   init
-  lower_kube_vip
+  restrict_kube_vip
 else
   wait_for_cluster
   say "Running kubeadm join"
   report running "kubeadm join"
   join
 fi
-failed=unfinished
+failure_stage=unfinished
 echo unfinished >$booting/stage && sync $booting/stage || true
 rm -f "$dir/kubeadm.yaml" "$dir/discovery.conf" "$dir/ca.crt" "$dir/client.crt" "$dir/client.key" "$dir/token.header"
 forget_bootstrap_data

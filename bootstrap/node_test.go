@@ -14,10 +14,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// The commands that the script calls on a node. Each writes down how it was
-// called, sleep lets the machine's clock go on instead of waiting; kubeadm fails
-// as often as the file fail-join says, and then says what the file says holds
-// and leaves what a failed kubeadm leaves.
+// The commands that the script calls on a node. Each records its arguments;
+// sleep advances the machine's clock instead of waiting; kubeadm fails as often
+// as the file fail-join states, prints the content of the file says, and leaves
+// the files of a failed kubeadm.
 var commands = map[string]string{
 	"ip": `case "$*" in
 *route*) [ "$1" = -4 ] && echo "default via 10.77.0.1 dev eth1 proto dhcp src 10.77.0.105 metric 1024" || echo "default via fe80::1 dev eth1" ;;
@@ -48,7 +48,7 @@ for f in $(cat "$T/leave"); do mkdir -p "$(dirname "$T/etc/kubernetes/$f")"; : >
 exit 1`,
 }
 
-// node is a folder that the script takes for a machine.
+// node is a folder that the script uses as the root of a machine.
 type node struct {
 	t   *testing.T
 	dir string
@@ -88,7 +88,7 @@ func (n *node) read(path string) string {
 	return string(content)
 }
 
-// boot runs the script, with the machine's folders in place of the system's.
+// boot runs the script with the machine's folders instead of the system's.
 func (n *node) boot() error {
 	n.t.Helper()
 	for _, name := range []string{"run/nova/bootstrap.sh", "run/nova/report.sh", "run/nova/restarted.sh"} {
@@ -101,7 +101,7 @@ func (n *node) boot() error {
 	return n.run("run/nova/bootstrap.sh")
 }
 
-// run runs a script of the machine's.
+// run runs a script of the machine.
 func (n *node) run(script string) error {
 	n.t.Helper()
 	cmd := exec.CommandContext(n.t.Context(), "sh", filepath.Join(n.dir, script))
@@ -115,7 +115,7 @@ func (n *node) run(script string) error {
 
 const sentinel = "run/cluster-api/bootstrap-success.complete"
 
-// cloud-init keeps the user data on the disk, whole and in parts.
+// cloud-init stores the user data on the disk, whole and in parts.
 func TestNodeForgetsBootstrapData(t *testing.T) {
 	const (
 		instance = "var/lib/cloud/instances/iid-1/"
@@ -163,20 +163,20 @@ func TestNodeForgetsBootstrapData(t *testing.T) {
 			}
 			for _, path := range copies {
 				if got := !n.there(path); got != tc.forgets && name != "NoDirectory" {
-					t.Errorf("%s: %s is gone: %t", tc.reason, path, got)
+					t.Errorf("%s: %s is deleted: %t", tc.reason, path, got)
 				}
 			}
 			for _, path := range kept {
 				if !n.there(path) && name != "NoDirectory" {
-					t.Errorf("%s is gone", path)
+					t.Errorf("%s is deleted", path)
 				}
 			}
 		})
 	}
 }
 
-// TestNodeWaitsForClock: certificates count from a time, and the clock of a new
-// machine may be far off.
+// TestNodeWaitsForClock: certificates are valid from a point in time, and the
+// clock of a new machine may be wrong.
 func TestNodeWaitsForClock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason               string
@@ -195,15 +195,15 @@ func TestNodeWaitsForClock(t *testing.T) {
 		},
 		"NeverAndFailed": {
 			reason: "the report names the clock", servers: []string{"ntp"}, timedatectl: "echo no", kubectl: "exit 1", waits: -1,
-			want: "none to this machine; the clock is not synchronized with its time servers and says 20",
+			want: "rejects this machine; the clock is not synchronized with its time servers, it is at 20",
 		},
 		"NotValid": {
-			reason: "the API server's certificate tells", timedatectl: "echo no", waits: -1,
+			reason: "the API server's certificate shows the wrong clock", timedatectl: "echo no", waits: -1,
 			kubectl: "echo 'x509: certificate has expired or is not yet valid' >&2; exit 1",
-			want:    "none to this machine; its certificate or this machine's is not valid at 20",
+			want:    "rejects this machine; its certificate or this machine's is not valid at 20",
 		},
-		"Unknown":    {reason: "nobody answers for the clock", servers: []string{"ntp"}, timedatectl: "exit 1"},
-		"Unfollowed": {reason: "the image sees to the clock", timedatectl: "echo no"},
+		"Unknown":    {reason: "no service reports the clock's state", servers: []string{"ntp"}, timedatectl: "exit 1"},
+		"Unfollowed": {reason: "the image configures the clock", timedatectl: "echo no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, facts(JoinWorker, func(in *Input) { in.Platform.NTP.Servers = tc.servers }))
@@ -372,20 +372,20 @@ func TestNodeJoinsAgain(t *testing.T) {
 		leave     []string
 		skip      string
 		stays     []string
-		goes      []string
+		deleted   []string
 		kubeletIs string
 	}{
 		"Worker": {
 			reason: "a worker that got nowhere starts over", mode: JoinWorker,
-			leave: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, goes: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, kubeletIs: "stopped",
+			leave: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, deleted: []string{"bootstrap-kubelet.conf", "pki/ca.crt"}, kubeletIs: "stopped",
 		},
 		"WorkerWithCertificate": {
-			reason: "a worker whose kubelet has its certificate only goes on", mode: JoinWorker,
+			reason: "a worker whose kubelet has its certificate only continues", mode: JoinWorker,
 			leave: []string{"kubelet.conf", "pki/ca.crt"}, skip: "preflight,control-plane-prepare,kubelet-start", stays: []string{"kubelet.conf", "pki/ca.crt"},
 		},
 		"ControlPlaneEarly": {
-			reason: "half of the manifests are made again, the authority stays", mode: JoinControlPlane,
-			leave: controlPlane, stays: []string{"pki/ca.crt"}, goes: []string{"manifests/kube-apiserver.yaml"}, kubeletIs: "stopped",
+			reason: "half of the manifests are written again, the CA stays", mode: JoinControlPlane,
+			leave: controlPlane, stays: []string{"pki/ca.crt"}, deleted: []string{"manifests/kube-apiserver.yaml"}, kubeletIs: "stopped",
 		},
 		"ControlPlanePrepared": {
 			reason: "complete manifests stay, etcd is joined again", mode: JoinControlPlane,
@@ -417,7 +417,7 @@ func TestNodeJoinsAgain(t *testing.T) {
 			} else if strings.Contains(second, "--skip-phases") {
 				t.Errorf("%s: %q skips", tc.reason, second)
 			}
-			n.checkLeft(tc.reason, tc.stays, tc.goes)
+			n.checkLeft(tc.reason, tc.stays, tc.deleted)
 			if stopped := strings.Contains(n.read("calls"), "systemctl stop kubelet"); stopped != (tc.kubeletIs == "stopped") {
 				t.Errorf("%s: kubelet stopped = %v", tc.reason, stopped)
 			}
@@ -439,9 +439,9 @@ func (n *node) checkLeft(reason string, stays, goes []string) {
 	}
 }
 
-// initialised is what kubeadm init leaves when only the API server is to be told
-// of what is there.
-const initialised = "pki/ca.key kubelet.conf manifests/etcd.yaml manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml"
+// initialized lists the files that exist after kubeadm init if only the last
+// phases are left.
+const initialized = "pki/ca.key kubelet.conf manifests/etcd.yaml manifests/kube-apiserver.yaml manifests/kube-controller-manager.yaml manifests/kube-scheduler.yaml"
 
 func TestNodeInitialisesAgain(t *testing.T) {
 	const first = "kubeadm init --config "
@@ -456,31 +456,31 @@ func TestNodeInitialisesAgain(t *testing.T) {
 		failed string
 	}{
 		"Tail": {
-			reason: "authorities and etcd are not made again", leave: initialised, fails: "2",
+			reason: "CAs and etcd are not created again", leave: initialized, fails: "2",
 			says:  "error: error execution phase addon/coredns: couldn't retrieve DNS addon deployments",
 			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane", "preflight,certs,kubeconfig,etcd,control-plane"},
 		},
 		"Killed": {
-			reason: "kubeadm need not have said how it ended", leave: initialised, fails: "1",
+			reason: "kubeadm may end without an error message", leave: initialized, fails: "1",
 			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane"},
 		},
 		"UsersPhases": {
-			reason: "phases that the user leaves out stay out", leave: initialised, fails: "1", patch: "skipPhases: [addon/coredns]",
+			reason: "phases that the user leaves out stay out", leave: initialized, fails: "1", patch: "skipPhases: [addon/coredns]",
 			skips: []string{"", "preflight,certs,kubeconfig,etcd,control-plane,addon/coredns"},
 		},
 		"HalfOfTheFiles": {
-			reason: "what has no control plane is for another machine", leave: "kubelet.conf manifests/kube-apiserver.yaml", fails: "1",
+			reason: "without a complete control plane another machine must try", leave: "kubelet.conf manifests/kube-apiserver.yaml", fails: "1",
 			skips: []string{""}, failed: "kubeadm init failed after 0 min",
 		},
 		"Never": {
-			reason: "an API server that did not come up is not waited for once more", leave: initialised, fails: "1",
+			reason: "an API server that did not come up is not waited for once more", leave: initialized, fails: "1",
 			says:  "error: error execution phase wait-control-plane: failed while waiting for the control plane to start",
 			skips: []string{""}, failed: "kubeadm init failed after 0 min",
 		},
 		"Again": {
-			reason: "it ends", leave: initialised, fails: "99", says: "error: error execution phase addon/coredns: forbidden",
+			reason: "it ends", leave: initialized, fails: "99", says: "error: error execution phase addon/coredns: forbidden",
 			skips:  append([]string{""}, slices.Repeat([]string{"preflight,certs,kubeconfig,etcd,control-plane"}, 9)...),
-			failed: "kubeadm init did not get through within 1 min, in 10 attempts",
+			failed: "kubeadm init did not succeed within 1 min, in 10 attempts",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -517,15 +517,14 @@ func TestNodeInitialisesAgain(t *testing.T) {
 	}
 }
 
-// An init that takes long each time is not begun once more when the machine's
-// time is over.
-func TestNodeStopsInitialisingInTime(t *testing.T) {
+// A slow init is not repeated after the machine's timeout.
+func TestNodeStopsInitializingInTime(t *testing.T) {
 	n := newNode(t, facts(Init, nil))
 	n.write("fail-join", "99")
-	n.write("leave", initialised)
+	n.write("leave", initialized)
 	n.command("kubeadm", `[ "$1" = token ] || sleep 1500`+"\n"+commands["kubeadm"])
 	err := n.boot()
-	if err == nil || !strings.Contains(err.Error(), "kubeadm init did not get through within 75 min, in 3 attempts") {
+	if err == nil || !strings.Contains(err.Error(), "kubeadm init did not succeed within 75 min, in 3 attempts") {
 		t.Errorf("err = %v", err)
 	}
 }
@@ -547,8 +546,8 @@ func TestNodeStopsTryingInTime(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason string
 		mode   Mode
-		// patience is how long the machine may wait for its cluster.
-		patience time.Duration
+		// timeout is how long the machine may wait for its cluster.
+		timeout time.Duration
 		// slow is a command that takes 25 minutes each time, and fails.
 		slow    string
 		leave   string
@@ -557,25 +556,25 @@ func TestNodeStopsTryingInTime(t *testing.T) {
 		stopped bool
 	}{
 		"NoCluster": {
-			reason: "a control plane machine that nobody counts on waits no longer", mode: JoinControlPlane, slow: "kubectl",
-			want:   "The cluster did not let this machine join within 75 min: https://10.77.0.10:6443 gives no answer, or none to this machine",
+			reason: "a control plane machine stops waiting after its timeout", mode: JoinControlPlane, slow: "kubectl",
+			want:   "This machine could not join the cluster within 75 min: https://10.77.0.10:6443 does not respond, or rejects this machine",
 			waited: time.Hour,
 		},
 		"PatientWorker": {
-			reason: "a worker waits as long as its credential is good for", mode: JoinWorker, patience: 2 * time.Hour, slow: "kubectl",
-			want: "did not let this machine join within 125 min", waited: 2 * time.Hour,
+			reason: "a worker waits as long as its credential is good for", mode: JoinWorker, timeout: 2 * time.Hour, slow: "kubectl",
+			want: "could not join the cluster within 125 min", waited: 2 * time.Hour,
 		},
 		"Slow": {
 			reason: "attempts that take long are not begun any more", mode: JoinControlPlane, slow: "kubeadm",
-			want: "kubeadm join did not get through within 75 min, in 3 attempts", waited: time.Hour, stopped: true,
+			want: "kubeadm join did not succeed within 75 min, in 3 attempts", waited: time.Hour, stopped: true,
 		},
 		"SlowNode": {
-			reason: "the kubelet of a machine that is a node goes on", mode: JoinControlPlane, slow: "kubeadm", leave: "kubelet.conf",
-			want: "kubeadm join did not get through within 75 min, in 3 attempts", waited: time.Hour,
+			reason: "the kubelet of a machine that is a node keeps running", mode: JoinControlPlane, slow: "kubeadm", leave: "kubelet.conf",
+			want: "kubeadm join did not succeed within 75 min, in 3 attempts", waited: time.Hour,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, facts(tc.mode, func(in *Input) { in.Patience = tc.patience }))
+			n := newNode(t, facts(tc.mode, func(in *Input) { in.ClusterTimeout = tc.timeout }))
 			n.write("fail-join", "99")
 			n.write("leave", tc.leave)
 			n.command(tc.slow, "sleep 1500\n"+commands[tc.slow]+"\nexit 1")
@@ -597,7 +596,7 @@ func TestNodeStopsTryingInTime(t *testing.T) {
 	}
 }
 
-// What kubeadm does is ended when the time is over.
+// kubeadm is stopped at the deadline.
 func TestNodeBoundsKubeadm(t *testing.T) {
 	n := newNode(t, facts(JoinControlPlane, nil))
 	n.write("fail-join", "1")

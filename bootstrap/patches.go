@@ -12,16 +12,17 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// Kinds of kubeadm's documents.
+// Kinds of kubeadm's configuration documents.
 const (
-	// InitKind and KubeProxyKind are read by kubeadm init only.
+	// kubeadm reads InitKind and KubeProxyKind only on init.
 	InitKind      = "InitConfiguration"
 	KubeProxyKind = "KubeProxyConfiguration"
-	// kubeletKind is the one kind whose patch also counts for a joining machine.
+	// kubeletKind is the only kind whose patch also applies to a joining
+	// machine.
 	kubeletKind = "KubeletConfiguration"
 )
 
-// document is one of the documents that kubeadm is given.
+// document is one of kubeadm's configuration documents.
 type document struct {
 	kind    string
 	content map[string]any
@@ -73,8 +74,8 @@ func (d *document) marshal() ([]byte, error) {
 	return out, nil
 }
 
-// skipPhases are the phases that kubeadm's configuration leaves out. The script
-// repeats them, because a flag of kubeadm hides the document's.
+// skipPhases returns the phases that kubeadm's configuration skips. The script
+// repeats them on the command line, because the flag overrides the document.
 func skipPhases(in *Input) ([]string, error) {
 	documents, err := kubeadmDocuments(in)
 	if err != nil {
@@ -91,10 +92,11 @@ func skipPhases(in *Input) ([]string, error) {
 	return phases, nil
 }
 
-// kubeletPatch is what this machine's kubelet has of its own, or nothing. A
+// kubeletPatch returns the kubelet settings of this machine only, or nothing. A
 // joining machine gets its kubelet's settings from the cluster, so the user's
-// patch of KubeletConfiguration reaches it on this way. What is ours must not
-// get into the cluster's, as other machines may lack the file; the user's wins.
+// patch of KubeletConfiguration is applied as a kubeadm patch. Our settings
+// must not be stored in the cluster's configuration, as other machines may lack
+// the file; the user's settings take precedence.
 func kubeletPatch(in *Input) (map[string]json.RawMessage, error) {
 	patch := map[string]json.RawMessage{}
 	if len(in.Platform.DNS.Nodes.Servers) > 0 {
@@ -117,7 +119,7 @@ func kubeletPatch(in *Input) (map[string]json.RawMessage, error) {
 	return patch, nil
 }
 
-// patchFiles are what kubeadm applies to the components it deploys.
+// patchFiles are the patches that kubeadm applies to the components it deploys.
 func patchFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	kubelet, err := kubeletPatch(in)
@@ -138,7 +140,7 @@ func patchFiles(in *Input) ([]writeFile, error) {
 		}
 		content, err := yaml.YAMLToJSON([]byte(p.Patch))
 		if err != nil {
-			return nil, renderErrorf(fmt.Sprintf("spec.kubeadm.patches[%d]", i), "no YAML or JSON: %s", yamlProblem(err))
+			return nil, renderErrorf(fmt.Sprintf("spec.kubeadm.patches[%d]", i), "is not YAML or JSON: %s", yamlProblem(err))
 		}
 		name := fmt.Sprintf("%s%02d+%s.json", p.Target, i, kind)
 		files = append(files, newFile(path.Join(patchesDir, name), "0600", append(content, '\n')))
@@ -146,7 +148,7 @@ func patchFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// addPatches names the patches' folder, if there will be one.
+// addPatches sets the folder of patches, if there are any.
 func addPatches(in *Input, content map[string]any) {
 	files, err := patchFiles(in)
 	if err != nil || len(files) == 0 {
@@ -165,15 +167,15 @@ func configPatchField(p bootstrapv1.ConfigPatch) string {
 	return fmt.Sprintf("spec.kubeadm.configPatches[%s]", p.Kind)
 }
 
-// toObject turns a patch into JSON and makes sure that it is an object.
+// toObject converts a patch to JSON and checks that it is an object.
 func toObject(field, text string) ([]byte, error) {
 	content, err := yaml.YAMLToJSON([]byte(text))
 	if err != nil {
-		return nil, renderErrorf(field, "no YAML or JSON: %s", yamlProblem(err))
+		return nil, renderErrorf(field, "is not YAML or JSON: %s", yamlProblem(err))
 	}
 	object := map[string]any{}
 	if err := json.Unmarshal(content, &object); err != nil || object == nil {
-		return nil, renderErrorf(field, "must be an object of %s's fields", strings.TrimSuffix(strings.TrimPrefix(field, "spec.kubeadm.configPatches["), "]"))
+		return nil, renderErrorf(field, "must be an object with fields of %s", strings.TrimSuffix(strings.TrimPrefix(field, "spec.kubeadm.configPatches["), "]"))
 	}
 	return content, nil
 }

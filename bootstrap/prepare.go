@@ -17,7 +17,7 @@ import (
 const (
 	// firstCommand sorts before the user's commands, in any locale.
 	firstCommand = "000"
-	// snippetsDir holds what containerd's configuration imports.
+	// snippetsDir holds the files that containerd's configuration imports.
 	snippetsDir = "/etc/containerd/conf.d"
 
 	defaultFilesystem = "ext4"
@@ -29,9 +29,9 @@ const (
 //go:embed prepare.sh
 var prepareScript []byte
 
-// rebootFiles let a machine with cloud-init go on after it has started once
-// more: cloud-init runs a command on the first boot only. Ignition adds
-// arguments before the system starts, and has the unit anyhow.
+// rebootFiles let a machine with cloud-init continue after a reboot: cloud-init
+// runs a command on the first boot only. Ignition sets kernel arguments before
+// the system starts, and has the unit anyway.
 func rebootFiles(in *Input) []writeFile {
 	if len(in.Spec.Kernel.Arguments) == 0 || in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
 		return nil
@@ -39,9 +39,9 @@ func rebootFiles(in *Input) []writeFile {
 	return []writeFile{newFile("/etc/systemd/system/nova-bootstrap.service", "0644", []byte(unit))}
 }
 
-// prepareFiles are what prepares the machine before the user's commands run:
-// the functions, and a call for each thing to do. A machine that is to be as
-// its image has none of them.
+// prepareFiles prepare the machine before the user's commands run: the script
+// with the functions, and a file with the calls. A machine without such
+// settings has none of them.
 func prepareFiles(in *Input) ([]writeFile, error) {
 	files, err := nodeFiles(in)
 	if err != nil {
@@ -67,7 +67,7 @@ func prepareFiles(in *Input) ([]writeFile, error) {
 	return append(files, newFile(path.Join(runDir, "preKubeadmCommands", firstCommand), "0600", script.Bytes())), nil
 }
 
-// nodeFiles are the files that the NovaConfig's settings make.
+// nodeFiles are the files for the settings of the NovaConfig.
 func nodeFiles(in *Input) ([]writeFile, error) {
 	files, err := accountFiles(in)
 	if err != nil {
@@ -90,11 +90,11 @@ func nodeFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// passwordHash is what /etc/shadow holds for a password: how it was made, the
-// salt, and the hash. Ways that are broken, DES and MD5, are not among them.
+// passwordHash matches the password field of /etc/shadow: algorithm, salt, and
+// hash. It excludes the broken algorithms DES and MD5.
 var passwordHash = regexp.MustCompile(`^\$(y|gy|7|2[abxy]|5|6)\$[./A-Za-z0-9$=,]{20,}$`)
 
-// accountFiles are the users' keys, passwords and rights.
+// accountFiles are the keys, passwords and sudo rules of users.
 func accountFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	for i := range in.Spec.Users {
@@ -118,14 +118,14 @@ func accountFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// prepareCalls are the calls of the script's functions. What makes the machine
-// start once more comes first, and disks next: what follows may want to write
-// to them.
+// prepareCalls are the calls of the script's functions. Calls that can reboot
+// the machine come first, and disks next, because later calls may write to the
+// disks.
 func prepareCalls(in *Input) [][]string {
-	return append(machineCalls(in), surroundingCalls(in)...)
+	return append(machineCalls(in), platformCalls(in)...)
 }
 
-// kernelModules are the modules to load, those for kube-proxy among them.
+// kernelModules are the modules to load, including those of kube-proxy.
 func kernelModules(in *Input) []string {
 	modules := slices.Clone(in.Spec.Kernel.Modules)
 	for _, module := range kubeProxyModules(&in.Platform) {
@@ -136,7 +136,7 @@ func kernelModules(in *Input) []string {
 	return modules
 }
 
-// machineCalls are for what the NovaConfig says of the machine.
+// machineCalls are the calls for the settings of the NovaConfig.
 func machineCalls(in *Input) [][]string {
 	var calls [][]string
 	spec := &in.Spec
@@ -178,32 +178,34 @@ func machineCalls(in *Input) [][]string {
 	return append(calls, ownCalls(spec)...)
 }
 
-// surroundingCalls are for what the platform says, and for containerd.
-func surroundingCalls(in *Input) [][]string {
+// platformCalls are the calls for the settings of the platform, and for
+// containerd.
+func platformCalls(in *Input) [][]string {
 	var calls [][]string
 	p := &in.Platform
 	if r := &p.DNS.Nodes; len(r.Servers) > 0 {
-		calls = append(calls, []string{"ask_resolvers", strings.Join(r.Servers, " "), strings.Join(r.SearchDomains, " ")})
+		calls = append(calls, []string{"set_resolvers", strings.Join(r.Servers, " "), strings.Join(r.SearchDomains, " ")})
 	}
 	forContainerd := len(calls)
 	if p.Proxy.Used() {
 		calls = append(calls, []string{"use_proxy"})
 	}
-	if len(in.Surroundings.ProxyCA) > 0 || len(in.Surroundings.MirrorCA) > 0 {
+	if len(in.PlatformData.ProxyCA) > 0 || len(in.PlatformData.MirrorCA) > 0 {
 		calls = append(calls, []string{"trust"})
 	}
 	if len(registryHosts(in)) > 0 {
-		calls = append(calls, []string{"look_into_certs_d"})
+		calls = append(calls, []string{"set_config_path"})
 	}
 	if len(in.Spec.Containerd.Snippets) > 0 {
 		calls = append(calls, []string{"import_snippets"})
 	}
-	// Each of these counts for containerd, names and clocks do not.
+	// Each of these calls needs a restart of containerd; name and time servers
+	// do not.
 	if len(calls) > forContainerd {
 		calls = append(calls, []string{"restart_containerd"})
 	}
 	if len(p.NTP.Servers) > 0 {
-		calls = append(calls, append([]string{"follow_clocks"}, p.NTP.Servers...))
+		calls = append(calls, append([]string{"set_time_servers"}, p.NTP.Servers...))
 	}
 	return calls
 }

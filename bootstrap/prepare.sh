@@ -1,5 +1,5 @@
 # Prepares this machine for kubeadm, before the commands of the NovaConfig run.
-# The calls of the functions stand at the end.
+# The function calls are at the end.
 set -eu
 
 nova=/etc/nova
@@ -13,8 +13,8 @@ mirrored=
 kept=/var/lib/nova
 grub=/etc/default/grub.d
 
-# boot_with has the kernel run with these arguments. The machine starts once
-# more for those that are missing, and goes on from what it keeps for that time.
+# boot_with sets these kernel arguments. If one is missing, the machine reboots,
+# and continues from the data that it stores for the reboot.
 boot_with() {
   missing=
   for argument; do
@@ -25,7 +25,7 @@ boot_with() {
   done
   [ -n "$missing" ] || return 0
   if [ -e $kept/rebooted ]; then
-    echo "the kernel was started without$missing: the image's boot loader does not pass them on" >&2
+    echo "the kernel was started without$missing: the boot loader of the image does not pass the kernel arguments" >&2
     return 1
   fi
   if command -v grubby >/dev/null; then
@@ -34,35 +34,35 @@ boot_with() {
     printf 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX%s"\n' "$missing" >$grub/90-nova.cfg
     update-grub
   else
-    echo "the image has no boot loader that is known here, so the kernel cannot be started with$missing" >&2
+    echo "the image has no supported boot loader, so the kernel cannot be started with$missing" >&2
     return 1
   fi
   (umask 077 && mkdir -p $kept && rm -rf $kept/first-boot && cp -a /run/nova $kept/first-boot && : >$kept/rebooted)
   systemctl enable nova-bootstrap.service
   : >/run/nova/restarting
   systemctl reboot
-  # Nothing may run until the system goes down.
+  # Nothing else may run until the system reboots.
   sleep infinity
 }
 
-# trust puts the authorities into the system's store: where an administrator
-# would, or else, where /usr cannot be written, where the store itself is.
+# trust adds the CA certificates to the trust store of the system: in the folder
+# for administrators or, if /usr is read-only, in the store itself.
 trust() {
   for store in /usr/local/share/ca-certificates:update-ca-certificates /etc/pki/ca-trust/source/anchors:update-ca-trust /etc/pki/trust/anchors:update-ca-certificates; do
     command -v "${store#*:}" >/dev/null && [ -d "$(dirname "${store%%:*}")" ] || continue
     mkdir -p "${store%%:*}" 2>/dev/null && cp $nova/ca/*.crt "${store%%:*}/" 2>/dev/null || continue
     "${store#*:}" && return 0
-    echo "the system's store does not take the authorities" >&2
+    echo "the CA certificates cannot be added to the system's trust store" >&2
     return 1
   done
   command -v update-ca-certificates >/dev/null && [ -d /etc/ssl/certs ] || {
-    echo "no store of authorities is known on this system" >&2
+    echo "no trust store was found on this system" >&2
     return 1
   }
   if grep -q localcertsdir "$(command -v update-ca-certificates)"; then
     update-ca-certificates --localcertsdir $nova/ca
   else
-    # Flatcar's takes what lies in the store, by this ending.
+    # Flatcar adds the files with this suffix.
     for file in $nova/ca/*.crt; do
       cp "$file" "/etc/ssl/certs/$(basename "$file" .crt).pem"
     done
@@ -70,8 +70,8 @@ trust() {
   fi
 }
 
-# ask_resolvers has this machine ask these name servers and no others.
-ask_resolvers() {
+# set_resolvers configures these name servers for this machine, and no others.
+set_resolvers() {
   if systemctl is-active --quiet systemd-resolved; then
     mkdir -p /etc/systemd/resolved.conf.d
     # The domain ~. takes precedence over the servers of single links.
@@ -90,10 +90,10 @@ ask_resolvers() {
   fi
 }
 
-# look_into_certs_d has containerd look into the folder with the mirrors, and
-# into nothing else: containerd 2 takes the list of two folders, which is its
-# own default, for the name of one.
-look_into_certs_d() {
+# set_config_path configures containerd to read only the folder with the
+# mirrors: containerd 2 reads a list of two folders, which is its default, as
+# the name of one folder.
+set_config_path() {
   mirrored=yes
   make_config
   plugin=io.containerd.grpc.v1.cri
@@ -107,15 +107,16 @@ look_into_certs_d() {
   rm -f "$config.new"
 }
 
-# make_config makes sure that containerd has a configuration. It is of the
-# version that this containerd writes: a snippet's may not be higher.
+# make_config creates a configuration if containerd has none. It has the version
+# that this containerd writes: the version of a snippet must not be higher.
 make_config() {
   [ ! -e "$config" ] || return 0
   version=$(containerd config default | sed -n 's/^version *= *//p')
   printf 'version = %s\n' "${version:-2}" >"$config"
 }
 
-# import_snippets has containerd's configuration import the snippets.
+# import_snippets adds the snippets to the imports of containerd's
+# configuration.
 import_snippets() {
   make_config
   if grep -q "^ *imports *=.*$snippets/" "$config"; then
@@ -127,27 +128,28 @@ import_snippets() {
   fi
 }
 
-# has_mirrors reports whether containerd asks the mirrors, in the words of this
+# has_mirrors reports whether containerd uses the mirrors, by the output of this
 # subcommand.
 has_mirrors() {
   containerd --config "$config" config "$1" | sed -n "/$registry/,/^[[:space:]]*\[/p" |
     grep -Eq "^ *config_path *= *[\"']/etc/containerd/certs\.d[\"'] *$"
 }
 
-# keep_mirrors makes sure that nothing takes the mirrors away: what is imported
-# comes later, and an older containerd lets it replace all that is set of a
-# plugin. Images would come from elsewhere then, and nobody would be told.
-keep_mirrors() {
-  # Of an older version's tables containerd 2.0 tells with migrate only, which
-  # those before do not know.
+# check_mirrors fails if a snippet removes the mirrors: imported files take
+# precedence, and in an older containerd an imported file replaces all settings
+# of a plugin. Then images would be pulled from other registries without an
+# error.
+check_mirrors() {
+  # For tables of an older version, only "migrate" of containerd 2.0 prints
+  # them; older releases have no such subcommand.
   [ -z "$mirrored" ] || has_mirrors dump || has_mirrors migrate 2>/dev/null || {
-    echo "a snippet takes the mirrors away: say config_path = \"/etc/containerd/certs.d\" for the registry in it, too" >&2
+    echo "a snippet removes the mirrors: also set config_path = \"/etc/containerd/certs.d\" for the registry in the snippet" >&2
     return 1
   }
 }
 
 restart_containerd() {
-  keep_mirrors
+  check_mirrors
   systemctl restart containerd
 }
 
@@ -198,19 +200,19 @@ use_disk() {
     "mkfs.$2" "$1"
   fi
   if [ "$(blkid -p -o value -s TYPE "$1")" != "$2" ]; then
-    echo "$1 holds something that is no $2" >&2
+    echo "$1 contains data that is not $2" >&2
     return 1
   fi
   mkdir -p "$3"
   uuid=$(blkid -p -o value -s UUID "$1")
   grep -q "^UUID=$uuid " $fstab || printf 'UUID=%s %s %s %s 0 2\n' "$uuid" "$3" "$2" "$4" >>$fstab
   mountpoint -q "$3" || mount "$3"
-  # kubeadm wants etcd's folder empty, and etcd wants it for itself.
+  # kubeadm requires an empty etcd folder, and etcd requires to own it.
   rmdir "$3/lost+found" 2>/dev/null || true
   [ "$3" != /var/lib/etcd ] || chmod 0700 "$3"
 }
 
-# add_swap makes a swap file of so many MiB.
+# add_swap creates a swap file of this size in MiB.
 add_swap() {
   [ ! -e $swap ] || return 0
   (umask 077 && dd if=/dev/zero of=$swap bs=1M count="$1" 2>/dev/null)
@@ -229,13 +231,13 @@ apply_sysctls() {
   sysctl -p /etc/sysctl.d/90-nova.conf
 }
 
-# add_user makes sure that there is a user, with groups and keys.
+# add_user makes sure that a user exists, with groups and keys.
 add_user() {
   user=$1 shell=$2
   shift 2
   id "$user" >/dev/null 2>&1 || {
     useradd -m -s "$shell" "$user"
-    # A file that was written there has made it root's.
+    # A file that was written to the home directory has made root its owner.
     chown "$user:$(id -gn "$user")" "$(getent passwd "$user" | cut -d: -f6)"
   }
   for group; do
@@ -252,11 +254,11 @@ add_user() {
   chown -R "$user:$(id -gn "$user")" "$home/.ssh"
 }
 
-# own gives a file to a user and a group.
-own() {
+# set_owner sets the user and group of a file.
+set_owner() {
   mode=$(stat -c %a "$1")
   chown -- "$2" "$1"
-  # chown takes setuid and setgid away.
+  # chown clears setuid and setgid.
   chmod "$mode" "$1"
 }
 
@@ -265,8 +267,8 @@ use_proxy() {
   systemctl daemon-reload
 }
 
-# follow_clocks tells whichever program sets the clock.
-follow_clocks() {
+# set_time_servers configures the time synchronization service of the system.
+set_time_servers() {
   if command -v chronyd >/dev/null; then
     file=/etc/chrony.conf
     [ -e "$file" ] || file=/etc/chrony/chrony.conf
@@ -281,5 +283,5 @@ follow_clocks() {
 }
 
 no_clock() {
-  echo "no program that sets the clock could be started" >&2
+  echo "no time synchronization service could be started" >&2
 }

@@ -18,10 +18,10 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// testHash is one of a password.
+// testHash is the hash of a password.
 const testHash = "$6$saltsalt$qFmFH.bQmmtXzyBY0s9v7Oicd2z4XSIecDzlB5KiA2/jctKu9YterLp8wwnSq.qc.eoxqOmSuNp2xS0ktL3nh/"
 
-// equipped sets everything that a NovaConfig says of the machine itself.
+// equipped sets all fields of a NovaConfig about the machine itself.
 func equipped(in *Input) {
 	in.Spec.Taints = []bootstrapv1.Taint{
 		{Key: "example.com/dedicated", Value: "gpu", Effect: "NoExecute"}, {Key: "slow", Effect: "PreferNoSchedule"},
@@ -54,7 +54,7 @@ func equipped(in *Input) {
 	}
 }
 
-// packed compresses, always to the same bytes.
+// packed compresses content to reproducible bytes.
 func packed(content string) string {
 	out := &bytes.Buffer{}
 	w := gzip.NewWriter(out)
@@ -63,8 +63,8 @@ func packed(content string) string {
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }
 
-// equipment are the programs that prepare an equipped machine. A disk is a
-// file that holds the name of its file system.
+// equipment contains the programs that prepare an equipped machine. A disk is a
+// file that contains the name of its file system.
 var equipment = map[string]string{
 	"blkid":     `for disk; do :; done; [ -s "$disk" ] || exit 2; case "$*" in *TYPE*) cat "$disk" ;; *UUID*) echo "uuid-$(cat "$disk")" ;; esac`,
 	"mkfs.ext4": `echo "mkfs.ext4 $(basename "$1")" >>"$T/calls"; echo ext4 >"$1"`,
@@ -143,7 +143,7 @@ func TestNodeIsEquipped(t *testing.T) {
 	}
 	for _, call := range []string{"mkfs.xfs", "useradd -m -s /bin/sh backup", "/etc/roots"} {
 		if strings.Contains(calls, call) {
-			t.Errorf("%s: what is there must be kept", call)
+			t.Errorf("%s: existing data must be kept", call)
 		}
 	}
 	for path, want := range map[string]string{
@@ -163,10 +163,10 @@ func TestNodeIsEquipped(t *testing.T) {
 	}
 }
 
-// A disk with something else on it is nobody's to wipe.
+// A disk with other data is not formatted.
 func TestDiskWithDataIsKept(t *testing.T) {
 	n, err := equip(t, "ntfs\n", "", "", "")
-	if err == nil || !strings.Contains(n.read("var/log/nova-bootstrap.log"), "dev/sdb holds something that is no ext4") {
+	if err == nil || !strings.Contains(n.read("var/log/nova-bootstrap.log"), "dev/sdb contains data that is not ext4") {
 		t.Errorf("err = %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
 	}
 	if n.read("dev/sdb") != "ntfs\n" || strings.Contains(n.read("calls"), "kubeadm") {
@@ -193,8 +193,8 @@ func TestPartitionsAreKept(t *testing.T) {
 	}
 }
 
-// cloud-init and Ignition write files when there are no users yet, and one that
-// they cannot give away costs all that follow.
+// cloud-init and Ignition write files before users exist; if one cannot set an
+// owner, it skips all later files.
 func TestFilesAreWrittenAsRoots(t *testing.T) {
 	for _, format := range []bootstrapv1.Format{bootstrapv1.FormatCloudConfig, bootstrapv1.FormatIgnition} {
 		in := facts(JoinWorker, func(in *Input) {
@@ -217,14 +217,15 @@ func TestFilesAreWrittenAsRoots(t *testing.T) {
 	}
 }
 
-// What cannot be given away stops the node, and what can keeps its mode.
+// If an owner cannot be set, the bootstrap fails; otherwise the file keeps its
+// mode.
 func TestFileIsOwned(t *testing.T) {
 	for owner, want := range map[string]string{strconv.Itoa(os.Getuid()): "", "nova-nobody:nogroup": "nova-nobody"} {
 		file := filepath.Join(t.TempDir(), "file")
 		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o751|os.ModeSetuid)); err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(prepareScript)+"\nown "+quote(file)+" "+quote(owner)+"\necho on we go\n")
+		cmd := exec.CommandContext(t.Context(), "sh", "-c", string(prepareScript)+"\nset_owner "+quote(file)+" "+quote(owner)+"\necho on we go\n")
 		out, err := cmd.CombinedOutput()
 		if (want == "") != (err == nil) || (want == "") != strings.Contains(string(out), "on we go") || !strings.Contains(string(out), want) {
 			t.Errorf("%s: err = %v, output %q", owner, err, out)
@@ -299,8 +300,8 @@ func TestMalformedEncodings(t *testing.T) {
 	}
 }
 
-// Only what /etc/shadow can hold gets onto a node, and what is refused is not
-// told.
+// Only valid hashes of /etc/shadow are written to a node, and the error does
+// not quote a rejected one.
 func TestPasswordsAreHashed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		hash  string
@@ -330,7 +331,7 @@ func TestPasswordsAreHashed(t *testing.T) {
 	}
 }
 
-// withArguments has boot_with run on a machine whose kernel has a command line.
+// withArguments runs boot_with on a machine with this kernel command line.
 func withArguments(t *testing.T, dir, cmdline string) (string, error) {
 	t.Helper()
 	script := strings.NewReplacer("/proc/cmdline", dir+"/cmdline", "/var/lib/nova", dir+"/kept", "/etc/default/grub.d", dir+"/grub", "/run/nova", dir+"/run").
@@ -379,9 +380,9 @@ func TestKernelIsStartedWithArguments(t *testing.T) {
 	}
 }
 
-// Where no boot loader is known, nothing is started again and again.
+// Without a supported boot loader the machine does not reboot again and again.
 func TestKernelArgumentsNeedABootLoader(t *testing.T) {
-	if out, err := withArguments(t, t.TempDir(), "quiet\n"); err == nil || !strings.Contains(out, "no boot loader that is known") {
+	if out, err := withArguments(t, t.TempDir(), "quiet\n"); err == nil || !strings.Contains(out, "no supported boot loader") {
 		t.Errorf("err = %v, output %q", err, out)
 	}
 }
@@ -389,7 +390,7 @@ func TestKernelArgumentsNeedABootLoader(t *testing.T) {
 func TestKernelArgumentsGoOnAfterTheBoot(t *testing.T) {
 	arguments := func(in *Input) { in.Spec.Kernel.Arguments = []string{"hugepagesz=1G"} }
 	if filesOf(t, render(t, facts(JoinWorker, arguments)))["/etc/systemd/system/nova-bootstrap.service"] != unit {
-		t.Error("nothing goes on after the machine has started once more")
+		t.Error("the bootstrap does not continue after the reboot")
 	}
 	config := validated(t, render(t, facts(JoinWorker, func(in *Input) {
 		arguments(in)

@@ -11,23 +11,23 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// maxNodeName is what fits the label kubernetes.io/hostname, without which a
-// kubelet does not start.
+// maxNodeName is the maximum length of the label kubernetes.io/hostname,
+// without which a kubelet does not start.
 const maxNodeName = 63
 
-// maxDocument is how long a document may be. It travels in a Secret, which
-// cannot hold more; what a hypervisor takes less of, its driver refuses.
+// maxDocument is the maximum size of a document. It is the limit of a Secret;
+// if a hypervisor has a lower limit, its driver rejects the document.
 const maxDocument = 1<<20 - 1<<10
 
 // Render returns the machine's document in the format of its spec. A
-// *RenderError says that the spec cannot be rendered as it is.
+// *RenderError means that the spec cannot be rendered.
 func Render(in Input) ([]byte, error) {
 	if err := check(&in); err != nil {
 		return nil, err
 	}
 	var files []writeFile
 	for _, part := range []func(*Input) ([]writeFile, error){
-		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, balancerFiles, patchFiles, surroundingFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
+		settingsFiles, reportFiles, pkiFiles, kubeadmFiles, kubeVIPFiles, balancerFiles, patchFiles, platformFiles, prepareFiles, commandFiles, restoreFiles, userFiles,
 	} {
 		more, err := part(&in)
 		if err != nil {
@@ -40,13 +40,13 @@ func Render(in Input) ([]byte, error) {
 		return nil, err
 	}
 	if len(out) > maxDocument {
-		return nil, renderErrorf("spec.files", "the machine's %s document has %d KiB, and at most %d KiB fit; compress large files (encoding Gzip), or have a command fetch them",
+		return nil, renderErrorf("spec.files", "the machine's %s document has %d KiB, the limit is %d KiB; compress large files (encoding Gzip), or download them with a command",
 			in.Spec.GetFormat(), len(out)>>10, maxDocument>>10)
 	}
 	return out, nil
 }
 
-// writeDown writes the files in the format of the spec.
+// writeDown encodes the files in the format of the spec.
 func writeDown(in *Input, files []writeFile) ([]byte, error) {
 	if in.Spec.GetFormat() == bootstrapv1.FormatIgnition {
 		return ignitionDocument(in, files)
@@ -60,10 +60,10 @@ func writeDown(in *Input, files []writeFile) ([]byte, error) {
 	return cloudInit.marshal()
 }
 
-// check refuses facts that no node can be made from.
+// check rejects input from which no node can be created.
 func check(in *Input) error {
 	if len(in.Machine) > maxNodeName {
-		return renderErrorf("metadata.name", "the Machine's name %q is longer than %d characters, and a node has the same name", in.Machine, maxNodeName)
+		return renderErrorf("metadata.name", "the Machine's name %q, which is also the node's name, is longer than %d characters", in.Machine, maxNodeName)
 	}
 	if err := checkRoles(Roles(&in.Spec, in.Mode.controlPlane()), in.Mode.controlPlane()); err != nil {
 		return err
@@ -84,7 +84,7 @@ const oldestMinor = 31
 func checkVersion(version string) error {
 	var major, minor, fix int
 	if n, err := fmt.Sscanf(version, "v%d.%d.%d", &major, &minor, &fix); err != nil || n != 3 {
-		return renderErrorf("spec.version", "the Machine's version %q is no full Kubernetes version such as v1.36.3", version)
+		return renderErrorf("spec.version", "the Machine's version %q is not a full Kubernetes version such as v1.36.3", version)
 	}
 	if major == 1 && minor < oldestMinor {
 		return renderErrorf("spec.version", "Kubernetes %s is too old, v1.%d.0 is the oldest supported", version, oldestMinor)
@@ -92,7 +92,7 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// settingsFiles are the script and what it reads.
+// settingsFiles are the script and its settings.
 func settingsFiles(in *Input) ([]writeFile, error) {
 	skip, err := skipPhases(in)
 	if err != nil {
@@ -114,9 +114,9 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 		{"VERBOSITY", strconv.Itoa(int(verbosity))},
 		{"SKIP_PHASES", strings.Join(skip, ",")},
 		{"KUBE_PROXY", strconv.FormatBool(usesKubeProxy(in))},
-		{"WAIT_BOUND", seconds(max(in.Patience, in.Platform.GetJoinTimeout()))},
-		{"JOIN_BOUND", seconds(in.Platform.GetJoinTimeout())},
-		{"FOLLOWS_CLOCKS", strconv.FormatBool(len(in.Platform.NTP.Servers) > 0)},
+		{"CLUSTER_TIMEOUT", seconds(max(in.ClusterTimeout, in.Platform.GetJoinTimeout()))},
+		{"JOIN_TIMEOUT", seconds(in.Platform.GetJoinTimeout())},
+		{"HAS_TIME_SERVERS", strconv.FormatBool(len(in.Platform.NTP.Servers) > 0)},
 	} {
 		fmt.Fprintf(settings, "%s=%s\n", setting.name, quote(setting.value))
 	}
@@ -128,12 +128,12 @@ func settingsFiles(in *Input) ([]writeFile, error) {
 
 func seconds(d time.Duration) string { return strconv.Itoa(int(d.Seconds())) }
 
-// quote makes one word of a shell.
+// quote quotes a value as one word for a shell.
 func quote(value string) string {
 	return "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 }
 
-// families are the IP versions of the cluster, the API server's first.
+// families returns the IP versions of the cluster, the API server's first.
 func families(network Network) string {
 	ranges := network.Services
 	if len(ranges) == 0 {
@@ -164,8 +164,8 @@ func pkiFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// commandFiles are the user's commands, a file each, so that none needs
-// quoting and each has a status of its own.
+// commandFiles are the user's commands, one per file, so that none needs
+// quoting and each has its own exit status.
 func commandFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	for _, list := range []struct {

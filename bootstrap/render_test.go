@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// facts are those of a plain machine.
+// facts is the input of a plain machine.
 func facts(mode Mode, change func(*Input)) Input {
 	in := Input{
 		Mode: mode, ClusterNamespace: "tenants", ClusterName: "blue", Machine: "blue-abc12", Version: "v1.36.3",
@@ -40,7 +40,7 @@ func facts(mode Mode, change func(*Input)) Input {
 		}
 	}
 	if mode != Init {
-		in.Join = &Credentials{CA: []byte("authority\n"), Certificate: []byte("certificate\n"), Key: []byte("key\n")}
+		in.Join = &JoinCredentials{CA: []byte("authority\n"), Certificate: []byte("certificate\n"), Key: []byte("key\n")}
 	}
 	if change != nil {
 		change(&in)
@@ -83,7 +83,7 @@ func everything(in *Input) {
 	in.Spec.PostKubeadmCommands = []string{"echo last"}
 }
 
-// shapes are the documents that are kept as golden files.
+// shapes are the documents with golden files.
 func shapes() map[string]Input {
 	return map[string]Input{
 		"init": facts(Init, func(in *Input) { in.KubeVIP = &KubeVIP{Image: "ghcr.io/kube-vip/kube-vip:v0.9.1"} }),
@@ -174,7 +174,7 @@ func TestGoldenFilesHaveShapes(t *testing.T) {
 	}
 }
 
-// read reads a document back, with all that stands beside the content.
+// read parses a document, including the attributes of files.
 func read(t *testing.T, out []byte) *cloudConfig {
 	t.Helper()
 	document := &cloudConfig{}
@@ -197,7 +197,7 @@ func unpacked(t *testing.T, content string) string {
 	return string(out)
 }
 
-// filesOf reads a document back as cloud-init does.
+// filesOf parses a document as cloud-init does.
 func filesOf(t *testing.T, out []byte) map[string]string {
 	t.Helper()
 	body, found := strings.CutPrefix(string(out), "#cloud-config\n")
@@ -241,7 +241,7 @@ func TestKubeadmDocumentsDecodeStrictly(t *testing.T) {
 		"ClusterConfiguration": func() any { return &upstreamv1beta4.ClusterConfiguration{} },
 		"JoinConfiguration":    func() any { return &upstreamv1beta4.JoinConfiguration{} },
 	}
-	// The machine makes the token, and the type refuses to read a placeholder.
+	// The machine generates the token, and the type rejects a placeholder.
 	token := strings.NewReplacer("__NOVA_TOKEN__", "abcdef.0123456789abcdef")
 	want := map[Mode][]string{
 		Init:             {"ClusterConfiguration", "InitConfiguration", "KubeProxyConfiguration", "KubeletConfiguration"},
@@ -387,15 +387,15 @@ func TestRenderErrors(t *testing.T) {
 			in.Spec.Files = []bootstrapv1.File{
 				{Path: "/etc/x", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64}, {Path: "/etc/y", Content: bomb, Encoding: bootstrapv1.ContentEncodingGzipBase64},
 			}
-		}, "spec.files[/etc/y]", "more than 64 MiB together"},
-		"PatchNoYAML":        {Init, patch("ClusterConfiguration", "a: [b"), "spec.kubeadm.configPatches[ClusterConfiguration]", "no YAML"},
-		"PatchNoObject":      {JoinWorker, patch("JoinConfiguration", "- a"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object of JoinConfiguration's fields"},
+		}, "spec.files[/etc/y]", "compressed files is more than 64 MiB"},
+		"PatchNoYAML":        {Init, patch("ClusterConfiguration", "a: [b"), "spec.kubeadm.configPatches[ClusterConfiguration]", "is not YAML or JSON"},
+		"PatchNoObject":      {JoinWorker, patch("JoinConfiguration", "- a"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object with fields of JoinConfiguration"},
 		"PatchNull":          {JoinWorker, patch("JoinConfiguration", "null"), "spec.kubeadm.configPatches[JoinConfiguration]", "must be an object"},
 		"PatchKind":          {Init, patch("InitConfiguration", "kind: Other"), "spec.kubeadm.configPatches[InitConfiguration]", "kind"},
 		"KubeletPatchOnJoin": {JoinWorker, patch("KubeletConfiguration", "x"), "spec.kubeadm.configPatches[KubeletConfiguration]", "must be an object"},
 		"ComponentPatch": {Init, func(in *Input) {
 			in.Spec.Kubeadm.Patches = []bootstrapv1.ComponentPatch{{Target: "etcd", Patch: "a: [b"}}
-		}, "spec.kubeadm.patches[0]", "no YAML"},
+		}, "spec.kubeadm.patches[0]", "is not YAML or JSON"},
 		"RoleLabel": {JoinWorker, func(in *Input) {
 			in.Spec.Kubelet.ExtraArgs = []bootstrapv1.Arg{{Name: "node-labels", Value: ptr.To("a=b,node-role.kubernetes.io/infra=")}}
 		}, "spec.kubelet.extraArgs[node-labels]", "spec.roles"},
@@ -420,7 +420,7 @@ func TestRenderErrors(t *testing.T) {
 	}
 }
 
-// zeros are many zeros in little space.
+// zeros returns many zero bytes, compressed.
 func zeros(t *testing.T, size int) string {
 	t.Helper()
 	packed := &bytes.Buffer{}
@@ -458,6 +458,6 @@ func TestPatchOfAnotherModeIsLeftOut(t *testing.T) {
 		in.Spec.Kubeadm.ConfigPatches = []bootstrapv1.ConfigPatch{{Kind: "ClusterConfiguration", Patch: "clusterName: other"}}
 	})
 	if content := filesOf(t, render(t, in))["/run/nova/kubeadm.template"]; strings.Contains(content, "other") {
-		t.Errorf("a joining machine is told of the cluster:\n%s", content)
+		t.Errorf("a joining machine has cluster-wide configuration:\n%s", content)
 	}
 }

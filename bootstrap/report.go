@@ -5,14 +5,14 @@ import (
 	"path"
 )
 
-// reportScript holds the functions by which a machine tells its hypervisor how
-// far its first boot is, and why it ended.
+// reportScript contains the functions by which a machine reports the progress
+// of its first boot and the reason of a failure to its hypervisor.
 //
 //go:embed report.sh
 var reportScript []byte
 
-// restartedScript and restartedUnit tell that a machine was started anew before
-// it was a node. The script of the first boot puts them on the disk meanwhile.
+// restartedScript and restartedUnit report that a machine was restarted before
+// it became a node. The script of the first boot installs them until it ends.
 var (
 	//go:embed restarted.sh
 	restartedScript []byte
@@ -20,7 +20,7 @@ var (
 	restartedUnit []byte
 )
 
-// reportFiles are what a machine tells its hypervisor with.
+// reportFiles are the files for reports to the hypervisor.
 func reportFiles(*Input) ([]writeFile, error) {
 	return []writeFile{
 		newFile(path.Join(runDir, "report.sh"), "0600", reportScript),

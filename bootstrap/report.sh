@@ -1,13 +1,13 @@
-# Functions that tell the hypervisor how far this machine's first boot is. It
-# is read by bootstrap.sh and restarted.sh. What is told can be seen by whoever may see the VM,
-# so no credentials are in it.
+# Functions that report the progress of the first boot to the hypervisor.
+# bootstrap.sh and restarted.sh source this file. Every user who can see the VM
+# can read the report, so it contains no credentials.
 
 # dmi prints a field of the machine's DMI, or nothing.
 dmi() {
   cat "/sys/class/dmi/id/$1" 2>/dev/null || true
 }
 
-# scrub leaves out of a log what looks like a credential, and what is no text.
+# scrub removes credentials and binary data from a log.
 scrub() {
   tr -cd '\11\12\40-\176' | sed -E \
     -e '/-----BEGIN [A-Z ]+-----/,/-----END [A-Z ]+-----/d' \
@@ -22,8 +22,8 @@ scrub() {
     -e '/To see the stack trace of this error/d'
 }
 
-# last_lines prints the last lines of the log on one line, in at most so many
-# characters.
+# last_lines prints the last lines of the log on one line, with at most this
+# number of characters.
 last_lines() {
   tail -n 200 "$log" | scrub | awk -v most="$1" '
     NF { line[++n] = $0 }
@@ -37,16 +37,16 @@ last_lines() {
     }'
 }
 
-# report tells a stage (running, retrying, failed, or unfinished after kubeadm)
-# and a step. What failed is told with the end of the log; done takes back what was told. That the
-# hypervisor cannot be told stops nothing.
+# report reports a stage (running, retrying, failed, or unfinished after
+# kubeadm) and a step. A failure is reported with the end of the log; done
+# clears the report. A failure to report does not stop the script.
 report() (
   set +e
-  # What ends because the machine starts once more has not failed.
+  # A script that ends because the machine reboots has not failed.
   [ ! -e "$dir/restarting" ] || return 0
   case $(dmi sys_vendor) in
-  VMware*) most=1800 tell=tell_vmware ;;
-  oVirt* | zVirt* | "Red Hat"* | RHEV*) most=230 tell=tell_ovirt ;;
+  VMware*) most=1800 send=report_vmware ;;
+  oVirt* | zVirt* | "Red Hat"* | RHEV*) most=230 send=report_ovirt ;;
   *) return 0 ;;
   esac
   text=
@@ -57,7 +57,7 @@ report() (
       [ "$left" -lt 20 ] || text="$text || $(last_lines "$left")"
     fi
   fi
-  $tell "$text" >/dev/null 2>&1
+  $send "$text" >/dev/null 2>&1
   return 0
 )
 
@@ -70,14 +70,15 @@ rpc() {
   fi
 }
 
-# tell_vmware sets a setting of the VM.
-tell_vmware() {
+# report_vmware sets a guestinfo setting of the VM.
+report_vmware() {
   rpc "info-set guestinfo.nova.report $1"
 }
 
 # clear_guestinfo clears the bootstrap data in the settings of a VMware VM. The
-# manager removes it later, and vCenter writes the old value of a removed setting
-# into its events. A change by the guest is no event. A failure stops nothing.
+# manager removes the setting later, and vCenter writes the old value of a
+# removed setting into its events. A change by the guest creates no event. A
+# failure does not stop the script.
 clear_guestinfo() (
   set +e
   case $(dmi sys_vendor) in
@@ -92,20 +93,20 @@ clear_guestinfo() (
   return 0
 )
 
-# tell_ovirt writes to where the guest's agent reads what variant of its system
-# this is, the only text of ours that it passes on and an engine shows.
-tell_ovirt() {
+# report_ovirt writes the report to the system variant in os-release: it is the
+# only field of ours that the guest agent reports and an engine shows.
+report_ovirt() {
   release=/etc/os-release
   kept=/etc/os-release.nova
   if [ -z "$1" ]; then
-    # A link is there though what it points at may be another's.
+    # A link exists even if its target does not.
     if [ -e $kept ] || [ -L $kept ]; then
       mv -f $kept $release
     fi
     return
   fi
   [ -e $kept ] || [ -L $kept ] || cp -a $release $kept
-  # What a shell would take for its own cannot stand between double quotes.
+  # Characters that are special for a shell must not be between double quotes.
   { grep -v '^VARIANT=' $kept; printf 'VARIANT="%s"\n' "$(printf %s "$1" | tr '"\\$`' "'/''")"; } >$release.new
   chmod 644 $release.new
   mv -f $release.new $release

@@ -7,15 +7,16 @@ import (
 	"testing"
 )
 
-// systemRelease is what a system says of itself.
+// systemRelease is the os-release of a system.
 const systemRelease = "NAME=\"Debian GNU/Linux\"\nVERSION_ID=\"12\"\n"
 
-// told runs a machine that fails, and returns what its hypervisor was told.
-func told(t *testing.T, vendor string, commands ...string) (*node, []string) {
+// reported runs a machine whose bootstrap fails, and returns the reports to its
+// hypervisor.
+func reported(t *testing.T, vendor string, commands ...string) (*node, []string) {
 	t.Helper()
 	n := newNode(t, facts(JoinWorker, func(in *Input) { in.Spec.PreKubeadmCommands = commands }))
 	n.write("sys/class/dmi/id/sys_vendor", vendor+"\n")
-	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/reports\"\n")
 	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -28,22 +29,22 @@ func told(t *testing.T, vendor string, commands ...string) (*node, []string) {
 	if fails := len(commands) > 0; (err != nil) != fails {
 		t.Fatalf("ended with %v\n%s", err, n.read("var/log/nova-bootstrap.log"))
 	}
-	return n, strings.Split(strings.TrimSuffix(n.read("told"), "\n"), "\n")
+	return n, strings.Split(strings.TrimSuffix(n.read("reports"), "\n"), "\n")
 }
 
 func TestReportToVMware(t *testing.T) {
-	_, lines := told(t, "VMware, Inc.", "echo fine", "echo opening the door; echo the door is locked >&2; exit 3")
+	_, lines := reported(t, "VMware, Inc.", "echo fine", "echo opening the door; echo the door is locked >&2; exit 3")
 	want := []string{
 		"info-set guestinfo.nova.report nova: running: preKubeadmCommands 0000",
 		"info-set guestinfo.nova.report nova: running: preKubeadmCommands 0001",
 		"info-set guestinfo.nova.report nova: failed: preKubeadmCommands 0001 failed with status 3 || ",
 	}
 	if len(lines) != len(want) {
-		t.Fatalf("told %q", lines)
+		t.Fatalf("reported %q", lines)
 	}
 	for i := range want {
 		if !strings.HasPrefix(lines[i], want[i]) {
-			t.Errorf("told %q, want %q", lines[i], want[i])
+			t.Errorf("reported %q, want %q", lines[i], want[i])
 		}
 	}
 	if !strings.HasSuffix(lines[2], "Running preKubeadmCommands 0001 | opening the door | the door is locked") {
@@ -52,11 +53,11 @@ func TestReportToVMware(t *testing.T) {
 }
 
 func TestReportIsTakenBackByANode(t *testing.T) {
-	_, lines := told(t, "VMware, Inc.")
+	_, lines := reported(t, "VMware, Inc.")
 	if last := lines[len(lines)-1]; last != "info-set guestinfo.nova.report " {
-		t.Errorf("told last %q", last)
+		t.Errorf("reported last %q", last)
 	}
-	n, _ := told(t, "oVirt")
+	n, _ := reported(t, "oVirt")
 	if got := n.read("etc/os-release"); got != systemRelease {
 		t.Errorf("the system calls itself\n%s", got)
 	}
@@ -65,27 +66,27 @@ func TestReportIsTakenBackByANode(t *testing.T) {
 	}
 }
 
-// The guest clears its bootstrap data before kubeadm runs: a change by the guest
-// is no event in vCenter.
+// The guest clears its bootstrap data before kubeadm runs: a change by the
+// guest creates no event in vCenter.
 func TestBootstrapDataIsCleared(t *testing.T) {
 	n := newNode(t, facts(JoinWorker, func(*Input) {}))
 	n.write("sys/class/dmi/id/sys_vendor", "VMware, Inc.\n")
 	n.command("vmware-rpctool", `case $1 in
 "info-get guestinfo.userdata") echo c2VjcmV0 ;;
 info-get*) echo "No value found" >&2; exit 1 ;;
-*guestinfo.userdata*) printf '%s.\n' "$*" >>"$T/told" ;;
+*guestinfo.userdata*) printf '%s.\n' "$*" >>"$T/reports" ;;
 esac`)
-	n.command("kubeadm", `echo kubeadm >>"$T/told"`+"\n"+commands["kubeadm"])
+	n.command("kubeadm", `echo kubeadm >>"$T/reports"`+"\n"+commands["kubeadm"])
 	if err := n.boot(); err != nil {
 		t.Fatalf("%v\n%s", err, n.read("var/log/nova-bootstrap.log"))
 	}
-	if got, want := n.read("told"), "info-set guestinfo.userdata ---.\ninfo-set guestinfo.userdata.encoding .\nkubeadm\n"; !strings.HasPrefix(got, want) {
-		t.Errorf("told %q, want %q", got, want)
+	if got, want := n.read("reports"), "info-set guestinfo.userdata ---.\ninfo-set guestinfo.userdata.encoding .\nkubeadm\n"; !strings.HasPrefix(got, want) {
+		t.Errorf("reported %q, want %q", got, want)
 	}
 }
 
 func TestReportToOVirt(t *testing.T) {
-	n, _ := told(t, "oVirt", "echo 'the \"door\" is `locked` for $1'; i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done; printf '%s\\n' 'cd \\etc'; exit 3")
+	n, _ := reported(t, "oVirt", "echo 'the \"door\" is `locked` for $1'; i=0; while [ $i -lt 50 ]; do echo line $i; i=$((i+1)); done; printf '%s\\n' 'cd \\etc'; exit 3")
 	release := n.read("etc/os-release")
 	if got := n.read("usr/lib/os-release"); got != systemRelease {
 		t.Errorf("the system's own file became\n%s", got)
@@ -96,31 +97,31 @@ func TestReportToOVirt(t *testing.T) {
 	}
 	variant = strings.TrimSuffix(variant, "\"\n")
 	if !strings.HasPrefix(variant, "nova: failed: preKubeadmCommands 0000 failed with status 3 || ") || !strings.HasSuffix(variant, "line 49 | cd /etc") {
-		t.Errorf("told %q", variant)
+		t.Errorf("reported %q", variant)
 	}
-	// The engine's column has 255.
+	// The engine's database column has 255 characters.
 	if len(variant) > 230 || strings.ContainsAny(variant, "\"`$\\") {
-		t.Errorf("told %d characters: %q", len(variant), variant)
+		t.Errorf("reported %d characters: %q", len(variant), variant)
 	}
 }
 
 func TestReportOfANodeThatIsUnfinished(t *testing.T) {
 	n := newNode(t, facts(JoinWorker, func(in *Input) { in.Spec.PostKubeadmCommands = []string{"echo no licence; exit 4"} }))
-	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/reports\"\n")
 	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if n.boot() == nil {
-		t.Fatal("a command that fails goes unnoticed")
+		t.Fatal("a failed command is not detected")
 	}
-	if got := n.read("told"); !strings.Contains(got, "nova: unfinished: postKubeadmCommands 0000 failed with status 4 || ") || strings.Contains(got, "nova: failed") {
-		t.Errorf("told %q", got)
+	if got := n.read("reports"); !strings.Contains(got, "nova: unfinished: postKubeadmCommands 0000 failed with status 4 || ") || strings.Contains(got, "nova: failed") {
+		t.Errorf("reported %q", got)
 	}
 }
 
 func TestReportHidesCredentials(t *testing.T) {
 	secrets := []string{"0123456789abcdef", "hunter22", "pa55", "MHcCAQEE", "abcdefgh12345", "eyJzdWIi", "QUJDQUJD"}
-	_, lines := told(t, "VMware, Inc.", `cat <<'END'
+	_, lines := reported(t, "VMware, Inc.", `cat <<'END'
 kubeadm join --token abcdef.0123456789abcdef
 password: "hunter22 and"
 http://me:pa55@proxy:3128 refused
@@ -136,17 +137,17 @@ exit 1`)
 	last := lines[len(lines)-1]
 	for _, secret := range secrets {
 		if strings.Contains(last, secret) {
-			t.Errorf("%q is told: %s", secret, last)
+			t.Errorf("%q is reported: %s", secret, last)
 		}
 	}
 	if !strings.HasSuffix(last, "| the end") || !strings.Contains(last, "proxy:3128 refused") {
-		t.Errorf("told %q", last)
+		t.Errorf("reported %q", last)
 	}
 }
 
 func TestReportOfAnUnforeseenEnd(t *testing.T) {
 	n := newNode(t, facts(JoinWorker, func(*Input) {}))
-	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/told\"\n")
+	n.write("bin/vmware-rpctool", "#!/bin/sh\nprintf '%s\\n' \"$*\" >>\"$T/reports\"\n")
 	if err := os.Chmod(filepath.Join(n.dir, "bin/vmware-rpctool"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func TestReportOfAnUnforeseenEnd(t *testing.T) {
 	if n.boot() == nil {
 		t.Fatal("a machine without kubeadm's configuration becomes a node")
 	}
-	if got := n.read("told"); !strings.Contains(got, "nova: failed: The script that makes this machine a node ended with status") {
-		t.Errorf("told %q", got)
+	if got := n.read("reports"); !strings.Contains(got, "nova: failed: The script that makes this machine a node ended with status") {
+		t.Errorf("reported %q", got)
 	}
 }

@@ -11,7 +11,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// Whoever is in charge of names on a machine is told of the name servers.
+// The service that resolves names on a machine is configured with the name
+// servers.
 func TestResolversAreTold(t *testing.T) {
 	for name, tc := range map[string]struct{ active, search, file, want, call string }{
 		"Resolved": {
@@ -30,7 +31,7 @@ func TestResolversAreTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			script := strings.NewReplacer("/etc/", dir+"/etc/").Replace(string(prepareScript)) + "\nask_resolvers '10.0.0.53 fd00::53' '" + tc.search + "'\n"
+			script := strings.NewReplacer("/etc/", dir+"/etc/").Replace(string(prepareScript)) + "\nset_resolvers '10.0.0.53 fd00::53' '" + tc.search + "'\n"
 			for path, content := range map[string]string{
 				"etc/resolv.conf": "nameserver 192.0.2.1\n", "prepare.sh": script,
 				"bin/systemctl": "#!/bin/sh\nif [ \"$1\" = is-active ]; then [ \"$3\" = " + tc.active + " ]; else echo \"systemctl $*\"; fi\n",
@@ -54,8 +55,9 @@ func TestResolversAreTold(t *testing.T) {
 	}
 }
 
-// Pods ask the name servers, too, and no others: the kubelet has a file with
-// them alone, of which the cluster's other kubelets are not told.
+// Pods use the same name servers and no others: the kubelet's file contains
+// only them, and the other kubelets of the cluster are not configured with this
+// file.
 func TestPodsAskTheResolvers(t *testing.T) {
 	const patchFile, own = "/etc/kubernetes/patches/kubeletconfiguration+merge.json", "/etc/nova/resolv.conf"
 	resolvers := bootstrapv1.NodeDNSSpec{Servers: []string{"10.0.0.53", "fd00::53"}, SearchDomains: []string{"corp", "blue.corp"}}
@@ -100,10 +102,10 @@ func TestPodsAskTheResolvers(t *testing.T) {
 				}
 				kubeadm := files["/run/nova/kubeadm.template"]
 				if strings.Contains(kubeadm, own) {
-					t.Errorf("the whole cluster is told of this machine's file:\n%s", kubeadm)
+					t.Errorf("the whole cluster is configured with this machine's file:\n%s", kubeadm)
 				}
 				if (patch != "") != strings.Contains(kubeadm, "directory: /etc/kubernetes/patches") {
-					t.Errorf("kubeadm is told of patches, or is not:\n%s", kubeadm)
+					t.Errorf("kubeadm's patches are set: want the opposite:\n%s", kubeadm)
 				}
 			})
 		}

@@ -1,5 +1,5 @@
-# Tells the hypervisor that this machine was started anew while it was being
-# made a node: nobody goes on with that. It has no credentials.
+# Reports to the hypervisor that this machine was restarted during its
+# bootstrap, which nothing continues. It contains no credentials.
 set -u
 
 dir=/run/nova
@@ -11,27 +11,28 @@ unit=nova-restarted.service
 
 . $booting/report.sh
 
-# Who was told all of it once more goes on by himself, be it since cloud-init
-# takes each boot for the first, or since the kernel wanted to be started anew.
+# The bootstrap starts again if its data is present: cloud-init may treat each
+# boot as the first, or the script has rebooted the machine for kernel
+# arguments.
 [ ! -e $dir/bootstrap.sh ] || exit 0
 if [ -e $kept/first-boot ] && systemctl is-enabled --quiet nova-bootstrap.service; then
   exit 0
 fi
 
 stage=$(cat $booting/stage)
-# A kubelet that has its certificate makes a worker a node without kubeadm.
+# A kubelet with a certificate makes a worker a node without kubeadm.
 if [ "$stage" = joining ] && [ -e $kubernetes/kubelet.conf ] && systemctl is-enabled --quiet kubelet.service; then
   stage=unfinished
 fi
 case $stage in
-unfinished) report unfinished "The machine was started anew before all was done" ;;
+unfinished) report unfinished "The machine was restarted before its first boot was complete" ;;
 *)
-  # Nobody counts on what is told to have failed: its kubelet would go on.
+  # The machine is reported as failed, so its kubelet must not continue.
   if [ ! -e $kubernetes/kubelet.conf ]; then
     systemctl --quiet disable --now kubelet.service
     rm -f $kubernetes/bootstrap-kubelet.conf
   fi
-  report failed "The machine was started anew before it was a node"
+  report failed "The machine was restarted before it became a node"
   ;;
 esac
 systemctl --quiet disable $unit

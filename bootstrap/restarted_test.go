@@ -7,11 +7,11 @@ import (
 	"testing"
 )
 
-// cut ends the script that runs it as a reset ends it: without a word.
+// cut kills the script that runs it, as a reset does: without output.
 const cut = "kill -9 $PPID"
 
-// resetNode is a machine that was cut off while its first boot was under way,
-// and started anew: what is in memory is gone.
+// resetNode is a machine that was reset during its first boot and has
+// restarted: files in memory are deleted.
 func resetNode(t *testing.T, mode Mode, during string) *node {
 	t.Helper()
 	n := newNode(t, facts(mode, func(in *Input) {
@@ -22,7 +22,7 @@ func resetNode(t *testing.T, mode Mode, during string) *node {
 	if during == "kubeadm" {
 		n.command("kubeadm", `[ "$1" = token ] || `+cut+"\n"+commands["kubeadm"])
 	}
-	n.command("vmware-rpctool", `printf '%s\n' "$*" >>"$T/told"`)
+	n.command("vmware-rpctool", `printf '%s\n' "$*" >>"$T/reports"`)
 	if n.boot() == nil {
 		t.Fatal("nothing cut it off")
 	}
@@ -32,7 +32,7 @@ func resetNode(t *testing.T, mode Mode, during string) *node {
 	if err := os.RemoveAll(filepath.Join(n.dir, "run")); err != nil {
 		t.Fatal(err)
 	}
-	n.write("told", "")
+	n.write("reports", "")
 	return n
 }
 
@@ -43,23 +43,23 @@ func (n *node) there(path string) bool {
 
 func TestResetIsTold(t *testing.T) {
 	const (
-		failed     = "nova: failed: The machine was started anew before it was a node || "
-		unfinished = "nova: unfinished: The machine was started anew before all was done || "
+		failed     = "nova: failed: The machine was restarted before it became a node || "
+		unfinished = "nova: unfinished: The machine was restarted before its first boot was complete || "
 		marker     = "var/lib/nova/booting/stage"
 	)
 	for name, tc := range map[string]struct {
 		reason string
 		mode   Mode
 		during string
-		// there are files, and enabled the units, when it has started anew.
+		// there lists the files, and enabled the units, after the restart.
 		there   []string
 		enabled string
 		want    string
-		// waits is true if somebody else goes on with it.
+		// waits is true if another unit continues the bootstrap.
 		waits bool
 	}{
 		"Worker":     {reason: "nobody goes on", mode: JoinWorker, during: "kubeadm", enabled: "kubelet", want: failed},
-		"WorkerNode": {reason: "its kubelet goes on", mode: JoinWorker, during: "kubeadm", there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: unfinished},
+		"WorkerNode": {reason: "its kubelet continues", mode: JoinWorker, during: "kubeadm", there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: unfinished},
 		"WorkerWithoutKubelet": {
 			reason: "its kubelet would go on, and is not started", mode: JoinWorker, during: "kubeadm",
 			there: []string{"etc/kubernetes/kubelet.conf"}, want: failed,
@@ -72,9 +72,9 @@ func TestResetIsTold(t *testing.T) {
 			reason: "kubeadm init writes kubelet.conf long before its end", mode: Init, during: "kubeadm",
 			there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: failed,
 		},
-		"Member": {reason: "what kubeadm was through with is no failed machine", mode: JoinControlPlane, during: "postKubeadmCommands", want: unfinished},
+		"Member": {reason: "a machine after kubeadm is not reported as failed", mode: JoinControlPlane, during: "postKubeadmCommands", want: unfinished},
 		"Kernel": {
-			reason: "the machine wanted to be started anew", mode: JoinWorker, during: "kubeadm",
+			reason: "the script rebooted the machine", mode: JoinWorker, during: "kubeadm",
 			there: []string{"var/lib/nova/first-boot"}, enabled: "nova-bootstrap", waits: true,
 		},
 		"KernelTooEarly": {
@@ -96,28 +96,28 @@ func TestResetIsTold(t *testing.T) {
 			if err := n.run("var/lib/nova/booting/restarted.sh"); err != nil {
 				t.Fatal(err)
 			}
-			told := strings.TrimPrefix(n.read("told"), "info-set guestinfo.nova.report ")
-			if tc.waits != (told == "") || !strings.HasPrefix(told, tc.want) {
-				t.Errorf("%s: told %q, want %q", tc.reason, told, tc.want)
+			text := strings.TrimPrefix(n.read("reports"), "info-set guestinfo.nova.report ")
+			if tc.waits != (text == "") || !strings.HasPrefix(text, tc.want) {
+				t.Errorf("%s: reported %q, want %q", tc.reason, text, tc.want)
 			}
-			if !tc.waits && !strings.Contains(told, "Address 10.77.0.105 on eth1") {
-				t.Errorf("the log is not told: %q", told)
+			if !tc.waits && !strings.Contains(text, "Address 10.77.0.105 on eth1") {
+				t.Errorf("the log is not reported: %q", text)
 			}
 			ended := strings.Contains(n.read("calls"), "disable --now kubelet.service") && !n.there("etc/kubernetes/bootstrap-kubelet.conf")
 			if joins := n.there("etc/kubernetes/kubelet.conf") || tc.want != failed; ended == joins {
-				t.Errorf("%s: the kubelet goes on = %v", tc.reason, !ended)
+				t.Errorf("%s: the kubelet runs = %v", tc.reason, !ended)
 			}
 			if n.there(marker) != tc.waits || n.there("etc/systemd/system/nova-restarted.service") != tc.waits {
 				t.Errorf("%s: expects another start = %v", tc.reason, !tc.waits)
 			}
 			if n.there("var/lib/nova/first-boot") && !tc.waits {
-				t.Error("credentials that nobody needs stay on the disk")
+				t.Error("unused credentials stay on the disk")
 			}
 		})
 	}
 }
 
-// What outlives a reset says nothing that is secret.
+// The files that survive a reset contain no secrets.
 func TestResetFindsNoCredentials(t *testing.T) {
 	n := resetNode(t, JoinControlPlane, "kubeadm")
 	entries, err := os.ReadDir(filepath.Join(n.dir, "var/lib/nova/booting"))
@@ -133,13 +133,13 @@ func TestResetFindsNoCredentials(t *testing.T) {
 	}
 }
 
-// A boot that ended is told already, however it ended.
+// A bootstrap that ended has reported its result already.
 func TestResetIsNotExpectedAfterTheEnd(t *testing.T) {
 	for name, commands := range map[string][]string{"Node": nil, "Failure": {"exit 3"}} {
 		t.Run(name, func(t *testing.T) {
-			n, _ := told(t, "VMware, Inc.", commands...)
+			n, _ := reported(t, "VMware, Inc.", commands...)
 			if n.there("var/lib/nova/booting") || n.there("etc/systemd/system/nova-restarted.service") {
-				t.Error("the next start would be told as a failure")
+				t.Error("the next start would be reported as a failure")
 			}
 			if units := n.read("units"); units != "--quiet enable nova-restarted.service\n--quiet disable nova-restarted.service\n" {
 				t.Errorf("systemctl %s", units)

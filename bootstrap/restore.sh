@@ -1,5 +1,5 @@
-# Restores a snapshot of etcd, so that kubeadm init finds etcd's data and goes
-# on from it. Runs as the last command before kubeadm.
+# Restores an etcd snapshot, so that kubeadm init starts with its data. Runs as
+# the last command before kubeadm.
 set -eu
 
 restore=/run/nova/restore
@@ -14,12 +14,12 @@ die() {
   exit 1
 }
 
-# find_etcd sets ETCD, which is in the image that kubeadm will run: another
-# version could leave what that one does not read. It sets ETCDUTL to the node's
-# own, or to the one in the image.
+# find_etcd sets ETCD to the etcd of the image that kubeadm will run: another
+# version could write data that it cannot read. It sets ETCDUTL to the node's
+# own etcdutl, or to that of the image.
 find_etcd() {
-  image=$(kubeadm config images list --config "$restore/cluster.yaml" | grep '/etcd:') || die "kubeadm names no image of etcd"
-  # Pulled by kubeadm, which goes through containerd's mirrors and logins.
+  image=$(kubeadm config images list --config "$restore/cluster.yaml" | grep '/etcd:') || die "kubeadm lists no etcd image"
+  # kubeadm pulls it through containerd's mirrors and credentials.
   if [ -z "$(ctr --namespace k8s.io images list --quiet "name==$image")" ]; then
     kubeadm config images pull --config "$restore/cluster.yaml" || die "image $image cannot be pulled"
   fi
@@ -30,9 +30,9 @@ find_etcd() {
   [ -x "$ETCDUTL" ] || die "image $image has no etcdutl"
 }
 
-# ask asks the restored etcd about alarms, over a socket that nobody else may
-# open. Its image may have no etcdctl.
-ask() {
+# etcd_alarm calls the alarm API of the restored etcd, over a socket that only
+# root can open. The image may have no etcdctl.
+etcd_alarm() {
   (cd "$work" && curl --silent --show-error --fail --noproxy '*' --max-time 60 --unix-socket client:0 \
     --data "$1" http://localhost/v3/maintenance/alarm)
 }
@@ -43,39 +43,39 @@ stop() {
   wait "$pid" || true
 }
 
-# disarm takes back the alarms that came with the snapshot: the members that
-# they were raised for are no more, and etcd would take no writes, not even
-# kubeadm's. It raises its own again if it still has reason to.
+# disarm clears the alarms of the snapshot: the members that raised them no
+# longer exist, and etcd rejects all writes while an alarm is raised, also those
+# of kubeadm. etcd raises an alarm again if the reason persists.
 disarm() {
   if [ ! -x "$ETCD" ]; then
-    echo "Image $image has no etcd at its usual place: alarms of the snapshot, if there are any, stay"
+    echo "Image $image has no etcd at the usual path: alarms of the snapshot are not disarmed"
     return
   fi
   (cd "$work" && exec "$ETCD" --data-dir restored --name "$NODE_NAME" --log-level warn \
     --listen-client-urls unix://client:0 --advertise-client-urls unix://client:0 --listen-peer-urls unix://peer:0) \
     >"$work/etcd.log" 2>&1 &
   pid=$!
-  # What is large takes long to be read.
+  # etcd needs long to load large data.
   left=600
-  until raised=$(ask '{"action":"GET"}' 2>"$work/ask.log"); do
+  until raised=$(etcd_alarm '{"action":"GET"}' 2>"$work/alarm.log"); do
     left=$((left - 1))
     if [ "$left" -eq 0 ] || ! kill -0 "$pid" 2>/dev/null; then
       stop
-      cat "$work/ask.log"
+      cat "$work/alarm.log"
       tail -n 20 "$work/etcd.log"
-      die "etcd does not start with what was restored"
+      die "etcd does not start with the restored data"
     fi
     sleep 1
   done
-  # Each alarm is a word like "memberID":"123","alarm":"NOSPACE".
+  # Each alarm is one word such as "memberID":"123","alarm":"NOSPACE".
   for alarm in $(echo "$raised" | tr -d ' \n' | tr '{}' '\n\n' | grep '"alarm":"'); do
-    echo "Taking back an alarm of the snapshot: $alarm"
-    ask '{"action":"DEACTIVATE",'"$alarm"'}' >/dev/null || { stop; die "the alarm cannot be taken back"; }
+    echo "Disarming an alarm of the snapshot: $alarm"
+    etcd_alarm '{"action":"DEACTIVATE",'"$alarm"'}' >/dev/null || { stop; die "the alarm cannot be disarmed"; }
   done
   stop
 }
 
-[ ! -e "$DATA_DIR/member" ] || die "$DATA_DIR holds a member of etcd already"
+[ ! -e "$DATA_DIR/member" ] || die "$DATA_DIR already contains an etcd member"
 mkdir -p "$DATA_DIR"
 chmod 700 "$DATA_DIR"
 # On the disk that etcd will use: it may not fit elsewhere.
@@ -88,18 +88,18 @@ if [ -r /etc/nova/proxy.env ]; then
   . /etc/nova/proxy.env
   set +a
 fi
-# The URL is a secret for a while, so it is not in the command line.
+# The URL is a temporary secret, so it is not in the command line.
 curl --config "$restore/curl" --output "$work/snapshot.db" || die "snapshot $SNAPSHOT cannot be downloaded"
-echo "$SHA256  $work/snapshot.db" | sha256sum --check --status || die "snapshot $SNAPSHOT is not what was verified: its hash differs"
+echo "$SHA256  $work/snapshot.db" | sha256sum --check --status || die "the SHA-256 of snapshot $SNAPSHOT differs from that of the verified snapshot"
 
 find_etcd
-# As kubeadm names the member and its peer.
+# The member name and peer URL that kubeadm uses.
 address=${NODE_IP%%,*}
 case $address in
 *:*) address="[$address]" ;;
 esac
-# Revisions go on far behind those that were ever given out, and everybody who
-# watches is told to list anew: nobody takes what comes now for what he knows.
+# Revisions continue far above all earlier ones, and watchers must list again: a
+# client never mistakes new data for data in its cache.
 "$ETCDUTL" snapshot restore "$work/snapshot.db" --data-dir "$work/restored" \
   --name "$NODE_NAME" --initial-cluster "$NODE_NAME=https://$address:2380" \
   --initial-advertise-peer-urls "https://$address:2380" \

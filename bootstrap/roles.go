@@ -9,13 +9,13 @@ import (
 const (
 	// rolePrefix is the domain of role labels and taints.
 	rolePrefix = "node-role.kubernetes.io/"
-	// uninitializedTaint is the one that Cluster API takes off.
+	// uninitializedTaint is the taint that Cluster API removes.
 	uninitializedTaint = "node.cluster.x-k8s.io/uninitialized"
 	// effect is the effect of all taints that this package sets.
 	effect = "NoSchedule"
 )
 
-// Roles returns what a machine's node is for.
+// Roles returns the roles of the machine's node.
 func Roles(spec *bootstrapv1.NodeConfigSpec, controlPlane bool) []bootstrapv1.NodeRole {
 	switch {
 	case len(spec.Roles) > 0:
@@ -28,8 +28,8 @@ func Roles(spec *bootstrapv1.NodeConfigSpec, controlPlane bool) []bootstrapv1.No
 }
 
 // RoleLabels returns the labels of a node with these roles. A kubelet may not
-// set them on its own Node, so they are set on the Machine, from where Cluster
-// API carries them over.
+// set them on its own Node, so they are set on the Machine, and Cluster API
+// copies them to the Node.
 func RoleLabels(roles []bootstrapv1.NodeRole) map[string]string {
 	labels := make(map[string]string, len(roles))
 	for _, role := range roles {
@@ -42,10 +42,10 @@ func roleKey(role bootstrapv1.NodeRole) string {
 	return rolePrefix + string(role)
 }
 
-// taints returns what a node registers with. A node that is a worker too is
-// there for everybody, so the taints of its other roles are left out. A node
-// that is no control plane starts uninitialized, so that nothing is scheduled
-// on it before Cluster API has set its labels.
+// taints returns the taints that a node registers with. A node that is also a
+// worker accepts all pods, so the taints of its other roles are left out. A
+// node outside of the control plane starts uninitialized, so that nothing is
+// scheduled on it before Cluster API has set its labels.
 func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
 	list := []any{}
 	if !controlPlane {
@@ -57,7 +57,7 @@ func taints(roles []bootstrapv1.NodeRole, controlPlane bool) []any {
 	return list
 }
 
-// tainting returns the roles that keep a node free for themselves.
+// tainting returns the roles whose nodes have a taint.
 func tainting(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
 	var free []bootstrapv1.NodeRole
 	if slices.Contains(roles, bootstrapv1.NodeRoleWorker) {
@@ -71,7 +71,7 @@ func tainting(roles []bootstrapv1.NodeRole) []bootstrapv1.NodeRole {
 	return free
 }
 
-// ownTaints returns what the user adds to the taints of the roles.
+// ownTaints returns the taints that the user adds to those of the roles.
 func ownTaints(spec *bootstrapv1.NodeConfigSpec) []any {
 	list := make([]any, 0, len(spec.Taints))
 	for _, t := range spec.Taints {
@@ -88,7 +88,7 @@ func taint(key string) map[string]any {
 	return map[string]any{"key": key, "effect": effect}
 }
 
-// checkRoles refuses roles that do not fit the machine.
+// checkRoles rejects roles that do not fit the machine.
 func checkRoles(roles []bootstrapv1.NodeRole, controlPlane bool) error {
 	named := slices.Contains(roles, bootstrapv1.NodeRoleControlPlane)
 	switch {

@@ -1,8 +1,9 @@
 package bootstrap
 
-// ClusterConfiguration returns what kubeadm init would be told of the cluster.
-// kubeadm stores it in the cluster, and every control plane that joins later
-// takes it from there: so it has to be stored anew when the spec has changed.
+// ClusterConfiguration returns the ClusterConfiguration of kubeadm init for the
+// current spec. kubeadm stores it in the cluster, and every control plane
+// machine that joins later reads it there: so it must be updated when the spec
+// changes.
 func ClusterConfiguration(in *Input) ([]byte, error) {
 	d := clusterConfiguration(in)
 	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {
@@ -11,8 +12,8 @@ func ClusterConfiguration(in *Input) ([]byte, error) {
 	return d.marshal()
 }
 
-// KubeProxyConfiguration returns the document that kubeadm init would get now.
-// kubeadm stores it in the cluster, where each kube-proxy reads it.
+// KubeProxyConfiguration returns the document of kubeadm init for the current
+// spec. kubeadm stores it in the cluster, where each kube-proxy reads it.
 func KubeProxyConfiguration(in *Input) ([]byte, error) {
 	d := kubeProxyConfiguration(&in.Platform)
 	if err := d.patch(in.Spec.Kubeadm.ConfigPatches); err != nil {

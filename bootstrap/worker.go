@@ -8,19 +8,20 @@ import (
 
 const maxPods = "max-pods"
 
-// WorkerNode is what the Node of a worker has once pods may go there.
+// WorkerNode describes the Node of a worker once it accepts pods.
 type WorkerNode struct {
-	// Labels are those of its roles and those that its kubelet sets.
+	// Labels contains the labels of its roles and those that its kubelet sets.
 	Labels map[string]string
-	// Taints are those that stay: the one it starts with, until Cluster API
-	// has set its labels, is not among them.
+	// Taints contains the permanent taints, without the taint that Cluster API
+	// removes once it has set the labels.
 	Taints []bootstrapv1.Taint
-	// MaxPods is how many pods it takes. Empty means the kubelet's default.
+	// MaxPods is the maximum number of pods. If not set, the kubelet's default
+	// applies.
 	MaxPods string
 }
 
-// Worker tells what the Node of a worker with this spec will have, before
-// there is one.
+// Worker returns the Node that a worker with this spec will have, before it
+// exists.
 func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
 	roles := Roles(spec, false)
 	node := WorkerNode{Labels: RoleLabels(roles)}
@@ -36,7 +37,7 @@ func Worker(spec *bootstrapv1.NodeConfigSpec) WorkerNode {
 					node.Labels[key] = text
 				}
 			}
-		case maxPods: // of several the kubelet takes the last
+		case maxPods: // the kubelet reads the last of several
 			node.MaxPods = value(a)
 		}
 	}

@@ -22,7 +22,7 @@ func TestWorker(t *testing.T) {
 			Labels: map[string]string{"node-role.kubernetes.io/infra": "", "node-role.kubernetes.io/ingress": ""},
 			Taints: []bootstrapv1.Taint{{Key: "node-role.kubernetes.io/infra", Effect: "NoSchedule"}},
 		}},
-		"Own": {"what the user adds counts too", bootstrapv1.NodeConfigSpec{
+		"Own": {"the user's labels and taints are included", bootstrapv1.NodeConfigSpec{
 			Taints: []bootstrapv1.Taint{{Key: "example.com/gpu", Value: "a100", Effect: "NoExecute"}},
 			Kubelet: bootstrapv1.KubeletSpec{ExtraArgs: []bootstrapv1.Arg{
 				{Name: "max-pods", Value: ptr.To("60")}, {Name: "max-pods", Value: ptr.To("200")},

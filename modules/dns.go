@@ -4,23 +4,24 @@ import (
 	"net/netip"
 )
 
-// DNSFacts are how names are resolved on a tenant.
+// DNSFacts describe name resolution in a workload cluster.
 type DNSFacts struct {
 	// Mode is None, Internal, Hybrid or External.
 	Mode string `json:"mode"`
-	// BaseDomain is the domain of the platform's names. Empty with None.
+	// BaseDomain is the domain of the platform's names. It is not set if Mode
+	// is None.
 	BaseDomain string `json:"baseDomain"`
-	// Address is the address of Nova DNS' service: the last usable one of the
-	// service range.
+	// Address is the address of the Nova DNS service: the last usable address
+	// of the service range.
 	Address string `json:"address"`
-	// ForwardZones are domains that other servers know.
+	// ForwardZones are domains that other servers resolve.
 	ForwardZones []ForwardZone `json:"forwardZones"`
-	// Servers are the upstream servers of CoreDNS. If empty, it uses the name
+	// Servers are the upstream servers of CoreDNS. If not set, it uses the name
 	// servers of its node.
 	Servers []string `json:"servers"`
 }
 
-// ForwardZone is a domain and the servers that know it.
+// ForwardZone is a domain and the servers that resolve it.
 type ForwardZone struct {
 	Name    string   `json:"name"`
 	Servers []string `json:"servers"`
@@ -30,19 +31,19 @@ type ForwardZone struct {
 const (
 	// DNSNone: the platform has no base domain.
 	DNSNone = "None"
-	// DNSInternal: Nova DNS serves it inside the tenant.
+	// DNSInternal: Nova DNS serves it inside the workload cluster.
 	DNSInternal = "Internal"
-	// DNSHybrid: and to the outside, on the infra nodes.
+	// DNSHybrid: as DNSInternal, and on the infra nodes for clients outside.
 	DNSHybrid = "Hybrid"
 	// DNSExternal: other servers serve it, and there is no Nova DNS.
 	DNSExternal = "External"
 )
 
-// kubeadmServices is the service range of a Cluster that names none.
+// kubeadmServices is the default service range.
 const kubeadmServices = "10.96.0.0/12"
 
-// DNSOf says how names are resolved, by the platform settings and the ranges
-// of services.
+// DNSOf returns the DNS settings for the platform settings and the service
+// ranges.
 func DNSOf(platform map[string]any, services []string) DNSFacts {
 	out := DNSFacts{Mode: DNSNone, BaseDomain: text(platform, "dns", "baseDomain"), ForwardZones: []ForwardZone{}}
 	dns, _ := platform["dns"].(map[string]any)
@@ -82,9 +83,9 @@ func texts(list any) []string {
 	return out
 }
 
-// lastUsable is the last address of a range that a service may have: the last
-// one of all, or the one before it where that is for broadcasts. Empty for what
-// is no range.
+// lastUsable is the last address of a range that a service can have: the last
+// one, or the one before it if the last is a broadcast address. Empty for an
+// invalid range.
 func lastUsable(block string) string {
 	prefix, err := netip.ParsePrefix(block)
 	if err != nil {

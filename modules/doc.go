@@ -1,7 +1,7 @@
-// Package modules turns a set of modules and the facts of a Cluster into
-// objects of Flux, and says which Clusters may take a change.
+// Package modules renders a set of modules and the facts of a Cluster into Flux
+// objects, and plans which Clusters may be updated.
 //
-// All of it is pure: types in, types out, no client, no clock, no context. It
-// refuses to read or write anything, and to know where facts come from; that
-// is the business of controllers/modules.
+// The package is pure: types in, types out, no client, no clock, no context. It
+// does not read or write anything, and does not know the origin of facts; that
+// is the task of controllers/modules.
 package modules

@@ -11,11 +11,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
-// costLimit bounds what one expression may compute.
+// costLimit limits the computation of one expression.
 const costLimit = 1_000_000
 
-// environment is what expressions may use. It is made once: it is costly, and
-// safe for concurrent use.
+// environment is the CEL environment of expressions. It is created once:
+// creation is expensive, and it is safe for concurrent use.
 var environment = func() *cel.Env {
 	env, err := cel.NewEnv(
 		cel.Variable("facts", cel.DynType),
@@ -24,7 +24,7 @@ var environment = func() *cel.Env {
 		ext.Sets(),
 	)
 	if err != nil {
-		panic(err) // wrong for every input: a test of anything here finds it
+		panic(err) // wrong for every input: any test finds it
 	}
 	return env
 }()
@@ -36,7 +36,7 @@ func program(expression string) (cel.Program, error) {
 		return nil, fmt.Errorf("compiling %q: %s", expression, oneLine(issues.Err()))
 	}
 	if t := ast.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, fmt.Errorf("compiling %q: it must be true or false, and is of the type %s", expression, t)
+		return nil, fmt.Errorf("compiling %q: it must be a boolean, but has the type %s", expression, t)
 	}
 	p, err := environment.Program(ast, cel.CostLimit(costLimit))
 	if err != nil {
@@ -57,13 +57,13 @@ func holds(expression string, facts map[string]any) (bool, error) {
 	}
 	value, ok := result.Value().(bool)
 	if !ok {
-		return false, fmt.Errorf("evaluating %q: it must be true or false, and is %v", expression, result.Value())
+		return false, fmt.Errorf("evaluating %q: it must be a boolean, but is %v", expression, result.Value())
 	}
 	return value, nil
 }
 
-// parsed parses a template. One that names a fact that does not exist fails
-// when it is executed instead of writing "<no value>" into a manifest.
+// parsed parses a template. An unknown fact fails the execution instead of
+// writing "<no value>" into a manifest.
 func parsed(text string) (*boundedtemplate.Template, error) {
 	t, err := boundedtemplate.Parse("", text)
 	if err != nil {
@@ -105,7 +105,7 @@ func Fits(version, constraint string) (bool, error) {
 	return c.Check(semver.New(v.Major(), v.Minor(), v.Patch(), "", "")), nil
 }
 
-// oneLine makes a message of many lines fit a condition.
+// oneLine joins the lines of a message for a condition.
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }

@@ -17,8 +17,7 @@ func rendered(m addonsv1.Module) (*Rendering, error) {
 	return Render(c, Target{Namespace: "team", Name: "alpha", Set: "set", Origin: "team", Facts: &Facts{}})
 }
 
-// What a tenant writes into a template can neither fill the memory nor keep a
-// worker busy.
+// A tenant's template can neither fill the memory nor keep a worker busy.
 func TestTemplateBombs(t *testing.T) {
 	for name, bomb := range map[string]string{
 		"Width": `{{ printf "%1000000d" 1 }}`,
@@ -38,7 +37,7 @@ func TestTemplateBombs(t *testing.T) {
 	}
 }
 
-// A document of 600 KiB whose aliases stand for gigabytes.
+// A document of 600 KiB whose aliases expand to gigabytes.
 func TestAliasBomb(t *testing.T) {
 	bomb := `{{ $x := "x" }}{{ range 19 }}{{ $x = print $x $x }}{{ end }}a: &a {{ quote $x }}` + "\n" +
 		`b: [{{ range 20000 }}*a,{{ end }}1]`

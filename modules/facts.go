@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// Facts are what a module may know of its Cluster. Expressions and templates
-// see them by their JSON names, below facts. Every field is there, with its
-// zero value when it is not known.
+// Facts are the data about a Cluster for its modules. Expressions and templates
+// use them by their JSON names, below facts. Every field is present; an unknown
+// field has its zero value.
 type Facts struct {
 	Cluster      ClusterFacts      `json:"cluster"`
 	Kubernetes   KubernetesFacts   `json:"kubernetes"`
@@ -20,12 +20,13 @@ type Facts struct {
 	Nodes        NodeFacts         `json:"nodes"`
 	Images       ImageFacts        `json:"images"`
 	DNS          DNSFacts          `json:"dns"`
-	// Platform is NovaControlPlane.spec.platform, by its JSON names. Empty
-	// under another control plane, and for modules of the management cluster.
+	// Platform is NovaControlPlane.spec.platform, by its JSON names. It is
+	// empty with another control plane provider, and for modules of the
+	// management cluster.
 	Platform map[string]any `json:"platform"`
 }
 
-// ClusterFacts name the Cluster.
+// ClusterFacts identify the Cluster.
 type ClusterFacts struct {
 	Name      string `json:"name"`
 	Namespace string `json:"namespace"`
@@ -34,26 +35,26 @@ type ClusterFacts struct {
 	Labels map[string]string `json:"labels"`
 }
 
-// KubernetesFacts are about the version.
+// KubernetesFacts describe the version.
 type KubernetesFacts struct {
 	// Version is the control plane's, such as v1.36.3.
 	Version string `json:"version"`
 }
 
-// EndpointFacts are where the tenant's API server is.
+// EndpointFacts are the address of the workload cluster's API server.
 type EndpointFacts struct {
 	Host string `json:"host"`
 	Port int32  `json:"port"`
 }
 
-// HypervisorFacts are where the machines are.
+// HypervisorFacts describe the hypervisor of the machines.
 type HypervisorFacts struct {
 	// Kind is vsphere, zvirt, or the kind of another infrastructure cluster.
 	Kind string `json:"kind"`
 	// Server is the host name or address of the vCenter or engine, with a port
-	// if it is not 443, and CABundle the certificate authorities that verify
-	// it: those of the infrastructure cluster or of its identity. CABundle is
-	// empty if the system's do, or if the certificate is pinned.
+	// if it is not 443, and CABundle the CA certificates that verify it: those
+	// of the infrastructure cluster or of its identity. CABundle is not set if
+	// the system's CAs verify it, or if the certificate is pinned.
 	Server   string `json:"server"`
 	CABundle string `json:"caBundle"`
 	// Spec is the spec of the infrastructure cluster by its JSON names, such as
@@ -61,7 +62,7 @@ type HypervisorFacts struct {
 	Spec map[string]any `json:"spec"`
 }
 
-// NetworkFacts are the tenant's own network.
+// NetworkFacts are the workload cluster's own network.
 type NetworkFacts struct {
 	// Pods and Services are CIDR blocks.
 	Pods     []string `json:"pods"`
@@ -70,23 +71,23 @@ type NetworkFacts struct {
 	Domain string `json:"domain"`
 }
 
-// ControlPlaneFacts are about the control plane's machines.
+// ControlPlaneFacts describe the control plane's machines.
 type ControlPlaneFacts struct {
-	// Replicas is how many there are to be.
+	// Replicas is the desired number of machines.
 	Replicas int32 `json:"replicas"`
 	// Topology is SingleReplica or HighlyAvailable.
 	Topology string `json:"topology"`
 }
 
-// NodeFacts count nodes as they are to be, by role, so that a machine that is
-// being replaced switches nothing off. A node of two roles counts twice.
+// NodeFacts are the desired numbers of nodes by role, so that the replacement
+// of a machine disables nothing. A node with two roles is counted twice.
 type NodeFacts struct {
 	ControlPlane int32 `json:"controlPlane"`
 	Infra        int32 `json:"infra"`
 	Ingress      int32 `json:"ingress"`
 	Worker       int32 `json:"worker"`
 	Total        int32 `json:"total"`
-	// Addresses are those of the nodes that are there.
+	// Addresses are those of the existing nodes.
 	Addresses AddressFacts `json:"addresses"`
 }
 
@@ -99,9 +100,9 @@ type AddressFacts struct {
 	Worker       []string `json:"worker"`
 }
 
-// ImageFacts are about container images.
+// ImageFacts describe container images.
 type ImageFacts struct {
-	// Registry is where all images come from. Empty means that each comes from
+	// Registry is the registry of all images. If not set, each image comes from
 	// its own registry. For modules of the management cluster it is the
 	// administrator's registry and not that of the platform settings.
 	Registry string `json:"registry"`
@@ -113,7 +114,7 @@ const (
 	HighlyAvailable = "HighlyAvailable"
 )
 
-// Topology names what a number of control plane machines is.
+// Topology returns the topology for a number of control plane machines.
 func Topology(replicas int32) string {
 	if replicas > 1 {
 		return HighlyAvailable
@@ -121,11 +122,11 @@ func Topology(replicas int32) string {
 	return SingleReplica
 }
 
-// DefaultDomain is the domain of services when nobody says another.
+// DefaultDomain is the default domain of services.
 const DefaultDomain = "cluster.local"
 
 // SubstituteConfig is the name of the ConfigMap with Nova's substitutions, in
-// the tenant's namespace SubstituteNamespace.
+// the namespace SubstituteNamespace of the workload cluster.
 const (
 	SubstituteConfig    = "nova-gitops-common-substitute-config"
 	SubstituteNamespace = "nova-gitops"
@@ -145,11 +146,11 @@ func (f *Facts) Substitutions() map[string]string {
 	}
 }
 
-// publicImages is where Kubernetes' own images come from when nobody says
-// otherwise. Others are not there.
+// publicImages is the default registry of Kubernetes' own images. It has no
+// other images.
 const publicImages = "registry.k8s.io"
 
-// ImagesOf says where images come from, by the platform settings.
+// ImagesOf returns the origin of images for the platform settings.
 func ImagesOf(platform map[string]any) ImageFacts {
 	registry := text(platform, "imageRepository")
 	if registry == publicImages {
@@ -167,7 +168,7 @@ func (f *Facts) inManagement(images string) *Facts {
 	return &out
 }
 
-// text returns a text of the platform settings; empty if nobody said it.
+// text returns a text of the platform settings, empty if it is not set.
 func text(platform map[string]any, path ...string) string {
 	var at any = platform
 	for _, name := range path {
@@ -181,7 +182,7 @@ func text(platform map[string]any, path ...string) string {
 	return text
 }
 
-// values returns the facts as expressions and templates see them.
+// values returns the facts for expressions and templates.
 func (f *Facts) values() (map[string]any, error) {
 	data, err := json.Marshal(f)
 	if err != nil {
@@ -197,8 +198,8 @@ func (f *Facts) values() (map[string]any, error) {
 	return whole, nil
 }
 
-// numbers makes whole numbers of what JSON calls numbers, since a count
-// compared with 3 must be none with a fraction.
+// numbers converts whole JSON numbers to integers, since an expression compares
+// counts with integers such as 3.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

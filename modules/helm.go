@@ -17,7 +17,7 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// remediations is how often a module that is to be remediated is tried.
+// remediations is the number of attempts of a module with remediation.
 const remediations = 3
 
 // helmRelease renders a chart.
@@ -36,7 +36,8 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 		Spec: helmv2.HelmReleaseSpec{
 			Interval: metav1.Duration{Duration: r.interval()}, Timeout: &timeout,
 			// The release keeps its name when the Cluster moves to another
-			// management cluster, so that it is adopted and not made again.
+			// management cluster, so that Flux adopts it and does not install
+			// it again.
 			ReleaseName: m.Name, TargetNamespace: m.TargetNamespace, StorageNamespace: m.TargetNamespace,
 			ServiceAccountName: m.ServiceAccount(), KubeConfig: r.kubeConfig(m),
 			Suspend: ptr.Deref(m.Suspend, false), Values: &apiextensionsv1.JSON{Raw: inline},
@@ -48,7 +49,8 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 	out.SetGroupVersionKind(helmv2.GroupVersion.WithKind(helmv2.HelmReleaseKind))
 	if !m.InWorkloadCluster() {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = r.target.Namespace, r.target.Namespace
-		// The name of the object is this module's alone, so the release is, too.
+		// The name of the object is unique to this module, so the release name
+		// is, too.
 		out.Spec.ReleaseName = shortenedTo(out.Name, maxRelease)
 	} else if m.TargetNamespace == "" {
 		out.Spec.TargetNamespace, out.Spec.StorageNamespace = metav1.NamespaceDefault, metav1.NamespaceDefault
@@ -67,7 +69,7 @@ func (r *renderer) helmRelease(m *addonsv1.Module, native []string) (client.Obje
 	return out, nil
 }
 
-// maxRelease is how long a Helm release's name may be.
+// maxRelease is the maximum length of a Helm release name.
 const maxRelease = 53
 
 func shortenedTo(name string, length int) string {
@@ -78,7 +80,7 @@ func shortenedTo(name string, length int) string {
 	return name[:length-len(sum)-1] + "-" + sum
 }
 
-// chart says where the chart is.
+// chart sets the source of the chart.
 func (r *renderer) chart(m *addonsv1.Module, out *helmv2.HelmRelease) {
 	ref := r.reference(m)
 	if ref.Kind == addonsv1.OCIRepository && m.Chart.Name == "" {
@@ -90,13 +92,14 @@ func (r *renderer) chart(m *addonsv1.Module, out *helmv2.HelmRelease) {
 		SourceRef: helmv2.CrossNamespaceObjectReference{Kind: string(ref.Kind), Name: ref.Name, Namespace: ref.Namespace},
 	}}
 	if ref.Kind != addonsv1.HelmRepository {
-		// The chart's own version seldom changes there: the commit does.
+		// The chart's own version rarely changes there, but the commit does.
 		out.Spec.Chart.Spec.ReconcileStrategy = "Revision"
 	}
 }
 
-// failing says what happens after a failed attempt. Without a strategy Flux
-// uninstalls between attempts, which takes the network away with the CNI.
+// failing sets the strategy after a failed attempt. Without a strategy Flux
+// uninstalls the release between attempts, which would remove the network with
+// the CNI.
 func failing(policy addonsv1.FailurePolicy, out *helmv2.HelmRelease) {
 	if policy == addonsv1.FailureRemediate {
 		out.Spec.Install.Remediation = &helmv2.InstallRemediation{Retries: -1}
@@ -119,11 +122,12 @@ func driftMode(p addonsv1.DriftPolicy) helmv2.DriftDetectionMode {
 	}
 }
 
-// values merges inline values and what the template says; the template wins.
+// values merges inline values with those of the template; the template takes
+// precedence.
 func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
 	if c.Values != nil && len(c.Values.Raw) > 0 {
 		if err := json.Unmarshal(c.Values.Raw, &merged); err != nil {
-			return fmt.Errorf("values: they must be an object: %w", err)
+			return fmt.Errorf("values: must be an object: %w", err)
 		}
 	}
 	text, err := r.filled(c.ValuesTemplate)
@@ -135,31 +139,31 @@ func (r *renderer) values(c *addonsv1.Chart, merged map[string]any) error {
 	}
 	over := map[string]any{}
 	if err := yaml.Unmarshal([]byte(text), &over); err != nil {
-		return fmt.Errorf("valuesTemplate: what it renders to is no YAML object: %s", oneLine(err))
+		return fmt.Errorf("valuesTemplate: the rendered text is not a YAML object: %s", oneLine(err))
 	}
 	merge(merged, over)
 	return nil
 }
 
-// withoutAliases refuses a document with aliases: each repeats what it names, so
-// a small document may stand for gigabytes.
+// withoutAliases rejects a document with aliases: each alias repeats its
+// anchor, so a small document may expand to gigabytes.
 func withoutAliases(text string) error {
 	document := &goyaml.Node{}
 	if err := goyaml.Unmarshal([]byte(text), document); err != nil {
-		return fmt.Errorf("what it renders to is no YAML object: %s", oneLine(err))
+		return fmt.Errorf("the rendered text is not a YAML object: %s", oneLine(err))
 	}
 	rest := []*goyaml.Node{document}
 	for len(rest) > 0 {
 		node := rest[len(rest)-1]
 		if node.Kind == goyaml.AliasNode {
-			return fmt.Errorf("what it renders to has the alias *%s in line %d: aliases are not allowed", node.Value, node.Line)
+			return fmt.Errorf("the rendered text has the alias *%s in line %d: aliases are not allowed", node.Value, node.Line)
 		}
 		rest = append(rest[:len(rest)-1], node.Content...)
 	}
 	return nil
 }
 
-// merge puts over on top of base, object by object, as Helm does.
+// merge merges over into base, object by object, as Helm does.
 func merge(base, over map[string]any) {
 	for key, value := range over {
 		below, isObject := base[key].(map[string]any)

@@ -15,10 +15,10 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// retryInterval is how soon a failed attempt is repeated.
+// retryInterval is the interval between attempts after a failure.
 const retryInterval = time.Minute
 
-// kustomization renders a path of Kustomize.
+// kustomization renders a Kustomize path.
 func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Object, error) {
 	variables, err := r.variables(m.Kustomize, m.InWorkloadCluster())
 	if err != nil {
@@ -66,10 +66,11 @@ func (r *renderer) kustomization(m *addonsv1.Module, native []string) (client.Ob
 	return out, nil
 }
 
-// variables are Nova's own substitutions and the module's, which win.
-func (r *renderer) variables(k *addonsv1.Kustomize, inTenant bool) (map[string]string, error) {
+// variables are Nova's own substitutions and the module's, which take
+// precedence.
+func (r *renderer) variables(k *addonsv1.Kustomize, inWorkloadCluster bool) (map[string]string, error) {
 	out := r.target.Facts.Substitutions()
-	if !inTenant {
+	if !inWorkloadCluster {
 		out = r.target.Facts.inManagement(r.target.ManagementImages).Substitutions()
 		out["imageRepository"] = r.target.ManagementImages
 	}
@@ -86,7 +87,7 @@ func (r *renderer) variables(k *addonsv1.Kustomize, inTenant bool) (map[string]s
 // meta is the metadata of a module's object.
 func (r *renderer) meta(m *addonsv1.Module) metav1.ObjectMeta {
 	return metav1.ObjectMeta{
-		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.title(), m.Name),
+		Namespace: r.target.Namespace, Name: ObjectName(r.target.Name, r.target.displayName(), m.Name),
 		Labels: r.labels(m.Name),
 	}
 }
@@ -96,7 +97,8 @@ func (r *renderer) interval() time.Duration {
 	return spec.Interval()
 }
 
-// kubeConfig names the tenant's kubeconfig by Cluster API's contract.
+// kubeConfig refers to the kubeconfig of the workload cluster by Cluster API's
+// contract.
 func (r *renderer) kubeConfig(m *addonsv1.Module) *meta.KubeConfigReference {
 	if !m.InWorkloadCluster() {
 		return nil

@@ -8,8 +8,8 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// Order returns the names of modules, each after what it depends on, and
-// otherwise as they are listed. A missing name and a circle are errors.
+// Order returns the names of modules, each after its dependencies, and
+// otherwise in the order of the list. An unknown name and a cycle are errors.
 func Order(modules []addonsv1.Module) ([]string, error) {
 	byName := map[string]*addonsv1.Module{}
 	for i := range modules {
@@ -24,7 +24,7 @@ func Order(modules []addonsv1.Module) ([]string, error) {
 	return o.out, nil
 }
 
-// mark is how far a module's ordering is.
+// mark is the state of a module in the ordering.
 type mark int
 
 const (
@@ -47,7 +47,7 @@ func (o *ordering) visit(name string, path []string) error {
 	case unseen:
 	case open:
 		circle := path[slices.Index(path, name):]
-		return fmt.Errorf("modules depend on each other in a circle: %s", strings.Join(circle, " → "))
+		return fmt.Errorf("dependency cycle of modules: %s", strings.Join(circle, " → "))
 	}
 	o.state[name] = open
 	for _, dependency := range o.modules[name].DependsOn {

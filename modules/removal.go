@@ -2,69 +2,72 @@ package modules
 
 import "time"
 
-// Piece is an object of a module that is to go.
-type Piece struct {
+// FluxObject is an object of Flux of a module that must be removed.
+type FluxObject struct {
 	// Module is the module's name.
 	Module string
-	// Needs are the modules that it was written to depend on.
+	// Needs lists the modules that it was written to depend on.
 	Needs []string
-	// Deleting tells that it was asked to go, and Since when.
+	// Deleting means that its deletion was requested, at the time Since.
 	Deleting bool
 	Since    time.Time
-	// Suspended tells that Flux will let go of it without touching the tenant.
+	// Suspended means that Flux removes its finalizer without changing the
+	// workload cluster.
 	Suspended bool
-	// Keep leaves its objects on the tenant.
+	// Keep leaves its objects in the workload cluster.
 	Keep bool
-	// Management tells that its objects are in the management cluster. They may
-	// hold credentials, so they are removed in any case.
+	// Management means that its objects are in the management cluster. They may
+	// contain credentials, so they are always removed.
 	Management bool
 }
 
-// Removal is what is to be done with one piece now.
+// Removal is the next action for one object.
 type Removal string
 
-// What can be done.
+// The actions.
 const (
-	// RemovalWait leaves it for now: others depend on it, or it is going.
+	// RemovalWait does nothing now: other modules depend on it, or it is being
+	// deleted.
 	RemovalWait Removal = "Wait"
-	// RemovalDelete asks Flux to remove its objects.
+	// RemovalDelete deletes it, so that Flux removes its objects.
 	RemovalDelete Removal = "Delete"
-	// RemovalRelease lets go of it and leaves its objects.
+	// RemovalRelease suspends and deletes it, so that Flux leaves its objects.
 	RemovalRelease Removal = "Release"
-	// RemovalForce takes it away past Flux, which does not answer either.
+	// RemovalForce removes the finalizer of Flux, which does not respond.
 	RemovalForce Removal = "Force"
 )
 
-// Ending is under what circumstances pieces go.
+// Ending describes the state of the cluster during a removal.
 type Ending struct {
-	// Gone tells that the tenant is being deleted, was moved, or is given up:
-	// nothing on it is worth waiting for.
+	// Gone means that the workload cluster is being deleted, was moved, or is
+	// given up: its objects need no cleanup.
 	Gone bool
-	// Draining tells that Machines of the tenant are still there, which the
-	// modules of the management cluster serve.
+	// Draining means that the workload cluster still has Machines that use the
+	// modules in the management cluster.
 	Draining bool
-	// Reachable tells that the tenant answers.
+	// Reachable means that the workload cluster responds.
 	Reachable bool
-	// Timeout bounds removal.
+	// Timeout limits the removal.
 	Timeout time.Duration
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// managementTimeout is how long Flux may take to remove a module of the
-// management cluster. Flux may be upgraded meanwhile.
+// managementTimeout limits the removal of a module in the management cluster.
+// Flux may be upgraded during that time.
 const managementTimeout = time.Hour
 
-// PlanRemoval says what to do with each piece, by module. What others need
-// goes after them, as long as the tenant answers. The timeout bounds all of it,
-// from the first piece that was asked to go: what is left then is released, and
-// after as long again taken away past Flux. Modules of the management cluster
-// are never released: they are removed once the Machines are gone.
-func PlanRemoval(pieces []Piece, staying map[string][]string, e Ending) map[string]Removal {
+// PlanRemoval returns the action for each object, by module. A module is
+// removed before its dependencies, as long as the workload cluster responds.
+// The timeout applies to the whole removal, from the first deletion on: then
+// the remaining objects are released, and after the same time again their
+// finalizers are removed. Modules of the management cluster are never released:
+// they are removed once the Machines are deleted.
+func PlanRemoval(objects []FluxObject, staying map[string][]string, e Ending) map[string]Removal {
 	needed := map[string]bool{}
 	var first time.Time
-	for i := range pieces {
-		p := &pieces[i]
+	for i := range objects {
+		p := &objects[i]
 		for _, name := range p.Needs {
 			needed[name] = true
 		}
@@ -82,13 +85,13 @@ func PlanRemoval(pieces []Piece, staying map[string][]string, e Ending) map[stri
 		waited = e.Now.Sub(first)
 	}
 	out := map[string]Removal{}
-	for i := range pieces {
-		out[pieces[i].Module] = removal(&pieces[i], needed[pieces[i].Module], waited, e)
+	for i := range objects {
+		out[objects[i].Module] = removal(&objects[i], needed[objects[i].Module], waited, e)
 	}
 	return out
 }
 
-func removal(p *Piece, needed bool, waited time.Duration, e Ending) Removal {
+func removal(p *FluxObject, needed bool, waited time.Duration, e Ending) Removal {
 	late := waited >= e.Timeout
 	switch {
 	case p.Management:
@@ -106,7 +109,7 @@ func removal(p *Piece, needed bool, waited time.Duration, e Ending) Removal {
 	}
 }
 
-func inManagement(p *Piece, needed, late bool, e Ending) Removal {
+func inManagement(p *FluxObject, needed, late bool, e Ending) Removal {
 	switch {
 	case p.Deleting && e.Now.Sub(p.Since) >= managementTimeout:
 		return RemovalForce

@@ -10,13 +10,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/boundedtemplate"
 )
 
-// Target is a Cluster that gets modules.
+// Target is a Cluster with its modules' input.
 type Target struct {
-	// Namespace and Name are the Cluster's.
+	// Namespace and Name identify the Cluster.
 	Namespace, Name string
 	// Set is the name of the NovaModuleSet, and Origin its namespace.
 	Set, Origin string
-	// Revision names the content.
+	// Revision identifies the content.
 	Revision string
 	// Facts are the Cluster's.
 	Facts *Facts
@@ -25,39 +25,39 @@ type Target struct {
 	ManagementImages string
 }
 
-// Rendering is what a content becomes on a Cluster.
+// Rendering is the content of a set rendered for a Cluster.
 type Rendering struct {
-	// Sources are the sources to write, before anything else.
+	// Sources are the sources, to be written first.
 	Sources []client.Object
-	// Modules are all modules, each after what it depends on.
+	// Modules are all modules, each after its dependencies.
 	Modules []Module
 }
 
-// Module is what a module becomes.
+// Module is a rendered module.
 type Module struct {
 	Name string
-	// Object is the HelmRelease or Kustomization. Nil when the module is not
-	// to be written now.
+	// Object is the HelmRelease or Kustomization. It is nil if the module must
+	// not be written now.
 	Object client.Object
-	// Off is set when the module is switched off here: what is there of it
-	// goes.
+	// Off means that the module is disabled here: its existing objects are
+	// removed.
 	Off bool
-	// Unfit says why the module does not fit the Cluster's Kubernetes
-	// version. What is there of it stays as it is.
+	// Unfit is the reason why the module does not fit the Cluster's Kubernetes
+	// version. Its existing objects stay unchanged.
 	Unfit string
-	// After are the modules that must be ready before this one is written:
-	// those of the other kind, which Flux cannot wait for itself.
+	// After lists the modules that must be ready before this one is written:
+	// dependencies of the other kind, for which Flux cannot wait itself.
 	After []string
-	// Needs are all the modules that it depends on and that are not off.
+	// Needs lists all enabled modules that it depends on.
 	Needs []string
-	// Keep leaves the module's objects when it goes.
+	// Keep leaves the module's objects when the module is removed.
 	Keep bool
-	// Tenant tells that it runs on the tenant.
-	Tenant bool
+	// InWorkloadCluster means that the module runs in the workload cluster.
+	InWorkloadCluster bool
 }
 
-// Render turns a content into objects of Flux for one Cluster. An error names
-// the module and what is wrong with it.
+// Render renders a content into Flux objects for one Cluster. An error names
+// the module and its problem.
 func Render(c Content, t Target) (*Rendering, error) {
 	order, err := Order(c.Modules)
 	if err != nil {
@@ -99,16 +99,16 @@ type renderer struct {
 	target  Target
 	// facts are the facts of the module that is being rendered.
 	facts map[string]any
-	// budget bounds all templates of the content together.
+	// budget limits all templates of the content together.
 	budget *boundedtemplate.Budget
 	byName map[string]*addonsv1.Module
-	// state has the modules rendered so far.
+	// state contains the modules rendered so far.
 	state map[string]*Module
 }
 
-// module renders one module, after those it depends on.
+// module renders one module, after its dependencies.
 func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
-	out := &Module{Name: m.Name, Keep: m.Remains(), Tenant: m.InWorkloadCluster()}
+	out := &Module{Name: m.Name, Keep: m.Remains(), InWorkloadCluster: m.InWorkloadCluster()}
 	if m.When != "" {
 		on, err := holds(m.When, r.facts)
 		if err != nil {
@@ -140,8 +140,9 @@ func (r *renderer) module(m *addonsv1.Module) (*Module, error) {
 	return out, nil
 }
 
-// dependencies splits what a module depends on into what Flux waits for
-// itself, whose object names it returns, and what has to be waited for here.
+// dependencies splits the dependencies of a module into those that Flux waits
+// for, of which it returns the object names, and those that the controller
+// waits for.
 func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 	var native []string
 	for _, name := range m.DependsOn {
@@ -151,7 +152,7 @@ func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 		}
 		out.Needs = append(out.Needs, name)
 		if dependency.Object != nil && (r.byName[name].Chart != nil) == (m.Chart != nil) {
-			native = append(native, ObjectName(r.target.Name, r.target.title(), name))
+			native = append(native, ObjectName(r.target.Name, r.target.displayName(), name))
 		} else {
 			out.After = append(out.After, name)
 		}
@@ -159,23 +160,24 @@ func (r *renderer) dependencies(m *addonsv1.Module, out *Module) []string {
 	return native
 }
 
-// Title is how a set is called on a Cluster: by its name, with its namespace
-// before it when that is not the Cluster's.
-func Title(origin, set, namespace string) string {
+// DisplayName is the displayed name of a set: its name, with its namespace in front
+// if that is not the Cluster's.
+func DisplayName(origin, set, namespace string) string {
 	if origin == namespace || origin == "" {
 		return set
 	}
 	return origin + "." + set
 }
 
-// title is how the set is called here.
-func (t Target) title() string { return Title(t.Origin, t.Set, t.Namespace) }
+// displayName is the displayed name of the set.
+func (t Target) displayName() string { return DisplayName(t.Origin, t.Set, t.Namespace) }
 
-// maxName keeps names short enough to be values of labels.
+// maxName is the maximum length of names, so that they are valid as label
+// values.
 const maxName = 63
 
-// ObjectName is the name of the Flux object of a module: readable, and cut
-// off with a digest where it would be too long.
+// ObjectName is the name of the Flux object of a module: readable, and
+// shortened with a digest if it is too long.
 func ObjectName(cluster, set, module string) string {
 	return shortened(strings.Join([]string{cluster, set, module}, "-"))
 }
@@ -188,7 +190,7 @@ func shortened(name string) string {
 	return strings.TrimRight(name[:maxName-len(sum)-1], "-.") + "-" + sum
 }
 
-// labels are on everything that is written for a Cluster.
+// labels are set on all objects of a Cluster.
 func (r *renderer) labels(module string) map[string]string {
 	labels := map[string]string{addonsv1.SetLabel: r.target.Set}
 	if module != "" {
@@ -201,11 +203,11 @@ func (r *renderer) labels(module string) map[string]string {
 	return labels
 }
 
-// shardLabel is the label by which controllers of Flux share objects out.
+// shardLabel is the label that assigns objects to Flux controllers.
 const shardLabel = "sharding.fluxcd.io/key"
 
-// annotations are what a later removal has to know of a module, when the set
-// may know it no more.
+// annotations store the data about a module for its later removal, when the set
+// may no longer contain it.
 func (r *renderer) annotations(m *Module) map[string]string {
 	out := map[string]string{
 		addonsv1.RevisionAnnotation: r.target.Revision,

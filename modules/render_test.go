@@ -15,9 +15,9 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-var update = flag.Bool("update", false, "write what is rendered to the golden files")
+var update = flag.Bool("update", false, "write the rendered objects to the golden files")
 
-// facts are those of a middling Cluster.
+// facts are those of an average Cluster.
 func facts() *Facts {
 	return &Facts{
 		Cluster:    ClusterFacts{Name: "alpha", Namespace: "team", ID: "3f1f3b0a-4f43-4f0c-9b40-9d1b1f3a2c11", Labels: map[string]string{"stage": "test"}},
@@ -101,7 +101,7 @@ func TestRenderGolden(t *testing.T) {
 	}
 }
 
-// A module that is switched off here holds nothing up that depends on it.
+// A disabled module does not block modules that depend on it.
 func TestRenderDropsDependenciesThatAreOff(t *testing.T) {
 	c := content(t, "set.yaml")
 	to := target()
@@ -122,7 +122,8 @@ func TestRenderDropsDependenciesThatAreOff(t *testing.T) {
 	}
 }
 
-// Two Clusters at one release share a source, at another they do not.
+// Two Clusters at one release share a source; at different releases they do
+// not.
 func TestSourcesFollowTheRelease(t *testing.T) {
 	c, other := content(t, "set.yaml"), target()
 	other.Name = "beta"
@@ -163,9 +164,9 @@ func TestValidate(t *testing.T) {
 		says   string
 	}{
 		"Missing":    {func(c *Content) { c.Modules[0].DependsOn = []string{"x"} }, `module "a" depends on "x", which is not in the set`},
-		"Circle":     {func(c *Content) { c.Modules[0].DependsOn, c.Modules[1].DependsOn = []string{"b"}, []string{"a"} }, "in a circle: a → b → a"},
+		"Circle":     {func(c *Content) { c.Modules[0].DependsOn, c.Modules[1].DependsOn = []string{"b"}, []string{"a"} }, "dependency cycle of modules: a → b → a"},
 		"Expression": {func(c *Content) { c.Modules[1].When = "facts.nodes.infra >=" }, `module "b": when: compiling "facts.nodes.infra >="`},
-		"NoTruth":    {func(c *Content) { c.Modules[1].When = "'x'" }, "it must be true or false, and is of the type string"},
+		"NoTruth":    {func(c *Content) { c.Modules[1].When = "'x'" }, "it must be a boolean, but has the type string"},
 		"Range":      {func(c *Content) { c.Modules[1].Kubernetes = "abc" }, `module "b": kubernetes: reading the range "abc"`},
 		"Template":   {func(c *Content) { c.Modules[1].Chart.ValuesTemplate = "{{ .facts" }, `module "b": valuesTemplate: parsing template`},
 	}
@@ -189,7 +190,7 @@ func TestRenderErrors(t *testing.T) {
 		says   string
 	}{
 		"UnknownFact":  {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "a: {{ .facts.nothing }}"}}, `no entry for key "nothing"`},
-		"NoYAML":       {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "- a"}}, "no YAML object"},
+		"NoYAML":       {addonsv1.Module{Chart: &addonsv1.Chart{ValuesTemplate: "- a"}}, "not a YAML object"},
 		"NoSuchChoice": {addonsv1.Module{When: "facts.nothing == 1", Chart: &addonsv1.Chart{}}, "no such key: nothing"},
 	}
 	for name, tc := range cases {
@@ -224,7 +225,8 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// Changing who gets the modules and how is no new revision.
+// A change of the selector or the rollout strategy does not change the
+// revision.
 func TestRevision(t *testing.T) {
 	c := content(t, "set.yaml")
 	first := c.Revision()

@@ -9,9 +9,9 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// Content is the part of a set that a revision stands for: what reaches the
-// tenants. Who gets it, how a change goes over the fleet and what happens at
-// the end are not in it, so that changing those rolls nothing out.
+// Content is the part of a set that defines its revision: the part that is
+// applied to workload clusters. The selector, the rollout strategy and the
+// removal settings are not part of it, so a change of those rolls out nothing.
 type Content struct {
 	Sources         []addonsv1.Source `json:"sources,omitempty"`
 	Release         addonsv1.Release  `json:"release,omitzero"`
@@ -20,7 +20,7 @@ type Content struct {
 	Shard           string            `json:"shard,omitempty"`
 }
 
-// ContentOf returns what a set delivers.
+// ContentOf returns the content of a set.
 func ContentOf(s *addonsv1.NovaModuleSetSpec) Content {
 	return Content{
 		Sources: s.Sources, Release: s.Release, Modules: s.Modules,
@@ -28,26 +28,26 @@ func ContentOf(s *addonsv1.NovaModuleSetSpec) Content {
 	}
 }
 
-// Revision names a content: the same for the same content, whatever process
-// computes it.
+// Revision identifies a content: it is the same for the same content in every
+// process.
 func (c Content) Revision() string {
 	data, err := json.Marshal(c)
 	if err != nil {
-		// Values are kept as the API server took them, so they are JSON.
+		// Values are stored as the API server accepted them, so they are JSON.
 		data = fmt.Appendf(nil, "%+v", c)
 	}
 	return digest(data)
 }
 
-// digest is a short name for data.
+// digest is a short hash of data.
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])[:10]
 }
 
-// Validate finds what is wrong with a content, whatever the Cluster: circles,
-// missing names, expressions and templates that do not compile, ranges that
-// cannot be read. A template is only parsed, as it may name facts that some
+// Validate checks the parts of a content that do not depend on the Cluster:
+// cycles, unknown names, expressions and templates that do not compile, invalid
+// version ranges. A template is only parsed, as it may use facts that some
 // Clusters lack.
 func (c Content) Validate() error {
 	if _, err := Order(c.Modules); err != nil {

@@ -14,61 +14,65 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// Member is a selected Cluster as a rollout sees it.
+// Member is a selected Cluster in a rollout.
 type Member struct {
 	Key types.NamespacedName
-	// Wave is the value of the Cluster's wave label. Empty goes last.
+	// Wave is the value of the Cluster's wave label. Clusters without it come
+	// last.
 	Wave string
-	// Revision is the one its modules are at. Empty when it has none yet.
+	// Revision is the revision of its modules. It is not set before the first.
 	Revision string
-	// Since is when they came to that revision.
+	// Since is when its modules changed to that revision.
 	Since time.Time
-	// Ready tells that all its modules are ready at that revision.
+	// Ready means that all its modules are ready at that revision.
 	Ready bool
-	// Reachable tells that a change can get there.
+	// Reachable means that the workload cluster responds.
 	Reachable bool
-	// Paused tells that somebody paused the Cluster: nothing is changed there
-	// until it goes on.
+	// Paused means that the Cluster is paused: nothing is changed until it is
+	// resumed.
 	Paused bool
-	// Refused tells that the current revision cannot be rendered for it.
+	// Refused means that the current revision cannot be rendered for it.
 	Refused bool
-	// Granted is since when it may take the current revision. Zero when it
-	// may not yet.
+	// Granted is the time since when it may change to the current revision. It
+	// is zero if it may not yet.
 	Granted time.Time
 }
 
-// open reports whether a change would be made there now.
+// open reports whether a change could be applied now.
 func (m *Member) open() bool { return m.Reachable && !m.Paused }
 
-// Rollout is which Clusters may be at the current revision, and how far it is.
+// Rollout lists the Clusters that may change to the current revision, and the
+// progress.
 type Rollout struct {
-	// Granted are the Clusters that may take the current revision, or have.
+	// Granted are the Clusters that may change to the current revision, or
+	// already have.
 	Granted map[types.NamespacedName]bool
-	// Failed are the Clusters that were to take it and were not ready at it in
-	// time, or for which it cannot be rendered.
+	// Failed are the Clusters that were not ready at the revision in time, or
+	// for which it cannot be rendered.
 	Failed []types.NamespacedName
 	// Updated and Ready count Clusters at the current revision, and those of
 	// them whose modules are ready.
 	Updated, Ready int
-	// Wave is the first wave that is not through. Empty when all are, and for
-	// Clusters without a wave.
+	// Wave is the first incomplete wave. It is empty if all are complete, and
+	// for Clusters without a wave.
 	Wave string
-	// Halted says why no more Clusters are begun. Empty when they are.
+	// Halted is the reason why no more Clusters are updated. It is empty if the
+	// rollout continues.
 	Halted string
-	// Done tells that every Cluster has the current revision.
+	// Done means that every Cluster has the current revision.
 	Done bool
-	// Next is when the next Cluster would count as failed. Zero when none
+	// Next is when the next Cluster would count as failed. It is zero if none
 	// can.
 	Next time.Time
 }
 
-// PlanRollout says which Clusters may take the current revision now.
+// PlanRollout returns the Clusters that may change to the current revision now.
 //
-// A Cluster without modules takes it at once: it is new, and waiting would
-// leave it without a network. One that has the revision keeps it. The others
-// follow wave after wave: a wave begins when all reachable Clusters before it
-// are ready or have failed within the budget. A Cluster that cannot be reached,
-// or is paused, holds nobody up and catches up when it is back.
+// A Cluster without modules may change immediately: it is new, and would have
+// no network while it waits. A Cluster that has the revision keeps it. The
+// others follow wave by wave: a wave begins when all reachable Clusters before
+// it are ready, or have failed within the budget. A Cluster that is unreachable
+// or paused blocks no other, and is updated when it is back.
 func PlanRollout(members []Member, revision string, r addonsv1.Rollout, now time.Time) Rollout {
 	p := &planner{revision: revision, rollout: r, now: now, out: Rollout{Granted: map[types.NamespacedName]bool{}}}
 	sorted := slices.Clone(members)
@@ -109,13 +113,13 @@ type planner struct {
 	out      Rollout
 }
 
-// count notes what a Cluster is, whatever its wave.
+// count counts a Cluster, in any wave.
 func (p *planner) count(m *Member) {
 	switch {
 	case m.Revision == "":
 		p.out.Granted[m.Key] = true
 	case p.failed(m):
-		// It stays granted: what is in its way may go by itself.
+		// It stays granted: the obstacle may disappear without a change here.
 		p.out.Granted[m.Key] = true
 		p.out.Failed = append(p.out.Failed, m.Key)
 	case m.Revision == p.revision:
@@ -132,18 +136,18 @@ func (p *planner) count(m *Member) {
 	}
 }
 
-// expect notes that a Cluster that has been changing since then is looked at
-// again when its time is over.
+// expect schedules the next check of a Cluster that has been changing since
+// then, when its timeout ends.
 func (p *planner) expect(since time.Time) {
 	if deadline := since.Add(p.rollout.Timeout()); p.out.Next.IsZero() || deadline.Before(p.out.Next) {
 		p.out.Next = deadline
 	}
 }
 
-// failed reports whether a Cluster took the revision and was not ready in time,
-// or was to take it and did not. One that cannot be reached or is paused has
-// not failed: its modules did not cause that. Neither has one without modules:
-// nothing of it was changed.
+// failed reports whether a Cluster was not ready in time after a change to the
+// revision, or did not change although it was granted. An unreachable or paused
+// Cluster has not failed: its modules are not the cause. A Cluster without
+// modules has not failed either: nothing was changed.
 func (p *planner) failed(m *Member) bool {
 	switch {
 	case m.Revision == "", !m.open():
@@ -155,13 +159,13 @@ func (p *planner) failed(m *Member) bool {
 	}
 }
 
-// late reports whether the time of what began then is over.
+// late reports whether the timeout of a change that began then has ended.
 func (p *planner) late(since time.Time) bool {
 	return !since.IsZero() && !p.now.Before(since.Add(p.rollout.Timeout()))
 }
 
 // wave grants as many Clusters of one wave as may change, and reports whether
-// the wave is through.
+// the wave is complete.
 func (p *planner) wave(members []Member) bool {
 	changing, through := 0, true
 	var waiting []*Member
@@ -198,13 +202,11 @@ func (p *planner) wave(members []Member) bool {
 	return false
 }
 
-// scaled is a number, or a percentage of total; at least 1 when it is rounded
-// up.
+// scaled returns a number, or a percentage of total; at least 1 if rounded up.
 func scaled(value *intstr.IntOrString, otherwise intstr.IntOrString, total int, up bool) int {
 	n, err := intstr.GetScaledValueFromIntOrPercent(ptr.To(ptr.Deref(value, otherwise)), total, up)
 	if err != nil {
-		// The rules of the definition leave no other text; the careful choice
-		// is the smallest.
+		// The CRD allows no other text; the smallest number is the safe choice.
 		n = 0
 	}
 	if up {

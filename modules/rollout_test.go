@@ -188,9 +188,9 @@ func TestPlanRollout(t *testing.T) {
 	}
 }
 
-// However long it takes and whatever fails, no Cluster beyond the limit
-// changes at a time, waves keep their order, and everything that can move
-// moves in the end.
+// With any delays and failures, no more Clusters than the limit change at a
+// time, waves keep their order, and every Cluster that can change does so in
+// the end.
 func TestPlanRolloutConverges(t *testing.T) {
 	rollout := addonsv1.Rollout{MaxConcurrent: ptr.To(intstr.FromInt32(2))}
 	var members []Member

@@ -10,9 +10,9 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// sources renders the sources that the set writes itself. The Clusters of a
-// namespace share them. A name follows from the content, so that Clusters at
-// another release have another source.
+// sources renders the sources of the set itself. The Clusters of a namespace
+// share them. A name depends on the content, so that Clusters at another
+// release have another source.
 func (r *renderer) sources() []client.Object {
 	var out []client.Object
 	for i := range r.content.Sources {
@@ -24,7 +24,7 @@ func (r *renderer) sources() []client.Object {
 	return out
 }
 
-// reference names the source of a module as Flux refers to it.
+// reference is the reference of Flux to the source of a module.
 func (r *renderer) reference(m *addonsv1.Module) addonsv1.SourceReference {
 	s := &r.content.Sources[0]
 	for i := range r.content.Sources {
@@ -49,14 +49,15 @@ func sourceKind(s *addonsv1.Source) addonsv1.SourceKind {
 	}
 }
 
-// sourceName names a source after the set, itself and what is taken of it.
+// sourceName names a source after the set, the source, and the referenced
+// release.
 func (r *renderer) sourceName(s *addonsv1.Source) string {
 	release := r.content.Release
 	if sourceKind(s) == addonsv1.HelmRepository {
-		release = addonsv1.Release{} // charts have versions of their own
+		release = addonsv1.Release{} // charts have their own versions
 	}
 	what := Content{Sources: []addonsv1.Source{*s}, Release: release, Shard: r.content.Shard}
-	return shortened(r.target.title() + "-" + s.Name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision())))
+	return shortened(r.target.displayName() + "-" + s.Name + "-" + digest([]byte(r.target.Origin+"/"+what.Revision())))
 }
 
 func (r *renderer) source(s *addonsv1.Source) client.Object {
@@ -105,13 +106,13 @@ func helmType(url string) string {
 	return sourcev1.HelmRepositoryTypeDefault
 }
 
-// gitReference is what of a Git repository is taken. The API server refuses a
+// gitReference is the revision in a Git repository. The API server rejects a
 // release that does not fit the source.
 func gitReference(r addonsv1.Release) *sourcev1.GitRepositoryRef {
 	return &sourcev1.GitRepositoryRef{Tag: r.Tag, SemVer: r.Semver, Branch: r.Branch, Commit: r.Commit}
 }
 
-// ociReference is what of an OCI repository is taken.
+// ociReference is the revision in an OCI repository.
 func ociReference(r addonsv1.Release) *sourcev1.OCIRepositoryRef {
 	return &sourcev1.OCIRepositoryRef{Tag: r.Tag, SemVer: r.Semver, Digest: r.Digest}
 }

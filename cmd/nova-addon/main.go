@@ -1,5 +1,5 @@
-// Command nova-addon runs the add-on provider: it keeps the modules of
-// NovaModuleSets on tenant clusters through Flux.
+// Command nova-addon runs the add-on provider: it installs the modules of
+// NovaModuleSets in workload clusters through Flux.
 package main
 
 import (
@@ -33,13 +33,13 @@ const name = "nova-addon"
 
 var clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 
-// Flags of this manager alone, beside those that all have.
+// Flags of this manager, in addition to the common flags.
 var (
 	managementFrom = flag.String("management-modules-from", os.Getenv("POD_NAMESPACE"),
-		"Namespaces, separated by commas, whose NovaModuleSets may have modules that run in the management cluster. "+
-			"By default the namespace the manager runs in.")
+		"Comma-separated list of namespaces whose NovaModuleSets can have modules that run in the management cluster. "+
+			"If unspecified, the namespace of the manager.")
 	managementImages = flag.String("management-image-repository", "",
-		"Registry and path that images of modules in the management cluster come from. If empty, each image comes from its own registry.")
+		"Registry and path from which to pull images of modules in the management cluster. If unspecified, each image is pulled from its own registry.")
 )
 
 func main() {

@@ -1,5 +1,5 @@
-// Command nova-bootstrap runs the bootstrap provider: it writes what machines
-// are told on their first boot, for any infrastructure provider.
+// Command nova-bootstrap runs the bootstrap provider: it writes the bootstrap
+// data of machines, for any infrastructure provider.
 package main
 
 import (

@@ -30,9 +30,9 @@ const name = "nova-control-plane"
 var (
 	clusterCacheWorkers = connections.Concurrency(flag.CommandLine)
 	probePeriod         = flag.Duration("probe-period", 5*time.Second,
-		"Longest time between two health probes of the API server of a workload cluster. While something changes it is 2s.")
+		"The maximum interval between two health probes of the API server of a workload cluster. During changes the interval is 2s.")
 	snapshotWorkers = flag.Int("snapshot-concurrency", 10,
-		"Number of snapshots of etcd taken at once, one of a namespace at most. Restores have workers of their own.")
+		"Number of etcd snapshots to take simultaneously, at most one per namespace. Restores have their own workers.")
 )
 
 func main() {

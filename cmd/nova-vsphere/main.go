@@ -25,9 +25,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 )
 
-// maxCreations bounds the VMs that are being made at one vCenter. The manager
-// takes Go's flags over.
-var maxCreations = flag.Int("max-creations", 100, "Number of VMs being made at one vCenter at a time. 0 means any number.")
+// maxCreations limits concurrent VM creations per vCenter. The manager adds
+// Go's flags to its own.
+var maxCreations = flag.Int("max-creations", 100, "Maximum number of VMs to create simultaneously per vCenter. 0 means no limit.")
 
 func main() {
 	manager.Main("nova-vsphere", scheme(), setup)

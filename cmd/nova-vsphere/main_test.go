@@ -31,7 +31,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// scene is the provider as it is deployed, between a real API server and a
+// scene runs the deployed provider with a real API server and a simulated
 // vCenter.
 type scene struct {
 	*WithT
@@ -64,7 +64,8 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// TestMain makes the test binary the provider when a test starts it as one.
+// TestMain runs the provider instead of the tests if a test starts the binary
+// with asProvider set.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProvider) != "" {
 		main()
@@ -89,7 +90,7 @@ func inEnv(m *testing.M) int {
 
 const asProvider = "NOVA_TEST_AS_PROVIDER"
 
-// run starts the provider as a process of its own; kill kills it.
+// run starts the provider as a process; kill kills it.
 func (s *scene) run() {
 	s.t.Helper()
 	self, err := os.Executable()
@@ -106,7 +107,7 @@ func (s *scene) run() {
 	s.t.Cleanup(func() { s.kill() })
 }
 
-// createCluster makes a cluster on the scene's vCenter.
+// createCluster creates a cluster on the scene's vCenter.
 func (s *scene) createCluster() {
 	s.t.Helper()
 	infra := s.rig.InfraCluster()
@@ -119,7 +120,7 @@ func (s *scene) createCluster() {
 	s.Expect(s.rig.ProvisionInfrastructure(s.t.Context())).To(Succeed())
 }
 
-// createMachine makes a machine of another name than the rig's.
+// createMachine creates a machine with another name than the rig's.
 func (s *scene) createMachine(name string) *infrav1.NovaVSphereMachine {
 	s.t.Helper()
 	machine, infra := s.rig.Machine(), s.rig.InfraMachine()
@@ -134,7 +135,7 @@ func (s *scene) createMachine(name string) *infrav1.NovaVSphereMachine {
 	return infra
 }
 
-// vmOf waits for a machine's VM to run.
+// vmOf waits until a machine's VM is powered on.
 func (s *scene) vmOf(m *infrav1.NovaVSphereMachine) (found vcenter.VM) {
 	s.t.Helper()
 	s.Eventually(func() bool {
@@ -148,7 +149,7 @@ func (s *scene) vmOf(m *infrav1.NovaVSphereMachine) (found vcenter.VM) {
 	return found
 }
 
-// boot reports an address, as the tools in a guest do.
+// boot reports an address, as VMware Tools in a guest do.
 func (s *scene) boot(m *infrav1.NovaVSphereMachine, address string) vcenter.VM {
 	s.t.Helper()
 	vm := s.vmOf(m)
@@ -158,7 +159,7 @@ func (s *scene) boot(m *infrav1.NovaVSphereMachine, address string) vcenter.VM {
 	return vm
 }
 
-// reason is that of a condition of an object as the API server has it.
+// reason returns the reason of a condition of an object in the API server.
 func (s *scene) reason(o interface {
 	client.Object
 	conditions.Getter
@@ -185,7 +186,7 @@ func (s *scene) delete(m *infrav1.NovaVSphereMachine) {
 	}
 }
 
-// powerOff is somebody in vCenter's own client.
+// powerOff powers off a VM as a user of the vSphere Client does.
 func (s *scene) powerOff(vm vcenter.VM) {
 	s.t.Helper()
 	u := s.vc.URL()
@@ -206,13 +207,13 @@ func TestProvider(t *testing.T) {
 	s.boot(first, "10.0.0.1/24")
 	s.becomes(first, infrav1.ProvisionedReason)
 
-	// What a machine costs, once the names it shares with others are resolved.
+	// The requests per machine once shared names are resolved.
 	s.vc.ResetRequests()
 	m := s.createMachine("second")
 	vm := s.boot(m, "10.0.0.2/24")
 	s.becomes(m, infrav1.ProvisionedReason)
 	s.Eventually(func() (string, error) {
-		// The condition and the spec are two writes.
+		// The condition and the spec are written by two requests.
 		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m)
 		return m.Spec.ProviderID, err
 	}).Should(Equal("vsphere://" + vm.BIOSUUID))
@@ -229,7 +230,8 @@ func TestProvider(t *testing.T) {
 
 	s.vc.ResetRequests()
 	s.delete(m)
-	// The disks are read before they go, lest somebody else's goes too.
+	// The disks are read before the VM is destroyed, so that no disk of another
+	// VM is deleted.
 	s.Expect(s.vc.Requests()).To(Equal(map[string]int{"PowerOffVM_Task": 1, "RetrievePropertiesEx": 1, "Destroy_Task": 1}))
 }
 

@@ -12,11 +12,11 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// diagnostics is where the provider serves its metrics. The port is below those
-// that the kernel hands out.
+// diagnostics is the address of the provider's metrics. The port is below the
+// kernel's ephemeral range.
 const diagnostics = "127.0.0.1:21845"
 
-// scraped is what the provider tells Prometheus.
+// scraped returns the provider's metrics.
 func scraped(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+diagnostics+"/metrics", nil)
 	if err != nil {
@@ -33,8 +33,8 @@ func scraped(ctx context.Context) (string, error) {
 	return string(body), response.Body.Close()
 }
 
-// What the alerts and the dashboard are made of is told by the provider itself,
-// by cluster and by server.
+// The provider itself exports the metrics of the alerts and the dashboard, by
+// cluster and by server.
 func TestProviderTellsPrometheus(t *testing.T) {
 	s := newScene(t)
 	s.run()
@@ -57,5 +57,5 @@ func TestProviderTellsPrometheus(t *testing.T) {
 		ContainSubstring(`nova_machine_provision_seconds_count{kind="NovaVSphereMachine"} 1`),
 	))
 	s.delete(m)
-	s.Eventually(func() (string, error) { return scraped(t.Context()) }).ShouldNot(ContainSubstring("\nnova_machines{"), "it is forgotten")
+	s.Eventually(func() (string, error) { return scraped(t.Context()) }).ShouldNot(ContainSubstring("\nnova_machines{"), "the series is deleted")
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 )
 
-// maxCreations bounds the VMs that are being made at one engine. The manager
-// takes Go's flags over.
-var maxCreations = flag.Int("max-creations", 16, "Number of VMs being made at one engine at a time. 0 means any number.")
+// maxCreations limits concurrent VM creations per engine. The manager adds Go's
+// flags to its own.
+var maxCreations = flag.Int("max-creations", 16, "Maximum number of VMs to create simultaneously per engine. 0 means no limit.")
 
 func main() {
 	manager.Main("nova-zvirt", scheme(), setup)

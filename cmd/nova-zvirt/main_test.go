@@ -31,7 +31,8 @@ import (
 
 const asProvider = "NOVA_TEST_AS_PROVIDER"
 
-// TestMain makes the test binary the provider when a test starts it as one.
+// TestMain runs the provider instead of the tests if a test starts the binary
+// with asProvider set.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProvider) != "" {
 		main()
@@ -54,8 +55,8 @@ func inEnv(m *testing.M) int {
 	return m.Run()
 }
 
-// scene is the provider as a process of its own, between a real API server and
-// an engine.
+// scene runs the provider as a process with a real API server and a simulated
+// engine.
 type scene struct {
 	*WithT
 	t      *testing.T
@@ -118,7 +119,7 @@ func (s *scene) meta(name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: s.rig.Namespace, Name: name, Labels: map[string]string{clusterv1.ClusterNameLabel: infratest.ClusterName}}
 }
 
-// createCluster makes a cluster whose account is lent by an identity.
+// createCluster creates a cluster with the credentials of an identity.
 func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 	s.t.Helper()
 	identity := &infrav1.NovaZVirtIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.rig.Namespace}}
@@ -142,7 +143,7 @@ func (s *scene) createCluster() *infrav1.NovaZVirtCluster {
 	return infra
 }
 
-// createMachine makes a machine.
+// createMachine creates a machine.
 func (s *scene) createMachine(name string) *infrav1.NovaZVirtMachine {
 	s.t.Helper()
 	machine := s.rig.Machine()
@@ -164,7 +165,7 @@ func machineSpec() infrav1.NovaZVirtMachineSpec {
 	}
 }
 
-// boot waits for a machine's VM to be up and reports an address, as the agent in
+// boot waits until a machine's VM is up and reports an address, as the agent in
 // a guest does.
 func (s *scene) boot(m *infrav1.NovaZVirtMachine, address string) (up ovirtsim.VM) {
 	s.t.Helper()
@@ -210,7 +211,7 @@ func TestProvider(t *testing.T) {
 	template.Spec.Template.Spec = machineSpec()
 	s.create(template)
 	s.becomes(template, infrav1.CapacityKnownCondition, infrav1.CapacityKnownReason)
-	// Conditions and the rest of a status are written one after the other.
+	// Conditions and the rest of a status are written by two requests.
 	s.Eventually(func() (int64, error) {
 		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(template), template)
 		return template.Status.Capacity.Cpu().Value(), err
@@ -220,13 +221,13 @@ func TestProvider(t *testing.T) {
 	s.boot(first, "10.0.0.1/24")
 	s.becomes(first, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
 
-	// What a machine costs, once the names it shares with others are resolved:
-	// all but the list of VMs.
+	// The requests per machine once shared names are resolved, without the list
+	// of VMs.
 	s.engine.ResetRequests()
 	second := s.createMachine("second")
 	vm := s.boot(second, "10.0.0.2/24")
 	s.becomes(second, infrav1.VirtualMachineProvisionedCondition, infrav1.ProvisionedReason)
-	// What a machine is follows its conditions.
+	// The reason follows the conditions.
 	s.Eventually(func() (string, error) {
 		err := s.rig.Client.Get(t.Context(), client.ObjectKeyFromObject(second), second)
 		return second.Spec.ProviderID, err

@@ -14,11 +14,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// diagnostics is where the provider serves its metrics. The port is below those
-// that the kernel hands out.
+// diagnostics is the address of the provider's metrics. The port is below the
+// kernel's ephemeral range.
 const diagnostics = "127.0.0.1:21846"
 
-// scraped is what the provider tells Prometheus.
+// scraped returns the provider's metrics.
 func scraped(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+diagnostics+"/metrics", nil)
 	if err != nil {
@@ -35,8 +35,8 @@ func scraped(ctx context.Context) (string, error) {
 	return string(body), response.Body.Close()
 }
 
-// What the alerts and the dashboard are made of is told by the provider itself,
-// by cluster and by server.
+// The provider itself exports the metrics of the alerts and the dashboard, by
+// cluster and by server.
 func TestProviderTellsPrometheus(t *testing.T) {
 	s := newScene(t)
 	s.run()

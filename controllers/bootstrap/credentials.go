@@ -69,7 +69,7 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	if err != nil {
 		return fmt.Errorf("issuing join certificate: %w", err)
 	}
-	s.join = &bootstrap.Credentials{CA: ca, Certificate: pair.Certificate, Key: pair.Key}
+	s.join = &bootstrap.JoinCredentials{CA: ca, Certificate: pair.Certificate, Key: pair.Key}
 	return nil
 }
 

@@ -8,6 +8,6 @@ import (
 var judged = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "nova_bootstrap_certificate_requests_total",
 	Help: "Decisions on certificate signing requests of nodes, by purpose (join, serving, renewal) and decision (approve, deny, hold).",
-}, []string{"kind", "ruling"})
+}, []string{"kind", "decision"})
 
 func init() { metrics.Registry.MustRegister(judged) }

@@ -51,14 +51,14 @@ func input(s *scope) bootstrap.Input {
 
 		PasswordHashes: s.passwordHashes,
 
-		Surroundings: s.surroundings,
-		KubeVIP:      kubeVIP(s.controlPlane),
-		PKI:          s.pki,
-		Join:         s.join,
-		Patience:     patience(s),
-		Etcd:         localEtcd(s.controlPlane),
-		ExternalEtcd: externalEtcd(s.controlPlane),
-		Restore:      s.restore,
+		PlatformData:   s.surroundings,
+		KubeVIP:        kubeVIP(s.controlPlane),
+		PKI:            s.pki,
+		Join:           s.join,
+		ClusterTimeout: patience(s),
+		Etcd:           localEtcd(s.controlPlane),
+		ExternalEtcd:   externalEtcd(s.controlPlane),
+		Restore:        s.restore,
 	}
 }
 

@@ -431,7 +431,7 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 		r.told.forget(csr.UID)
 	}
 	judged.WithLabelValues(kind, strings.ToLower(string(j.ruling))).Inc()
-	ctrl.LoggerFrom(ctx).Info("Judged certificate request", "request", csr.Name, "user", csr.Spec.Username, "ruling", j.ruling, "reason", j.why)
+	ctrl.LoggerFrom(ctx).Info("Judged certificate request", "request", csr.Name, "user", csr.Spec.Username, "decision", j.ruling, "reason", j.why)
 	if machine == nil {
 		return
 	}

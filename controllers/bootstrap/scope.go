@@ -29,11 +29,11 @@ type scope struct {
 	controlPlane *controlplanev1.NovaControlPlane
 	mode         bootstrap.Mode
 	spec         bootstrapv1.NodeConfigSpec
-	surroundings bootstrap.Surroundings
+	surroundings bootstrap.PlatformData
 	// passwordHashes are those of the spec's users, by name.
 	passwordHashes map[string]string
 	pki            []bootstrap.File
-	join           *bootstrap.Credentials
+	join           *bootstrap.JoinCredentials
 	// lifetime is how long join is good for, and token its ID if it is a
 	// bootstrap token.
 	lifetime time.Duration

@@ -37,10 +37,10 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 		by     string
 		ref    bootstrapv1.SecretReference
 		tokens bool
-		into   *bootstrap.Login
+		into   *bootstrap.ServerCredentials
 	}{
-		{"platform.proxy.credentialsSecretRef", p.Proxy.CredentialsSecretRef, false, &s.surroundings.ProxyLogin},
-		{"platform.mirrorCredentialsSecretRef", p.MirrorCredentialsSecretRef, true, &s.surroundings.MirrorLogin},
+		{"platform.proxy.credentialsSecretRef", p.Proxy.CredentialsSecretRef, false, &s.surroundings.ProxyCredentials},
+		{"platform.mirrorCredentialsSecretRef", p.MirrorCredentialsSecretRef, true, &s.surroundings.MirrorCredentials},
 	} {
 		if login.ref.Name == "" {
 			continue
@@ -55,22 +55,22 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 
 // readLogin reads a Secret with username and password or, where tokens are
 // taken, a token.
-func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by string, tokens bool) (bootstrap.Login, error) {
+func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by string, tokens bool) (bootstrap.ServerCredentials, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, key, secret)
 	if apierrors.IsNotFound(err) {
-		return bootstrap.Login{}, &obstacle{
+		return bootstrap.ServerCredentials{}, &obstacle{
 			reason:  bootstrapv1.SourceNotFoundReason,
 			message: fmt.Sprintf("Secret %s, which %s names, does not exist", key.Name, by),
 		}
 	}
 	if err != nil {
-		return bootstrap.Login{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+		return bootstrap.ServerCredentials{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
 	if private(secret) {
-		return bootstrap.Login{}, refusePrivate(secret, by)
+		return bootstrap.ServerCredentials{}, refusePrivate(secret, by)
 	}
-	login := bootstrap.Login{
+	login := bootstrap.ServerCredentials{
 		Username: string(secret.Data[bootstrapv1.LoginUsernameKey]),
 		Password: string(secret.Data[bootstrapv1.LoginPasswordKey]),
 	}
@@ -84,7 +84,7 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 	if tokens {
 		keys = "token, or username and password"
 	}
-	return bootstrap.Login{}, &obstacle{
+	return bootstrap.ServerCredentials{}, &obstacle{
 		reason:  bootstrapv1.SourceNotFoundReason,
 		message: fmt.Sprintf("Secret %s, which %s names, lacks %s", key.Name, by, keys),
 	}

@@ -105,7 +105,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 		return fmt.Errorf("making bootstrap token: %w", err)
 	}
 	s.token, s.lifetime = string(token.Data["token-id"]), tokenTTL
-	s.join = &bootstrap.Credentials{CA: ca, Token: s.token + "." + string(token.Data["token-secret"])}
+	s.join = &bootstrap.JoinCredentials{CA: ca, Token: s.token + "." + string(token.Data["token-secret"])}
 	return nil
 }
 

@@ -256,7 +256,7 @@ func inputEtcd(s *scope, now time.Time) (*plan.Etcd, string) {
 	case s.workload.Etcd == nil:
 		return nil, s.workload.EtcdProblem
 	}
-	found := &plan.Etcd{Alarms: s.workload.Etcd.Alarms, OrphanedAlarms: s.workload.Etcd.Strays}
+	found := &plan.Etcd{Alarms: s.workload.Etcd.Alarms, OrphanedAlarms: s.workload.Etcd.Orphans}
 	for _, m := range s.workload.Etcd.Members {
 		member := plan.Member{
 			ID: m.ID, Name: m.Name, Machine: machineOf(s, m), Since: since(s, m, now),

@@ -108,7 +108,7 @@ func TestLostMembers(t *testing.T) {
 		},
 		"Alarm": {
 			reason: "its removal was cut short, and its alarm stayed behind", members: []etcd.Member{up(1, "m0"), up(2, "m1")}, want: 9,
-			change: func(s *scope) { s.workload.Etcd.Strays = []uint64{9} },
+			change: func(s *scope) { s.workload.Etcd.Orphans = []uint64{9} },
 		},
 		"Silent": {
 			reason: "the earlier removal does not count any more", members: []etcd.Member{up(1, "m0"), up(2, "m1"), down(3, "gone")},

@@ -221,7 +221,7 @@ type delivery struct {
 
 // title is how the set is called on the Cluster.
 func (d *delivery) title() string {
-	return modules.Title(d.key.Namespace, d.key.Name, d.site.key.Namespace)
+	return modules.DisplayName(d.key.Namespace, d.key.Name, d.site.key.Namespace)
 }
 
 // wait notes why a module is not ready.

@@ -98,7 +98,7 @@ func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) 
 func (s *site) titles() map[string]bool {
 	out := map[string]bool{}
 	for set := range s.sets {
-		out[modules.Title(set.Namespace, set.Name, s.key.Namespace)] = true
+		out[modules.DisplayName(set.Namespace, set.Name, s.key.Namespace)] = true
 	}
 	return out
 }

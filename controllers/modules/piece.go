@@ -74,8 +74,8 @@ func steady(message string) string {
 }
 
 // plan is the piece as a removal sees it.
-func (p *piece) plan(keepAll bool) modules.Piece {
-	out := modules.Piece{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
+func (p *piece) plan(keepAll bool) modules.FluxObject {
+	out := modules.FluxObject{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
 	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
 		out.Deleting, out.Since = true, at.Time
 	}

@@ -73,7 +73,7 @@ func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []
 	if len(leaving) == 0 {
 		return nil
 	}
-	plans := make([]modules.Piece, 0, len(leaving))
+	plans := make([]modules.FluxObject, 0, len(leaving))
 	for _, p := range leaving {
 		plans = append(plans, p.plan(keepAll))
 	}

@@ -13,21 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Memory remembers what was applied to which object and what that object
-// looked like after. Losing it costs one request an object. The zero value is
-// ready; it is safe for concurrent use.
+// Memory records the last apply of each object and the state of the object
+// afterwards. If the record is lost, one request per object is repeated. The
+// zero value is ready to use; it is safe for concurrent use.
 type Memory struct {
 	mu   sync.Mutex
 	seen map[types.UID]map[string]state
 }
 
-// state is what was wanted and what was there.
+// state contains hashes of the applied and of the observed object.
 type state struct{ desired, observed [sha256.Size]byte }
 
-// Apply applies desired to the object that was observed, if that changes
-// anything, and reports whether it sent a request. desired carries the
-// observed UID, so an object that has gone is not made again. A nil observed
-// object is made, and desired gets its UID.
+// Apply applies desired to the observed object if that changes anything, and
+// reports whether it sent a request. desired contains the observed UID, so a
+// deleted object is not created again. If observed is nil, Apply creates the
+// object and sets the UID of desired.
 func (m *Memory) Apply(ctx context.Context, c client.Client, manager string, desired, observed client.Object) (bool, error) {
 	u, err := Unstructured(desired)
 	if err != nil {
@@ -57,14 +57,14 @@ func (m *Memory) Apply(ctx context.Context, c client.Client, manager string, des
 	return true, nil
 }
 
-// Forget drops what is known of an object that has gone.
+// Forget drops the record of a deleted object.
 func (m *Memory) Forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.seen, uid)
 }
 
-// Len is how many objects are known.
+// Len returns the number of recorded objects.
 func (m *Memory) Len() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,8 +100,8 @@ func stateOf(desired *unstructured.Unstructured, observed client.Object) (s stat
 	return s, err
 }
 
-// looks hashes what an apply can change of an object: everything in its spec
-// moves the generation.
+// looks hashes the parts of an object that an apply can change: each change of
+// the spec changes the generation.
 func looks(o client.Object) (sum [sha256.Size]byte, err error) {
 	encoded, err := json.Marshal([]any{o.GetGeneration(), o.GetLabels(), o.GetAnnotations(), o.GetOwnerReferences()})
 	if err != nil {
@@ -110,8 +110,8 @@ func looks(o client.Object) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(encoded), nil
 }
 
-// Unstructured returns an object as it is to be applied: without status and
-// what the API server sets.
+// Unstructured returns an object for an apply: without status and without the
+// fields that the API server sets.
 func Unstructured(o client.Object) (*unstructured.Unstructured, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return u, nil

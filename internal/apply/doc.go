@@ -1,6 +1,6 @@
-// Package apply applies objects by server-side apply and sends nothing while
-// nothing changed.
+// Package apply applies objects by server-side apply and sends no request while
+// nothing has changed.
 //
-// It refuses to know what it applies and to read: the caller has observed the
-// object already.
+// It does not depend on the kind of object, and it does not read: the caller
+// passes the observed object.
 package apply

@@ -11,8 +11,8 @@ import (
 	"text/template"
 )
 
-// functions are what templates may use beside the language's own. Each counts
-// what it reads before it makes anything of it.
+// functions are the functions of templates in addition to the language's own.
+// Each counts its input before it computes a result.
 type functions struct {
 	budget *Budget
 	parsed *template.Template
@@ -89,14 +89,14 @@ func (f *functions) json(value any) (string, error) {
 	return string(data), f.budget.write(len(data))
 }
 
-// checksum is a number from 1 to 2³¹-1 that follows from a text: the serial
-// number of a DNS zone, for instance.
+// checksum is a number from 1 to 2³¹-1 computed from a text, for instance for
+// the serial number of a DNS zone.
 func (f *functions) checksum(text string) (uint32, error) {
 	sum := sha256.Sum256([]byte(text))
 	return binary.BigEndian.Uint32(sum[:])>>1 | 1, f.budget.write(len(text))
 }
 
-// otherwise returns value, or the other one where value is empty.
+// otherwise returns value, or other if value is empty.
 func otherwise(other, value any) any {
 	if value == nil || value == "" || value == int64(0) || value == any(false) {
 		return other
@@ -118,7 +118,7 @@ func (f *functions) println(values ...any) (string, error) {
 	return fmt.Sprintln(values...), nil
 }
 
-// plain are formats whose result is not much longer than their arguments.
+// plain matches formats whose result is not much longer than their arguments.
 var plain = regexp.MustCompile(`^([^%]|%[dqstvx%])*$`)
 
 func (f *functions) printf(format string, values ...any) (string, error) {
@@ -131,7 +131,7 @@ func (f *functions) printf(format string, values ...any) (string, error) {
 	return fmt.Sprintf(format, values...), nil
 }
 
-// count counts what the values are as text.
+// count counts the length of the values as text.
 func (f *functions) count(values []any) error {
 	size := 0
 	for _, value := range values {
@@ -142,7 +142,7 @@ func (f *functions) count(values []any) error {
 	return f.budget.write(size)
 }
 
-// maxIncludes bounds how deep templates include each other.
+// maxIncludes limits the nesting of included templates.
 const maxIncludes = 16
 
 // include renders a defined template to text, so that a document of many lines

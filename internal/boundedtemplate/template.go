@@ -10,28 +10,27 @@ import (
 
 // Limits of an execution.
 const (
-	// MaxOutput bounds what a template renders to, and each result of a
-	// function.
+	// MaxOutput limits the output of a template, and each result of a function.
 	MaxOutput = 1 << 20
-	// maxText bounds the text of all executions of a budget, the results of
-	// functions included.
+	// maxText limits the text of all executions of a budget, including the
+	// results of functions.
 	maxText = 16 << 20
-	// maxSteps bounds the steps of all executions of a budget. A step is a node
+	// maxSteps limits the steps of all executions of a budget. A step is a node
 	// of the parsed template.
 	maxSteps = 250_000
 )
 
-// LimitError tells which limit a template exceeds.
+// LimitError is returned for a template that exceeds a limit.
 type LimitError struct{ what string }
 
 // Error implements error.
 func (e *LimitError) Error() string { return "the template " + e.what }
 
-// Budget bounds executions that belong together, such as all templates of one
+// Budget limits executions that belong together, such as all templates of one
 // rendering. It is not safe for concurrent use.
 type Budget struct{ steps, text int }
 
-// NewBudget returns a budget of which nothing is used.
+// NewBudget returns an unused budget.
 func NewBudget() *Budget { return &Budget{} }
 
 // step counts the nodes of one pass through a body.
@@ -53,17 +52,17 @@ func (b *Budget) write(size int) error {
 // Template is a parsed template. It is not safe for concurrent use.
 type Template struct{ parsed *template.Template }
 
-// charge is the function that the package calls at the begin of each body.
+// charge is the function that the package calls at the start of each body.
 const charge = "charge"
 
-// Parse parses a template. One that names a key that does not exist fails when
-// it is executed, instead of writing "<no value>".
+// Parse parses a template. An unknown key fails the execution, instead of
+// writing "<no value>".
 func Parse(name, text string) (*Template, error) {
 	t := template.New(name).Option("missingkey=error").Funcs((&functions{}).all())
 	if _, err := t.Parse(text); err != nil {
 		return nil, err
 	}
-	// Only now, so that a template cannot name the function itself.
+	// Added after parsing, so that a template cannot use the function itself.
 	t.Funcs(template.FuncMap{charge: func(int) (string, error) { return "", nil }})
 	for _, defined := range t.Templates() {
 		if defined.Tree == nil || defined.Root == nil {
@@ -87,7 +86,7 @@ func (t *Template) Execute(data any, budget *Budget) (string, error) {
 	t.parsed.Funcs(template.FuncMap{charge: func(nodes int) (string, error) { return "", budget.step(nodes) }})
 	out := &writer{budget: budget}
 	if err := t.parsed.Execute(out, data); err != nil {
-		// Where in the template it happened does not matter for a limit.
+		// The position in the template does not matter for a limit.
 		if limit := (*LimitError)(nil); errors.As(err, &limit) {
 			return "", limit
 		}
@@ -96,7 +95,7 @@ func (t *Template) Execute(data any, budget *Budget) (string, error) {
 	return out.text.String(), nil
 }
 
-// writer fails when more is written than the budget has.
+// writer fails if more is written than the budget allows.
 type writer struct {
 	budget *Budget
 	text   strings.Builder
@@ -114,7 +113,7 @@ func (w *writer) Write(p []byte) (int, error) {
 }
 
 // refused are the built-in functions whose results are much larger than their
-// arguments, or that call what data holds.
+// arguments, or that call functions in the data.
 var refused = map[string]bool{"call": true, "html": true, "js": true, "urlquery": true}
 
 // meterPipe is meter for the commands of a pipeline.
@@ -133,8 +132,8 @@ func meterPipe(n *parse.PipeNode) (int, error) {
 	return nodes, nil
 }
 
-// meter returns how many nodes one pass through a body visits, and charges for
-// the bodies of the loops in it at each of their passes.
+// meter returns the number of nodes in one pass through a body, and adds
+// charges to the bodies of its loops for each of their passes.
 func meter(node parse.Node) (int, error) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -183,7 +182,7 @@ func sum(nodes []parse.Node) (int, error) {
 	return total, nil
 }
 
-// prepend has a body charge for its nodes before it does anything.
+// prepend adds a charge for its nodes at the start of a body.
 func prepend(body *parse.ListNode, nodes int) error {
 	call, err := template.New("").Funcs(template.FuncMap{charge: func(int) string { return "" }}).
 		Parse(fmt.Sprintf("{{ %s %d }}", charge, nodes+1))

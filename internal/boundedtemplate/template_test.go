@@ -45,7 +45,7 @@ func TestExecute(t *testing.T) {
 	}
 }
 
-// doubled defines templates that each do twice what the one before does.
+// doubled defines templates that each do twice the work of the previous one.
 func doubled(leaf, call string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, `{{ define "t0" }}%s{{ end }}`, leaf)
@@ -106,7 +106,7 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// What makes much of little is refused by name.
+// Functions with large results are rejected by name.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ printf "%1000000d" 1 }}`:                                      "without flags, widths and precisions",
@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Templates that belong together share what they may use.
+// Templates that belong together share a budget.
 func TestBudgetIsShared(t *testing.T) {
 	parsed, err := Parse("", `{{ range 100000 }}{{ end }}`)
 	if err != nil {

@@ -24,7 +24,8 @@ const (
 	// idle is how long after its last attempt a cluster is forgotten: it is
 	// connected or deleted.
 	idle = 2 * longest
-	// skip is how often news of a cluster lets an attempt go ahead at most.
+	// skip is the minimum interval between two attempts that a change of the
+	// cluster allows.
 	skip = time.Minute
 )
 
@@ -63,7 +64,7 @@ type attempts struct {
 	step int
 	// version changes with the kubeconfig and once with the control plane.
 	version string
-	// skipped is when news last let an attempt go ahead.
+	// skipped is when a change of the cluster last allowed an attempt.
 	skipped time.Time
 	// news is true if something changed since the last attempt.
 	news bool
@@ -112,7 +113,7 @@ func (b *backoff) forget(now time.Time) {
 	}
 }
 
-// answered notes that a cluster has answered another connection.
+// answered records that a cluster has responded on another connection.
 func (b *backoff) answered(cluster client.ObjectKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,14 +123,14 @@ func (b *backoff) answered(cluster client.ObjectKey) {
 	}
 }
 
-// decide reports whether an attempt to connect goes ahead, and returns the
-// record of attempts after that.
+// decide reports whether an attempt to connect is allowed, and returns the new
+// record of attempts.
 func decide(a attempts, version string, now time.Time, interval time.Duration) (attempts, bool) {
 	if a.last.IsZero() {
 		return attempts{first: now, last: now, version: version}, true
 	}
 	if a.ended.IsZero() {
-		// The cluster cache comes back this long after the attempt ended.
+		// The cluster cache retries this long after the attempt ended.
 		a.ended = now.Add(-interval)
 		if a.ended.Before(a.last) {
 			a.ended = a.last

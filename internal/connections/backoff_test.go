@@ -14,9 +14,9 @@ import (
 
 const interval = 5 * time.Second
 
-// play runs the cluster cache's loop over decide for a while: it comes back an
-// interval after each attempt, and an attempt takes as long as given. It returns
-// when the attempts began, since the first.
+// play runs the cluster cache's loop over decide for a while: it retries an
+// interval after each attempt, and each attempt takes the given time. It
+// returns the start times of the attempts, relative to the first.
 func play(a attempts, took, long time.Duration, version func(at time.Duration) string) []time.Duration {
 	begin := time.Unix(1_000_000, 0)
 	var begun []time.Duration
@@ -34,8 +34,8 @@ func play(a attempts, took, long time.Duration, version func(at time.Duration) s
 
 func same(time.Duration) string { return "1" }
 
-// A cluster that never answers is retried quickly for a minute, then more and
-// more slowly, and occupies no more than a sixth of a worker.
+// A cluster that never responds is retried quickly for a minute, then more and
+// more slowly, and occupies at most a sixth of a worker.
 func TestDelaysGrow(t *testing.T) {
 	begun := play(attempts{}, interval, 10*time.Minute, same)
 	eagerly, last := 0, time.Duration(0)

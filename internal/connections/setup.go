@@ -51,8 +51,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, 
 	return &Cache{ClusterCache: cache, backoff: b}, nil
 }
 
-// Answered lets the next attempt to connect to a cluster go ahead, because
-// another connection has just got an answer from it.
+// Answered allows the next attempt to connect to a cluster, because the cluster
+// has just responded on another connection.
 func (c *Cache) Answered(cluster client.ObjectKey) { c.backoff.answered(cluster) }
 
 // initialized returns a function that reports whether the control plane of a

@@ -7,28 +7,28 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// Login is an account together with the only server that it may be sent to.
-// It is formatted as the account: without its secrets.
+// Login contains the credentials together with the only server to which they
+// may be sent. It is formatted as the account: without its secrets.
 type Login struct {
 	Account
 
 	// Server is the host name or address of the hypervisor.
 	Server string
-	// TLS says how the certificate of Server is verified.
+	// TLS defines how the certificate of Server is verified.
 	TLS infrav1.Trust
-	// Identity is the identity that lends the account; nil for the cluster's
-	// own Secret. Its bounds limit the cluster.
+	// Identity is the identity that shares the credentials; nil for the
+	// cluster's own Secret. Its bounds limit the cluster.
 	Identity Identity
 }
 
-// Account is what a driver logs in with. However it is formatted, it does not
-// tell the password.
+// Account contains the user and password of a driver. No format prints the
+// password.
 type Account struct {
 	Username string
 	Password string
 }
 
-// Format writes the account without its secrets, whatever the verb.
+// Format writes the account without its secrets, for every verb.
 func (Account) Format(w fmt.State, _ rune) { _, _ = io.WriteString(w, hidden) }
 
 // MarshalLog keeps the account out of logs.

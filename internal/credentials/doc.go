@@ -1,24 +1,25 @@
-// Package credentials finds the hypervisor account that a cluster names, and
-// the server that the account is for.
+// Package credentials resolves the hypervisor credentials of a cluster, and the
+// server of the credentials.
 //
 // The two are resolved together, so that a password cannot be combined with
 // another server: an identity has a server and the way to verify its
-// certificate, and a cluster that names an identity must set neither; a cluster
-// that names a Secret sets both itself.
+// certificate, and a cluster that refers to an identity must set neither; a
+// cluster that refers to a Secret sets both itself.
 //
 // A reference names a Secret in the cluster's own namespace, or an identity: a
-// cluster-scoped object that lends an account, whose Secret lies in the
-// manager's namespace, to the clusters of namespaces it allows. Whoever may
-// create a cluster in an allowed namespace can use the account; nobody there
-// can read it.
+// cluster-scoped object that shares the credentials of a Secret in the
+// manager's namespace with the clusters of namespaces it allows. Users who can
+// create a cluster in an allowed namespace can use the credentials, but cannot
+// read them.
 //
-// Identities have no finalizer. One that is deleted while clusters use it is
-// reported by them at once, harms no VM and can be created again; a finalizer
-// would instead keep an account in use that somebody wants to take away, and
-// let a tenant's cluster decide how long. A Secret in a cluster's own namespace
-// has one, held by controllers/cluster: it goes with the namespace, before the
-// VMs, and nobody could make it again there.
+// Identities have no finalizer. If an identity is deleted while clusters use
+// it, the clusters report it immediately, no VM is affected, and the identity
+// can be created again; a finalizer would keep credentials in use that an
+// administrator wants to revoke, and a tenant's cluster would decide how long.
+// A Secret in a cluster's own namespace has a finalizer of controllers/cluster:
+// otherwise it would be deleted with the namespace before the VMs, and cannot
+// be created there again.
 //
-// The package refuses to keep what it read, to log it, and to know a
-// hypervisor. Only a driver's connect asks it.
+// The package does not store credentials, does not log them, and does not
+// depend on a hypervisor. Only a driver's connect uses it.
 package credentials

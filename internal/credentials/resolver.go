@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Identity is a cluster-scoped object that lends an account.
+// Identity is a cluster-scoped object that shares credentials.
 type Identity interface {
 	client.Object
 
@@ -24,34 +24,36 @@ type Identity interface {
 	Common() *infrav1.IdentitySpec
 }
 
-// Reference is the account that a cluster names, and the cluster's own server.
+// Reference is a cluster's reference to credentials, and the cluster's own
+// server.
 type Reference struct {
-	// Kind is Secret or the kind of identity. Empty means Secret.
+	// Kind is Secret or the kind of identity. Defaults to Secret.
 	Kind string
-	// Name is that of the Secret or identity.
+	// Name is the name of the Secret or identity.
 	Name string
-	// Server and TLS are the cluster's own. They belong to a Secret and are
-	// refused with an identity.
+	// Server and TLS are the cluster's own. They are used with a Secret and
+	// rejected with an identity.
 	Server string
 	TLS    infrav1.Trust
 }
 
-// Resolver reads the accounts that clusters name.
+// Resolver reads the credentials that clusters refer to.
 type Resolver struct {
 	// Reader reads Secrets, identities and the metadata of namespaces. It must
-	// read Secrets past any cache: a manager that is kept to one namespace has
-	// no others in it, and one that is not keeps no content of theirs.
+	// read Secrets without a cache: the cache of a manager that is restricted
+	// to one namespace has no Secrets of other namespaces, and other caches
+	// store no content of Secrets.
 	Reader client.Reader
-	// Namespace is the manager's own, where the Secrets of identities lie.
-	// Empty when it is not known: identities cannot be used then.
+	// Namespace is the manager's own, with the Secrets of identities. If not
+	// set, identities cannot be used.
 	Namespace string
 	// Kind is the kind of identity, and NewIdentity returns an empty one.
 	Kind        string
 	NewIdentity func() Identity
 }
 
-// Resolve returns the account that ref names for a cluster in namespace, with
-// the server it is for. What a person has to fix is an Error with the reason
+// Resolve returns the credentials that ref names for a cluster in namespace,
+// with their server. An error that a user must fix is an Error with the reason
 // CredentialsInvalid.
 func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference) (Login, error) {
 	switch cmp.Or(ref.Kind, infrav1.SecretIdentityKind) {
@@ -74,7 +76,7 @@ func (r *Resolver) Resolve(ctx context.Context, namespace string, ref Reference)
 	}
 }
 
-// borrow returns account and server of an identity that allows namespace.
+// borrow returns credentials and server of an identity that allows namespace.
 func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, error) {
 	identity := r.NewIdentity()
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, identity); err != nil {
@@ -101,7 +103,7 @@ func (r *Resolver) borrow(ctx context.Context, namespace, name string) (Login, e
 	return Login{Account: account, Server: spec.Server, TLS: spec.TLS, Identity: identity}, nil
 }
 
-// allows reports whether identity may be used by clusters in namespace.
+// allows reports whether clusters in namespace may use identity.
 func (r *Resolver) allows(ctx context.Context, identity Identity, namespace string) (bool, error) {
 	allowed := identity.Common().AllowedNamespaces
 	if slices.Contains(allowed.List, namespace) {
@@ -117,7 +119,7 @@ func (r *Resolver) allows(ctx context.Context, identity Identity, namespace stri
 	if selector.Empty() {
 		return true, nil
 	}
-	// Metadata only, so that a cache holds no more than that.
+	// Metadata only, so that a cache stores no more than that.
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	if err := r.Reader.Get(ctx, client.ObjectKey{Name: namespace}, found); err != nil {
@@ -126,7 +128,7 @@ func (r *Resolver) allows(ctx context.Context, identity Identity, namespace stri
 	return selector.Matches(labels.Set(found.Labels)), nil
 }
 
-// read returns the account in a Secret.
+// read returns the credentials in a Secret.
 func (r *Resolver) read(ctx context.Context, key client.ObjectKey) (Account, error) {
 	secret := &corev1.Secret{}
 	if err := r.Reader.Get(ctx, key, secret); err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// lender is an identity of no hypervisor.
+// lender is an identity without a hypervisor.
 type lender struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -160,7 +160,7 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// A management cluster that does not answer is no fault of the credentials.
+// An unavailable management cluster is not a problem of the credentials.
 func TestResolveOutage(t *testing.T) {
 	down := errors.New("connection refused")
 	for _, kind := range []string{"Secret", "Lender", "Namespace"} {

@@ -16,17 +16,17 @@ import (
 // contain the address of a name.
 var ErrDenied = errors.New("the manager's flags deny connections to this address")
 
-// Policy is a set of addresses that may be connected to. Its zero value allows all.
+// Policy is a set of allowed addresses. Its zero value allows all.
 type Policy struct {
-	// Denied addresses are refused unless they are also allowed.
+	// Denied addresses are rejected unless they are also allowed.
 	Denied []netip.Prefix
 	// Allowed addresses are exceptions to Denied.
 	Allowed []netip.Prefix
 }
 
-// Defaults are the addresses that no endpoint of a tenant has: those of this
-// host, of the link, which is where cloud providers serve credentials,
-// unspecified addresses and groups.
+// Defaults are the addresses that no endpoint of a tenant has: loopback
+// addresses, link-local addresses, where cloud providers serve credentials,
+// unspecified addresses and multicast groups.
 func Defaults() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),
@@ -41,9 +41,9 @@ func Defaults() []netip.Prefix {
 	}
 }
 
-// New returns the policy of the two flags. Besides Defaults it denies
+// New returns the policy for the two flags. In addition to Defaults it denies
 // management, the address of the management cluster's API service; an empty
-// one or a name adds nothing.
+// value or a name adds nothing.
 func New(denied, allowed []string, management string) (Policy, error) {
 	policy := Policy{Denied: Defaults()}
 	if address, err := netip.ParseAddr(management); err == nil {
@@ -64,7 +64,7 @@ func New(denied, allowed []string, management string) (Policy, error) {
 	return policy, nil
 }
 
-// parse reads a prefix, or an address as a prefix of one address.
+// parse parses a prefix, or an address as a prefix of one address.
 func parse(text string) (netip.Prefix, error) {
 	if address, err := netip.ParseAddr(text); err == nil {
 		return netip.PrefixFrom(address, address.BitLen()), nil
@@ -76,9 +76,9 @@ func parse(text string) (netip.Prefix, error) {
 	return prefix.Masked(), nil
 }
 
-// Allows reports whether address may be connected to. An IPv4 address in IPv6
-// notation counts as the IPv4 address, also behind the prefixes of NAT64 and
-// 6to4.
+// Allows reports whether connections to address are allowed. An IPv4 address in
+// IPv6 notation is treated as the IPv4 address, also with the prefixes of NAT64
+// and 6to4.
 func (p Policy) Allows(address netip.Addr) bool {
 	for _, form := range forms(address) {
 		contains := func(prefix netip.Prefix) bool { return prefix.Contains(form) }
@@ -113,15 +113,15 @@ var current atomic.Pointer[Policy]
 // Set makes p the policy of this process.
 func Set(p Policy) { current.Store(&p) }
 
-// allows asks the policy of this process.
+// allows checks the policy of this process.
 func allows(address netip.Addr) bool {
 	p := current.Load()
 	return p == nil || p.Allows(address)
 }
 
-// CheckHost returns ErrDenied for a host, without port, that is an address
-// which is denied, or a name of this host. It resolves nothing: Control
-// checks the addresses of names.
+// CheckHost returns ErrDenied for a host, without port, that is a denied
+// address or a name of this host. It does not resolve names: Control checks
+// their addresses.
 func CheckHost(host string) error {
 	host = strings.Trim(host, "[]")
 	if address, err := netip.ParseAddr(host); err == nil {
@@ -147,8 +147,9 @@ func Control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// ControlFor returns Control for a server, or nil if the environment sets a proxy
-// for it: the address dialed is the proxy's then, which the administrator chose.
+// ControlFor returns Control for a server, or nil if the environment sets a
+// proxy for it: the dialed address is then that of the proxy, which the
+// administrator chose.
 func ControlFor(server *url.URL) func(network, address string, c syscall.RawConn) error {
 	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: server}); err == nil && proxy != nil {
 		return nil

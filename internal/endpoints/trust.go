@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Trust is how the certificate of a hypervisor is verified: against the CAs of
-// the system, unless a field is set.
+// Trust defines how the certificate of a hypervisor is verified: against the
+// CAs of the system, unless a field is set.
 type Trust struct {
 	// CABundle has CA certificates in PEM.
 	CABundle string

@@ -50,7 +50,7 @@ func TestTrust(t *testing.T) {
 				t.Fatalf("want %v, got %v", tc.want, err)
 			}
 			if err != nil && strings.Contains(strings.ToLower(err.Error()), pin) {
-				t.Errorf("the error tells the thumbprint: %v", err)
+				t.Errorf("the error contains the thumbprint: %v", err)
 			}
 		})
 	}

@@ -11,20 +11,21 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// ErrUnreachable stands for every way in which a connection fails before there is
-// a response. A tenant may choose the endpoint and can read the condition, so a
-// finer reason would let the tenant scan the network of the management cluster.
+// ErrUnreachable represents all failures of a connection before a response. A
+// tenant may choose the endpoint and can read the condition, so a more specific
+// reason would let the tenant scan the network of the management cluster.
 var ErrUnreachable = errors.New("there is no connection to it, or no response in time; the manager's log has the cause")
 
-// ErrUntrusted stands for every certificate that is not trusted. Names,
-// thumbprint, issuer and dates of the certificate would tell a tenant which server
-// answers at an address.
+// ErrUntrusted represents every certificate that is not trusted. Names,
+// thumbprint, issuer and dates of the certificate would reveal to a tenant
+// which server listens at an address.
 var ErrUntrusted = errors.New("its certificate is not trusted: check the server's name, and the CA bundle or thumbprint; the manager's log has the cause")
 
-// Coarse returns err for a condition: ErrDenied, ErrUntrusted, context.Canceled,
-// or ErrUnreachable for any other way in which a request to server ends before
-// there is a response. It writes the cause of ErrUntrusted and ErrUnreachable to
-// the log. An error that is not one of a connection is returned as it is.
+// Coarse returns err for a condition: ErrDenied, ErrUntrusted,
+// context.Canceled, or ErrUnreachable for all other failures of a request to
+// server before a response. It logs the cause of ErrUntrusted and
+// ErrUnreachable. An error that is not a connection error is returned
+// unchanged.
 func Coarse(server string, err error) error {
 	var coarse error
 	switch {

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The texts of a condition must be the same for all servers that a tenant may not
-// learn about.
+// The messages of a condition must be the same for all servers that a tenant
+// may not probe.
 func TestCoarse(t *testing.T) {
 	errAnswered := errors.New("the server answered 503")
 	get := func(err error) error {

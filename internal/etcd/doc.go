@@ -1,9 +1,11 @@
-// Package etcd asks a tenant's etcd how it is, and takes members out of it.
+// Package etcd reads the health of a workload cluster's etcd, and removes
+// members from it.
 //
-// It reaches the members through the tenant's API server, by port-forward to
-// their static pods, so no route to the nodes is needed. It knows members by
-// their ID, so one whose node is gone can be removed through another.
+// It connects to the members through the workload cluster's API server, by
+// port-forward to their static pods, so no route to the nodes is needed. It
+// identifies members by their ID, so a member without a node can be removed
+// through another member.
 //
-// It refuses to decide: whether a quorum survives a removal is for the caller
-// to know, and etcd's own refusal is passed on.
+// It does not decide: the caller checks whether the quorum survives a removal,
+// and etcd's own errors are returned.
 package etcd

@@ -17,8 +17,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
-// EndpointProblems asks each endpoint of an etcd that somebody else runs, and
-// says, for people, what keeps it from being healthy.
+// EndpointProblems checks each endpoint of external etcd, and returns messages
+// about unhealthy endpoints.
 func EndpointProblems(ctx context.Context, config *tls.Config, of []string) []string {
 	answers := make([][]string, len(of))
 	var group sync.WaitGroup
@@ -42,7 +42,7 @@ func askEndpoint(ctx context.Context, config *tls.Config, endpoint string) []str
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, "tcp", address)
 			if errors.Is(err, endpoints.ErrDenied) {
-				// gRPC would try again until the time is up.
+				// gRPC would retry until the timeout.
 				fail(endpoints.ErrDenied)
 			}
 			return conn, err
@@ -51,7 +51,7 @@ func askEndpoint(ctx context.Context, config *tls.Config, endpoint string) []str
 	if err != nil {
 		return []string{fmt.Sprintf("Endpoint %s cannot be used", endpoint)}
 	}
-	// It says that the time is up, which is known.
+	// The error would only repeat the timeout.
 	defer func() { _ = client.Close() }()
 	status, err := client.Status(ctx, endpoint)
 	if errors.Is(context.Cause(ctx), endpoints.ErrDenied) {

@@ -14,32 +14,32 @@ type Member struct {
 	ID uint64
 	// Name is the node's name; empty until the member has started.
 	Name string
-	// Peers are the addresses at which other members reach it.
+	// Peers are the peer URLs of the member.
 	Peers []string
 	// Learner is true until the member votes.
 	Learner bool
-	// Answers is true if the member itself answered and sees a leader.
+	// Answers is true if the member itself responded and has a leader.
 	Answers bool
-	// Leader is true for the leader, as far as those that answered know.
+	// Leader is true for the leader, according to the members that responded.
 	Leader bool
-	// Alarms are the names of those that are raised for it.
+	// Alarms are the names of its raised alarms.
 	Alarms []string
 }
 
-// Health is what etcd said of itself.
+// Health is the reported state of etcd.
 type Health struct {
 	// Members are the members, voting or not, by name.
 	Members []Member
-	// Alarms are those that are raised, for people.
+	// Alarms are the raised alarms, for messages.
 	Alarms []string
-	// Strays are those that alarms are raised for and that are no members any
-	// more: nobody else would take these back.
-	Strays []uint64
-	// Revision is the highest one that a member named.
+	// Orphans are the IDs with raised alarms that are no longer members: no
+	// other component disarms these alarms.
+	Orphans []uint64
+	// Revision is the highest reported revision.
 	Revision int64
 }
 
-// raise adds alarms by the member they are raised for.
+// raise adds alarms, by member.
 func (h *Health) raise(alarms map[uint64][]string) {
 	for id, names := range alarms {
 		slices.Sort(names)
@@ -56,11 +56,12 @@ func (h *Health) raise(alarms map[uint64][]string) {
 	slices.Sort(h.Alarms)
 }
 
-// strays are those that one of the answers has an alarm of and that none lists.
-// Who tells of an alarm has seen its member join, so it is gone for good if that
-// one does not list it; a list that is older than another's says nothing. Learners
-// list nobody. An alarm of member 0 is raised for members that nobody knows.
-func strays(answers []answer) []uint64 {
+// orphans returns the IDs that have an alarm in one of the answers and that no
+// answer lists as a member. A member that reports an alarm has seen the alarm's
+// member join, so if it does not list that member, the member was removed; an
+// older list of another member proves nothing. Learners have no list. An alarm
+// of member 0 belongs to no known member.
+func orphans(answers []answer) []uint64 {
 	listed := map[uint64]bool{0: true}
 	for _, a := range answers {
 		if a.err != nil {
@@ -84,7 +85,7 @@ func strays(answers []answer) []uint64 {
 	return slices.Sorted(maps.Keys(found))
 }
 
-// Quorum reports whether a majority of the voting members answers.
+// Quorum reports whether a majority of the voting members responds.
 func (h *Health) Quorum() bool {
 	voters, answering := 0, 0
 	for _, m := range h.Members {
@@ -99,15 +100,15 @@ func (h *Health) Quorum() bool {
 	return voters > 0 && answering > voters/2
 }
 
-// Led reports whether some member sees a leader. It does so only while a
-// majority works, whether that can be asked or not.
+// Led reports whether a member has a leader. A leader exists only while a
+// majority works, even if that majority cannot be reached.
 func (h *Health) Led() bool {
 	return slices.ContainsFunc(h.Members, func(m Member) bool { return m.Answers })
 }
 
-// Problems says, for people, what keeps etcd from being healthy. Every name
-// in nodes should be a started, voting member that answers, and no other
-// member should exist.
+// Problems returns messages about the reasons why etcd is not healthy. Every
+// name in nodes must be a started, voting member that responds, and no other
+// member may exist.
 func (h *Health) Problems(nodes []string) []string {
 	var problems []string
 	seen := map[string]bool{}
@@ -149,7 +150,7 @@ func (h *Health) Foreign(nodes []string) []string {
 	return foreign
 }
 
-// byName sorts members for a message that does not change from look to look.
+// byName sorts members, so that messages are stable.
 func byName(a, b Member) int {
 	return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 }

@@ -45,7 +45,7 @@ func TestHealth(t *testing.T) {
 			},
 		},
 		"Left": {
-			reason: "a member whose node is gone is named",
+			reason: "a member without a node is named",
 			health: Health{Members: []Member{up("a"), up("b"), down("x")}}, nodes: []string{"a", "b"}, quorum: true,
 			want: []string{"Member x belongs to no control plane node"}, foreign: []string{"x"},
 		},

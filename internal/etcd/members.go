@@ -10,11 +10,11 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// RemoveMember removes a member by its ID, through the first of the nodes that
-// does it. A member that is not there counts as removed: the answer to an
-// earlier call may have been lost. etcd itself refuses what would cost it the
-// members that a majority needs. The alarms that are raised for the member go
-// with it: etcd would keep them, and take no writes for want of nobody's space.
+// RemoveMember removes a member by its ID, through the first node that
+// succeeds. A member that does not exist is treated as removed: the response to
+// an earlier call may have been lost. etcd itself rejects a removal that would
+// break the quorum. The alarms of the member are disarmed too: otherwise etcd
+// would keep them, and reject writes because of a member that no longer exists.
 func RemoveMember(ctx context.Context, dial Dial, config *tls.Config, nodes []string, id uint64) error {
 	if len(nodes) == 0 {
 		return errors.New("no node to ask")
@@ -40,8 +40,8 @@ func RemoveMember(ctx context.Context, dial Dial, config *tls.Config, nodes []st
 	return errors.Join(errs...)
 }
 
-// disarm takes back the alarms that are raised for a member. etcd knows them by
-// the member's ID, whether there is such a member or not.
+// disarm clears the raised alarms of a member. etcd identifies them by the
+// member's ID, even if the member does not exist.
 func disarm(ctx context.Context, client *clientv3.Client, id uint64) error {
 	raised, err := client.AlarmList(ctx)
 	if err != nil {
@@ -71,7 +71,7 @@ func MoveLeader(ctx context.Context, dial Dial, config *tls.Config, node string,
 	return nil
 }
 
-// on does something with the member on one node.
+// on calls a function with the member on one node.
 func on(ctx context.Context, dial Dial, config *tls.Config, node string,
 	do func(context.Context, *clientv3.Client) error,
 ) (reterr error) {

@@ -47,8 +47,8 @@ func TestMembers(t *testing.T) {
 	g.Expect(MoveLeader(t.Context(), c.dial, c.config, leader.Name, other.ID)).To(Succeed())
 	g.Eventually(find(func(m Member) bool { return m.Leader }), "10s", "100ms").Should(HaveField("ID", other.ID))
 
-	// The node is gone before its member; others remove it. etcd refuses
-	// changes while it is young.
+	// The node is deleted before its member; other members remove it. etcd
+	// rejects membership changes shortly after its start.
 	c.members[leader.Name].kill()
 	rest := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == leader.Name })
 	through := append([]string{leader.Name}, rest...)
@@ -60,8 +60,8 @@ func TestMembers(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(health.Problems(rest)).To(BeEmpty())
 
-	// Two are left, and one dies: etcd does not change its members without a
-	// quorum.
+	// Two members are left, and one fails: without a quorum etcd does not
+	// change its members.
 	last := slices.DeleteFunc(slices.Clone(rest), func(n string) bool { return n == other.Name })
 	c.members[last[0]].kill()
 	err = RemoveMember(t.Context(), c.dial, c.config, []string{other.Name}, other.ID)
@@ -89,7 +89,7 @@ func (c *cluster) write(t *testing.T) error {
 	})
 }
 
-// etcd keeps the alarms of members that are gone, and refuses writes for them.
+// etcd keeps the alarms of removed members, and rejects writes because of them.
 func TestRemovedMembersAlarms(t *testing.T) {
 	nodes := []string{"cp-a", "cp-b", "cp-c"}
 	c := startCluster(t, nodes...)
@@ -113,7 +113,8 @@ func TestRemovedMembersAlarms(t *testing.T) {
 	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_CORRUPT)).To(Succeed())
 	g.Expect(write()).To(MatchError(rpctypes.ErrCorrupt))
 
-	// The first to be asked is the one that goes, and it cannot finish it.
+	// The first member that is called is the one being removed, and it cannot
+	// complete the call.
 	g.Eventually(func() error {
 		return RemoveMember(t.Context(), c.dial, c.config, []string{"cp-c", "cp-a", "cp-b"}, id["cp-c"])
 	}, "30s", "500ms").Should(Succeed())
@@ -123,20 +124,20 @@ func TestRemovedMembersAlarms(t *testing.T) {
 	g.Expect(health.Problems(rest)).To(BeEmpty())
 	g.Expect(write()).To(Succeed())
 
-	// It was removed, and nobody came to take its alarms back.
+	// The member was removed, and its alarms were not disarmed.
 	g.Expect(arm(id["cp-c"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
-	// Whoever that is raised for, it is nobody's to take back.
+	// An alarm of member 0 must not be disarmed.
 	g.Expect(arm(0, etcdserverpb.AlarmType_CORRUPT)).To(Succeed())
-	strays := func() ([]uint64, error) {
+	orphans := func() ([]uint64, error) {
 		health, err := Observe(t.Context(), c.dial, c.config, rest)
 		if err != nil {
 			return nil, err
 		}
-		return health.Strays, nil
+		return health.Orphans, nil
 	}
-	g.Eventually(strays, "30s", "100ms").Should(ConsistOf(id["cp-c"]))
+	g.Eventually(orphans, "30s", "100ms").Should(ConsistOf(id["cp-c"]))
 	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, id["cp-c"])).To(Succeed())
-	g.Eventually(strays, "30s", "100ms").Should(BeEmpty())
+	g.Eventually(orphans, "30s", "100ms").Should(BeEmpty())
 	g.Expect(write()).To(MatchError(rpctypes.ErrCorrupt))
 	g.Expect(on(t.Context(), c.dial, c.config, "cp-a", func(ctx context.Context, client *clientv3.Client) error {
 		return disarm(ctx, client, 0)
@@ -146,5 +147,5 @@ func TestRemovedMembersAlarms(t *testing.T) {
 	g.Expect(arm(id["cp-b"], etcdserverpb.AlarmType_NOSPACE)).To(Succeed())
 	g.Expect(RemoveMember(t.Context(), c.dial, c.config, rest, id["cp-c"])).To(Succeed())
 	g.Expect(write()).To(MatchError(rpctypes.ErrNoSpace), "the alarms of those that stay do too")
-	g.Consistently(strays, "500ms", "100ms").Should(BeEmpty())
+	g.Consistently(orphans, "500ms", "100ms").Should(BeEmpty())
 }

@@ -18,17 +18,18 @@ import (
 	"google.golang.org/grpc"
 )
 
-// port is where kubeadm's etcd serves its clients.
+// port is the client port of kubeadm's etcd.
 const port = 2379
 
-// callTimeout bounds each question. A member that needs longer is not healthy.
+// callTimeout limits each call. A slower member is not healthy.
 const callTimeout = 5 * time.Second
 
 // Dial opens a connection to the etcd member on a node.
 type Dial func(ctx context.Context, node string) (net.Conn, error)
 
-// Observe asks the members on the nodes. The first that answers names all
-// members; then each member answers for itself. It fails only if none answers.
+// Observe reads the state of the members on the nodes. The first member that
+// responds lists all members; then each member reports its own state. It fails
+// only if no member responds.
 func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string) (*Health, error) {
 	if len(nodes) == 0 {
 		return nil, errors.New("no node to ask")
@@ -58,14 +59,15 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 		}
 		answering[a.member] = a.leader != 0
 		health.Revision = max(health.Revision, a.revision)
-		// A former leader does not know that it is one; the newest term does.
+		// A former leader does not know that it lost the leadership; the newest
+		// term does.
 		if a.leader != 0 && a.term >= term {
 			leader, term = a.leader, a.term
 		}
 		for _, alarm := range a.alarms {
 			alarms[alarm.member] = append(alarms[alarm.member], alarm.name)
 		}
-		// A list with more members is the newer one while someone joins.
+		// The list with more members is the newer one while a member joins.
 		if list == nil || len(a.members.Members) > len(list.Members) {
 			list = a.members
 		}
@@ -84,23 +86,23 @@ func Observe(ctx context.Context, dial Dial, config *tls.Config, nodes []string)
 	}
 	slices.SortFunc(health.Members, byName)
 	health.raise(alarms)
-	health.Strays = strays(answers)
+	health.Orphans = orphans(answers)
 	return health, nil
 }
 
-// answer is what one member said.
+// answer is the response of one member.
 type answer struct {
 	member uint64
 	leader uint64
 	term   uint64
-	// revision is the newest that the member knows.
+	// revision is the newest revision of the member.
 	revision int64
 	members  *clientv3.MemberListResponse
 	alarms   []alarm
 	err      error
 }
 
-// ask asks the member on one node.
+// ask reads the state of the member on one node.
 func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a answer) {
 	ctx, client, stop, err := connect(ctx, dial, config, node)
 	if err != nil {
@@ -119,32 +121,32 @@ func ask(ctx context.Context, dial Dial, config *tls.Config, node string) (a ans
 			a.alarms = append(a.alarms, raised)
 		}
 	}
-	// A learner refuses to list members; voters do that for it.
+	// A learner cannot list members; voters list them.
 	if status.IsLearner {
 		a.members = &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{}}
 		return a
 	}
-	// Not linearizable: without a quorum that would only run out of time, and
-	// the leader that is missing says the same.
+	// Not linearizable: without a quorum that would only time out, and the
+	// missing leader shows the same.
 	if a.members, err = client.MemberList(ctx, clientv3.WithSerializable()); err != nil {
 		return answer{err: fmt.Errorf("listing members: %w", cause(ctx, err))}
 	}
 	return a
 }
 
-// alarm is one that is raised for a member.
+// alarm is a raised alarm of a member.
 type alarm struct {
 	member uint64
 	name   string
 }
 
-// parseAlarm reads an alarm as a member's status has it: every member lists
-// those of all.
+// parseAlarm parses an alarm in a member's status: every member lists all
+// alarms.
 func parseAlarm(text string) (alarm, bool) {
 	found := alarm{}
 	for field := range strings.FieldsSeq(text) {
 		if id, ok := strings.CutPrefix(field, "memberID:"); ok {
-			// Without an ID it still is an alarm.
+			// An alarm without an ID is still an alarm.
 			found.member, _ = strconv.ParseUint(id, 10, 64)
 		}
 		if name, ok := strings.CutPrefix(field, "alarm:"); ok {
@@ -155,8 +157,8 @@ func parseAlarm(text string) (alarm, bool) {
 }
 
 // connect connects to the member on one node, for callTimeout. The name in the
-// endpoint is the node's, because kubeadm puts it into the member's
-// certificate. The port is the dialer's business.
+// endpoint is the node's, because kubeadm's member certificates contain it. The
+// dialer sets the port.
 func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
 	_ context.Context, _ *clientv3.Client, stop func() error, _ error,
 ) {
@@ -170,7 +172,7 @@ func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 			conn, err := dial(ctx, node)
 			if err != nil {
-				// gRPC would try again until the time is up.
+				// gRPC would retry until the timeout.
 				fail(err)
 			}
 			return conn, err
@@ -188,7 +190,7 @@ func connect(ctx context.Context, dial Dial, config *tls.Config, node string) (
 	}, nil
 }
 
-// cause returns why ctx was cancelled, or else err.
+// cause returns the reason why ctx was canceled, or else err.
 func cause(ctx context.Context, err error) error {
 	if c := context.Cause(ctx); c != nil {
 		return c
@@ -196,7 +198,7 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// closed drops the error of closing a client whose time is up.
+// closed drops the error of closing a client after its timeout.
 func closed(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return nil

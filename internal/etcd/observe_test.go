@@ -33,8 +33,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// member is a real etcd on loopback whose certificate bears a node's name, as
-// kubeadm's do.
+// member is a real etcd on loopback whose certificate contains a node's name,
+// as kubeadm's certificates do.
 type member struct {
 	name, client, peer string
 	process            *exec.Cmd
@@ -76,7 +76,7 @@ func (c *cluster) start(t *testing.T, m *member, program, data string, more ...s
 		"--listen-peer-urls", "http://"+m.peer, "--initial-advertise-peer-urls", "http://"+m.peer, "--client-cert-auth",
 		"--cert-file", c.file(m.name+".crt"), "--key-file", c.file(m.name+".key"), "--trusted-ca-file", c.file("ca.crt"))...)
 	m.process.Stderr = os.Stderr
-	// A test that panics takes its members with it.
+	// If the test process dies, the kernel kills its members.
 	m.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.g.Expect(m.process.Start()).To(Succeed())
 	t.Cleanup(func() { m.kill() })
@@ -92,12 +92,12 @@ func (m *member) kill() {
 
 func (c *cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
-// dial reaches a member by its node's name.
+// dial connects to a member by its node's name.
 func (c *cluster) dial(ctx context.Context, node string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", c.members[node].client)
 }
 
-// makeCertificates makes a CA, a certificate for each node name and one for
+// makeCertificates creates a CA, a certificate for each node name and one for
 // the test's client.
 func (c *cluster) makeCertificates(names []string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -161,7 +161,7 @@ func TestObserve(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	// The endpoint bears the name in the certificate, as Observe's does.
+	// The endpoint contains the name in the certificate, as Observe's does.
 	client, err := clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: []string{"https://cp-a:2379"}, Logger: zap.NewNop(), TLS: c.config,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -170,8 +170,8 @@ func TestObserve(t *testing.T) {
 	})
 	g.Expect(err).NotTo(HaveOccurred())
 	defer func() { g.Expect(client.Close()).To(Succeed()) }()
-	// etcd refuses while it is young: its members must have known each other
-	// for some seconds.
+	// etcd rejects membership changes until its members have been connected for
+	// some seconds.
 	var learner *clientv3.MemberAddResponse
 	g.Eventually(func() (err error) {
 		learner, err = client.MemberAddAsLearner(ctx, []string{"http://127.0.0.1:1"})
@@ -193,7 +193,7 @@ func TestObserve(t *testing.T) {
 
 	c.members["cp-a"].kill()
 	_, err = Observe(t.Context(), c.dial, c.config, nodes)
-	g.Expect(err).To(HaveOccurred(), "nobody is left to ask")
+	g.Expect(err).To(HaveOccurred(), "no member is left")
 }
 
 func TestObserveTrustsOnlyTheNode(t *testing.T) {
@@ -247,15 +247,15 @@ func TestStrays(t *testing.T) {
 		answers []answer
 		want    []uint64
 	}{
-		"Gone":    {"nobody lists it", []answer{{members: lists(1, 2), alarms: raised(9, 4)}, {members: lists(1, 2), alarms: raised(9)}}, []uint64{4, 9}},
-		"Member":  {"its alarm is its own", []answer{{members: lists(1, 2), alarms: raised(2)}}, nil},
-		"Late":    {"one list is old", []answer{{members: lists(1, 2)}, {members: lists(1, 3), alarms: raised(3)}}, nil},
-		"Learner": {"a learner lists nobody, and may know more than those that do", []answer{{members: lists(1)}, {members: lists(), alarms: raised(3)}}, nil},
-		"Nobodys": {"it may be anybody's", []answer{{members: lists(1), alarms: raised(0)}}, nil},
-		"Silent":  {"no answer says nothing", []answer{{err: errors.New("no route")}, {members: lists(1)}}, nil},
+		"Gone":     {"no member lists it", []answer{{members: lists(1, 2), alarms: raised(9, 4)}, {members: lists(1, 2), alarms: raised(9)}}, []uint64{4, 9}},
+		"Member":   {"its alarm is its own", []answer{{members: lists(1, 2), alarms: raised(2)}}, nil},
+		"Late":     {"one list is old", []answer{{members: lists(1, 2)}, {members: lists(1, 3), alarms: raised(3)}}, nil},
+		"Learner":  {"a learner has no list, and may be newer than the lists", []answer{{members: lists(1)}, {members: lists(), alarms: raised(3)}}, nil},
+		"NoMember": {"it belongs to an unknown member", []answer{{members: lists(1), alarms: raised(0)}}, nil},
+		"Silent":   {"a failed call proves nothing", []answer{{err: errors.New("no route")}, {members: lists(1)}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, strays(tc.answers), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tc.want, orphans(tc.answers), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", tc.reason, diff)
 			}
 		})
@@ -265,7 +265,7 @@ func TestStrays(t *testing.T) {
 func TestRaise(t *testing.T) {
 	g := NewWithT(t)
 	h := &Health{Members: []Member{{ID: 1, Name: "cp-a", Answers: true}, {ID: 2}}}
-	// Every member that was asked lists all alarms.
+	// Every member that responded lists all alarms.
 	h.raise(map[uint64][]string{1: {"NOSPACE", "NOSPACE"}, 2: {"CORRUPT"}, 3: {"NOSPACE"}})
 	g.Expect(h.Alarms).To(Equal([]string{
 		"Alarm CORRUPT is raised for member 2", "Alarm NOSPACE is raised", "Alarm NOSPACE is raised for member cp-a",

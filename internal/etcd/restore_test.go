@@ -17,9 +17,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// restored runs the script that a machine restores a snapshot with, and
-// returns where it left etcd's data and what it said. Its programs of etcd are
-// real ones, in an image that is a folder.
+// restored runs the restore script of a machine, and returns the folder of
+// etcd's data and the output. The etcd programs are real, in an image that is a
+// folder.
 func (c *cluster) restored(t *testing.T, programs map[string]string, snapshot []byte) (data, said string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -43,7 +43,7 @@ esac
 	c.g.Expect(err).NotTo(HaveOccurred())
 	write("restore.sh", strings.ReplaceAll(string(script), "/run/nova/restore", filepath.Join(dir, "run")), 0o600)
 	cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(dir, "restore.sh"))
-	// The proxy is nobody's: only what goes around it is answered.
+	// The proxy does not exist: only requests without it succeed.
 	cmd.Env = []string{
 		"PATH=" + filepath.Join(dir, "bin") + ":/usr/bin:/bin", "NODE_NAME=cp-a", "NODE_IP=10.77.0.105",
 		"http_proxy=http://127.0.0.1:1", "https_proxy=http://127.0.0.1:1",
@@ -56,8 +56,8 @@ esac
 	return data, string(out)
 }
 
-// A snapshot holds the alarms that were raised when it was taken, for members
-// that are not restored.
+// A snapshot contains the alarms that were raised when it was taken, for
+// members that are not restored.
 func TestRestoreOfAlarms(t *testing.T) {
 	programs, err := tools.Paths(t.Context(), os.Stderr, "etcd", "etcdutl")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

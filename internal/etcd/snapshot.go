@@ -19,33 +19,34 @@ import (
 	"google.golang.org/grpc"
 )
 
-// idleTimeout is how long a member may keep us waiting for the next bytes of a
-// snapshot; tests have less time.
+// idleTimeout limits the wait for the next bytes of a snapshot; tests use a
+// shorter one.
 var idleTimeout = time.Minute
 
-// pageSize is what the size of etcd's database is a multiple of.
+// The size of etcd's database is a multiple of pageSize.
 const pageSize = 512
 
-// Snapshot is a snapshot that was read to its end and whose hash was right.
+// Snapshot is a completely read snapshot with a valid hash.
 type Snapshot struct {
-	// Revision is the member's revision when the snapshot was begun. The
-	// snapshot holds it and may hold later ones.
+	// Revision is the member's revision when the snapshot was started. The
+	// snapshot contains it and may contain later ones.
 	Revision int64
-	// Version is the storage version that the member names; it may be empty.
+	// Version is the storage version that the member reports; it may be empty.
 	Version string
-	// Size is the number of bytes, with the hash at the end.
+	// Size is the number of bytes, including the hash at the end.
 	Size int64
 	// SHA256 is the hash of all these bytes, in hexadecimal.
 	SHA256 string
 }
 
-// ErrBrokenSnapshot is a stream that is not what the member sent.
+// ErrBrokenSnapshot is returned for a stream that differs from the data that
+// the member sent.
 var ErrBrokenSnapshot = errors.New("the snapshot is not whole: the hash at its end does not match")
 
 // TakeSnapshot streams a snapshot of the member on a node into put. A member
-// without a leader gives one too. The reader that put is given ends with EOF
-// only if the hash that the member sent last was right, so put must keep
-// nothing when the reader fails.
+// without a leader can serve one too. The reader passed to put ends with EOF
+// only if the hash at the end is valid, so put must discard the data if the
+// reader fails.
 func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node string,
 	put func(ctx context.Context, content io.Reader) error,
 ) (_ Snapshot, reterr error) {
@@ -54,12 +55,12 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 	endpoint := "https://" + net.JoinHostPort(node, strconv.Itoa(port))
 	client, err := clientv3.New(clientv3.Config{
 		Context: ctx, Endpoints: []string{endpoint}, TLS: config, Logger: zap.NewNop(),
-		// gRPC's own context ends when the connection stands, and a forwarded
-		// connection would end with it.
+		// gRPC's own context ends when the connection is established, and a
+		// forwarded connection would end with it.
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			conn, err := dial(ctx, node)
 			if err != nil {
-				// gRPC would try again until the time is up.
+				// gRPC would retry until the timeout.
 				fail(err)
 			}
 			return conn, err
@@ -70,7 +71,7 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 	}
 	defer func() { reterr = errors.Join(reterr, closed(client.Close())) }()
 
-	// A gRPC call waits for a connection as long as it may.
+	// A gRPC call waits for a connection without a limit.
 	idle := time.AfterFunc(idleTimeout, func() { fail(fmt.Errorf("etcd on %s sent nothing for %s", node, idleTimeout)) })
 	defer idle.Stop()
 	status, err := client.Status(ctx, endpoint)
@@ -96,8 +97,8 @@ func TakeSnapshot(ctx context.Context, dial Dial, config *tls.Config, node strin
 	}, nil
 }
 
-// watchful lets a timer run while something is waited for, and only then: how
-// long the bucket takes for what it was given is not the member's fault.
+// watchful runs a timer only during reads: the time that the bucket needs for
+// the data is not the member's fault.
 type watchful struct {
 	source io.Reader
 	idle   *time.Timer
@@ -110,11 +111,11 @@ func (w *watchful) Read(p []byte) (int, error) {
 	return w.source.Read(p)
 }
 
-// verifier hands a snapshot on and checks the hash that stands at its end.
+// verifier passes a snapshot on and checks the hash at its end.
 type verifier struct {
 	source io.Reader
-	// all hashes every byte, body those before the hash at the end. tail holds
-	// what may be that hash.
+	// all hashes every byte, body the bytes before the hash at the end. tail
+	// contains the bytes that may be that hash.
 	all, body hash.Hash
 	tail      []byte
 	size      int64
@@ -129,7 +130,7 @@ func newVerifier(source io.Reader) *verifier {
 func (v *verifier) Read(p []byte) (int, error) {
 	n, err := v.source.Read(p)
 	v.size += int64(n)
-	// A hash takes all it is given.
+	// Writing to a hash never fails.
 	_, _ = v.all.Write(p[:n])
 	v.tail = append(v.tail, p[:n]...)
 	if over := len(v.tail) - sha256.Size; over > 0 {

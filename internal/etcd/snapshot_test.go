@@ -14,7 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// snapshotOf is a database of some pages with its hash behind it.
+// snapshotOf is a database of some pages followed by its hash.
 func snapshotOf(pages int) []byte {
 	body := bytes.Repeat([]byte("nova etcd snapshot 16 bytes long"), pages*pageSize/32)
 	sum := sha256.Sum256(body)
@@ -51,13 +51,13 @@ func TestVerifier(t *testing.T) {
 			}
 			sum := sha256.Sum256(whole)
 			if tc.want == nil && (!bytes.Equal(got, whole) || hex.EncodeToString(v.all.Sum(nil)) != hex.EncodeToString(sum[:])) {
-				t.Errorf("%s: what was read is not what was sent", tc.reason)
+				t.Errorf("%s: the data read differs from the data sent", tc.reason)
 			}
 		})
 	}
 }
 
-// allow gives members another time for the length of a test.
+// allow sets another timeout for the duration of a test.
 func allow(t *testing.T, timeout time.Duration) {
 	t.Helper()
 	was := idleTimeout
@@ -75,7 +75,7 @@ func TestIdleCountsWaitingOnly(t *testing.T) {
 	go func() { _, _ = member.Write(snapshotOf(1)) }()
 	for range 3 {
 		_, err := io.ReadFull(w, make([]byte, 8))
-		g.Expect(err).NotTo(HaveOccurred(), "what was read may be at work as long as it takes")
+		g.Expect(err).NotTo(HaveOccurred(), "the consumer of the data has no timeout")
 		<-time.After(3 * idleTimeout)
 	}
 	_, err := io.ReadAll(w)
@@ -130,7 +130,7 @@ func TestTakeSnapshot(t *testing.T) {
 	c.members["cp-a"].kill()
 	c.members["cp-b"].kill()
 	_, _, err = take("cp-b")
-	g.Expect(err).To(HaveOccurred(), "nobody is there")
+	g.Expect(err).To(HaveOccurred(), "no member is left")
 	_, _, err = take("cp-c")
-	g.Expect(err).NotTo(HaveOccurred(), "the last member gives what it has, without a leader")
+	g.Expect(err).NotTo(HaveOccurred(), "the last member serves its data without a leader")
 }

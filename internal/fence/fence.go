@@ -19,9 +19,9 @@ const (
 	// belongs to.
 	RecordAnnotation = "nova-platform.io/management-cluster"
 
-	// TakeOverAnnotation is set on a Cluster by its administrator. It holds the
-	// UID of the management cluster that acts for the Cluster from now on,
-	// whatever the records say. All others only read.
+	// TakeOverAnnotation is set on a Cluster by its administrator. It contains
+	// the UID of the management cluster that acts for the Cluster from now on,
+	// regardless of the records. All others only read.
 	TakeOverAnnotation = "nova-platform.io/take-over"
 
 	// ConditionType is the condition that is False while the record names
@@ -33,8 +33,8 @@ const (
 	OtherReason = "OtherManagementCluster"
 )
 
-// Fence knows the management cluster that a manager runs in. The zero value
-// records nothing and allows everything; it is for tests.
+// Fence identifies the management cluster that a manager runs in. The zero
+// value records nothing and allows everything; it is for tests.
 type Fence struct{ uid types.UID }
 
 // For returns the fence of the management cluster with a UID.
@@ -71,8 +71,8 @@ func (f Fence) Record(o metav1.Object) bool {
 }
 
 // Check returns an *OtherError unless this management cluster may act for a
-// Cluster. The annotation of the Cluster decides, and without one the records of
-// the objects. The Cluster may be nil: only the records decide then.
+// Cluster. The annotation of the Cluster decides, and without one the records
+// of the objects. The Cluster may be nil: only the records decide then.
 func (f Fence) Check(cluster *clusterv1.Cluster, recorded ...metav1.Object) error {
 	if f.uid == "" {
 		return nil
@@ -108,11 +108,11 @@ func (f Fence) compare(cluster *clusterv1.Cluster, owner string) error {
 	return other
 }
 
-// OtherError says that another management cluster acts for a Cluster.
+// OtherError means that another management cluster acts for a Cluster.
 type OtherError struct {
 	// Owner is the UID of that management cluster, and Own the UID of this one.
 	Owner, Own string
-	// Cluster is empty if the Cluster is gone.
+	// Cluster is empty if the Cluster is deleted.
 	Cluster client.ObjectKey
 }
 
@@ -126,14 +126,14 @@ func (e *OtherError) Error() string {
 		e.Owner, e.Own, target, TakeOverAnnotation, e.Own)
 }
 
-// IsOther reports whether err says that another management cluster acts.
+// IsOther reports whether err means that another management cluster acts.
 func IsOther(err error) bool {
 	_, is := errors.AsType[*OtherError](err)
 	return is
 }
 
-// Changed reports whether an update of a Cluster names another management
-// cluster that acts for it.
+// Changed reports whether an update of a Cluster changes the management cluster
+// that acts for it.
 func Changed(e event.UpdateEvent) bool {
 	return e.ObjectOld.GetAnnotations()[TakeOverAnnotation] != e.ObjectNew.GetAnnotations()[TakeOverAnnotation]
 }

@@ -43,7 +43,7 @@ func TestCheck(t *testing.T) {
 		"no record yet":                              {own: "a", cluster: clusterWith(""), records: []metav1.Object{recorded("")}},
 		"a restored copy":                            {own: "b", cluster: clusterWith(""), records: []metav1.Object{recorded("a")}, other: "a"},
 		"one of several records is another's":        {own: "b", cluster: clusterWith(""), records: []metav1.Object{recorded("b"), recorded("a")}, other: "a"},
-		"a restored copy whose Cluster is gone":      {own: "b", records: []metav1.Object{recorded("a")}, other: "a"},
+		"a restored copy whose Cluster is deleted":   {own: "b", records: []metav1.Object{recorded("a")}, other: "a"},
 		"a copy that takes over":                     {own: "b", cluster: clusterWith("b"), records: []metav1.Object{recorded("a")}},
 		"the original after another took over":       {own: "a", cluster: clusterWith("b"), records: []metav1.Object{recorded("a")}, other: "b"},
 		"a copy of the one that took over":           {own: "c", cluster: clusterWith("b"), records: []metav1.Object{recorded("a")}, other: "b"},

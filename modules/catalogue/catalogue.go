@@ -11,31 +11,33 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// groups are the modules of each set, and its frame in set.yaml.
+// groups contains the modules of each set, and the set without modules in
+// set.yaml.
 //
 //go:embed groups
 var groups embed.FS
 
 // Names of the sets.
 const (
-	// Base is what every Nova cluster has.
+	// Base is the set for every Nova cluster.
 	Base = "base"
-	// Management is what runs in the management cluster for each Nova cluster.
+	// Management is the set that runs in the management cluster for each Nova
+	// cluster.
 	Management = "management"
-	// Additional is what is switched on by labels.
+	// Additional is the set of modules that labels enable.
 	Additional = "additional"
-	// Team gives a team its place on a tenant.
+	// Team is the set that gives a team a namespace in a workload cluster.
 	Team = "team"
 )
 
 // Names returns the names of all sets.
 func Names() []string { return []string{Base, Management, Additional, Team} }
 
-// frame is the file of a group that holds the set without its modules.
+// frame is the file of a group with the set without its modules.
 const frame = "set.yaml"
 
-// Set composes a set. It still has variables in it, ${NOVA_CATALOGUE} and
-// ${NOVA_RELEASE}, which its user fills in.
+// Set composes a set. It still contains the variables ${NOVA_CATALOGUE} and
+// ${NOVA_RELEASE}, which its user replaces.
 func Set(name string) (*addonsv1.NovaModuleSet, error) {
 	folder := path.Join("groups", name)
 	set := &addonsv1.NovaModuleSet{}
@@ -59,7 +61,7 @@ func Set(name string) (*addonsv1.NovaModuleSet, error) {
 	return set, nil
 }
 
-// Manifest composes a set as YAML.
+// Manifest returns a set as YAML.
 func Manifest(name string) ([]byte, error) {
 	set, err := Set(name)
 	if err != nil {

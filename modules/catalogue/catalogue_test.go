@@ -20,9 +20,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-var update = flag.Bool("update", false, "write composed sets and what is rendered to the golden files")
+var update = flag.Bool("update", false, "write the composed sets and the rendered objects to the golden files")
 
-// settings are what a user fills in.
+// settings are the values of a user.
 var settings = map[string]string{"NOVA_CATALOGUE": "oci://hub.example/nova", "NOVA_RELEASE": "v1.0.0"}
 
 // site is a Cluster to render for.
@@ -32,8 +32,8 @@ type site struct {
 	dns        map[string]any
 	labels     map[string]string
 	registry   string
-	// managementImages is where the administrator has images of the management
-	// cluster.
+	// managementImages is the administrator's registry for images of the
+	// management cluster.
 	managementImages string
 	ingress          int32
 	controlPlanes    int32
@@ -85,7 +85,7 @@ func external() map[string]any {
 	}}
 }
 
-// allOn are the labels that switch all additional modules on.
+// allOn returns the labels that enable all additional modules.
 func allOn() map[string]string {
 	out := map[string]string{}
 	for _, name := range []string{"opensearch", "neuvector", "longhorn", "velero", "starvault", "autoscaler"} {
@@ -106,7 +106,7 @@ func sites() map[string]site {
 	}
 }
 
-// content is a set as its user has it.
+// content is a set with the user's values.
 func content(t *testing.T, name string) modules.Content {
 	t.Helper()
 	manifest, err := Manifest(name)
@@ -139,7 +139,7 @@ func render(t *testing.T, set string, s site) *modules.Rendering {
 	return out
 }
 
-// The sets beside this file are what the groups compose to.
+// The sets in this folder are the composed groups.
 func TestSetsAreComposed(t *testing.T) {
 	for _, name := range Names() {
 		manifest, err := Manifest(name)
@@ -163,12 +163,12 @@ func golden(t *testing.T, file string, got []byte) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(got, want) {
-		t.Errorf("%s is not what is rendered: go test ./modules/catalogue -update", file)
+		t.Errorf("%s differs from the rendered file: go test ./modules/catalogue -update", file)
 	}
 }
 
-// Every set is right whatever the Cluster, and says for each module what the
-// catalogue promises.
+// Every set is valid for every Cluster, and each module has the settings that
+// the catalog promises.
 func TestSetsAreValid(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestSetsAreValid(t *testing.T) {
 	}
 }
 
-// Nothing but the one setting says where anything comes from.
+// Only one setting defines the origin of all artifacts.
 func TestOneAddress(t *testing.T) {
 	for _, name := range Names() {
 		manifest, err := Manifest(name)
@@ -212,7 +212,7 @@ func TestOneAddress(t *testing.T) {
 	}
 }
 
-// Every module of the catalogue, in the state that each Cluster has it.
+// The state of every module of the catalog for each Cluster.
 func TestWhichModulesAreOn(t *testing.T) {
 	on := map[string][]string{}
 	for name, s := range sites() {
@@ -260,8 +260,8 @@ func TestWhichModulesAreOn(t *testing.T) {
 	}
 }
 
-// What needs credentials of the hypervisor gets no tenant's kubeconfig to
-// deliver through, and the CNI is never uninstalled between attempts.
+// A module with hypervisor credentials is not applied through the kubeconfig of
+// a workload cluster, and the CNI is never uninstalled between attempts.
 func TestPlacementAndRetries(t *testing.T) {
 	management := []string{"vsphere-cpi", "vsphere-csi-controller", "ovirt-csi-controller", "cluster-autoscaler"}
 	for name, s := range sites() {
@@ -286,7 +286,7 @@ func TestPlacementAndRetries(t *testing.T) {
 	}
 }
 
-// A closed network takes every image from the one registry.
+// In an air-gapped network every image comes from the one registry.
 func TestImagesComeFromTheRegistry(t *testing.T) {
 	for _, set := range []string{Base, Management, Additional} {
 		for _, m := range render(t, set, sites()["vsphere-hybrid-3"]).Modules {

@@ -19,7 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// log takes what a server says, for when a test fails.
+// log stores the output of a server, to print it if a test fails.
 type log struct {
 	mu  sync.Mutex
 	out bytes.Buffer
@@ -46,9 +46,10 @@ func port(t *testing.T) string {
 	return free
 }
 
-// serve runs CoreDNS on loopback with the documents of a ConfigMap, and returns
-// a resolver that asks it and what gives it other documents. Only ports, paths
-// and how often it looks are others than on a tenant.
+// serve runs CoreDNS on loopback with the documents of a ConfigMap. It returns
+// a resolver that uses the server, and a function that replaces the documents.
+// Only ports, paths and the reload interval differ from those in a workload
+// cluster.
 func serve(t *testing.T, documents map[string]string, at string, others ...string) (*net.Resolver, func(map[string]string)) {
 	t.Helper()
 	g := NewWithT(t)
@@ -82,7 +83,7 @@ func serve(t *testing.T, documents map[string]string, at string, others ...strin
 	}}, write
 }
 
-// addresses asks for a name until the server is up.
+// addresses resolves a name, and repeats the query until the server is up.
 func addresses(ctx context.Context, g Gomega, r *net.Resolver, name string) []string {
 	found, err := r.LookupHost(ctx, name+".")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -90,7 +91,7 @@ func addresses(ctx context.Context, g Gomega, r *net.Resolver, name string) []st
 	return found
 }
 
-// Real CoreDNS takes what is rendered and answers as Nova DNS should.
+// Real CoreDNS accepts the rendered configuration and answers as Nova DNS must.
 func TestNovaDNSAnswers(t *testing.T) {
 	g := NewWithT(t)
 	s := sites()["vsphere-hybrid-3"]
@@ -114,7 +115,7 @@ func TestNovaDNSAnswers(t *testing.T) {
 	}, "30s").Should(Succeed())
 }
 
-// A cluster without infra nodes answers with its workers.
+// Without infra nodes the answers are the workers.
 func TestNovaDNSWithoutInfraNodes(t *testing.T) {
 	s := sites()["zvirt-none-0"]
 	s.dns = internal()
@@ -124,8 +125,8 @@ func TestNovaDNSWithoutInfraNodes(t *testing.T) {
 	}
 }
 
-// The tenant's CoreDNS sends the base domain to Nova DNS, or to whom it is
-// forwarded, and the rest to the upstream servers.
+// CoreDNS of a workload cluster forwards the base domain to Nova DNS, or to the
+// configured servers, and all other names to the upstream servers.
 func TestCoreDNSForwards(t *testing.T) {
 	g := NewWithT(t)
 	behind := port(t)
@@ -134,7 +135,7 @@ func TestCoreDNSForwards(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			data := configMap(t, s, "coredns", "coredns").Data
-			// There is no Kubernetes to ask here.
+			// This test has no Kubernetes API.
 			before, rest, found := strings.Cut(data["Corefile"], "    kubernetes ")
 			g.Expect(found).To(BeTrue())
 			_, after, _ := strings.Cut(rest, "\n    }\n")

@@ -1,8 +1,8 @@
-// Package catalogue holds Nova's modules as data: groups of modules, a file
-// each, the sets that they are composed to, and trees of Kustomize for what has
-// no public chart.
+// Package catalogue contains Nova's modules as data: groups of modules, one per
+// file, the sets composed from them, and Kustomize trees for components without
+// a public chart.
 //
-// Composing is all that the code here does. It refuses to know clusters: what
-// differs between them stands in expressions and templates over facts, which
-// package modules evaluates.
+// The code only composes sets. It does not depend on clusters: the differences
+// between clusters are expressions and templates over facts, which package
+// modules evaluates.
 package catalogue

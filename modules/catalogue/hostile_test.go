@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// hostile are endings that a tenant may give to a text, to write more than one
-// value with it.
+// hostile contains suffixes with which a tenant may try to write more than one
+// value.
 var hostile = map[string]string{
 	"LineBreaks": "\n  zz: 1\nrbac:\n  clusterScoped: true\n#",
 	"Returns":    "\r  zz: 1\rrbac: {clusterScoped: true}\r#",
@@ -30,8 +30,8 @@ var hostile = map[string]string{
 	"Tag":        " !!binary |",
 }
 
-// poisoned are the facts of a site in which every text that a tenant writes ends
-// so.
+// poisoned returns the facts of a site where every text that a tenant writes
+// has this suffix.
 func poisoned(s site, ending string) *modules.Facts {
 	f := s.facts()
 	f.Network.Domain += ending
@@ -49,7 +49,7 @@ func poisoned(s site, ending string) *modules.Facts {
 	return f
 }
 
-// poison changes all texts but those of a key that conditions ask for.
+// poison changes all texts except those of a key that conditions need.
 func poison(value any, ending, spared string) any {
 	switch v := value.(type) {
 	case string:
@@ -88,7 +88,7 @@ func structure(at string, value any, into map[string]bool) {
 	}
 }
 
-// shape is the structure of all that a set becomes.
+// shape is the structure of all objects of a set.
 func shape(t *testing.T, set string, facts *modules.Facts) []string {
 	t.Helper()
 	rendering, err := modules.Render(content(t, set), modules.Target{
@@ -117,7 +117,7 @@ func shape(t *testing.T, set string, facts *modules.Facts) []string {
 	return slices.Sorted(maps.Keys(out))
 }
 
-// A tenant's texts are values and never become keys, whatever is in them.
+// A tenant's texts are values and never become keys, whatever they contain.
 func TestHostileFacts(t *testing.T) {
 	for name, s := range sites() {
 		for _, set := range Names() {
@@ -133,7 +133,7 @@ func TestHostileFacts(t *testing.T) {
 						}
 						for _, path := range want {
 							if !slices.Contains(got, path) {
-								t.Errorf("%s is gone", path)
+								t.Errorf("%s is missing", path)
 							}
 						}
 					}
@@ -143,7 +143,7 @@ func TestHostileFacts(t *testing.T) {
 	}
 }
 
-// Nothing that a tenant writes chooses an image of the management cluster.
+// No text of a tenant selects an image of the management cluster.
 func TestManagementImagesAreTheAdministrators(t *testing.T) {
 	for name, s := range sites() {
 		f := s.facts()
@@ -161,7 +161,7 @@ func TestManagementImagesAreTheAdministrators(t *testing.T) {
 				t.Fatal(err)
 			}
 			if strings.Contains(string(data), "evil.example") || !m.Off && !strings.Contains(string(data), "hub.example/platform") {
-				t.Errorf("%s: module %s takes images of the tenant: %s", name, m.Name, data)
+				t.Errorf("%s: module %s uses images of the tenant: %s", name, m.Name, data)
 			}
 		}
 	}

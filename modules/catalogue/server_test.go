@@ -20,11 +20,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// services is the service range of the API server here.
+// services is the service range of this API server.
 const services = "10.0.0.0/24"
 
-// A real API server takes the sets and everything that their trees make: names,
-// addresses, expressions and all.
+// A real API server accepts the sets and all objects of their trees, including
+// names, addresses and expressions.
 func TestAnAPIServerTakesEverything(t *testing.T) {
 	g := NewWithT(t)
 	var bases []string
@@ -65,8 +65,8 @@ func TestAnAPIServerTakesEverything(t *testing.T) {
 	t.Run("Team", func(t *testing.T) { lockdown(t, e.Client) })
 }
 
-// written are the objects of Flux of a set, and those of its trees that the
-// server has schemas for.
+// written returns the Flux objects of a set, and the objects of its trees for
+// which the server has schemas.
 func written(t *testing.T, set string, s site) []*unstructured.Unstructured {
 	t.Helper()
 	facts := s.facts()
@@ -83,7 +83,7 @@ func written(t *testing.T, set string, s site) []*unstructured.Unstructured {
 			continue
 		}
 		all = append(all, m.Object)
-		if m.Name != "logging" { // its operator brings the definitions
+		if m.Name != "logging" { // the operator installs the CRDs
 			out = append(out, delivered(t, m)...)
 		}
 	}
@@ -107,7 +107,7 @@ func take(t *testing.T, c client.Client, o *unstructured.Unstructured) {
 	}
 }
 
-// lockdown makes the place of a team and has it try what it may not do.
+// lockdown creates the namespace of a team and tries forbidden requests.
 func lockdown(t *testing.T, c client.Client) {
 	t.Helper()
 	g := NewWithT(t)
@@ -141,7 +141,7 @@ func lockdown(t *testing.T, c client.Client) {
 			g.Expect(unstructured.SetNestedField(o.Object, value, path...)).To(Succeed())
 		}
 	}
-	// A policy that was just made is not asked at once.
+	// A new policy is not enforced immediately.
 	g.Eventually(func() error { return try(t.Context(), set("kustomize-controller", "spec", "serviceAccountName")) }, "30s").
 		Should(MatchError(ContainSubstring("spec.serviceAccountName must be team-a")))
 	g.Expect(try(t.Context(), set("other", "spec", "sourceRef", "namespace"))).To(MatchError(ContainSubstring("must stay in the namespace team-a")))

@@ -55,10 +55,9 @@ func build(t *testing.T, path string) []byte {
 	return out
 }
 
-// delivered are the objects that Flux would write for a module: the tree as
-// Kustomize builds it, with the variables filled in object by object and a name
-// that is missing an error. Values lose their line ends there, as they do in
-// Flux.
+// delivered returns the objects that Flux would write for a module: the tree as
+// built by Kustomize, with variables substituted per object; a missing variable
+// is an error. Values lose their line breaks, as they do in Flux.
 func delivered(t *testing.T, m modules.Module) []*unstructured.Unstructured {
 	t.Helper()
 	k, ok := m.Object.(*kustomizev1.Kustomization)
@@ -93,12 +92,11 @@ func delivered(t *testing.T, m modules.Module) []*unstructured.Unstructured {
 	}
 }
 
-// ofOperators are the groups whose definitions come with a chart, so that no
-// schema is here to check against.
+// ofOperators are the groups whose CRDs are part of a chart, so that this test
+// has no schemas for them.
 var ofOperators = []string{"logging.banzaicloud.io"}
 
-// Every object of our own trees is one that Kubernetes knows, with no field
-// that it does not.
+// Every object of our own trees has a known kind, and no unknown field.
 func TestTreesFollowTheSchemas(t *testing.T) {
 	codecs := serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict)
 	seen := map[string]bool{}
@@ -131,12 +129,12 @@ func TestTreesFollowTheSchemas(t *testing.T) {
 	}
 }
 
-// What goes to the management cluster stays in the namespace of its Cluster and
-// has the Cluster's name, so that two of them do not meet.
+// Objects in the management cluster are in the namespace of their Cluster and
+// contain the Cluster's name, so that those of two Clusters do not conflict.
 func TestManagementStaysInItsNamespace(t *testing.T) {
 	for name, s := range sites() {
 		for _, m := range render(t, Management, s).Modules {
-			if m.Tenant || m.Off {
+			if m.InWorkloadCluster || m.Off {
 				continue
 			}
 			for _, o := range delivered(t, m) {
@@ -151,7 +149,8 @@ func TestManagementStaysInItsNamespace(t *testing.T) {
 	}
 }
 
-// configMap is a ConfigMap of a module's tree, as it comes to the tenant.
+// configMap is a ConfigMap of a module's tree, as it is applied to the workload
+// cluster.
 func configMap(t *testing.T, s site, module, name string) *corev1.ConfigMap {
 	t.Helper()
 	for _, m := range render(t, Base, s).Modules {
@@ -172,7 +171,7 @@ func configMap(t *testing.T, s site, module, name string) *corev1.ConfigMap {
 	return nil
 }
 
-// Whoever takes the module away leaves CoreDNS its settings.
+// After the module is removed, CoreDNS keeps its settings.
 func TestCoreDNSKeepsItsSettings(t *testing.T) {
 	c := configMap(t, sites()["zvirt-external-3"], "coredns", "coredns")
 	if c.Namespace != "kube-system" || c.Annotations["kustomize.toolkit.fluxcd.io/prune"] != "disabled" {
@@ -180,8 +179,8 @@ func TestCoreDNSKeepsItsSettings(t *testing.T) {
 	}
 }
 
-// The driver on nodes formats a disk unless lsblk names a file system on it, and
-// in a container lsblk reads this from udev's database of the host.
+// The driver on nodes formats a disk unless lsblk reports a file system on it,
+// and in a container lsblk reads this from the host's udev database.
 func TestCSINodeOfOVirtReadsFileSystems(t *testing.T) {
 	for _, m := range render(t, Base, sites()["zvirt-external-3"]).Modules {
 		if m.Name != "ovirt-csi-node" {

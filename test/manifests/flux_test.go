@@ -57,7 +57,7 @@ var _ = Describe("a Flux object that nova-addon writes", Ordered, func() {
 
 	It("never runs as Flux itself", func(ctx SpecContext) {
 		Eventually(func() error { return try(ctx, manager, map[string]any{}) }).WithTimeout(policyTimeout).
-			Should(MatchError(ContainSubstring("nova-addon writes Flux objects with a kubeconfig, or with the service account nova-modules")))
+			Should(MatchError(ContainSubstring("nova-addon may write only Flux objects with a kubeconfig, or with the service account nova-modules")))
 		Expect(try(ctx, manager, map[string]any{"serviceAccountName": "kustomize-controller"})).To(MatchError(ContainSubstring("nova-modules")))
 	})
 

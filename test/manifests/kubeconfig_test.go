@@ -39,7 +39,7 @@ var _ = Describe("a Secret with a kubeconfig", Ordered, func() {
 		})).To(Succeed())
 	}
 	secrets := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"*"}}
-	guarded := MatchError(ContainSubstring("takes the permission to"))
+	guarded := MatchError(ContainSubstring("needs the permission to"))
 
 	BeforeAll(func(ctx SpecContext) {
 		made := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "kubeconfigs-"}}

@@ -32,7 +32,7 @@ var _ = Describe("a protected object", func() {
 		Expect(server.Client.Create(ctx, c)).To(Succeed())
 		return c
 	}
-	refused := MatchError(And(ContainSubstring("is protected"), ContainSubstring("take the annotation nova-platform.io/protected off first")))
+	refused := MatchError(And(ContainSubstring("is protected"), ContainSubstring("first remove the annotation nova-platform.io/protected")))
 
 	It("is deleted only after it was taken from its protection", func(ctx SpecContext) {
 		// A policy is enforced a moment after it was applied.

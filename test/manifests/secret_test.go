@@ -43,7 +43,7 @@ var _ = DescribeTable("a Secret that a manager may hold a finalizer on", func(ct
 			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Namespace", Name: "a", UID: "b"}}
 		},
 	} {
-		Eventually(func() error { return write(manager, change, client.DryRunAll) }).WithTimeout(policyTimeout).Should(MatchError(ContainSubstring("changes nothing of a Secret but its finalizers")), what)
+		Eventually(func() error { return write(manager, change, client.DryRunAll) }).WithTimeout(policyTimeout).Should(MatchError(ContainSubstring("may change only the finalizers of a Secret")), what)
 	}
 	finalize := func(s *corev1.Secret) { s.Finalizers = []string{"example.test/held"} }
 	Eventually(func() error { return write(manager, finalize) }).WithTimeout(policyTimeout).Should(Succeed())

@@ -89,7 +89,7 @@ var _ = Describe("A machine that fails", func() {
 	}
 
 	for i, hypervisor := range hypervisors() {
-		It("says on "+hypervisor+" that it was started anew before it was a node", Label(hypervisor), func(ctx context.Context) {
+		It("says on "+hypervisor+" that it was restarted before it became a node", Label(hypervisor), func(ctx context.Context) {
 			name := "cut-" + hypervisor
 			c := bed.Cluster{Name: name, Namespace: name, Hypervisor: hypervisor, ControlPlanes: 1, Endpoint: []string{"10.77.0.63", "10.77.0.64"}[i]}
 			startWith(ctx, c, "echo waiting for an end; sleep infinity")
@@ -110,7 +110,7 @@ var _ = Describe("A machine that fails", func() {
 			// Nothing ends in order, and nobody is told: the call breaks off, too.
 			_, _ = b.Exec(ctx, vm, "systemctl", "reboot", "--force", "--force")
 			Eventually(func() (string, error) { return b.Bootstrapped(ctx, c, "") }).WithTimeout(bootTimeout + reportTimeout).Should(And(
-				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was started anew before it was a node; its log ends: "),
+				HavePrefix(infrav1.BootstrapFailedReason+": The node failed to bootstrap: The machine was restarted before it became a node; its log ends: "),
 				HaveSuffix("| waiting for an end")))
 			// It reports first and tidies up then.
 			Eventually(func() (string, error) { return b.Exec(ctx, vm, "ls", "-A", "/var/lib/nova") }).

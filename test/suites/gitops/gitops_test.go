@@ -210,7 +210,7 @@ var _ = Describe("A management repository", Ordered, func() {
 		r.look(ctx)
 		Eventually(ready).WithContext(ctx).WithArguments("tenants-test").WithTimeout(reportTimeout).Should(And(
 			HavePrefix("False"),
-			ContainSubstring("Cluster acme is protected: take the annotation nova-platform.io/protected off first, then delete it"),
+			ContainSubstring("Cluster acme is protected: to delete it, first remove the annotation nova-platform.io/protected"),
 			ContainSubstring("Namespace acme is protected"),
 		))
 		report(ctx, "tenants-test")

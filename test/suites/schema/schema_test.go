@@ -140,7 +140,7 @@ func TestPreparedPrograms(t *testing.T) {
 				g.write(t, "mnt/config.toml", []byte(config), 0o600)
 			}
 			g.write(t, "mnt/conf.d/nova-limits.toml", []byte("version = 2\n[debug]\n  level = \"trace\"\n"), 0o600)
-			calls := "\nmake_config\nlook_into_certs_d\nimport_snippets\nkeep_mirrors\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
+			calls := "\nmake_config\nset_config_path\nimport_snippets\ncheck_mirrors\ncontainerd --config /mnt/config.toml config dump >/mnt/dump\n"
 			g.write(t, "mnt/prepare.sh", []byte(script+calls), 0o600)
 			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err != nil {
 				t.Fatal(err)
@@ -156,7 +156,7 @@ func TestPreparedPrograms(t *testing.T) {
 			}
 			// This containerd lets a snippet replace a plugin's table.
 			g.write(t, "mnt/conf.d/nova-own.toml", []byte("version = 2\n[plugins.\"io.containerd.grpc.v1.cri\"]\n  max_container_log_line_size = 4711\n"), 0o600)
-			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err == nil || !strings.Contains(err.Error(), "takes the mirrors away") {
+			if err := g.run(t.Context(), "sh", "/mnt/prepare.sh"); err == nil || !strings.Contains(err.Error(), "removes the mirrors") {
 				t.Errorf("err = %v, want word of the mirrors", err)
 			}
 		})

@@ -16,7 +16,7 @@ const (
 	certificateB = "-----BEGIN CERTIFICATE-----\nYg==\n-----END CERTIFICATE-----\n"
 )
 
-// surrounded sets everything that a platform says of its surroundings.
+// surrounded sets all platform settings.
 func surrounded(in *Input) {
 	in.Platform = bootstrapv1.PlatformSpec{
 		Proxy: bootstrapv1.ProxySpec{
@@ -35,15 +35,16 @@ func surrounded(in *Input) {
 		},
 		NTP: bootstrapv1.NTPSpec{Servers: []string{"ntp1.corp", "10.0.0.1"}},
 	}
-	in.Surroundings = Surroundings{
-		ProxyLogin:  Login{Username: "nova", Password: "p'a:s@s/1"},
-		MirrorLogin: Login{Token: "t0ken"},
-		ProxyCA:     []byte("# root\n" + certificateA + "# next\n" + certificateB + "# end\n"),
-		MirrorCA:    []byte(certificateB),
+	in.PlatformData = PlatformData{
+		ProxyCredentials:  ServerCredentials{Username: "nova", Password: "p'a:s@s/1"},
+		MirrorCredentials: ServerCredentials{Token: "t0ken"},
+		ProxyCA:           []byte("# root\n" + certificateA + "# next\n" + certificateB + "# end\n"),
+		MirrorCA:          []byte(certificateB),
 	}
 }
 
-// Every file that holds a login is for root alone, and no other holds one.
+// Every file with credentials is readable for root only, and no other file
+// contains credentials.
 func TestLoginsAreForRootAlone(t *testing.T) {
 	for _, mode := range []Mode{Init, JoinControlPlane, JoinWorker} {
 		found := 0
@@ -83,38 +84,38 @@ func TestClusterIsReachedDirectly(t *testing.T) {
 
 func TestSurroundingErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change func(*Surroundings)
+		change func(*PlatformData)
 		field  string
 	}{
-		"NoPEM":        {func(s *Surroundings) { s.ProxyCA = []byte("hunter2") }, "platform.proxy.trustedCAFrom"},
-		"PrivateKey":   {func(s *Surroundings) { s.MirrorCA = []byte("-----BEGIN hunter2-----\nYQ==\n-----END hunter2-----\n") }, "platform.mirrorTrustedCAFrom"},
-		"TokenBreaks":  {func(s *Surroundings) { s.MirrorLogin = Login{Token: "hunter2\n"} }, "platform.mirrorCredentialsSecretRef"},
-		"SpaceInLogin": {func(s *Surroundings) { s.MirrorLogin = Login{Username: "a", Password: "hunter2 b"} }, "platform.mirrorCredentialsSecretRef"},
+		"NoPEM":        {func(s *PlatformData) { s.ProxyCA = []byte("hunter2") }, "platform.proxy.trustedCAFrom"},
+		"PrivateKey":   {func(s *PlatformData) { s.MirrorCA = []byte("-----BEGIN hunter2-----\nYQ==\n-----END hunter2-----\n") }, "platform.mirrorTrustedCAFrom"},
+		"TokenBreaks":  {func(s *PlatformData) { s.MirrorCredentials = ServerCredentials{Token: "hunter2\n"} }, "platform.mirrorCredentialsSecretRef"},
+		"SpaceInLogin": {func(s *PlatformData) { s.MirrorCredentials = ServerCredentials{Username: "a", Password: "hunter2 b"} }, "platform.mirrorCredentialsSecretRef"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(facts(JoinWorker, func(in *Input) {
 				surrounded(in)
-				tc.change(&in.Surroundings)
+				tc.change(&in.PlatformData)
 			}))
 			var malformed *RenderError
 			if !errors.As(err, &malformed) || malformed.Field != tc.field {
 				t.Fatalf("err = %v, want one of %s", err, tc.field)
 			}
 			if strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v quotes what it must not", err)
+				t.Errorf("%v quotes a secret", err)
 			}
 		})
 	}
 }
 
-// containerd is one whose own configuration has this version. What its
-// configuration and the snippets say it dumps as it stands.
+// containerd simulates a containerd with configurations of this version. dump
+// prints its configuration and the snippets unchanged.
 func containerd(version string) string {
 	return "case \"$*\" in\n*default) printf 'disabled_plugins = []\\nversion = " + version + "\\n' ;;\n" +
 		"*dump) cat \"$2\" \"$T\"/etc/containerd/conf.d/* 2>/dev/null || true ;;\nesac\n"
 }
 
-// prepare boots a node that has chronyd or not, with a configuration of
+// prepare boots a node with or without chronyd, with a configuration of
 // containerd.
 func prepare(t *testing.T, config string, programs ...string) *node {
 	t.Helper()
@@ -126,7 +127,7 @@ func prepare(t *testing.T, config string, programs ...string) *node {
 }
 
 // surroundedNode boots a node whose containerd writes configurations of this
-// version, and has this one.
+// version, and has this configuration.
 func surroundedNode(t *testing.T, version, config string, programs ...string) (*node, error) {
 	t.Helper()
 	n := newNode(t, facts(Init, surrounded))
@@ -206,11 +207,11 @@ func TestNodeIsPrepared(t *testing.T) {
 func TestNodeWithoutChrony(t *testing.T) {
 	n := prepare(t, "")
 	if got, want := n.read("etc/systemd/timesyncd.conf.d/90-nova.conf"), "[Time]\nNTP=ntp1.corp 10.0.0.1\n"; got != want {
-		t.Errorf("timesyncd is told %q, want %q", got, want)
+		t.Errorf("timesyncd is configured with %q, want %q", got, want)
 	}
 }
 
-// containerd looks for mirrors, and nothing else of its configuration changes.
+// containerd reads the mirrors, and the rest of its configuration is unchanged.
 func TestContainerdLooksForMirrors(t *testing.T) {
 	const path = `  config_path = "/etc/containerd/certs.d"` + "\n"
 	const old, current = `[plugins."io.containerd.grpc.v1.cri".registry]` + "\n", `[plugins."io.containerd.cri.v1.images".registry]` + "\n"
@@ -251,8 +252,8 @@ func TestContainerdLooksForMirrors(t *testing.T) {
 	}
 }
 
-// A node whose containerd would not ask the mirrors does not join: it would run
-// what others publish, and nobody would be told.
+// A node whose containerd would not use the mirrors does not join: it would run
+// images of other registries without an error.
 func TestMirrorsAreKept(t *testing.T) {
 	const kept = "[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = '/etc/containerd/certs.d'\n"
 	const colons = "[plugins.\"io.containerd.cri.v1.images\".registry]\n  config_path = '/etc/containerd/certs.d:/etc/docker/certs.d'\n"
@@ -276,7 +277,7 @@ func TestMirrorsAreKept(t *testing.T) {
 			cmd := exec.CommandContext(t.Context(), "sh", filepath.Join(n.dir, "prepare.sh"))
 			cmd.Env = []string{"PATH=" + filepath.Join(n.dir, "bin") + ":" + os.Getenv("PATH"), "T=" + n.dir}
 			out, err := cmd.CombinedOutput()
-			if tc.kept != (err == nil) || tc.kept == strings.Contains(string(out), "takes the mirrors away") {
+			if tc.kept != (err == nil) || tc.kept == strings.Contains(string(out), "removes the mirrors") {
 				t.Errorf("err = %v\n%s", err, out)
 			}
 			if tc.kept != strings.Contains(n.read("calls"), "systemctl restart containerd") {

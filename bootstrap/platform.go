@@ -17,40 +17,43 @@ import (
 )
 
 const (
-	// novaDir holds what lasts of the platform's settings.
+	// novaDir holds the permanent files of the platform's settings.
 	novaDir = "/etc/nova"
-	// proxyEnv is read by systemd and by shells, so it has the syntax of both.
-	// Only root may read it: the proxy's password may be in it.
+	// proxyEnv is read by systemd and by shells, so its syntax is valid for
+	// both. Only root can read it: it may contain the proxy's password.
 	proxyEnv = novaDir + "/proxy.env"
-	// resolvConf is what the kubelet hands to pods in place of the system's
-	// own: systemd-resolved adds the servers of single links to that.
+	// resolvConf is the file that the kubelet passes to pods instead of the
+	// system's: systemd-resolved adds the servers of single links to the
+	// latter.
 	resolvConf = novaDir + "/resolv.conf"
 
 	defaultDNSDomain = "cluster.local"
 	defaultServices  = "10.96.0.0/12"
 )
 
-// proxyCRD defines the object that tells modules of the proxy.
+// proxyCRD defines the object that contains the proxy settings for modules.
 //
 //go:embed proxy-crd.yaml
 var proxyCRD []byte
 
-// Login is what a user proves himself with: a token, or name and password.
-type Login struct {
+// ServerCredentials authenticate at a server: a token, or name and password.
+type ServerCredentials struct {
 	Username, Password, Token string
 }
 
-// Surroundings are what the platform's settings name in Secrets and ConfigMaps.
-type Surroundings struct {
-	// ProxyLogin is for the proxies, MirrorLogin for mirrors and package repositories.
-	ProxyLogin, MirrorLogin Login
+// PlatformData is the content of the Secrets and ConfigMaps that the platform's
+// settings refer to.
+type PlatformData struct {
+	// ProxyCredentials are for the proxies, MirrorCredentials for mirrors and
+	// package repositories.
+	ProxyCredentials, MirrorCredentials ServerCredentials
 	// ProxyCA and MirrorCA are certificates in PEM.
 	ProxyCA, MirrorCA []byte
 }
 
-// surroundingFiles configure proxy, mirrors, package repositories, time servers and name
-// servers. A file is rendered only if its setting is set.
-func surroundingFiles(in *Input) ([]writeFile, error) {
+// platformFiles configure proxy, mirrors, package repositories, time servers
+// and name servers. A file is rendered only if its setting is set.
+func platformFiles(in *Input) ([]writeFile, error) {
 	authorities, err := authorityFiles(in)
 	if err != nil {
 		return nil, err
@@ -70,7 +73,7 @@ func surroundingFiles(in *Input) ([]writeFile, error) {
 	return slices.Concat(authorities, proxyFiles(in), mirrors, packages, object, resolverFiles(in)), nil
 }
 
-// resolverFiles tell pods of the name servers.
+// resolverFiles configure the name servers of pods.
 func resolverFiles(in *Input) []writeFile {
 	r := &in.Platform.DNS.Nodes
 	if len(r.Servers) == 0 {
@@ -86,26 +89,26 @@ func resolverFiles(in *Input) []writeFile {
 	return []writeFile{newFile(resolvConf, "0644", out.Bytes())}
 }
 
-// authorityFiles are the certificates to trust, one a file: stores skip a
-// second one in the same.
+// authorityFiles are the CA certificates to trust, one per file: trust stores
+// ignore a second certificate in a file.
 func authorityFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	for _, bundle := range []struct {
 		field, name string
 		content     []byte
 	}{
-		{"platform.proxy.trustedCAFrom", "proxy", in.Surroundings.ProxyCA},
-		{"platform.mirrorTrustedCAFrom", "mirror", in.Surroundings.MirrorCA},
+		{"platform.proxy.trustedCAFrom", "proxy", in.PlatformData.ProxyCA},
+		{"platform.mirrorTrustedCAFrom", "mirror", in.PlatformData.MirrorCA},
 	} {
 		rest := bytes.TrimSpace(bundle.content)
 		for i := 0; len(rest) > 0; i++ {
 			var block *pem.Block
 			block, rest = pem.Decode(rest)
 			if block == nil && i > 0 {
-				break // words after the last certificate
+				break // text after the last certificate
 			}
 			if block == nil || block.Type != "CERTIFICATE" {
-				return nil, renderErrorf(bundle.field, "holds something that is no certificate in PEM")
+				return nil, renderErrorf(bundle.field, "contains data that is not a PEM certificate")
 			}
 			name := fmt.Sprintf("%s/ca/nova-%s-%02d.crt", novaDir, bundle.name, i)
 			files = append(files, newFile(name, "0644", pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})))
@@ -115,8 +118,8 @@ func authorityFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// noProxy is what is reached directly, each once. The node adds its own
-// addresses when it knows them: a kubelet talks to the API server beside it.
+// noProxy lists the destinations without proxy, without duplicates. The node
+// adds its own addresses at boot: a kubelet connects to its local API server.
 func noProxy(in *Input) []string {
 	services := in.Network.Services
 	if len(services) == 0 {
@@ -138,8 +141,8 @@ func noProxy(in *Input) []string {
 	return once
 }
 
-// proxyURL is a proxy's address with the login in it.
-func proxyURL(address string, login Login) string {
+// proxyURL is a proxy's URL with the credentials.
+func proxyURL(address string, login ServerCredentials) string {
 	if address == "" || login.Username == "" {
 		return address
 	}
@@ -148,17 +151,18 @@ func proxyURL(address string, login Login) string {
 		return address
 	}
 	u.User = url.UserPassword(login.Username, login.Password)
-	// A quote would end the words of systemd, apt and the shell.
+	// A quote would end the quoted value for systemd, apt and the shell.
 	return strings.ReplaceAll(u.String(), "'", "%27")
 }
 
-// proxyFiles tell containerd, the kubelet, apt and root's shells of the proxy.
+// proxyFiles configure the proxy of containerd, the kubelet, apt and root's
+// shells.
 func proxyFiles(in *Input) []writeFile {
 	p := &in.Platform.Proxy
 	if !p.Used() {
 		return nil
 	}
-	login := in.Surroundings.ProxyLogin
+	login := in.PlatformData.ProxyCredentials
 	env, apt := &bytes.Buffer{}, &bytes.Buffer{}
 	for _, proxy := range []struct{ scheme, address string }{{"http", p.HTTPProxy}, {"https", p.HTTPSProxy}} {
 		if proxy.address == "" {
@@ -172,7 +176,7 @@ func proxyFiles(in *Input) []writeFile {
 	list := noProxy(in)
 	fmt.Fprintf(env, "NO_PROXY='%[1]s'\nno_proxy='%[1]s'\n", strings.Join(list, ","))
 	for _, host := range list {
-		// apt knows hosts only, no ranges and no domains.
+		// apt supports only hosts, no ranges and no domains.
 		if strings.HasPrefix(host, ".") || strings.ContainsAny(host, "*/:") || host == "__NOVA_NODE_IP__" {
 			continue
 		}
@@ -192,15 +196,15 @@ func proxyFiles(in *Input) []writeFile {
 	}
 }
 
-// registryHost is a registry and where its images are had.
+// registryHost is a registry and the servers for its images.
 type registryHost struct {
 	registry  string
 	endpoints []string
 }
 
-// registryHosts are the registries that containerd is told of: those with
-// mirrors, and the one of the image repository if it wants a login or has an
-// authority of its own.
+// registryHosts are the registries in containerd's configuration: those with
+// mirrors, and that of the image repository if it needs credentials or has its
+// own CA.
 func registryHosts(in *Input) []registryHost {
 	var hosts []registryHost
 	for _, m := range in.Platform.RegistryMirrors {
@@ -208,7 +212,7 @@ func registryHosts(in *Input) []registryHost {
 	}
 	own, _, _ := strings.Cut(in.Platform.ImageRepository, "/")
 	named := func(h registryHost) bool { return h.registry == own }
-	if own != "" && own != bootstrapv1.DefaultImageRepository && (in.Surroundings.MirrorLogin != Login{} || len(in.Surroundings.MirrorCA) > 0) && !slices.ContainsFunc(hosts, named) {
+	if own != "" && own != bootstrapv1.DefaultImageRepository && (in.PlatformData.MirrorCredentials != ServerCredentials{} || len(in.PlatformData.MirrorCA) > 0) && !slices.ContainsFunc(hosts, named) {
 		hosts = append(hosts, registryHost{registry: own, endpoints: []string{"https://" + own}})
 	}
 	return hosts
@@ -216,15 +220,15 @@ func registryHosts(in *Input) []registryHost {
 
 // mirrorFiles are containerd's hosts.toml files.
 func mirrorFiles(in *Input) ([]writeFile, error) {
-	authorization, err := authorization(in.Surroundings.MirrorLogin)
+	authorization, err := authorization(in.PlatformData.MirrorCredentials)
 	if err != nil {
 		return nil, err
 	}
 	bundle := novaDir + "/mirror-ca.crt"
 	var files []writeFile
 	hosts := registryHosts(in)
-	if len(hosts) > 0 && len(in.Surroundings.MirrorCA) > 0 {
-		files = append(files, newFile(bundle, "0644", in.Surroundings.MirrorCA))
+	if len(hosts) > 0 && len(in.PlatformData.MirrorCA) > 0 {
+		files = append(files, newFile(bundle, "0644", in.PlatformData.MirrorCA))
 	}
 	for _, h := range hosts {
 		folder, out := h.registry, &bytes.Buffer{}
@@ -237,7 +241,7 @@ func mirrorFiles(in *Input) ([]writeFile, error) {
 			fmt.Fprintf(out, "server = %q\n", "https://"+h.registry)
 		}
 		for _, endpoint := range h.endpoints {
-			writeHost(out, endpoint, authorization, len(in.Surroundings.MirrorCA) > 0, bundle)
+			writeHost(out, endpoint, authorization, len(in.PlatformData.MirrorCA) > 0, bundle)
 		}
 		permissions := "0644"
 		if authorization != "" {
@@ -266,10 +270,11 @@ func writeHost(out *bytes.Buffer, endpoint, authorization string, ca bool, bundl
 	}
 }
 
-// authorization is the header of a login, or nothing.
-func authorization(login Login) (string, error) {
+// authorization returns the Authorization header for the credentials, or
+// nothing.
+func authorization(login ServerCredentials) (string, error) {
 	if strings.ContainsAny(login.Token+login.Username+login.Password, "\r\n\x00") {
-		return "", renderErrorf("platform.mirrorCredentialsSecretRef", "holds a line break")
+		return "", renderErrorf("platform.mirrorCredentialsSecretRef", "contains a line break")
 	}
 	switch {
 	case login.Token != "":
@@ -280,11 +285,11 @@ func authorization(login Login) (string, error) {
 	return "", nil
 }
 
-// packageFiles are apt's repositories and the login for them.
+// packageFiles are apt's repositories and their credentials.
 func packageFiles(in *Input) ([]writeFile, error) {
 	var files []writeFile
 	logins := &bytes.Buffer{}
-	login := in.Surroundings.MirrorLogin
+	login := in.PlatformData.MirrorCredentials
 	for _, r := range in.Platform.PackageRepositories {
 		source := &bytes.Buffer{}
 		fmt.Fprintf(source, "Types: deb\nURIs: %s\nSuites: %s\n", r.URI, r.Suite)
@@ -297,7 +302,7 @@ func packageFiles(in *Input) ([]writeFile, error) {
 			files = append(files, newFile(key, "0644", []byte(strings.TrimSpace(r.Key)+"\n")))
 		}
 		files = append(files, newFile(path.Join("/etc/apt/sources.list.d", "nova-"+r.Name+".sources"), "0644", source.Bytes()))
-		if login == (Login{}) {
+		if login == (ServerCredentials{}) {
 			continue
 		}
 		user, password := login.Username, login.Password
@@ -305,7 +310,7 @@ func packageFiles(in *Input) ([]writeFile, error) {
 			user, password = "token", login.Token
 		}
 		if strings.ContainsAny(user+password, " \t\r\n") {
-			return nil, renderErrorf("platform.mirrorCredentialsSecretRef", "holds a space, which apt cannot read")
+			return nil, renderErrorf("platform.mirrorCredentialsSecretRef", "contains a space, which apt cannot read")
 		}
 		fmt.Fprintf(logins, "machine %s\nlogin %s\npassword %s\n", r.URI, user, password)
 	}
@@ -315,9 +320,9 @@ func packageFiles(in *Input) ([]writeFile, error) {
 	return files, nil
 }
 
-// proxyObject is the tenant's Proxy object with its definition. Every control
-// plane machine applies it, so a rollout brings changes. The login goes to a
-// Secret, because everybody may read the object.
+// proxyObject is the Proxy object of the workload cluster with its CRD. Every
+// control plane machine applies it, so a rollout applies changes. The
+// credentials are stored in a Secret, because all users can read the object.
 func proxyObject(in *Input) ([]writeFile, error) {
 	p := &in.Platform.Proxy
 	if !in.Mode.controlPlane() || !p.Used() {
@@ -327,17 +332,17 @@ func proxyObject(in *Input) ([]writeFile, error) {
 	for field, address := range map[string]string{"httpProxy": p.HTTPProxy, "httpsProxy": p.HTTPSProxy} {
 		server, err := proxyServer(address)
 		if err != nil {
-			return nil, renderErrorf("platform.proxy."+field, "no URL")
+			return nil, renderErrorf("platform.proxy."+field, "is not a URL")
 		}
 		if server != nil {
 			spec[field] = server
 		}
 	}
-	if len(in.Surroundings.ProxyCA) > 0 {
-		spec["trustedCA"] = base64.StdEncoding.EncodeToString(in.Surroundings.ProxyCA)
+	if len(in.PlatformData.ProxyCA) > 0 {
+		spec["trustedCA"] = base64.StdEncoding.EncodeToString(in.PlatformData.ProxyCA)
 	}
 	var documents [][]byte
-	if login := in.Surroundings.ProxyLogin; login.Username != "" {
+	if login := in.PlatformData.ProxyCredentials; login.Username != "" {
 		spec["credentials"] = map[string]any{"namespace": "kube-system", "name": "nova-proxy"}
 		secret, err := yaml.Marshal(map[string]any{
 			"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/basic-auth",
@@ -363,8 +368,8 @@ func proxyObject(in *Input) ([]writeFile, error) {
 	}, nil
 }
 
-// applyProxy runs once the machine's API server is there. A new kind takes a
-// moment to be known, and other machines may be joining.
+// applyProxy runs once the machine's API server is ready. A new CRD takes a
+// moment to be served, and other machines may be joining.
 const applyProxy = `export KUBECONFIG=/etc/kubernetes/admin.conf
 left=60
 until kubectl apply -f /run/nova/proxy-crd.yaml && kubectl apply -f /run/nova/proxy.yaml; do
@@ -375,10 +380,10 @@ done
 rm -f /run/nova/proxy.yaml
 `
 
-// proxyServer splits a proxy's address into what the Proxy object holds.
+// proxyServer converts a proxy's address to the fields of the Proxy object.
 func proxyServer(address string) (map[string]any, error) {
 	if address == "" {
-		return nil, nil //nolint:nilnil // No address is no server, and nothing wrong.
+		return nil, nil //nolint:nilnil // Without an address there is no server, and no error.
 	}
 	u, err := url.Parse(address)
 	if err != nil {
