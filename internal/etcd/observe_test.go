@@ -228,7 +228,7 @@ func TestParseAlarm(t *testing.T) {
 	g.Expect(ok).To(BeFalse())
 }
 
-func TestStrays(t *testing.T) {
+func TestOrphans(t *testing.T) {
 	lists := func(ids ...uint64) *clientv3.MemberListResponse {
 		list := &clientv3.MemberListResponse{Members: []*etcdserverpb.Member{}}
 		for _, id := range ids {
