@@ -164,7 +164,7 @@ func TestCredentialsOfMirrors(t *testing.T) {
 		files := filesOf(t, render(t, facts(JoinWorker, func(in *Input) {
 			in.Platform.ImageRepository = repository
 			in.Platform.RegistryMirrors = []bootstrapv1.RegistryMirror{{Registry: "*", Endpoints: []string{"https://mirror.corp"}}}
-			in.Surroundings.MirrorLogin = Login{Token: "t0ken"}
+			in.PlatformData.MirrorCredentials = ServerCredentials{Token: "t0ken"}
 		})))
 		host, _, _ := strings.Cut(repository, "/")
 		if got := strings.Contains(files["/etc/containerd/certs.d/"+host+"/hosts.toml"], "Bearer t0ken"); got != sent {
