@@ -78,7 +78,7 @@ var _ = Describe("External etcd", func() {
 		Expect(testEnv.Client.Get(ctx, r.key(secret.Name(clusterName, secret.Kubeconfig)), &corev1.Secret{})).To(Succeed())
 		Expect(testEnv.Client.Get(ctx, client.ObjectKeyFromObject(goes), goes)).To(Succeed())
 		Expect(goes.Annotations).NotTo(HaveKey(controlplanev1.MachineHookAnnotation))
-		const missing = "Secret c-apiserver-etcd-client has to be there too"
+		const missing = "external etcd also requires Secret c-apiserver-etcd-client"
 		expectCondition(ctx, r, controlplanev1.AvailableCondition, metav1.ConditionTrue, "")
 		expectCondition(ctx, r, controlplanev1.CertificatesAvailableCondition, metav1.ConditionFalse, missing)
 		expectCondition(ctx, r, controlplanev1.EtcdClusterHealthyCondition, metav1.ConditionFalse, missing)

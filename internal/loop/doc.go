@@ -1,5 +1,6 @@
-// Package loop holds what the reconcilers of infrastructure share: what wakes
-// them, how fast they try again and how a failure reads in a condition.
+// Package loop contains the common parts of the infrastructure reconcilers:
+// their event sources, their retry intervals and the messages of failures in
+// conditions.
 //
 // It decides nothing about machines or clusters and calls no hypervisor.
 package loop

@@ -16,16 +16,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// maxMessage fits the note of an event, the narrowest place a message goes.
+// maxMessage is the limit of an event's note, which is the shortest limit for a
+// message.
 const maxMessage = 1000
 
 var numbers = regexp.MustCompile(`[0-9]+`)
 
-// Failure returns the condition of the given type that tells people about err.
+// Failure returns the condition of the given type for err.
 //
-// An endpoint that is down fails with other numbers each time (ports,
-// addresses). The first ones stay as long as nothing else changes, so that
-// neither the condition flaps nor events repeat. Another cause is news.
+// A failed connection has other numbers (ports, addresses) in each error. The
+// first numbers stay as long as nothing else changes, so that the condition
+// does not flap and events are not repeated. Another cause changes the message.
 func Failure(from conditions.Getter, conditionType string, err error) metav1.Condition {
 	c := metav1.Condition{Type: conditionType, Status: metav1.ConditionFalse, Reason: reason(err), Message: Sentence(err)}
 	if last := conditions.Get(from, conditionType); c.Reason == infrav1.EndpointUnreachableReason &&
@@ -36,7 +37,8 @@ func Failure(from conditions.Getter, conditionType string, err error) metav1.Con
 	return c
 }
 
-// reason tells failures of the hypervisor from those of the management cluster.
+// reason distinguishes failures of the hypervisor from those of the management
+// cluster.
 func reason(err error) string {
 	fallback := infrav1.HypervisorErrorReason
 	if apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
@@ -45,8 +47,8 @@ func reason(err error) string {
 	return cmp.Or(hypervisor.ReasonFor(err, fallback), fallback)
 }
 
-// Sentence turns err into a message for people: one line, capitalised, no
-// full stop, short enough for an event.
+// Sentence converts err to a message: one line, capitalized, no full stop,
+// short enough for an event.
 func Sentence(err error) string {
 	text := strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), ". ")
 	if len(text) > maxMessage {

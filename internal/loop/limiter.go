@@ -8,10 +8,10 @@ import (
 )
 
 // NewRateLimiter returns a rate limiter whose delay doubles with each failure
-// from first to last, in the units of time.Duration. A failure while the delay
-// of the one before has not passed, in a reconcile that an event caused, does not
-// count: it gets the rest of that delay. Otherwise a few events in a second would
-// cause a delay of minutes.
+// from first to last, in the units of time.Duration. If an event causes a
+// reconcile that fails before the previous delay has ended, the failure is not
+// counted: it gets the rest of that delay. Otherwise a few events in a second
+// would cause a delay of minutes.
 func NewRateLimiter[T comparable](first, last time.Duration) workqueue.TypedRateLimiter[T] {
 	return &rateLimiter[T]{
 		TypedRateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[T](first, last),
@@ -27,7 +27,7 @@ type rateLimiter[T comparable] struct {
 	until map[T]time.Time
 }
 
-// When returns in how long item is to be tried again.
+// When returns the delay until the next attempt for item.
 func (l *rateLimiter[T]) When(item T) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -40,7 +40,7 @@ func (l *rateLimiter[T]) When(item T) time.Duration {
 	return delay
 }
 
-// Forget drops the failures of item.
+// Forget resets the failures of item.
 func (l *rateLimiter[T]) Forget(item T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

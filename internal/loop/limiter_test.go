@@ -13,7 +13,7 @@ func TestRateLimiter(t *testing.T) {
 		after, want time.Duration
 	}{
 		{0, 10 * time.Second},
-		// Events cause more failures before the delay has passed.
+		// Events cause more failures before the delay has ended.
 		{time.Second, 9 * time.Second},
 		{time.Second, 8 * time.Second},
 		{8 * time.Second, 20 * time.Second},

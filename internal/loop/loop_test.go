@@ -154,14 +154,15 @@ func TestOptionsKeepWhatIsSet(t *testing.T) {
 	limiter := workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 	got := Options(controller.Options{RateLimiter: limiter, ReconciliationTimeout: time.Second})
 	if got.RateLimiter != limiter || got.ReconciliationTimeout != time.Second {
-		t.Errorf("Options() replaced what was set: %+v", got)
+		t.Errorf("Options() replaced a set option: %+v", got)
 	}
 	key := reconcile.Request{}
 	bounded := Options(controller.Options{})
 	if d := bounded.RateLimiter.When(key); d != MinDelay {
 		t.Fatalf("When() = %s, want %s", d, MinDelay)
 	}
-	// Failures that events cause meanwhile do not count.
+	// Failures of reconciles that events cause during the delay are not
+	// counted.
 	for range 100 {
 		if d := bounded.RateLimiter.When(key); d <= 0 || d > MinDelay {
 			t.Fatalf("When() = %s, want at most %s", d, MinDelay)

@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// MinDelay is the wait before a failed step is tried again for the first
-	// time; each later wait is twice as long.
+	// MinDelay is the delay before the first retry of a failed step; each later
+	// delay is twice as long.
 	MinDelay = time.Second
-	// MaxDelay is the longest wait: how long a mended cause can go unnoticed
-	// when nothing tells that it was mended.
+	// MaxDelay is the longest delay: if no event reports that the cause is
+	// fixed, the controller notices it within this time.
 	MaxDelay = time.Minute
 
-	// Net is how soon an object that waits for a push is looked at without
-	// one. A look reads memory only, so it costs the hypervisor nothing.
+	// Net is the poll interval of an object that waits for an event. A poll
+	// reads memory only, so it costs the hypervisor nothing.
 	Net = 30 * time.Second
 
-	// LineNet is the same for an object that waits for its turn. A look asks
-	// the API server for what a VM is made with, and hundreds may wait.
+	// LineNet is the poll interval of an object in the creation queue. A poll
+	// reads the inputs of the VM from the API server, and hundreds of objects
+	// may be queued.
 	LineNet = 2 * time.Minute
 
-	// timeout keeps one call that hangs from holding a worker for ever.
+	// timeout keeps a hanging call from blocking a worker indefinitely.
 	timeout = time.Minute
 )
 
-// Options completes options with the retry behaviour of infrastructure
-// reconcilers. What the caller has set stays.
+// Options sets the retry behavior of infrastructure reconcilers in options.
+// Options that the caller has set are not changed.
 func Options(options controller.Options) controller.Options {
 	if options.RateLimiter == nil {
 		options.RateLimiter = NewRateLimiter[reconcile.Request](MinDelay, MaxDelay)

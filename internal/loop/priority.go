@@ -13,24 +13,23 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Priorities of requests in the work queue. A worker that gets free takes the
-// most urgent one, so that a thousand new machines do not keep one waiting
-// that is to go.
+// Priorities of requests in the work queue. A free worker takes the request
+// with the highest priority, so that a thousand new machines do not delay a
+// deletion.
 const (
-	// Urgent is for what is being deleted.
+	// Urgent is the priority of objects that are being deleted.
 	Urgent = 100
-	// Usual is for what changed.
+	// Usual is the priority of changed objects.
 	Usual = 0
-	// InLine is for what waits for its turn at the hypervisor and is only
-	// looked at again as a net.
+	// InLine is the priority of polls of queued creations.
 	InLine = handler.LowPriority
 )
 
-// AllUsual ranks all keys alike.
+// AllUsual returns the same priority for all keys.
 func AllUsual(context.Context, hypervisor.Key) int { return Usual }
 
 // GoingFirst puts objects that are being deleted before all others in the work
-// queue. It leaves others alone.
+// queue. It does not change the priority of other objects.
 func GoingFirst() handler.EventHandler {
 	return handler.Funcs{CreateFunc: createdGoing, UpdateFunc: updatedGoing}
 }
@@ -49,7 +48,7 @@ func addGoing(queue workqueue.TypedRateLimitingInterface[reconcile.Request], o c
 	}
 }
 
-// add adds a request as urgent as said, where the queue can tell.
+// add adds a request with a priority, if the queue supports priorities.
 func add(queue workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request, priority int) {
 	if ranked, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		ranked.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)

@@ -16,8 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// What goes passes 500 machines that come, whether the API server or the
-// driver tells of it.
+// A deletion is processed before 500 new machines, if the event comes from the
+// API server or from the driver.
 func TestGoingPassesComing(t *testing.T) {
 	going := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "going"}}
 	object := &infrav1.NovaVSphereMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "going"}}
@@ -54,7 +54,7 @@ func TestGoingPassesComing(t *testing.T) {
 				q.Add(reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: fmt.Sprintf("new-%d", n)}})
 			}
 			tc.tell(t.Context(), q)
-			// The queue hands one out before it has looked at all.
+			// The queue returns one item before it has sorted all.
 			first, _ := q.Get()
 			second, _ := q.Get()
 			if got := first == going || second == going; got != tc.first {

@@ -7,8 +7,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// SameSite returns an error unless the hypervisor that answers is the one that
-// a cluster was first seen on. Either ID may be unknown.
+// SameSite returns an error unless the connected hypervisor is the one that the
+// cluster was first created on. Either ID may be unknown.
 func SameSite(home, answers string) error {
 	if home == "" || answers == "" || home == answers {
 		return nil

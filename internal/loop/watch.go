@@ -27,13 +27,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// IgnoreOwnStatus drops updates that changed nothing but the status that the
-// reconciler itself writes. Without it a failure whose words differ each time
-// would wake the reconciler at once, past any back-off. A condition that came,
-// went or changed its status is let through, once: a reconcile that read an
-// older copy took what it wanted to write for written, and this one finds that
-// out. It is also how a status that was dropped is noticed, and what Cluster
-// API's helper for the Paused condition counts on.
+// IgnoreOwnStatus drops updates that changed only the status that the
+// reconciler itself writes. Otherwise a failure with a different message each
+// time would trigger the reconciler immediately, without back-off. An update
+// that adds or removes a condition, or changes its status, is passed once: a
+// reconcile with an older copy may have skipped a write, and this reconcile
+// detects it. The reconciler also needs it to detect a cleared status, and
+// Cluster API's helper for the Paused condition depends on it.
 func IgnoreOwnStatus() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: changedByOthers}
 }
@@ -50,8 +50,8 @@ func changedByOthers(e event.UpdateEvent) bool {
 		anyConditionChanged(was, is)
 }
 
-// anyConditionChanged reports whether any condition came, went or changed its
-// status.
+// anyConditionChanged reports whether any condition was added, was removed or
+// changed its status.
 func anyConditionChanged(was, is client.Object) bool {
 	return !maps.Equal(statuses(was), statuses(is))
 }
@@ -77,14 +77,15 @@ func IgnoreUpdate(event.UpdateEvent) bool { return false }
 // IgnoreDelete drops deletions.
 func IgnoreDelete(event.DeleteEvent) bool { return false }
 
-// Watched reports whether o has the watch label that a manager was told to
-// keep to. Reconcilers ask it themselves, as an event of another object, which
-// needs no label, can name any object.
+// Watched reports whether o has the watch label of the manager. Reconcilers
+// check it themselves, because an event of another object without the label can
+// refer to any object.
 func Watched(o client.Object, value string) bool {
 	return value == "" || labels.HasWatchLabel(o, value)
 }
 
-// ConditionChanged reports whether a condition came, went or changed its status.
+// ConditionChanged reports whether a condition was added, was removed or
+// changed its status.
 func ConditionChanged(was, is client.Object, conditionType string) bool {
 	return status(was, conditionType) != status(is, conditionType)
 }
@@ -101,8 +102,8 @@ func status(o client.Object, conditionType string) string {
 	return string(c.Status)
 }
 
-// Keys is a source of requests for the objects that a driver names. Each is as
-// urgent as urgency says.
+// Keys is a source of requests for the objects that a driver reports. The
+// function urgency sets their priority.
 func Keys(keys <-chan hypervisor.Key, urgency func(context.Context, hypervisor.Key) int) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
@@ -136,8 +137,8 @@ func ListFor(scheme *runtime.Scheme, o client.Object) (client.ObjectList, error)
 	return list, nil
 }
 
-// Siblings maps an object to the objects of list's kind that belong to the
-// same Cluster by label. It works when the Cluster is gone.
+// Siblings maps an object to the objects of list's kind with the label of the
+// same Cluster. It also works after the Cluster is deleted.
 func Siblings(c client.Reader, list client.ObjectList) handler.MapFunc {
 	return func(ctx context.Context, o client.Object) []reconcile.Request {
 		name := o.GetLabels()[clusterv1.ClusterNameLabel]
@@ -152,8 +153,8 @@ func Siblings(c client.Reader, list client.ObjectList) handler.MapFunc {
 	}
 }
 
-// Select lists objects of list's kind in a namespace. It leaves list alone, so
-// that it can be shared.
+// Select lists objects of list's kind in a namespace. It does not change list,
+// so that it can be shared.
 func Select(ctx context.Context, c client.Reader, list client.ObjectList, namespace string, options ...client.ListOption) ([]client.Object, error) {
 	list, _ = list.DeepCopyObject().(client.ObjectList)
 	if err := c.List(ctx, list, append(options, client.InNamespace(namespace))...); err != nil {

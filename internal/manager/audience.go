@@ -9,13 +9,13 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// filterProvider makes the filter that authenticates and authorizes requests to
-// the diagnostics endpoint.
+// filterProvider creates the filter that authenticates and authorizes requests
+// to the diagnostics endpoint.
 type filterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error)
 
-// forAudience makes the filter accept only tokens that were issued for an
-// audience. Such a token is of no use at the API server, so that a program that
-// gets hold of it cannot act as the account that scrapes.
+// forAudience makes the filter accept only tokens with an audience. The API
+// server rejects such a token, so a program that obtains it cannot use the
+// permissions of the scraper's account.
 func forAudience(audience string, provider filterProvider) filterProvider {
 	return func(config *rest.Config, client *http.Client) (metricsserver.Filter, error) {
 		filter, err := provider(config, client)

@@ -19,9 +19,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-// With an audience a manager serves metrics to tokens that were issued for it,
-// and refuses the token by which the same account reaches the API server. An
-// account that may read metrics may not read profiles or set the log level.
+// With an audience a manager serves metrics for tokens with it, and rejects the
+// token that the same account uses at the API server. Permission to read
+// metrics does not include profiles or the log level.
 func TestDiagnosticsAudience(t *testing.T) {
 	g := NewWithT(t)
 	e, err := env.Start(t.Context())
@@ -81,7 +81,7 @@ func TestDiagnosticsAudience(t *testing.T) {
 	}
 	bound := token("nova-metrics")
 	g.Eventually(func() (int, error) { return get("/metrics", bound) }, time.Minute).Should(Equal(http.StatusOK))
-	// The filter takes a token of another audience for a failed review.
+	// The filter treats a token with another audience as a failed review.
 	g.Expect(get("/metrics", token())).To(Equal(http.StatusInternalServerError))
 	g.Expect(get("/metrics", token("another"))).To(Equal(http.StatusInternalServerError))
 	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/flags/v"} {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// lookTimeout bounds how long a scrape waits for the cache.
+// lookTimeout limits how long a scrape waits for the cache.
 const lookTimeout = 5 * time.Second
 
 var (
@@ -34,9 +34,9 @@ var (
 
 func init() { metrics.Registry.MustRegister(told) }
 
-// conditionMetrics are the conditions of all objects of some kinds, read from
-// the cache when somebody looks: nothing is kept, so nothing has to be
-// forgotten.
+// conditionMetrics exports the conditions of all objects of some kinds. They
+// are read from the cache during a scrape: nothing is stored, so nothing has to
+// be deleted.
 type conditionMetrics struct {
 	mu      sync.Mutex
 	sources []conditionSource
@@ -46,14 +46,14 @@ type conditionMetrics struct {
 type conditionSource struct {
 	kind string
 	list func(ctx context.Context) (client.ObjectList, error)
-	// elected is closed once this manager leads. One that stands by would tell
-	// everything twice.
+	// elected is closed once this manager is the leader. A second replica would
+	// export each series twice.
 	elected <-chan struct{}
 }
 
 // ExportConditions adds the conditions of all objects of a kind to the metrics.
-// It is for kinds of which there are a few for each cluster: every condition of
-// every object is a series.
+// Use it for kinds with a few objects per cluster: every condition of every
+// object is a series.
 func ExportConditions(mgr ctrl.Manager, o *Options, list client.ObjectList) error {
 	gvk, err := apiutil.GVKForObject(list, mgr.GetScheme())
 	if err != nil {
@@ -100,11 +100,11 @@ func (c *conditionMetrics) Collect(to chan<- prometheus.Metric) {
 		}
 		list, err := source.list(ctx)
 		if err != nil {
-			// An error would take all other metrics from the scrape.
+			// An error would fail the whole scrape.
 			ctrl.Log.WithName("metrics").Info("Cannot read conditions", "kind", source.kind, "cause", err.Error())
 			continue
 		}
-		// What cannot be read has no conditions.
+		// An object that cannot be read has no conditions.
 		_ = meta.EachListItem(list, func(o runtime.Object) error {
 			tell(to, source.kind, o)
 			return nil
@@ -112,7 +112,7 @@ func (c *conditionMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// tell writes the conditions of one object.
+// tell exports the conditions of one object.
 func tell(to chan<- prometheus.Metric, kind string, o runtime.Object) {
 	object, ok := o.(interface {
 		client.Object

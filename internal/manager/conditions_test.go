@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// series are the values of a metric by the condition that they are of.
+// series returns the values of a metric by condition.
 func series(t *testing.T, from prometheus.Gatherer, name string) map[string]float64 {
 	t.Helper()
 	families, err := from.Gather()
@@ -67,5 +67,5 @@ func TestConditionMetrics(t *testing.T) {
 	g.Expect(series(t, registry, "nova_condition_transition_timestamp_seconds")).To(HaveKeyWithValue(of("Available"), 1.7e9))
 
 	broken = errors.New("the cache has stopped")
-	g.Expect(series(t, registry, "nova_condition")).To(BeEmpty(), "and the scrape goes on")
+	g.Expect(series(t, registry, "nova_condition")).To(BeEmpty(), "and the scrape succeeds")
 }

@@ -1,6 +1,6 @@
-// Package manager is what the binaries of this project share: flags, logging,
+// Package manager contains the common parts of all binaries: flags, logging,
 // health, metrics, leader election and the cache.
 //
-// It refuses to know any kind, controller or provider: a binary hands in its
+// It does not depend on a kind, controller or provider: a binary passes its
 // scheme and a function that adds its controllers.
 package manager

@@ -26,58 +26,60 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// A failing object is tried again after firstRetry, then twice as long each
-// time. lastRetry is low, because a person who mends the cause watches.
+// A failed object is retried after firstRetry, and each later delay is twice as
+// long. lastRetry is low, because a user who fixes the cause waits for the
+// result.
 const (
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 30 * time.Second
 )
 
-// podNamespace is the variable in which a Deployment tells a manager where it
-// runs.
+// podNamespace is the environment variable with the manager's namespace.
 const podNamespace = "POD_NAMESPACE"
 
 // Options are the flags that all managers have.
 type Options struct {
-	// Namespace is the only one watched; all, if empty.
+	// Namespace is the only watched namespace. If not set, all are watched.
 	Namespace string
-	// WatchFilter is the value of the label cluster.x-k8s.io/watch-filter
-	// that objects must have; any, if empty.
+	// WatchFilter is the required value of the label
+	// cluster.x-k8s.io/watch-filter. If not set, any object is reconciled.
 	WatchFilter string
-	// Concurrency is how many objects of a kind are reconciled at once.
+	// Concurrency is the number of objects of a kind to reconcile
+	// simultaneously.
 	Concurrency int
-	// SyncPeriod is how often every object is reconciled unasked.
+	// SyncPeriod is the interval of periodic reconciles of every object.
 	SyncPeriod time.Duration
-	// HealthAddr is where /healthz and /readyz are served.
+	// HealthAddr is the address of /healthz and /readyz.
 	HealthAddr string
 
-	// ManagerNamespace is the one the manager itself runs in, where the
-	// Secrets of identities lie. Empty when it is not known.
+	// ManagerNamespace is the namespace of the manager, with the Secrets of
+	// identities. It is not set if unknown.
 	ManagerNamespace string
 
 	// Fence keeps the manager from acting for clusters of another management
 	// cluster. Run sets it.
 	Fence fence.Fence
 
-	// LeaderElect lets only one of several managers work.
+	// LeaderElect enables leader election.
 	LeaderElect bool
-	// LeaderElectNamespace is where the lease lives; the manager's own, if empty.
+	// LeaderElectNamespace is the namespace of the lease. Defaults to the
+	// manager's own.
 	LeaderElectNamespace string
-	// LeaseDuration, RenewDeadline and RetryPeriod are the lease's times.
+	// LeaseDuration, RenewDeadline and RetryPeriod configure leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
-	// QPS and Burst bound the requests to the management cluster.
+	// QPS and Burst limit the requests to the management cluster.
 	QPS   float32
 	Burst int
 
-	// DenyEndpoints and AllowEndpoints are ranges of addresses that servers
-	// named by tenants may not have, and the exceptions.
+	// DenyEndpoints and AllowEndpoints are address ranges that are denied for
+	// servers named by tenants, and the exceptions.
 	DenyEndpoints, AllowEndpoints []string
 
 	// Diagnostics are Cluster API's flags for metrics and TLS.
 	Diagnostics flags.ManagerOptions
-	// DiagnosticsAudience is the audience that a token for metrics must have;
-	// that of the API server, if empty.
+	// DiagnosticsAudience is the audience of tokens for metrics. Defaults to
+	// that of the API server.
 	DiagnosticsAudience string
 	// Logs are Kubernetes' flags for logging.
 	Logs *logs.Options
@@ -98,7 +100,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.LeaderElect, "leader-elect", false, "Let only one of several managers work.")
 	fs.StringVar(&o.LeaderElectNamespace, "leader-elect-namespace", "",
 		"Namespace of the lease. If empty, the namespace the manager runs in.")
-	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "How long others wait for a leader that is silent.")
+	fs.DurationVar(&o.LeaseDuration, "leader-elect-lease-duration", 15*time.Second, "Interval at which non-leader candidates will wait to force acquire leadership.")
 	fs.DurationVar(&o.RenewDeadline, "leader-elect-renew-deadline", 10*time.Second, "How long the leader tries to renew before it gives up.")
 	fs.DurationVar(&o.RetryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between two tries.")
 
@@ -129,7 +131,7 @@ func (o *Options) endpoints() (endpoints.Policy, error) {
 	return policy, nil
 }
 
-// Controller returns the options every controller is set up with.
+// Controller returns the options of every controller.
 func (o *Options) Controller() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: o.Concurrency,
@@ -137,15 +139,15 @@ func (o *Options) Controller() controller.Options {
 	}
 }
 
-// grace is how long a manager that is told to stop waits for its workers. It
-// is less than the Deployment's terminationGracePeriodSeconds, so that the
-// lease is given back and the next manager need not wait for it to expire:
-// Cluster API's cluster cache may wait for ever for a controller that no longer
-// takes its events.
+// grace is how long a stopping manager waits for its workers. It is less than
+// the Deployment's terminationGracePeriodSeconds, so that the manager releases
+// the lease and the next manager does not wait until it expires: Cluster API's
+// cluster cache may wait indefinitely for a controller that no longer reads its
+// events.
 const grace = 8 * time.Second
 
-// maxSyncPeriod is half the time after which a session with a hypervisor is closed
-// that no reconcile uses.
+// maxSyncPeriod is half the time after which an unused session with a
+// hypervisor is closed.
 const maxSyncPeriod = 30 * time.Minute
 
 // manager returns the options of the manager called name.
@@ -191,9 +193,9 @@ func (o *Options) manager(name string, scheme *runtime.Scheme) (ctrl.Options, er
 	return opts, nil
 }
 
-// secretNamespaces are where Secrets are watched: beside the namespace that the
-// manager keeps to also its own, so that a change of an identity's Secret is
-// noticed. None means all.
+// secretNamespaces are the namespaces with watched Secrets: the watched
+// namespace and the manager's own, so that a change of an identity's Secret is
+// detected. Nil means all namespaces.
 func (o *Options) secretNamespaces() map[string]cache.Config {
 	if o.Namespace == metav1.NamespaceAll || o.ManagerNamespace == "" {
 		return nil
@@ -203,7 +205,7 @@ func (o *Options) secretNamespaces() map[string]cache.Config {
 
 // keepKubeconfigs keeps the kubeconfigs of workload clusters in memory, which
 // are read every few seconds. Of all other Secrets only the metadata is kept,
-// which is enough to notice a change: no manager holds the CA keys, the
+// which is enough to detect a change: no manager stores the CA keys, the
 // bootstrap data or the passwords of all clusters.
 func keepKubeconfigs(object any) (any, error) {
 	if o, ok := object.(*corev1.Secret); ok {
@@ -217,10 +219,10 @@ func keepKubeconfigs(object any) (any, error) {
 	return cache.TransformStripManagedFields()(object)
 }
 
-// maxKubeconfig is the largest kubeconfig that is kept and used.
+// maxKubeconfig is the maximum size of a kubeconfig.
 const maxKubeconfig = 64 << 10
 
-// isKubeconfig reports whether a Secret has the name of a kubeconfig. The name
-// is the contract of Cluster API; a Secret that a user created may lack the
+// isKubeconfig reports whether a Secret has the name of a kubeconfig. Cluster
+// API's contract defines the name; a Secret that a user created may lack the
 // labels.
 func isKubeconfig(name string) bool { return strings.HasSuffix(name, "-"+string(secret.Kubeconfig)) }

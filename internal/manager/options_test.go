@@ -62,14 +62,14 @@ func TestBadFlags(t *testing.T) {
 	}
 }
 
-// A period as long as sessions may be idle would have them closed and opened for
-// nothing.
+// With a period as long as the idle timeout, sessions would be closed and
+// opened again.
 func TestSyncPeriodKeepsSessions(t *testing.T) {
 	NewWithT(t).Expect(2 * maxSyncPeriod).To(BeNumerically("<=", sessions.Idle))
 }
 
 // Of all Secrets only kubeconfigs stay in memory, with or without labels, and
-// of those nothing but the kubeconfig.
+// only the kubeconfig itself.
 func TestKeepKubeconfigs(t *testing.T) {
 	g := NewWithT(t)
 	keep := func(name string, data map[string][]byte) *corev1.Secret {
@@ -96,8 +96,8 @@ func TestKeepKubeconfigs(t *testing.T) {
 	}
 }
 
-// A manager that is kept to one namespace still sees the Secrets of its own
-// change, when it knows which that is.
+// A manager that is restricted to one namespace also watches the Secrets of its
+// own namespace, if that is known.
 func TestManagerNamespace(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv(podNamespace, "nova-system")

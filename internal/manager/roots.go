@@ -1,8 +1,8 @@
 package manager
 
 import (
-	// An image holds the binary and no system, so it brings the public
-	// authorities along. Those of a system count where there are any, for
-	// instance mounted at /etc/ssl/certs.
+	// An image contains only the binary, so the public CAs are compiled in. CAs
+	// of the system are used if they exist, for instance if mounted at
+	// /etc/ssl/certs.
 	_ "golang.org/x/crypto/x509roots/fallback"
 )

@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// Where a system has no authorities, as in an image, the public ones are known.
-// A process learns them once, so it takes a new one to see.
+// Without CAs of the system, as in an image, the public CAs are used. A process
+// loads them once, so the test starts a new process.
 func TestRootsWithoutASystem(t *testing.T) {
 	g := NewWithT(t)
 	if os.Getenv("NOVA_NO_SYSTEM") != "" {

@@ -27,8 +27,8 @@ import (
 // Setup adds a binary's controllers to a manager.
 type Setup func(ctx context.Context, mgr ctrl.Manager, o *Options) error
 
-// Main is the whole of a binary: it reads the flags, runs the manager called
-// name until it is told to stop, and exits.
+// Main runs a binary: it parses the flags, runs the manager called name until
+// it is stopped, and exits.
 func Main(name string, scheme *runtime.Scheme, setup Setup) {
 	o := &Options{}
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -57,16 +57,16 @@ func Main(name string, scheme *runtime.Scheme, setup Setup) {
 	}
 }
 
-// leaveRoom lowers a memory limit of the environment by a tenth: it is that of
-// the container, which counts more than Go's own memory.
+// leaveRoom lowers the memory limit of the environment by a tenth: it is the
+// limit of the container, which includes more than Go's own memory.
 func leaveRoom() {
 	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
 		debug.SetMemoryLimit(limit / 10 * 9)
 	}
 }
 
-// Run runs the manager called name until ctx is done. The name is also the
-// lease's.
+// Run runs the manager called name until ctx is done. The lease has the same
+// name.
 func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, setup Setup) error {
 	policy, err := o.endpoints()
 	if err != nil {
@@ -105,10 +105,10 @@ func Run(ctx context.Context, name string, o *Options, scheme *runtime.Scheme, s
 	return nil
 }
 
-// SecretClient returns a client that reads kubeconfigs from the manager's cache.
-// Of other Secrets the cache keeps only the metadata: they are read from the API
-// server once for each change, and a list shows them empty. A kubeconfig that is
-// too large is shown empty as well.
+// SecretClient returns a client that reads kubeconfigs from the manager's
+// cache. Of other Secrets the cache contains only the metadata: they are read
+// from the API server once per change, and a list returns them without data. A
+// kubeconfig that is too large is returned without data, too.
 func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 	c, err := client.New(mgr.GetConfig(), client.Options{
 		Scheme:     mgr.GetScheme(),
@@ -123,16 +123,16 @@ func SecretClient(mgr ctrl.Manager) (client.Client, error) {
 }
 
 const (
-	// maxRead is how many Secrets a SecretClient remembers beside kubeconfigs,
-	// and maxRemembered the size of the largest one.
+	// maxRead is the number of Secrets that a SecretClient stores in addition
+	// to kubeconfigs, and maxRemembered the maximum size of each.
 	maxRead, maxRemembered = 4096, 4 << 10
 )
 
 type secretClient struct {
 	client.Client
 	live client.Reader
-	// read are the small Secrets that were read from the API server, by key.
-	// One counts as long as the cache has the same version of it.
+	// read contains small Secrets that were read from the API server, by key.
+	// An entry is valid while the cache has the same version.
 	read *lru.Cache
 }
 

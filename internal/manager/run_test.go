@@ -29,8 +29,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/env"
 )
 
-// One manager on a real API server: it serves health, holds its lease, gives
-// it back, and reads Secrets as SecretClient says.
+// A manager with a real API server: it serves health, holds its lease, releases
+// it, and reads Secrets as documented for SecretClient.
 func TestRun(t *testing.T) {
 	g := NewWithT(t)
 	e, err := env.Start(t.Context())
@@ -128,8 +128,8 @@ func TestRun(t *testing.T) {
 	g.Expect(err).To(MatchError(failed))
 }
 
-// A manager keeps a tenth of its container's memory free, and has no limit
-// where its environment has none.
+// A manager keeps a tenth of its container's memory free, and has no limit if
+// its environment sets none.
 func TestLeaveRoom(t *testing.T) {
 	g := NewWithT(t)
 	before := debug.SetMemoryLimit(-1)
@@ -154,7 +154,7 @@ func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, o client
 	return r.Reader.Get(ctx, key, o, options...)
 }
 
-// useEnv makes the API server the one that Run finds.
+// useEnv makes Run use this API server.
 func useEnv(t *testing.T, e *env.Env) {
 	t.Helper()
 	g := NewWithT(t)

@@ -1,4 +1,4 @@
 package manager
 
-// version is that of the release this binary belongs to; the linker sets it.
+// version is the release of this binary; the linker sets it.
 var version = "unreleased"

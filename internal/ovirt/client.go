@@ -26,44 +26,44 @@ const (
 	tokenPath  = "/ovirt-engine/sso/oauth/token"
 	logoutPath = "/ovirt-engine/services/sso-logout"
 
-	// timeout bounds every request but lists. Lists are bounded by longest, and by
-	// timeout between two parts of the response: an engine needs minutes to list
-	// thousands of VMs.
+	// timeout limits every request except lists. Lists are limited by longest,
+	// and by timeout between two parts of the response: an engine needs minutes
+	// to list thousands of VMs.
 	timeout = 30 * time.Second
 	longest = 5 * time.Minute
-	// maxAnswer bounds an answer in bytes, and maxList that to a list of VMs: an
-	// engine sends some 7 KiB for each.
+	// maxAnswer limits a response in bytes, and maxList the response to a list
+	// of VMs: an engine sends about 7 KiB for each.
 	maxAnswer = 8 << 20
 	maxList   = 64 << 20
-	// parallel bounds the requests to one engine and account, so that a burst
-	// of machines is a queue here and not there.
+	// parallel limits concurrent requests to one engine and user, so that many
+	// machines wait here and do not overload the engine.
 	parallel = 16
 )
 
-// Endpoint is an engine and how to log in there.
+// Endpoint is an engine with its credentials.
 type Endpoint struct {
 	// Server is a host name or address, with a port if it is not 443.
 	Server             string
 	Username, Password string
 	Trust              endpoints.Trust
-	// Filter asks for the objects that the user has permissions for, which users
-	// without an administrative role have to.
+	// Filter restricts responses to the objects that the user has permissions
+	// for. Users without an administrative role must set it.
 	Filter bool
-	// Guard, if it is set, calls a login, or returns an error instead.
+	// Guard, if set, calls login, or returns an error instead.
 	Guard func(ctx context.Context, login func() error) error
 }
 
-// Meter is told what a client does.
+// Meter receives events about the requests of a client.
 type Meter struct {
 	// Request is called with every request: its method, its path with {} for
-	// IDs, and how it ended: a status code, or error.
+	// IDs, and its result: a status code, or error.
 	Request func(method, path, code string, took time.Duration)
 	// Connections is called with 1 for a connection that was opened and -1
 	// for one that was closed.
 	Connections func(change int)
 }
 
-// counted is a connection that says when it is closed.
+// counted is a connection that reports when it is closed.
 type counted struct {
 	net.Conn
 
@@ -76,15 +76,16 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// Client speaks to one engine with one account.
+// Client connects to one engine as one user.
 type Client struct {
 	endpoint Endpoint
 	http     *http.Client
 	slots    chan struct{}
 	meter    Meter
-	// timeout and longest are those of requests, for tests.
+	// timeout and longest limit requests; tests change them.
 	timeout, longest time.Duration
-	// login holds the token. Whoever takes it out may log in; others wait.
+	// login contains the token. The goroutine that takes the token may log in;
+	// others wait.
 	login chan string
 }
 
@@ -106,7 +107,8 @@ func NewClient(e Endpoint, meter Meter) (*Client, error) {
 			MaxIdleConnsPerHost: parallel,
 			IdleConnTimeout:     2 * time.Minute,
 		},
-		// The API never redirects; a page in front of it does, to a login form.
+		// The API never redirects; a proxy in front of it redirects to a login
+		// form.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return c, nil
@@ -131,11 +133,11 @@ type Request struct {
 	Query url.Values
 	// Body is sent as XML, if it is not nil.
 	Body any
-	// Into is what the answer is read into, if it is not nil.
+	// Into receives the parsed response, if it is not nil.
 	Into any
 }
 
-// Do sends a request. A token that has run out is replaced once.
+// Do sends a request. It replaces an expired token once.
 func (c *Client) Do(ctx context.Context, r Request) error {
 	select {
 	case c.slots <- struct{}{}:
@@ -173,7 +175,8 @@ func (r *Request) Uses(id string) bool {
 	return err == nil && bytes.Contains(body, []byte(`"`+id+`"`))
 }
 
-// errToken is the cause of an Error about a token that the engine has forgotten.
+// errToken is the cause of an Error for a token that the engine no longer
+// accepts.
 var errToken = errors.New("the engine does not accept the session's token")
 
 // Login returns the token, and logs in if there is none or only the stale one.
@@ -203,7 +206,7 @@ func (c *Client) Login(ctx context.Context, stale string) (string, error) {
 	return token, err
 }
 
-// authenticate asks for a token.
+// authenticate requests a token.
 func (c *Client) authenticate(ctx context.Context) (string, error) {
 	form := url.Values{
 		"grant_type": {"password"}, "scope": {"ovirt-app-api"},
@@ -223,12 +226,12 @@ func (c *Client) authenticate(ctx context.Context) (string, error) {
 	}
 	if said.Token == "" {
 		detail := strings.ReplaceAll(strings.TrimRight(said.Error, ". "), c.endpoint.Username, "…")
-		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(detail, said.Code, "the engine gave no token")}
+		return "", &Error{Status: http.StatusUnauthorized, Detail: cmp.Or(detail, said.Code, "the engine returned no token")}
 	}
 	return said.Token, nil
 }
 
-// Logout gives the token back. A client can be used on: it logs in again.
+// Logout revokes the token. The client can still be used: it logs in again.
 func (c *Client) Logout(ctx context.Context) error {
 	var token string
 	select {
@@ -245,13 +248,13 @@ func (c *Client) Logout(ctx context.Context) error {
 	return err
 }
 
-// post sends a form to one of the addresses beside the API.
+// post sends a form to one of the URLs outside the API.
 func (c *Client) post(ctx context.Context, path string, form url.Values) (int, []byte, error) {
 	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}}
 	return c.exchange(ctx, http.MethodPost, path, path, header, []byte(form.Encode()), maxAnswer)
 }
 
-// send sends a request with a token and reads its answer.
+// send sends a request with a token and reads the response.
 func (c *Client) send(ctx context.Context, r Request, body []byte, token string) error {
 	parts, pattern := []string{apiPath}, []string{""}
 	for _, part := range r.Path {
@@ -292,7 +295,7 @@ func (c *Client) send(ctx context.Context, r Request, body []byte, token string)
 	return nil
 }
 
-// exchange sends bytes and reads bytes, no more than limit.
+// exchange sends a body and reads the response, up to limit bytes.
 func (c *Client) exchange(
 	ctx context.Context, method, path, pattern string, header http.Header, body []byte, limit int,
 ) (int, []byte, error) {
@@ -311,8 +314,8 @@ func (c *Client) exchange(
 	}
 	req.Header = header
 	req.Header.Set("User-Agent", "cluster-api-provider-nova")
-	// Causes are found by the words of messages, which engines translate: those
-	// of zVirt answer in Russian otherwise.
+	// Causes are detected by the text of messages, which engines translate:
+	// without this header those of zVirt respond in Russian.
 	req.Header.Set("Accept-Language", "en-US")
 	start := time.Now()
 	res, err := c.http.Do(req)
@@ -324,8 +327,8 @@ func (c *Client) exchange(
 			err = fmt.Errorf("the engine's answer has more than %d MiB", limit>>20)
 		}
 	}
-	// The end of a response that the engine gave up may arrive while the connection
-	// is being closed.
+	// The end of a response that the engine aborted may arrive while the
+	// connection is being closed.
 	if errors.Is(context.Cause(ctx), errStalled) {
 		err = errStalled
 	}
@@ -340,7 +343,7 @@ func (c *Client) exchange(
 	return res.StatusCode, answer, nil
 }
 
-// errStalled is the cause of a request whose response did not go on in time.
+// errStalled is the cause of a request whose response stopped for too long.
 var errStalled = fmt.Errorf("no response in time: %w", context.DeadlineExceeded)
 
 // watched resets a timer with every read that returns data.

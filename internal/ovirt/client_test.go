@@ -18,13 +18,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// open starts an engine and a client of it that counts.
+// open starts an engine and a client with a request counter.
 func open(t *testing.T) (*ovirtsim.Server, *Client, *atomic.Int64) {
 	t.Helper()
 	return openMetered(t, func(string, string, string, time.Duration) {})
 }
 
-// openMetered tells of each request that was answered.
+// openMetered reports each completed request.
 func openMetered(t *testing.T, request func(_, _, _ string, _ time.Duration)) (*ovirtsim.Server, *Client, *atomic.Int64) {
 	t.Helper()
 	return openWith(t, ovirtsim.Options{}, request)
@@ -90,7 +90,7 @@ func TestOneLoginForManyRequests(t *testing.T) {
 	}
 }
 
-// An action with a token that has run out is answered with a page.
+// The engine responds to an action with an expired token with an HTML page.
 func TestActionLogsInAgain(t *testing.T) {
 	engine, c, _ := open(t)
 	made := VM{}
@@ -167,7 +167,7 @@ func TestWhatIsNotSaidIsNotSent(t *testing.T) {
 	}
 }
 
-// An engine that sends more than any engine would must not fill the memory.
+// An oversized response must not fill the memory.
 func TestAnswerIsBounded(t *testing.T) {
 	var sent atomic.Int64
 	engine := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -221,7 +221,7 @@ func TestRedirectIsRefused(t *testing.T) {
 	}
 }
 
-// clientOf returns a client of an engine that a test serves.
+// clientOf returns a client of a test server.
 func clientOf(t *testing.T, engine *httptest.Server) *Client {
 	t.Helper()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: engine.Certificate().Raw})

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Kinds of objects that a Directory knows: the last part of their address.
+// Kinds of objects in a Directory: the last part of their URL.
 const (
 	DataCenters    = "datacenters"
 	Clusters       = "clusters"
@@ -31,13 +31,14 @@ const (
 )
 
 const (
-	// fresh is the age up to which a list is believed that lacks a name, or whose
-	// object a request was refused for, and versions the age up to which the latest version of a template is.
+	// fresh is the maximum age of a list that lacks a name, or whose object
+	// caused a failed request; versions is the maximum age of the latest
+	// version of a template.
 	fresh    = 5 * time.Second
 	versions = time.Minute
 )
 
-// MissingError says that a name or ID stands for no object, or for several.
+// MissingError means that a name or ID identifies no object, or several.
 type MissingError struct {
 	Name string
 	Many bool
@@ -56,8 +57,8 @@ func (e *MissingError) Error() string {
 	}
 }
 
-// Directory finds objects by name or ID. It asks for each kind once, and again
-// when it lacks a name.
+// Directory finds objects by name or ID. It lists each kind once, and again if
+// a name is missing.
 type Directory struct {
 	client *Client
 	flight singleflight.Group
@@ -77,13 +78,13 @@ type found struct {
 	at       time.Time
 }
 
-// NewDirectory returns a directory that has asked for nothing.
+// NewDirectory returns an empty directory.
 func NewDirectory(c *Client) *Directory {
 	return &Directory{client: c, lists: map[string]listing{}, templates: map[string]found{}}
 }
 
-// Forget has the lists read again that have an object of which used returns true
-// for its ID, unless they were read just now.
+// Forget invalidates the lists that contain an object for whose ID used returns
+// true, unless they were read just now.
 func (d *Directory) Forget(used func(id string) bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -138,7 +139,7 @@ func (d *Directory) All(ctx context.Context, kind string) ([]Object, error) {
 // Any fits always.
 func Any(Object) bool { return true }
 
-// list returns all objects of a kind, and when they were asked for.
+// list returns all objects of a kind, and the time of the request.
 func (d *Directory) list(ctx context.Context, kind string, again bool) ([]Object, time.Time, error) {
 	d.mu.Lock()
 	known, ok := d.lists[kind]

@@ -1,13 +1,13 @@
-// Package ovirt speaks to an oVirt engine: version 4 of its REST API in XML,
-// for the few things that a driver asks.
+// Package ovirt is a client of the oVirt engine's REST API: version 4 in XML,
+// for the calls that a driver needs.
 //
-// A Client is one account at one engine. It keeps connections alive and bounds
-// their number, logs in once for all callers, logs in again when the engine
-// has forgotten the token, gives every request a deadline, and says the
-// engine's own words when it refuses. What is sent is escaped by
-// encoding/xml, so a script with < and & arrives as it is.
+// A Client is one user at one engine. It keeps connections alive and limits
+// their number, logs in once for all callers, logs in again when the token has
+// expired, sets a deadline for every request, and returns the engine's own
+// message for a failure. encoding/xml escapes the data, so a script with < and
+// & is transferred unchanged.
 //
-// The package refuses to try anything twice but a request whose token had run
-// out, to wait for work of the engine, to follow redirects, and to know what a
-// machine is.
+// The package repeats no request except after an expired token, does not wait
+// for jobs of the engine, does not follow redirects, and does not know
+// machines.
 package ovirt

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Error is an answer of the engine that is no success.
+// Error is an error response of the engine.
 type Error struct {
-	// Status is the code of HTTP.
+	// Status is the HTTP status code.
 	Status int
-	// Detail is what the engine said, in its own words.
+	// Detail is the engine's own message.
 	Detail string
 
-	// page is set when a web server answered, not the engine.
+	// page is set if a web server responded instead of the engine.
 	page  bool
 	cause error
 }
@@ -25,8 +25,8 @@ func (e *Error) Error() string { return e.Detail }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// UnreachableError means that the engine gave no answer. What was asked for may
-// have happened.
+// UnreachableError means that the engine did not respond. The request may have
+// been executed.
 type UnreachableError struct {
 	Server string
 	Err    error
@@ -37,14 +37,14 @@ func (e *UnreachableError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// IsStatus reports whether the engine answered err with a code.
+// IsStatus reports whether err is a response of the engine with a status code.
 func IsStatus(err error, status int) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Status == status
 }
 
-// IsDown reports whether no engine answered: the way is cut, or the web server
-// in front of it says that it is not there.
+// IsDown reports whether no engine responded: it is unreachable, or the web
+// server in front of it reports that it is down.
 func IsDown(err error) bool {
 	if _, ok := errors.AsType[*UnreachableError](err); ok {
 		return true
@@ -53,13 +53,13 @@ func IsDown(err error) bool {
 	return ok && e.page
 }
 
-// IsAmbiguous reports whether what was asked for may have happened although it
-// failed: nobody said no.
+// IsAmbiguous reports whether a failed request may have been executed: the
+// engine did not reject it.
 func IsAmbiguous(err error) bool {
 	return err != nil && (IsDown(err) || IsStatus(err, http.StatusInternalServerError))
 }
 
-// fault is how the engine refuses. An action carries it inside.
+// fault is the error document of the engine. An action contains it.
 type fault struct {
 	XMLName xml.Name
 	Status  string `xml:"status"`
@@ -69,7 +69,7 @@ type fault struct {
 	Message string `xml:"message"`
 }
 
-// refusal makes an Error of an answer.
+// refusal converts a response to an Error.
 func refusal(status int, answer []byte) *Error {
 	e := &Error{Status: status, page: status >= http.StatusBadGateway}
 	var f fault
@@ -78,7 +78,7 @@ func refusal(status int, answer []byte) *Error {
 		if f.Inner != nil {
 			f = *f.Inner
 		}
-		// The detail is a list in brackets of what the engine has to say.
+		// The detail is a list of messages in brackets.
 		e.Detail = strings.TrimRight(strings.Trim(strings.TrimSpace(f.Detail), "[]"), ". ")
 		for _, other := range []string{f.Reason, f.Message} {
 			if e.Detail == "" {
@@ -92,8 +92,8 @@ func refusal(status int, answer []byte) *Error {
 	return e
 }
 
-// failedAction reports whether an answer is an action that failed. It does so
-// with any code.
+// failedAction reports whether a response is a failed action. The engine
+// returns it with any status code.
 func failedAction(answer []byte) bool {
 	if !strings.Contains(string(answer[:min(len(answer), 256)]), "<action") {
 		return false

@@ -15,103 +15,106 @@ import (
 	"time"
 )
 
-// Pace is how often a Mirror asks.
+// Pace contains the poll intervals of a Mirror.
 type Pace struct {
-	// Rest is between two lists of the VMs in the clusters of known machines, and
-	// Busy between two looks at those that are worked on.
+	// Rest is the interval between two lists of the VMs in the clusters of
+	// known machines, and Busy the interval between two polls of VMs that are
+	// being changed.
 	Rest, Busy time.Duration
-	// All is between two lists of the VMs in all clusters.
+	// All is the interval between two lists of the VMs in all clusters.
 	All time.Duration
-	// Groups is between two lists of affinity groups, and Detail the age at
-	// which what a list does not show is read again.
+	// Groups is the interval between two lists of affinity groups, and Detail
+	// the maximum age of data that a list does not contain.
 	Groups, Detail time.Duration
-	// Tire is after how long without a change a VM is not looked at more
-	// often than the rest.
+	// Tire is the time without a change after which a VM is no longer polled
+	// more often than the others.
 	Tire time.Duration
-	// Slow is between two looks at VMs of which nothing changed for Soon.
+	// Slow is the interval between two polls of VMs that have not changed for
+	// Soon.
 	Slow, Soon time.Duration
-	// Late is how long after a request whose answer nobody heard a VM may yet
-	// show up.
+	// Late is how long after a request without a response a VM may still
+	// appear.
 	Late time.Duration
 }
 
-// Usually is the pace outside of tests. At rest it leaves a second for a VM that
-// goes down and for the list itself, so that a change is seen within ten.
+// Usually contains the intervals outside of tests. Rest leaves a second for a
+// VM that shuts down and for the list itself, so that a change is detected
+// within ten seconds.
 var Usually = Pace{Rest: 9 * time.Second, Busy: 1500 * time.Millisecond, All: time.Minute, Slow: 5 * time.Second, Soon: time.Minute, Groups: time.Minute, Detail: 10 * time.Minute, Tire: 10 * time.Minute, Late: 2 * timeout}
 
 const (
-	// details are the links of a VM that are followed when it is looked at.
+	// details are the links of a VM that are followed when it is polled.
 	details = "disk_attachments.disk,nics,reported_devices,tags,affinity_labels,graphics_consoles,host_devices"
 	// reports are the links with the addresses of a VM. The engine queries its
 	// database for each VM and link.
 	reports = "nics,reported_devices"
-	// batch is how many VMs are looked at with one request.
+	// batch is the number of VMs per poll request.
 	batch = 40
-	// page is how many VMs are listed with one request, and maxPages bounds a list.
+	// page is the number of VMs per list request, and maxPages limits a list.
 	page     = 500
 	maxPages = 200
-	// maxClusters is how many clusters are searched by their names.
+	// maxClusters is the maximum number of clusters in a search by name.
 	maxClusters = 16
 )
 
-// Mirror is what an engine last said of the VMs that have a subject in their
-// comment. One list serves all of them; what it does not show is read for
-// those that change, many with one request.
+// Mirror caches the state of the VMs of an engine that have a subject in their
+// comment. One list serves all of them; the data that it does not contain is
+// read only for VMs that change, many per request.
 //
-// A list that was asked for before the end of a write to a VM says nothing
-// about that VM: it may be older than the write. A write of which nobody knows
-// whether it took place keeps its VM busy until a later list has shown it.
+// A list that was requested before the end of a write to a VM is ignored for
+// that VM: it may be older than the write. A write with an unknown result keeps
+// its VM busy until a later list has shown it.
 type Mirror struct {
 	client *Client
 	pace   Pace
-	// prefix begins the comments, and subjectOf reads a comment.
+	// prefix starts the comments, and subjectOf parses a comment.
 	prefix    string
 	subjectOf func(comment string) string
 	changed   func(subject string)
 	began     time.Time
-	// page is how many VMs are listed with one request.
+	// page is the number of VMs per list request.
 	page int
-	// names has the names of clusters, which VMs are searched by.
+	// names contains the names of clusters, which VMs are searched by.
 	names *Directory
 
 	mu       sync.Mutex
-	lists    uint64 // how many lists were begun
+	lists    uint64 // number of lists that were started
 	vms      map[string]*shown
 	subjects map[string]*subject
 	groups   map[string]map[string]*AffinityGroup // by cluster and ID
 	listed   time.Time
-	whole    time.Time // when the VMs of all clusters were listed
+	whole    time.Time // time of the last list of all clusters
 	grouped  time.Time
-	regroups uint64 // how often members of groups were written
+	regroups uint64 // number of writes to members of groups
 	wake     chan struct{}
 }
 
-// shown is a VM as it was last shown.
+// shown is the last observed state of a VM.
 type shown struct {
 	vm      *VM
 	subject string
-	// detailed is when its details were read; zero, if they are outdated.
+	// detailed is when its details were read; zero if they are outdated.
 	detailed time.Time
 }
 
-// subject is what a VM is for.
+// subject is the owner of a VM, such as a machine.
 type subject struct {
 	name string
-	// busy is what is being asked for, in words.
+	// busy describes the request in progress.
 	busy string
-	// touched is the number of lists that were begun when the last write
-	// ended: only later ones count.
+	// touched is the number of lists that were started when the last write
+	// ended: only later lists are valid.
 	touched uint64
 	doubt   bool
-	// restless subjects are looked at often.
+	// restless subjects are polled often.
 	restless bool
 	since    time.Time
-	// looked is when a restless one was last looked at.
+	// looked is when a restless subject was last polled.
 	looked time.Time
-	// unheard is when a VM may last have been asked for without anybody having
-	// heard of it: by who was here before this mirror, or with an answer that
-	// was lost. Zero once a VM was there. A subject that is awaited is told of
-	// when none can come any more.
+	// unheard is when a creation may last have been requested without a known
+	// result: by a previous process, or with a lost response. It is zero once a
+	// VM has been observed. An awaited subject is reported when its VM can no
+	// longer appear.
 	unheard time.Time
 	awaited bool
 }
@@ -126,23 +129,24 @@ func NewMirror(c *Client, p Pace, prefix string, subjectOf func(string) string, 
 	}
 }
 
-// View is what is known of a subject.
+// View is the known state of a subject.
 type View struct {
-	// VM is nil when the engine has none. It must not be changed.
+	// VM is nil if the engine has none. It must not be changed.
 	VM *VM
-	// Detailed means that disks, interfaces and the like are known.
+	// Detailed means that disks, interfaces and other details are known.
 	Detailed bool
-	// Busy is what is being asked for, in words, or is not known the outcome of.
+	// Busy describes the request in progress, or the request with an unknown
+	// result.
 	Busy string
-	// Unclear are VMs of the subject none of which can be told to be the one:
-	// its ID is not known, and none or several of them have its name. They are
-	// sorted by ID and must not be changed. VM is nil then.
+	// Unclear contains VMs of the subject if the right one cannot be
+	// identified: its ID is not known, and none or several of them have its
+	// name. They are sorted by ID and must not be changed. VM is nil then.
 	Unclear []*VM
 }
 
-// Look returns what is known of the VM of a subject: the one of the given ID,
-// or, while that is not known, of the given name. A copy that somebody made
-// of it, comment and all, is another.
+// Look returns the state of the VM of a subject: the VM with the given ID, or,
+// while the ID is not known, with the given name. A copy that a user made of
+// the VM, including its comment, is another VM.
 func (m *Mirror) Look(of, name, id string) View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +154,7 @@ func (m *Mirror) Look(of, name, id string) View {
 	s.name = name
 	v := View{Busy: s.busy}
 	if s.doubt && v.Busy == "" {
-		v.Busy = "Finding out what became of the last request"
+		v.Busy = "Checking the result of the last request"
 	}
 	found, unclear := m.choose(of, name, id)
 	v.Unclear = unclear
@@ -165,8 +169,8 @@ func (m *Mirror) Look(of, name, id string) View {
 	return v
 }
 
-// All returns the VMs of all subjects, asked about or not, sorted by ID. They
-// must not be changed.
+// All returns the VMs of all subjects, known or not, sorted by ID. They must
+// not be changed.
 func (m *Mirror) All() []*VM {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -178,8 +182,8 @@ func (m *Mirror) All() []*VM {
 	return all
 }
 
-// choose returns the VM of a subject, or those that may be it. The caller holds
-// the lock.
+// choose returns the VM of a subject, or the candidates. The caller holds the
+// lock.
 func (m *Mirror) choose(of, name, id string) (*shown, []*VM) {
 	var named, all []*shown
 	for _, other := range m.vms {
@@ -218,7 +222,7 @@ func (m *Mirror) subject(of string) *subject {
 	return s
 }
 
-// Rest says whether a subject is to be looked at often.
+// Rest sets whether a subject is polled often.
 func (m *Mirror) Rest(of string, resting bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -230,8 +234,8 @@ func (m *Mirror) Rest(of string, resting bool) {
 }
 
 // Await reports whether a VM of a subject, which exists since a time, may have
-// been asked for and yet come, although the engine shows none. If so, it is told
-// of the subject when that has become clear.
+// been requested and may still appear, although the engine does not show it. If
+// so, the subject is reported when the result is known.
 func (m *Mirror) Await(of string, exists time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,28 +244,28 @@ func (m *Mirror) Await(of string, exists time.Time) bool {
 	return s.awaited
 }
 
-// mayCome reports whether a VM may yet come that was asked for when nobody
-// heard of it. Nobody can have asked before there was a subject.
+// mayCome reports whether a VM may still appear after a request without a known
+// result. A request before the subject existed is impossible.
 func mayCome(unheard, exists, now time.Time, late time.Duration) bool {
 	return !unheard.IsZero() && !exists.After(unheard) && now.Before(unheard.Add(late))
 }
 
-// Subjects are those that were asked about.
+// Subjects returns the known subjects.
 func (m *Mirror) Subjects() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.subjects))
 }
 
-// Forget drops a subject that is gone for good.
+// Forget drops a deleted subject.
 func (m *Mirror) Forget(of string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.subjects, of)
 }
 
-// Begin notes that something is about to be asked for, unless something is
-// under way.
+// Begin marks a subject as busy before a request. It returns false if another
+// request is in progress.
 func (m *Mirror) Begin(of, busy string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -273,8 +277,8 @@ func (m *Mirror) Begin(of, busy string) bool {
 	return true
 }
 
-// End notes the answer. When it is a success, then says what the engine looks
-// like now.
+// End records the result of a request. If it succeeded, then updates the
+// mirror.
 func (m *Mirror) End(of string, err error, then func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -292,7 +296,7 @@ func (m *Mirror) End(of string, err error, then func()) {
 		}
 	}
 	if s.doubt && none {
-		s.unheard = time.Now() // what was asked for can only be a VM
+		s.unheard = time.Now() // only a creation can have an unknown result here
 	}
 	if err == nil {
 		then()
@@ -301,7 +305,8 @@ func (m *Mirror) End(of string, err error, then func()) {
 	m.kick()
 }
 
-// Put shows a VM as the caller knows it to be. It is for then of End.
+// Put stores a VM in the state that the caller knows. It is called in then of
+// End.
 func (m *Mirror) Put(of string, vm VM, detailed bool) {
 	at := time.Time{}
 	if detailed {
@@ -310,7 +315,7 @@ func (m *Mirror) Put(of string, vm VM, detailed bool) {
 	m.vms[vm.ID] = &shown{vm: &vm, subject: of, detailed: at}
 }
 
-// Drop forgets a VM and its places in groups. It is for then of End.
+// Drop removes a VM and its group memberships. It is called in then of End.
 func (m *Mirror) Drop(id string) {
 	delete(m.vms, id)
 	for _, groups := range m.groups {
@@ -322,11 +327,11 @@ func (m *Mirror) Drop(id string) {
 	m.regroups++
 }
 
-// Join shows a group with a VM in it. It is for then of End.
+// Join adds a VM to a group. It is called in then of End.
 func (m *Mirror) Join(cluster string, g AffinityGroup, id string) {
 	groups, ok := m.groups[cluster]
 	if !ok {
-		return // about to be read again
+		return // read again soon
 	}
 	if groups[g.ID] == nil {
 		groups[g.ID] = &g
@@ -380,8 +385,8 @@ func (g *AffinityGroup) Has(id string) bool {
 	return g.VMs != nil && slices.ContainsFunc(g.VMs.VMs, func(o Object) bool { return o.ID == id })
 }
 
-// Group returns an affinity group by its name, if there is one. The first time
-// it asks for the cluster's groups.
+// Group returns an affinity group by its name, if it exists. The first call
+// lists the cluster's groups.
 func (m *Mirror) Group(ctx context.Context, cluster, name string) (AffinityGroup, bool, error) {
 	m.mu.Lock()
 	_, known := m.groups[cluster]
@@ -401,7 +406,7 @@ func (m *Mirror) Group(ctx context.Context, cluster, name string) (AffinityGroup
 	return AffinityGroup{}, false, nil
 }
 
-// Regroup has affinity groups read again before they are used.
+// Regroup invalidates the affinity groups of a cluster.
 func (m *Mirror) Regroup(cluster string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -425,7 +430,7 @@ func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known && m.regroups != regroups {
-		// It may be older than what was written meanwhile: it is read again.
+		// The list may be older than a write in the meantime: it is read again.
 		m.grouped = time.Time{}
 		return nil
 	}
@@ -444,8 +449,8 @@ func (m *Mirror) readGroups(ctx context.Context, cluster string) error {
 	return nil
 }
 
-// tellMembers tells those whose VM is in one of some groups. The caller holds
-// the lock.
+// tellMembers reports the subjects whose VM is in one of some groups. The
+// caller holds the lock.
 func (m *Mirror) tellMembers(groups ...*AffinityGroup) {
 	for _, other := range m.vms {
 		for _, g := range groups {
@@ -474,14 +479,14 @@ func (m *Mirror) Empty(fits func(*AffinityGroup) bool) map[string][]string {
 // IsEmpty reports whether a group has no members.
 func (g *AffinityGroup) IsEmpty() bool { return g.VMs == nil || len(g.VMs.VMs) == 0 }
 
-// Dissolve shows that a group is gone.
+// Dissolve removes a deleted group.
 func (m *Mirror) Dissolve(cluster, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.groups[cluster], id)
 }
 
-// kick has the next look come soon. The caller holds the lock or needs none.
+// kick triggers the next poll. The caller holds the lock or needs none.
 func (m *Mirror) kick() {
 	select {
 	case m.wake <- struct{}{}:
@@ -489,7 +494,7 @@ func (m *Mirror) kick() {
 	}
 }
 
-// tell tells of a subject that was asked about.
+// tell reports a known subject.
 func (m *Mirror) tell(of string) {
 	if s, ok := m.subjects[of]; ok {
 		s.since = time.Now()
@@ -497,7 +502,7 @@ func (m *Mirror) tell(of string) {
 	}
 }
 
-// Learn lists all VMs, whatever is known.
+// Learn lists all VMs.
 func (m *Mirror) Learn(ctx context.Context) error {
 	m.mu.Lock()
 	m.listed, m.whole, m.grouped = time.Time{}, time.Time{}, time.Time{}
@@ -505,7 +510,7 @@ func (m *Mirror) Learn(ctx context.Context) error {
 	return m.Poll(ctx)
 }
 
-// Wait returns when it is time for another Poll.
+// Wait returns when the next Poll is due.
 func (m *Mirror) Wait(ctx context.Context) error {
 	polled := time.Now()
 	for {
@@ -541,7 +546,8 @@ func (s *subject) isRestless(now time.Time, tire time.Duration) bool {
 	return s.doubt || s.restless && now.Sub(s.since) < tire
 }
 
-// Poll asks what is due: all VMs, the details of some, affinity groups.
+// Poll sends the requests that are due: all VMs, the details of some, affinity
+// groups.
 func (m *Mirror) Poll(ctx context.Context) error {
 	now := time.Now()
 	m.mu.Lock()
@@ -598,9 +604,9 @@ func (m *Mirror) list(ctx context.Context, search, follow string, most int) ([]V
 	return found.VMs, nil
 }
 
-// listPages lists the VMs of a search, a page a request, and reports whether there
-// were several pages. An engine that filters by permissions ignores search and page,
-// and returns all that the user sees at once.
+// listPages lists the VMs of a search, one page per request, and reports
+// whether there were several pages. An engine that filters by permissions
+// ignores search and page, and returns all VMs that the user can see.
 func (m *Mirror) listPages(ctx context.Context, search string) (all []VM, several bool, err error) {
 	for number := range maxPages {
 		found, err := m.list(ctx, fmt.Sprintf("%s sortby name page %d", search, number+1), "", m.page)
@@ -615,8 +621,9 @@ func (m *Mirror) listPages(ctx context.Context, search string) (all []VM, severa
 	return nil, false, fmt.Errorf("listing VMs: the engine has more than %d whose comment begins with %s", maxPages*m.page, m.prefix)
 }
 
-// listAbsent lists the known VMs that are not in a list of several pages. A VM that
-// was removed meanwhile moves those behind it, so that one is on no page.
+// listAbsent lists the known VMs that are missing in a list of several pages.
+// If a VM is removed during the list, later VMs move up, so that one may be on
+// no page.
 func (m *Mirror) listAbsent(ctx context.Context, found []VM) ([]VM, error) {
 	m.mu.Lock()
 	names := map[string]string{}
@@ -638,7 +645,7 @@ func (m *Mirror) listAbsent(ctx context.Context, found []VM) ([]VM, error) {
 	return more, nil
 }
 
-// named is the search for VMs of some names.
+// named returns the search for VMs with some names.
 func named(names []string) string {
 	terms := make([]string, 0, len(names))
 	for _, name := range names {
@@ -647,15 +654,15 @@ func named(names []string) string {
 	return strings.Join(terms, " or ")
 }
 
-// counts reports whether a list may say something about a subject. The caller
-// holds the lock.
+// counts reports whether a list is valid for a subject. The caller holds the
+// lock.
 func (m *Mirror) counts(list uint64, of string) bool {
 	s, ok := m.subjects[of]
 	return !ok || s.busy == "" && list > s.touched
 }
 
-// listDue lists VMs: those in the clusters that have VMs of known machines, or those
-// in all clusters when that is due, or when the first list lacks a VM.
+// listDue lists VMs: those in the clusters with VMs of known machines, or those
+// in all clusters if that is due, or if the first list lacks a VM.
 func (m *Mirror) listDue(ctx context.Context, now time.Time) error {
 	if clusters := m.clusters(now); len(clusters) > 0 {
 		complete, err := m.listIn(ctx, now, clusters)
@@ -666,9 +673,9 @@ func (m *Mirror) listDue(ctx context.Context, now time.Time) error {
 	return m.listAll(ctx, now)
 }
 
-// clusters returns the IDs of the clusters that have VMs of known machines. It
-// returns none when the VMs of all clusters are to be listed: a VM that may yet
-// come can do so in any cluster.
+// clusters returns the IDs of the clusters with VMs of known machines. It
+// returns none if the VMs of all clusters must be listed: a VM with an unknown
+// creation may appear in any cluster.
 func (m *Mirror) clusters(now time.Time) []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -692,9 +699,9 @@ func (m *Mirror) clusters(now time.Time) []string {
 	return slices.Sorted(maps.Keys(ids))
 }
 
-// listIn takes over a list of the VMs in some clusters. It reports false if the list
-// lacks a VM that was in one of them: that VM may have been moved to another cluster
-// or removed, or the cluster was renamed.
+// listIn stores a list of the VMs in some clusters. It returns false if the
+// list lacks a VM that was in one of them: that VM may have been moved to
+// another cluster or removed, or the cluster was renamed.
 func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (bool, error) {
 	var terms []string
 	for _, id := range clusters {
@@ -725,7 +732,7 @@ func (m *Mirror) listIn(ctx context.Context, now time.Time, clusters []string) (
 	return true, nil
 }
 
-// takeAll takes over the VMs of a list, and returns the IDs of those that have a
+// takeAll stores the VMs of a list, and returns the IDs of those that have a
 // subject. The caller holds the lock.
 func (m *Mirror) takeAll(list uint64, found []VM) map[string]bool {
 	seen := map[string]bool{}
@@ -738,7 +745,7 @@ func (m *Mirror) takeAll(list uint64, found []VM) map[string]bool {
 	return seen
 }
 
-// listAll takes over a list of the VMs in all clusters.
+// listAll stores a list of the VMs in all clusters.
 func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 	list := m.begin()
 	found, several, err := m.listPages(ctx, fmt.Sprintf("comment=%q", m.prefix+"*"))
@@ -772,8 +779,8 @@ func (m *Mirror) listAll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// listSome reads all details of some VMs, or only the reports of their guests. It
-// searches by names, because a VM that is being created has no known ID yet.
+// listSome reads all details of some VMs, or only the reports of their guests.
+// It searches by names, because a VM that is being created has no known ID yet.
 func (m *Mirror) listSome(ctx context.Context, names []string, follow string) error {
 	list := m.begin()
 	found, err := m.list(ctx, named(names), follow, 0)
@@ -791,14 +798,15 @@ func (m *Mirror) listSome(ctx context.Context, names []string, follow string) er
 	}
 	for id, other := range m.vms {
 		if !seen[id] && slices.Contains(names, other.vm.Name) && m.counts(list, other.subject) {
-			m.listed, m.whole = time.Time{}, time.Time{} // it is gone, or was renamed
+			m.listed, m.whole = time.Time{}, time.Time{} // deleted or renamed
 		}
 	}
 	m.settle(list, func(name string) bool { return slices.Contains(names, name) })
 	return nil
 }
 
-// settle ends doubts that a list has cleared up. The caller holds the lock.
+// settle clears the busy state of subjects that a list has confirmed. The
+// caller holds the lock.
 func (m *Mirror) settle(list uint64, shown func(name string) bool) {
 	for of, s := range m.subjects {
 		if s.doubt && list > s.touched && shown(s.name) {
@@ -808,7 +816,7 @@ func (m *Mirror) settle(list uint64, shown func(name string) bool) {
 	}
 }
 
-// take takes over a VM from a list that followed some links. The caller holds the
+// take stores a VM from a list that followed some links. The caller holds the
 // lock.
 func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
 	if !m.counts(list, of) {
@@ -838,8 +846,8 @@ func (m *Mirror) take(list uint64, of string, vm VM, follow string) {
 	}
 }
 
-// due names the VMs that are to be looked at, by the links to follow. Of a VM that
-// runs and whose details are known only the report of its guest can be missing.
+// due returns the names of the VMs to poll, by the links to follow. Of a
+// running VM with known details only the report of its guest can be missing.
 func (m *Mirror) due(now time.Time) map[string][]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -867,13 +875,13 @@ func (m *Mirror) due(now time.Time) map[string][]string {
 	return out
 }
 
-// waits reports whether only the report of the guest can be missing of a VM.
+// waits reports whether only the report of the guest can be missing for a VM.
 func (o *shown) waits() bool {
 	return !o.detailed.IsZero() && slices.Contains([]string{"wait_for_launch", "powering_up", "up"}, o.vm.Status)
 }
 
-// isDue reports whether it is time to look at a subject: less often when nothing
-// has changed for long.
+// isDue reports whether a subject must be polled: less often if it has not
+// changed for long.
 func (s *subject) isDue(now time.Time, p Pace) bool {
 	return s.doubt || now.Sub(s.since) < p.Soon || now.Sub(s.looked) >= p.Slow
 }

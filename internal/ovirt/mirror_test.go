@@ -13,14 +13,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/ovirtsim"
 )
 
-// newMirror returns a mirror whose subjects are comments, and who was told of.
+// newMirror returns a mirror whose subjects are comments, and the reported
+// subjects.
 func newMirror(c *Client) (*Mirror, map[string]int) {
 	told := map[string]int{}
 	subject := func(comment string) string { return strings.TrimPrefix(comment, "ours/") }
 	return NewMirror(c, Pace{Tire: time.Minute, Detail: time.Minute}, "ours/", subject, func(of string) { told[of]++ }), told
 }
 
-// TestAListOlderThanAWriteSaysNothing is the heart of the mirror.
+// TestAListOlderThanAWriteSaysNothing checks that a list before a write is
+// ignored.
 func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 	m, _ := newMirror(nil)
 	vm := VM{ID: "1", Name: "a", Comment: "ours/a", Status: "down"}
@@ -49,8 +51,8 @@ func TestAListOlderThanAWriteSaysNothing(t *testing.T) {
 	}
 }
 
-// A machine joins its group while the groups are being listed: what was listed
-// says that it did not.
+// A machine joins its group while the groups are being listed: the list lacks
+// it.
 func TestGroupsThatAreOlderThanAJoinSayNothing(t *testing.T) {
 	answered := func() {}
 	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
@@ -107,11 +109,11 @@ func TestMayCome(t *testing.T) {
 		unheard, exists, now time.Time
 		want                 bool
 	}{
-		"nobody asked unheard": {time.Time{}, asked.Add(-time.Hour), asked, false},
-		"just asked":           {asked, asked.Add(-time.Hour), asked.Add(time.Second), true},
-		"in the same moment":   {asked, asked, asked, true},
-		"long asked":           {asked, asked.Add(-time.Hour), asked.Add(time.Minute), false},
-		"nobody was there yet": {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
+		"no unknown result":  {time.Time{}, asked.Add(-time.Hour), asked, false},
+		"just asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Second), true},
+		"in the same moment": {asked, asked, asked, true},
+		"long asked":         {asked, asked.Add(-time.Hour), asked.Add(time.Minute), false},
+		"no subject yet":     {asked, asked.Add(time.Second), asked.Add(2 * time.Second), false},
 	} {
 		if got := mayCome(tt.unheard, tt.exists, tt.now, time.Minute); got != tt.want {
 			t.Errorf("%s: %t", name, got)
@@ -124,7 +126,7 @@ func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
 	m.pace.Late = time.Hour
 	old, young := m.began.Add(-time.Hour), m.began.Add(time.Nanosecond)
 	if !m.Await("a", old) || m.Await("b", young) {
-		t.Fatal("who was here before may have asked for the VM of what was there before, and of nothing else")
+		t.Fatal("a previous process can have requested only VMs of subjects that existed")
 	}
 	ask := func(err error) {
 		m.Begin("b", "Creating")
@@ -132,23 +134,23 @@ func TestAVMIsAwaitedUntilItCannotCome(t *testing.T) {
 		m.settle(m.begin(), func(string) bool { return true })
 	}
 	if ask(&Error{Status: http.StatusConflict}); m.Await("b", young) {
-		t.Error("what was refused does not come")
+		t.Error("a rejected creation must not be awaited")
 	}
 	if ask(&UnreachableError{Err: errors.New("gone")}); !m.Await("b", young) {
-		t.Error("what nobody answered may come")
+		t.Error("a creation without a response must be awaited")
 	}
 	m.take(m.begin(), "b", VM{ID: "1", Name: "b"}, details)
 	m.Look("b", "b", "")
 	if ask(&UnreachableError{Err: errors.New("gone")}); m.Await("b", young) {
-		t.Error("with the VM there, it was not asked for")
+		t.Error("an observed VM must not be awaited")
 	}
 	m.Drop("1")
 	if m.Await("b", young) {
-		t.Error("what was there and is gone does not come again")
+		t.Error("a deleted VM must not be awaited")
 	}
 }
 
-// Nobody has to ask whether the wait is over.
+// The end of the wait is reported without a call.
 func TestTheEndOfTheWaitIsTold(t *testing.T) {
 	_, c, _ := open(t)
 	m, told := newMirror(c)
@@ -183,7 +185,7 @@ func TestRefusalLeavesNoDoubt(t *testing.T) {
 	m.Begin("a", "Creating")
 	m.End("a", context.Canceled, nil)
 	if got := m.Look("a", "a", ""); got.Busy == "" {
-		t.Error("nobody knows what became of a request that was given up")
+		t.Error("the result of a canceled request is unknown")
 	}
 }
 
@@ -196,7 +198,8 @@ func TestLookByIDOrName(t *testing.T) {
 	m.Put("b", VM{ID: "5", Name: "copy-of-b"}, false)
 	for _, tt := range []struct{ of, name, id, want, unclear string }{
 		{"a", "a", "", "1", ""}, {"a", "renamed", "1", "1", ""}, {"a", "a", "3", "", ""}, {"none", "a", "", "", ""},
-		// A VM of another name may have been renamed, and one of two of a name be a copy.
+		// A VM with another name may have been renamed, and one of two with the
+		// same name may be a copy.
 		{"a", "renamed", "", "", "1 2"}, {"b", "b", "", "", "3 4"}, {"b", "b", "4", "4", ""}, {"b", "b", "6", "", ""},
 	} {
 		got, unclear := "", ""
@@ -235,7 +238,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 		}
 		return engine.Requests()["GET /vms"]
 	}
-	for i := range count { // a VM that nobody asks about is read with the next list
+	for i := range count { // an unknown VM is read with the next list
 		m.Rest(strconv.Itoa(i), true)
 	}
 	if n := poll(); n != 1+(count+batch-1)/batch {
@@ -260,7 +263,7 @@ func TestRestingVMsAreOneList(t *testing.T) {
 func TestTiredVMsRest(t *testing.T) {
 	s := &subject{restless: true, since: time.Now()}
 	if !s.isRestless(time.Now(), time.Minute) || s.isRestless(time.Now().Add(time.Hour), time.Minute) {
-		t.Error("a VM in which nothing happens is looked at for ever, or not at all")
+		t.Error("an idle VM is polled at the wrong interval")
 	}
 	s.doubt = true
 	if !s.isRestless(time.Now().Add(time.Hour), time.Minute) {
@@ -303,7 +306,7 @@ func TestDirectory(t *testing.T) {
 	}
 }
 
-// Lists that have an object of a refused request are read again, and no others.
+// Only lists that contain an object of a rejected request are read again.
 func TestOnlyUsedListsAreForgotten(t *testing.T) {
 	engine, c, _ := open(t)
 	d := NewDirectory(c)
@@ -359,7 +362,8 @@ func marked(t *testing.T, engine *ovirtsim.Server, count int) []string {
 	return ids
 }
 
-// A list of several pages has all VMs, also when one is removed between two pages.
+// A list of several pages contains all VMs, even if one is removed between two
+// pages.
 func TestPages(t *testing.T) {
 	answered := func() {}
 	engine, c, _ := openMetered(t, func(string, string, string, time.Duration) { answered() })
@@ -398,8 +402,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Between two lists of all VMs, only the clusters with VMs of known machines are
-// searched. A VM that was moved or removed is noticed all the same.
+// Between two lists of all VMs, only the clusters with VMs of known machines
+// are searched. A VM that was moved or removed is still detected.
 func TestClustersAreSearched(t *testing.T) {
 	engine, c, _ := openWith(t, ovirtsim.Options{
 		Inventory: ovirtsim.Inventory{Clusters: []ovirtsim.ClusterSpec{{Name: "Edge"}}},
@@ -423,7 +427,7 @@ func TestClustersAreSearched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	move(ids[2], "Edge") // nothing asks about this one
+	move(ids[2], "Edge") // this one is not known
 	if err := m.Learn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +456,7 @@ func TestClustersAreSearched(t *testing.T) {
 	if m.vms[ids[1]] != nil || told["1"] != 1 {
 		t.Errorf("a VM that was removed is known, and %v were told", told)
 	}
-	// A VM that may yet come can do so in any cluster.
+	// A VM with an unknown creation may appear in any cluster.
 	if m.pace.Late = time.Hour; !m.Await("late", time.Time{}) || m.clusters(time.Now()) != nil {
 		t.Error("not all clusters are searched for a VM that may yet come")
 	}

@@ -10,27 +10,27 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxScript is how long a first-boot document may be. The engine has no limit
-// of its own, but the document travels in the VM's definition to the host,
-// where one text can have 4 MiB, and is written as base64 there.
+// MaxScript is the maximum size of bootstrap data. The engine has no limit of
+// its own, but the document is part of the VM's definition on the host, where a
+// text is limited to 4 MiB, and is encoded as base64 there.
 const MaxScript = 1 << 19
 
 const cloudConfig = "#cloud-config"
 
-// plainKey begins a document that can stand behind another as it is: a mapping
-// in block style whose keys are not indented.
+// plainKey matches the start of a document that can be appended unchanged: a
+// mapping in block style whose keys are not indented.
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_"'-]`)
 
 // marker separates documents of a stream, or ends one.
 var marker = regexp.MustCompile(`(?m)^(---|\.\.\.|%)`)
 
-// CloudConfig makes a #cloud-config document fit for a VM's custom script.
+// CloudConfig converts a #cloud-config document to a VM's custom script.
 //
-// The engine writes a #cloud-config document of its own and puts the script
-// behind it, so both are one mapping, in which the last of two equal keys
-// counts. Ours is the last: its keys hold as they are said, and runcmd
-// replaces the engine's. What the engine says and ours does not is taken back
-// where it opens a node: logging in as root and by password.
+// The engine writes its own #cloud-config document and appends the script, so
+// both are one mapping, in which the last of two equal keys is used. Ours is
+// the last: its keys take precedence, and runcmd replaces the engine's.
+// Settings of the engine that allow access to a node, which our document does
+// not set, are reverted: logging in as root and by password.
 func CloudConfig(document []byte) (string, error) {
 	if len(document) > MaxScript {
 		return "", tooLong(document)
@@ -59,7 +59,7 @@ func CloudConfig(document []byte) (string, error) {
 	return out.String(), nil
 }
 
-// appendable reports whether a document can stand behind another as it is.
+// appendable reports whether a document can be appended unchanged.
 func appendable(document []byte) bool {
 	if marker.Match(document) {
 		return false
@@ -74,7 +74,7 @@ func appendable(document []byte) bool {
 	return false
 }
 
-// Ignition makes an Ignition document fit for a VM's custom script.
+// Ignition converts an Ignition document to a VM's custom script.
 func Ignition(document []byte) (string, error) {
 	switch {
 	case len(document) > MaxScript:

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// engines is the document that the engine puts before a script.
+// engines is the document that the engine prepends to a script.
 const engines = "#cloud-config\nssh_pwauth: true\ndisable_root: 0\noutput:\n  all: '>> /var/log/cloud-init-output.log'\n" +
 	"runcmd:\n- 'sed -i x'\nchpasswd:\n  expire: false\n"
 
@@ -17,11 +17,11 @@ func TestCloudConfig(t *testing.T) {
 		want    string
 		refused string
 	}{
-		"closes what the engine opens": {
+		"reverts access that the engine allows": {
 			in:   "#cloud-config\nruncmd:\n- a < b && c\n",
 			want: "#cloud-config\nruncmd:\n- a < b && c\ndisable_root: true\nssh_pwauth: false\n",
 		},
-		"keeps what is said": {
+		"keeps explicit settings": {
 			in:   "#cloud-config\nssh_pwauth: true\ndisable_root: false",
 			want: "#cloud-config\nssh_pwauth: true\ndisable_root: false\n",
 		},
@@ -60,7 +60,7 @@ func TestCloudConfig(t *testing.T) {
 			if err != nil || got != tt.want {
 				t.Fatalf("got %q, %v\nwant %q", got, err, tt.want)
 			}
-			// cloud-init takes the last of two equal keys, as this parser does.
+			// cloud-init uses the last of two equal keys, as this parser does.
 			var both map[string]any
 			if err := yaml.Unmarshal([]byte(engines+got), &both); err != nil {
 				t.Fatalf("behind the engine's document: %v", err)

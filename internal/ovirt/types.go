@@ -2,7 +2,8 @@ package ovirt
 
 import "encoding/xml"
 
-// Object is what every object of the API has, and all of many.
+// Object contains the common fields of all objects of the API, and all fields
+// of many.
 type Object struct {
 	ID   string `xml:"id,attr,omitempty"`
 	Name string `xml:"name,omitempty"`
@@ -52,9 +53,10 @@ type VM struct {
 	Host         *Object `xml:"host"`
 
 	Status string `xml:"status,omitempty"`
-	// FQDN is what the guest calls itself: it tells that its agent is there.
+	// FQDN is the host name reported by the guest: it shows that the agent
+	// runs.
 	FQDN string `xml:"fqdn,omitempty"`
-	// GuestSystem is the system that the guest's agent says it has.
+	// GuestSystem is the operating system reported by the guest's agent.
 	GuestSystem     *GuestSystem `xml:"guest_operating_system"`
 	DeleteProtected *bool        `xml:"delete_protected"`
 
@@ -85,8 +87,8 @@ type VM struct {
 	Consoles        *List            `xml:"graphics_consoles"`
 }
 
-// GuestSystem is the operating system of a guest. Codename is what its
-// os-release calls the variant.
+// GuestSystem is the operating system of a guest. Codename is the variant in
+// its os-release.
 type GuestSystem struct {
 	Codename string `xml:"codename"`
 }
@@ -96,26 +98,26 @@ type VMs struct {
 	VMs []VM `xml:"vm"`
 }
 
-// Switch is something that is on or off.
+// Switch enables or disables a feature.
 type Switch struct {
 	Enabled bool `xml:"enabled"`
 }
 
-// CPU is a VM's processors.
+// CPU contains a VM's processors.
 type CPU struct {
 	Architecture string    `xml:"architecture,omitempty"`
 	Mode         string    `xml:"mode,omitempty"`
 	Topology     *Topology `xml:"topology"`
 }
 
-// Topology is how many there are.
+// Topology contains the numbers of sockets, cores and threads.
 type Topology struct {
 	Cores   int64 `xml:"cores"`
 	Sockets int64 `xml:"sockets"`
 	Threads int64 `xml:"threads"`
 }
 
-// MemoryPolicy is what of a VM's memory is certain, in bytes.
+// MemoryPolicy contains the guaranteed memory of a VM, in bytes.
 type MemoryPolicy struct {
 	Ballooning *bool `xml:"ballooning"`
 	Guaranteed int64 `xml:"guaranteed,omitempty"`
@@ -132,7 +134,7 @@ type BIOS struct {
 	Type string `xml:"type"`
 }
 
-// HighAvailability has the engine restart a VM.
+// HighAvailability makes the engine restart a VM.
 type HighAvailability struct {
 	Enabled  bool  `xml:"enabled"`
 	Priority int32 `xml:"priority"`
@@ -143,7 +145,7 @@ type Lease struct {
 	StorageDomain *Object `xml:"storage_domain"`
 }
 
-// PlacementPolicy is where a VM may run.
+// PlacementPolicy restricts the hosts of a VM.
 type PlacementPolicy struct {
 	Affinity string    `xml:"affinity,omitempty"`
 	Hosts    *HostList `xml:"hosts"`
@@ -154,15 +156,15 @@ type HostList struct {
 	Hosts []Object `xml:"host"`
 }
 
-// Host is a host of a cluster. MaxSchedulingMemory is how many bytes of memory a VM
-// may have that it starts.
+// Host is a host of a cluster. MaxSchedulingMemory is the maximum memory of a
+// VM that it can start, in bytes.
 type Host struct {
 	ID                  string  `xml:"id,attr"`
 	Name                string  `xml:"name"`
 	Cluster             *Object `xml:"cluster"`
 	Status              string  `xml:"status"`
 	MaxSchedulingMemory int64   `xml:"max_scheduling_memory"`
-	// Devices are listed by a request of their own.
+	// Devices are listed by a separate request.
 	Devices HostDevices `xml:"-"`
 }
 
@@ -176,7 +178,7 @@ type HostDevices struct {
 	Devices []HostDevice `xml:"host_device"`
 }
 
-// HostDevice is a device of a host. VM is the one that runs with it. A placeholder
+// HostDevice is a device of a host. VM is the VM that uses it. A placeholder
 // was added to a VM together with another device of its IOMMU group.
 type HostDevice struct {
 	XMLName     xml.Name `xml:"host_device"`
@@ -200,10 +202,10 @@ type CustomProperty struct {
 	Value string `xml:"value"`
 }
 
-// Initialization is what a VM is told on its first boot.
+// Initialization is the configuration for a VM's first boot.
 type Initialization struct {
 	HostName string `xml:"host_name,omitempty"`
-	// CustomScript is sent even when it is empty: this is how it is removed.
+	// CustomScript is sent even if it is empty: that removes it.
 	CustomScript      string             `xml:"custom_script"`
 	NetworkProtocol   string             `xml:"cloud_init_network_protocol,omitempty"`
 	DNSServers        string             `xml:"dns_servers,omitempty"`
@@ -211,12 +213,12 @@ type Initialization struct {
 	NICConfigurations *NICConfigurations `xml:"nic_configurations"`
 }
 
-// NICConfigurations are what a VM is told about its network.
+// NICConfigurations are the network settings for a VM.
 type NICConfigurations struct {
 	NICs []NICConfiguration `xml:"nic_configuration"`
 }
 
-// NICConfiguration is what a VM is told about one interface.
+// NICConfiguration contains the settings of one interface.
 type NICConfiguration struct {
 	Name         string `xml:"name"`
 	OnBoot       bool   `xml:"on_boot"`
@@ -288,19 +290,19 @@ type MAC struct {
 	Address string `xml:"address"`
 }
 
-// ReportedDevices are what a guest says it has.
+// ReportedDevices are the interfaces reported by a guest.
 type ReportedDevices struct {
 	Devices []ReportedDevice `xml:"reported_device"`
 }
 
-// ReportedDevice is an interface as the guest sees it.
+// ReportedDevice is an interface in the guest.
 type ReportedDevice struct {
 	Name string `xml:"name"`
 	MAC  *MAC   `xml:"mac"`
 	IPs  []IP   `xml:"ips>ip"`
 }
 
-// Template is a template in one version.
+// Template is a version of a template.
 type Template struct {
 	ID      string  `xml:"id,attr"`
 	Name    string  `xml:"name"`
@@ -334,7 +336,7 @@ type Members struct {
 	VMs []Object `xml:"vm"`
 }
 
-// AffinityRule is what a group asks for.
+// AffinityRule is a rule of a group.
 type AffinityRule struct {
 	Enabled   bool `xml:"enabled"`
 	Enforcing bool `xml:"enforcing"`
@@ -346,14 +348,14 @@ type AffinityGroups struct {
 	Groups []AffinityGroup `xml:"affinity_group"`
 }
 
-// Action asks for something to be done.
+// Action starts an action of the engine.
 type Action struct {
 	XMLName     xml.Name `xml:"action"`
 	Force       bool     `xml:"force,omitempty"`
 	UseIgnition bool     `xml:"use_ignition,omitempty"`
 }
 
-// Member is an object by ID in a request that adds it to something.
+// Member is an object by ID in a request that adds it to a collection.
 type Member struct {
 	XMLName xml.Name
 	ID      string `xml:"id,attr"`
@@ -367,8 +369,8 @@ type Events struct {
 	} `xml:"event"`
 }
 
-// Snapshots is a list of snapshots. The engine lists the present state of the VM,
-// which has the type active, with them.
+// Snapshots is a list of snapshots. The engine includes the present state of
+// the VM, with the type active.
 type Snapshots struct {
 	Snapshots []struct {
 		Description string `xml:"description"`

@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Adopt gives a Secret of a cluster to owner if a provider made it and it has
-// no owner any more, as backups restore it: nothing else would delete it with
-// the cluster, and clusterctl would not move it. That a provider made it its
-// type says; one of any other type is a user's, as with KubeadmControlPlane.
+// Adopt makes owner the owner of a cluster's Secret if a provider created it
+// and it has no owner, which is the case after a restore from a backup:
+// otherwise nothing would delete it with the cluster, and clusterctl would not
+// move it. The type shows that a provider created it; a Secret of any other
+// type belongs to a user, as with KubeadmControlPlane.
 func Adopt(ctx context.Context, c client.Client, secret *corev1.Secret, cluster string, owner metav1.OwnerReference) error {
 	if secret.Type != clusterv1.ClusterSecretType || secret.Labels[clusterv1.ClusterNameLabel] != cluster || len(secret.OwnerReferences) > 0 {
 		return nil

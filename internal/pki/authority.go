@@ -8,44 +8,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Authority signs for tenant clusters.
+// Authority signs certificates for workload clusters.
 type Authority interface {
-	// Ensure makes the cluster's certificate authorities and keys unless they
-	// exist, owned by owner. What a user put there before is used as it is
-	// and is not owned; see Adopt for what was made here. An unusable certificate or key is an
-	// InvalidCertificateError.
+	// Ensure creates the CAs and keys of a cluster if they do not exist, owned
+	// by owner. Secrets that a user has created are used unchanged and are not
+	// owned; Adopt handles Secrets that were created here. An unusable
+	// certificate or key is an InvalidCertificateError.
 	Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error
 
-	// Check reports whether all of the cluster's certificates are there and can
-	// be used, and makes none. It owns them as Ensure does. ErrNotFound if one
-	// is gone; ErrExternalClient if that of a client of external etcd is all
-	// that is amiss.
+	// Check checks that all of the cluster's certificates exist and are usable,
+	// and creates none. It sets owners as Ensure does. It returns ErrNotFound
+	// if one is missing; ErrExternalClient if only the client certificate for
+	// external etcd has a problem.
 	Check(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference) error
 
-	// ClusterCA returns the certificates, in PEM, that the tenant's API
-	// server and its clients are verified against. ErrNotFound until Ensure
-	// was through.
+	// ClusterCA returns the certificates, in PEM, that verify the workload
+	// cluster's API server and its clients. It returns ErrNotFound until Ensure
+	// has succeeded.
 	ClusterCA(ctx context.Context, cluster client.ObjectKey) ([]byte, error)
 
-	// Client issues a client certificate for the tenant's API server.
+	// Client issues a client certificate for the workload cluster's API server.
 	Client(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (KeyPair, error)
 
-	// EtcdClient issues a client certificate for the tenant's etcd, and
-	// returns the certificates its servers are verified against.
+	// EtcdClient issues a client certificate for the workload cluster's etcd,
+	// and returns the certificates that verify its servers.
 	EtcdClient(ctx context.Context, cluster client.ObjectKey, request ClientRequest) (pair KeyPair, ca []byte, err error)
 
-	// ControlPlaneFiles returns what the control plane machine of a node must
-	// find under /etc/kubernetes/pki before kubeadm runs. The node's name is for
-	// an authority that keeps its keys to itself: it hands out certificates
-	// alone, and what this node, and no other, fetches its own with.
+	// ControlPlaneFiles returns the files that a control plane machine needs
+	// under /etc/kubernetes/pki before kubeadm runs. The node's name is for an
+	// authority that does not export its keys: it returns only certificates,
+	// and credentials with which only this node can request its own.
 	ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, node string) ([]File, error)
 }
 
-// ClientRequest says whom a client certificate is for.
+// ClientRequest describes the subject of a client certificate.
 type ClientRequest struct {
 	CommonName    string
 	Organizations []string
-	// TTL is how long the certificate is good for.
+	// TTL is the validity of the certificate.
 	TTL time.Duration
 }
 

@@ -1,8 +1,8 @@
-// Package pki signs for tenant clusters.
+// Package pki signs certificates for workload clusters.
 //
-// All signing goes through one interface, Authority. Managed keeps the
-// certificate authorities with their keys in the contract's Secrets; another
-// implementation can sign elsewhere and leave only certificates there. The
-// package refuses to let a caller see a CA key other than as a file that a
-// control plane machine needs, and it never writes over a Secret that exists.
+// All signing uses one interface, Authority. Managed stores the CAs with their
+// keys in the Secrets of Cluster API's contract; another implementation can
+// sign elsewhere and store only certificates there. The package returns a CA
+// key only as a file for a control plane machine, and never overwrites an
+// existing Secret.
 package pki

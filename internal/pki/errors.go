@@ -7,22 +7,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// ErrNotFound says that the cluster's certificate authorities do not exist yet.
+// ErrNotFound means that the cluster's CAs do not exist yet.
 var ErrNotFound = errors.New("cluster certificates not found")
 
-// ErrExternalClient says that an etcd that somebody else runs cannot be reached
-// for want of a client certificate, and that nothing else is amiss.
+// ErrExternalClient means that external etcd has no client certificate, and
+// that there is no other problem.
 var ErrExternalClient = errors.New("external etcd has no client certificate")
 
-// InvalidCertificateError says that a Secret holds something that cannot
-// serve as the cluster's certificate or key. It stays until someone mends the
-// Secret. The text never contains what the Secret holds.
+// InvalidCertificateError means that the content of a Secret cannot be used as
+// the cluster's certificate or key. It persists until a user fixes the Secret.
+// The message never contains the content of the Secret.
 type InvalidCertificateError struct {
-	// Secret is the Secret to mend.
+	// Secret is the Secret to fix.
 	Secret client.ObjectKey
-	// Problem is what is wrong with it, for people.
+	// Problem is the message for users.
 	Problem string
-	// cause is what it can be told by; nil if it is like all others.
+	// cause is the error for errors.Is; nil if there is none.
 	cause error
 }
 
@@ -31,5 +31,5 @@ func (e *InvalidCertificateError) Error() string {
 	return fmt.Sprintf("Secret %s: %s", e.Secret.Name, e.Problem)
 }
 
-// Unwrap lets the cause be found.
+// Unwrap returns the cause.
 func (e *InvalidCertificateError) Unwrap() error { return e.cause }

@@ -13,12 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// etcdClientFile is where kubeadm has the API server's certificate for etcd.
+// etcdClientFile is kubeadm's name for the API server's client certificate for
+// etcd.
 const etcdClientFile = "apiserver-etcd-client"
 
-// loadExternal reads what belongs to an etcd that somebody else runs: the
-// certificate of its authority, which ca holds without a key, and a client
-// certificate in a Secret of its own.
+// loadExternal reads the certificates for external etcd: the CA certificate,
+// stored in ca without a key, and a client certificate in its own Secret.
 func (m *Managed) loadExternal(ctx context.Context, cluster, key client.ObjectKey, ca []byte) (*loaded, error) {
 	authority, problem := parseAuthority(ca, m.now())
 	if problem != "" {
@@ -29,7 +29,7 @@ func (m *Managed) loadExternal(ctx context.Context, cluster, key client.ObjectKe
 	if err := m.client.Get(ctx, clientKey, s); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, &InvalidCertificateError{Secret: key, Problem: "key tls.key is missing or empty; " +
-				"for an etcd that somebody else runs Secret " + clientKey.Name + " has to be there too", cause: ErrExternalClient}
+				"external etcd also requires Secret " + clientKey.Name, cause: ErrExternalClient}
 		}
 		return nil, fmt.Errorf("reading Secret %s: %w", clientKey.Name, err)
 	}
@@ -40,8 +40,8 @@ func (m *Managed) loadExternal(ctx context.Context, cluster, key client.ObjectKe
 	return &loaded{pair: KeyPair{Certificate: ca}, certificate: authority, client: &own}, nil
 }
 
-// checkClient says in words what is wrong with a client certificate. Whom the
-// servers trust need not be who signed for them.
+// checkClient returns the problem of a client certificate. The servers may
+// trust another CA than the one that signed their own certificates.
 func checkClient(pair KeyPair, now time.Time) string {
 	parsed, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	switch {
@@ -53,7 +53,7 @@ func checkClient(pair KeyPair, now time.Time) string {
 	return ""
 }
 
-// files are what a control plane machine must have of it.
+// files returns the files for a control plane machine.
 func (l *loaded) files(mat material) []File {
 	files := []File{{Path: path.Join(pkiDir, mat.certFile), Permissions: "0644", Content: l.pair.Certificate}}
 	if l.client == nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// someoneElses is the authority of an etcd that somebody else runs, and the pair
-// of a client of it that is good for an hour.
+// someoneElses returns the CA of external etcd, and a client certificate of it
+// that is valid for an hour.
 func someoneElses(t *testing.T, now time.Time) (authority, client KeyPair) {
 	t.Helper()
 	authority = mustGenerate(t, materials[1], now)
@@ -23,8 +23,8 @@ func someoneElses(t *testing.T, now time.Time) (authority, client KeyPair) {
 	return authority, client
 }
 
-// Somebody else runs etcd: there is no key to sign with, and one client
-// certificate for all.
+// With external etcd, there is no key to sign with, and one client certificate
+// for all.
 func TestExternalEtcd(t *testing.T) {
 	now := time.Now()
 	authority, own := someoneElses(t, now)
@@ -50,8 +50,8 @@ func TestExternalEtcd(t *testing.T) {
 	}
 }
 
-// A client's certificate that has expired is told from all else, which matters
-// more.
+// An expired client certificate has its own error, because all other problems
+// are more important.
 func TestExternalEtcdCheck(t *testing.T) {
 	now := time.Now()
 	authority, own := someoneElses(t, now)
@@ -77,7 +77,7 @@ func TestExternalEtcdCheck(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := m.Check(t.Context(), testKey, testOwner); !errors.Is(err, ErrNotFound) || errors.Is(err, ErrExternalClient) {
-		t.Errorf("want a word about the authority that is gone alone, got %v", err)
+		t.Errorf("want only the error about the missing CA, got %v", err)
 	}
 }
 

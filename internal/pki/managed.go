@@ -16,11 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// pkiDir is where kubeadm looks for certificates that exist already.
+// pkiDir is the directory in which kubeadm looks for existing certificates.
 const pkiDir = "/etc/kubernetes/pki"
 
-// Managed keeps the certificate authorities with their keys in the contract's
-// Secrets <cluster>-ca, -etcd, -proxy and -sa.
+// Managed stores the CAs with their keys in the contract's Secrets
+// <cluster>-ca, -etcd, -proxy and -sa.
 type Managed struct {
 	client client.Client
 	now    func() time.Time
@@ -28,7 +28,7 @@ type Managed struct {
 
 var _ Authority = &Managed{}
 
-// NewManaged returns an Authority over the Secrets that c reaches.
+// NewManaged returns an Authority with the Secrets that c can read.
 func NewManaged(c client.Client) *Managed {
 	return &Managed{client: c, now: time.Now}
 }
@@ -36,15 +36,15 @@ func NewManaged(c client.Client) *Managed {
 // material is one Secret of the contract.
 type material struct {
 	purpose secret.Purpose
-	// commonName is the subject of a generated authority; a key pair without
-	// a certificate has none.
+	// commonName is the subject of a generated CA; a key pair without a
+	// certificate has none.
 	commonName string
-	// certFile and keyFile are where kubeadm wants it, below pkiDir.
+	// certFile and keyFile are kubeadm's paths, below pkiDir.
 	certFile, keyFile string
 }
 
 // materials are the Secrets of the contract, with the subjects that kubeadm
-// itself would give them.
+// uses.
 var materials = []material{
 	{purpose: secret.ClusterCA, commonName: "kubernetes", certFile: "ca.crt", keyFile: "ca.key"},
 	{purpose: secret.EtcdCA, commonName: "etcd-ca", certFile: "etcd/ca.crt", keyFile: "etcd/ca.key"},
@@ -52,11 +52,12 @@ var materials = []material{
 	{purpose: secret.ServiceAccount, certFile: "sa.pub", keyFile: "sa.key"},
 }
 
-// isCA tells an authority from a plain key pair.
+// isCA distinguishes a CA from a plain key pair.
 func (m material) isCA() bool { return m.commonName != "" }
 
-// Ensure implements Authority. Every Secret is created only if absent, so a
-// crash between two of them, or two callers at once, end with one set.
+// Ensure implements Authority. Every Secret is created only if it does not
+// exist, so after a crash between two of them, or with two callers at once,
+// there is one set.
 func (m *Managed) Ensure(ctx context.Context, cluster client.ObjectKey, owner metav1.OwnerReference, validity time.Duration) error {
 	var errs []error
 	for _, mat := range materials {
@@ -90,7 +91,7 @@ func (m *Managed) ensure(ctx context.Context, cluster client.ObjectKey, mat mate
 		},
 	})
 	if apierrors.IsAlreadyExists(err) {
-		// Someone was faster: theirs counts, if it is good.
+		// Another caller has created the Secret: it is used if it is valid.
 		_, err = m.load(ctx, cluster, mat)
 		return err
 	}
@@ -114,13 +115,13 @@ func (m *Managed) Check(ctx context.Context, cluster client.ObjectKey, owner met
 		}
 	}
 	if len(errs) > 0 {
-		// Beside these a client of external etcd does not matter.
+		// With other problems, the client of external etcd does not matter.
 		return errors.Join(errs...)
 	}
 	return external
 }
 
-// check checks one Secret and owns it again if it was ours.
+// check checks one Secret and restores its owner if it was created here.
 func (m *Managed) check(ctx context.Context, cluster client.ObjectKey, mat material, owner metav1.OwnerReference) error {
 	found, err := m.load(ctx, cluster, mat)
 	if err != nil || found.secret == nil {
@@ -154,7 +155,7 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 		return KeyPair{}, nil, err
 	}
 	if ca.client != nil {
-		// Who runs etcd gave one certificate and no way to make another.
+		// External etcd has one client certificate and no key to sign another.
 		return *ca.client, ca.pair.Certificate, nil
 	}
 	pair, err := ca.sign(request, m.now())
@@ -164,7 +165,7 @@ func (m *Managed) EtcdClient(ctx context.Context, cluster client.ObjectKey, requ
 	return pair, ca.pair.Certificate, nil
 }
 
-// ControlPlaneFiles implements Authority. All nodes get the same.
+// ControlPlaneFiles implements Authority. All nodes get the same files.
 func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKey, _ string) ([]File, error) {
 	files := make([]File, 0, 2*len(materials)+1)
 	for _, mat := range materials {
@@ -177,7 +178,8 @@ func (m *Managed) ControlPlaneFiles(ctx context.Context, cluster client.ObjectKe
 	return files, nil
 }
 
-// load reads and checks one Secret. ErrNotFound when it is not there.
+// load reads and checks one Secret. It returns ErrNotFound if the Secret does
+// not exist.
 func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat material) (*loaded, error) {
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: secret.Name(cluster.Name, mat.purpose)}
 	s := &corev1.Secret{}
@@ -201,12 +203,11 @@ func (m *Managed) load(ctx context.Context, cluster client.ObjectKey, mat materi
 
 // loaded is the checked content of a Secret.
 type loaded struct {
-	// secret is where it was read; nil if it is for an etcd that somebody else
-	// runs.
+	// secret is the Secret that was read; nil for external etcd.
 	secret *corev1.Secret
 	pair   KeyPair
-	// client is the client certificate for an etcd that somebody else runs.
-	// The key is missing then.
+	// client is the client certificate for external etcd. The key is missing
+	// then.
 	client *KeyPair
 	// certificate is the signing certificate, nil for a plain key pair.
 	certificate *x509.Certificate

@@ -200,7 +200,7 @@ func TestEnsureTwiceAtOnce(t *testing.T) {
 	looked.Add(2)
 	var once [2]sync.Once
 	for i := range 2 {
-		// Neither writes its first Secret before the other has seen none.
+		// Each caller writes its first Secret only after both have found none.
 		racer := interceptor.NewClient(c, interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
 				once[i].Do(looked.Done)
@@ -251,7 +251,7 @@ func TestInvalidCertificates(t *testing.T) {
 		"Expired":       {"c-ca", expired, "expired"},
 		"Early":         {"c-ca", early, "not valid yet"},
 		"MayNotSign":    {"c-proxy", mayNotSign(t, now), "keyCertSign"},
-		"NoEtcdClient":  {"c-etcd", KeyPair{Certificate: good.Certificate}, "Secret c-apiserver-etcd-client has to be there too"},
+		"NoEtcdClient":  {"c-etcd", KeyPair{Certificate: good.Certificate}, "external etcd also requires Secret c-apiserver-etcd-client"},
 		"WrongPublic":   {"c-sa", KeyPair{Certificate: sa.Certificate, Key: mustGenerate(t, materials[3], now).Key}, "does not belong"},
 		"NotPublic":     {"c-sa", KeyPair{Certificate: []byte("x"), Key: sa.Key}, "no public key"},
 	} {
@@ -268,7 +268,7 @@ func TestInvalidCertificates(t *testing.T) {
 	}
 }
 
-// mayNotSign is the authority of somebody who forgot a key usage.
+// mayNotSign is a CA without the key usage for signing.
 func mayNotSign(t *testing.T, now time.Time) KeyPair {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

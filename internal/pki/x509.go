@@ -20,8 +20,7 @@ import (
 const (
 	// authorityLifetime is the default validity of a generated CA certificate.
 	authorityLifetime = 10 * 365 * 24 * time.Hour
-	// clockSkew lets a node whose clock is a little behind use a certificate
-	// that was issued just now.
+	// clockSkew lets a node whose clock is slightly slow use a new certificate.
 	clockSkew = 5 * time.Minute
 	// serialBits is the size of a random serial number.
 	serialBits = 127
@@ -31,13 +30,12 @@ const (
 
 type signer = crypto.Signer
 
-// generate makes what a Secret of the contract holds.
+// generate creates the content of a Secret of the contract.
 //
-// Authorities are ECDSA P-256: all of Kubernetes accepts it, it is made and
-// used in a fraction of RSA's time, and it keeps user data small. The service
-// account key is RSA 2048: RS256 is the one algorithm that every relying
-// party of OpenID Connect must understand, and service account tokens are
-// handed to parties outside the cluster.
+// CAs are ECDSA P-256: all of Kubernetes accepts it, it needs a fraction of
+// RSA's time, and it keeps bootstrap data small. The service account key is RSA
+// 2048: RS256 is the only algorithm that every relying party of OpenID Connect
+// must support, and service account tokens are used outside the cluster.
 func generate(mat material, now time.Time, validity time.Duration) (KeyPair, error) {
 	if !mat.isCA() {
 		key, err := rsa.GenerateKey(rand.Reader, serviceAccountKeyBits)
@@ -103,7 +101,7 @@ func (l *loaded) sign(request ClientRequest, now time.Time) (KeyPair, error) {
 	return encode(der, key)
 }
 
-// parse checks the content of a Secret and says in words what is wrong.
+// parse checks the content of a Secret and describes its problem.
 func parse(mat material, pair KeyPair, now time.Time) (result *loaded, problem string) {
 	if len(pair.Certificate) == 0 {
 		return nil, "key tls.crt is missing or empty"
@@ -137,8 +135,8 @@ func parse(mat material, pair KeyPair, now time.Time) (result *loaded, problem s
 	return &loaded{pair: pair, certificate: certificate, key: key}, ""
 }
 
-// parseAuthority checks the certificate of an authority, the first one in data.
-// It returns it also with a problem, if it is one at all.
+// parseAuthority checks the certificate of a CA, the first one in data. It
+// returns the certificate even with a problem, if it can be parsed.
 func parseAuthority(data []byte, now time.Time) (certificate *x509.Certificate, problem string) {
 	certificate, err := certs.DecodeCertPEM(data)
 	switch {

@@ -1,11 +1,10 @@
-// Package sessions keeps sessions with hypervisors.
+// Package sessions manages sessions with hypervisors.
 //
-// A Session is one login at one endpoint. One goroutine opens it, keeps it and
-// reads from it; everybody else waits a moment for its verdict, or gets it at
-// once: an endpoint that is down slows nobody. A Pool shares sessions between
-// clusters, lets go of one that nobody uses any more, and of one whose
-// credentials were changed. A Feed is the queue of keys that reconcilers
-// watch.
+// A Session is one login at one endpoint. One goroutine opens it, keeps it open
+// and reads from it; all callers wait a moment for the result, or get it
+// immediately: an endpoint that is down delays no caller. A Pool shares
+// sessions between clusters, and closes unused sessions and those whose
+// credentials were changed. A Feed is the queue of keys that reconcilers watch.
 //
-// The package refuses to know how any hypervisor is spoken to.
+// The package does not depend on the protocol of any hypervisor.
 package sessions

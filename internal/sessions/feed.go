@@ -6,8 +6,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Feed is a queue of keys without a bound and without repeats. Whoever adds
-// never waits for whoever reads.
+// Feed is an unbounded queue of keys without duplicates. Add never waits for
+// the reader.
 type Feed struct {
 	mu      sync.Mutex
 	queued  map[hypervisor.Key]struct{}
@@ -38,7 +38,7 @@ func (f *Feed) Add(keys ...hypervisor.Key) {
 	}
 }
 
-// Keys returns the channel that the queue is delivered on. It is never closed.
+// Keys returns the channel of the queue. It is never closed.
 func (f *Feed) Keys() <-chan hypervisor.Key {
 	f.started.Do(func() { go f.pump() })
 	return f.out
@@ -56,7 +56,7 @@ func (f *Feed) pump() {
 	}
 }
 
-// next takes the oldest key. It is taken before it is delivered, so that a
+// next removes the oldest key. It is removed before it is delivered, so that a
 // change during the delivery is queued again.
 func (f *Feed) next() (hypervisor.Key, bool) {
 	f.mu.Lock()

@@ -11,12 +11,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// refusals is how many logins of one user may be refused at once. vCenter locks
-// a user out after five within three minutes.
+// refusals is the maximum number of rejected logins of one user in a row.
+// vCenter locks a user out after five within three minutes.
 const refusals = 3
 
-// ErrTooManyRefusals is returned for a login that is not sent, because others
-// of the same user were refused shortly before.
+// ErrTooManyRefusals is returned for a login that is not sent, because other
+// logins of the same user were rejected shortly before.
 var ErrTooManyRefusals = errors.New("logins of this user were refused, and more of them would lock the user out: " +
 	"waiting some minutes before the next attempt")
 
@@ -25,14 +25,14 @@ type User struct {
 	// Server is the address or the ID of the hypervisor.
 	Server string
 	Name   string
-	// Identity is set if the password is that of a cluster-scoped identity. Such
-	// logins are counted by themselves, so that Secrets in the namespaces of
-	// tenants cannot hold them up.
+	// Identity is set if the password is that of a cluster-scoped identity.
+	// Such logins are counted separately, so that Secrets in the namespaces of
+	// tenants cannot block them.
 	Identity bool
 }
 
-// normal returns u with the one spelling of its names: servers and directories
-// ignore the case, and domain\name is name@domain.
+// normal returns u with normalized names: servers and directories ignore the
+// case, and domain\name is name@domain.
 func (u User) normal() User {
 	u.Server = Canonical(u.Server)
 	u.Name = strings.ToLower(u.Name)
@@ -42,11 +42,11 @@ func (u User) normal() User {
 	return u
 }
 
-// Logins bounds how many logins of each user are refused, over all sessions: a
-// tenant that writes wrong passwords beside the name of a shared user must not
-// lock that user out.
+// Logins limits the rejected logins of each user, over all sessions: a tenant
+// that writes wrong passwords with the name of a shared user must not lock that
+// user out.
 type Logins struct {
-	// refill is the time until one more may be refused.
+	// refill is the time until one more login may be rejected.
 	refill time.Duration
 
 	mu    sync.Mutex
@@ -55,23 +55,23 @@ type Logins struct {
 
 // attempts are the logins of one user.
 type attempts struct {
-	// turn is held by the one login that is under way.
+	// turn is held by the login in progress.
 	turn    chan struct{}
 	refused *rate.Limiter
-	// good is the hash of the password that was accepted last.
+	// good is the hash of the last accepted password.
 	good [sha256.Size]byte
 }
 
-// NewLogins returns Logins that know of no refusal, for sessions that repeat a
-// refused login after first at the earliest.
+// NewLogins returns Logins without rejected logins, for sessions that repeat a
+// rejected login after first at the earliest.
 func NewLogins(first time.Duration) *Logins {
 	return &Logins{refill: 2 * first, users: map[User]*attempts{}}
 }
 
 // Do logs u in, one login at a time. It returns ErrTooManyRefusals and does not
-// call login if too many were refused shortly before, unless the password is
-// the one that was accepted last. The function refused tells whether an error
-// of login is a refusal of the credentials.
+// call login if too many logins were rejected shortly before, unless the
+// password is the last accepted one. The function refused reports whether an
+// error of login is a rejection of the credentials.
 func (l *Logins) Do(ctx context.Context, u User, password string, login func() error, refused func(error) bool) error {
 	a := l.attempts(u.normal())
 	select {
@@ -97,8 +97,8 @@ func (l *Logins) Do(ctx context.Context, u User, password string, login func() e
 	return err
 }
 
-// attempts returns the logins of a user. It forgets users without a refusal
-// whenever it learns of a new one.
+// attempts returns the logins of a user. It drops users without a rejected
+// login whenever it adds a new one.
 func (l *Logins) attempts(u User) *attempts {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 var errRefused = errors.New("refused")
 
-// directory accepts one password and counts the refusals.
+// directory accepts one password and counts the rejected logins.
 type directory struct {
 	password string
 	refused  atomic.Int32
@@ -28,7 +28,8 @@ func (d *directory) login(l *Logins, u User, password string) error {
 	}, func(err error) bool { return errors.Is(err, errRefused) })
 }
 
-// Sessions with wrong passwords lock no user out, however they spell its name.
+// Sessions with wrong passwords do not lock out a user, however they spell its
+// name.
 func TestWrongPasswordsOfManySessions(t *testing.T) {
 	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
 	var wg sync.WaitGroup
@@ -55,7 +56,7 @@ func TestLoginsAfterRefusals(t *testing.T) {
 		}
 	}
 	login(u, "wrong", errRefused)
-	login(u, "right", nil) // a Secret that was corrected counts at once
+	login(u, "right", nil) // a corrected Secret is used immediately
 	login(u, "wrong", errRefused)
 	login(u, "right", nil)
 	login(u, "wrong", errRefused)
@@ -65,7 +66,8 @@ func TestLoginsAfterRefusals(t *testing.T) {
 	login(User{Server: "other.example.com", Name: "nova"}, "right", nil)
 }
 
-// A session that logged in goes on, whatever others do with the user's name.
+// A session that logged in continues, regardless of other logins with the
+// user's name.
 func TestLoginWithTheAcceptedPassword(t *testing.T) {
 	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
 	u := User{Server: "vc.example.com", Name: "nova"}

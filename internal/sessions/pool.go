@@ -11,27 +11,26 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Idle is after how long a session that nobody asks for is closed.
+// Idle is the time after which an unused session is closed.
 const Idle = time.Hour
 
-// Closer is what a Pool needs of a session.
+// Closer is a session in a Pool.
 type Closer interface {
 	// Stop ends it in the background, and Done is closed when it has ended.
 	Stop()
 	Done() <-chan struct{}
-	// Keys are the machines that were asked about over it.
+	// Keys returns the machines that use it.
 	Keys() []hypervisor.Key
 	// Server is the address of the endpoint.
 	Server() string
 }
 
-// Turns bound what is being made at one endpoint, over all its sessions.
+// Turns limits the creations at one endpoint, over all its sessions.
 type Turns = turns.Turns[hypervisor.Key]
 
 // Pool shares sessions between clusters.
 type Pool[S Closer] struct {
-	// Machines and Clusters are told of machines and clusters to look at
-	// again.
+	// Machines and Clusters receive the machines and clusters to reconcile.
 	Machines, Clusters *Feed
 
 	maxCreations int
@@ -39,14 +38,14 @@ type Pool[S Closer] struct {
 	mu       sync.Mutex
 	sessions map[string]S
 	asked    map[string]time.Time
-	// users tells which session a cluster uses.
+	// users contains the session of each cluster.
 	users map[hypervisor.Key]string
-	// turns are by server.
+	// turns contains the creation slots by server.
 	turns map[string]*Turns
 }
 
-// NewPool returns a Pool without sessions. No more than maxCreations VMs are
-// made at one endpoint at a time; zero means any number.
+// NewPool returns a Pool without sessions. At most maxCreations VMs are created
+// at one endpoint simultaneously; zero means no limit.
 func NewPool[S Closer](maxCreations int) *Pool[S] {
 	return &Pool[S]{
 		Machines: NewFeed(), Clusters: NewFeed(), maxCreations: maxCreations, turns: map[string]*Turns{},
@@ -54,7 +53,7 @@ func NewPool[S Closer](maxCreations int) *Pool[S] {
 	}
 }
 
-// Run closes sessions that nobody asks for any more, and when ctx ends all.
+// Run closes unused sessions, and all sessions when ctx ends.
 func (p *Pool[S]) Run(ctx context.Context) {
 	defer p.Close()
 	sweep := time.NewTicker(Idle / 10)
@@ -69,10 +68,10 @@ func (p *Pool[S]) Run(ctx context.Context) {
 	}
 }
 
-// Open returns the session of an endpoint for a cluster, and lets go of the
-// one the cluster used before if that was another. The ID stands for all that
-// makes a session what it is, server and credentials included. What opens one
-// gets the turns at its server.
+// Open returns the session of an endpoint for a cluster, and releases the
+// cluster's previous session if that was another. The ID identifies a session
+// with all its parameters, including server and credentials. The function that
+// opens a session gets the creation slots of its server.
 func (p *Pool[S]) Open(id, server string, user hypervisor.Key, open func(*Turns) (S, error)) (S, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,8 +91,8 @@ func (p *Pool[S]) Open(id, server string, user hypervisor.Key, open func(*Turns)
 	return s, nil
 }
 
-// turnsAt returns the turns at a server, which all its sessions share. The
-// caller holds the lock.
+// turnsAt returns the creation slots of a server, which all its sessions share.
+// The caller holds the lock.
 func (p *Pool[S]) turnsAt(server string) *Turns {
 	server = Canonical(server)
 	t, ok := p.turns[server]
@@ -105,7 +104,7 @@ func (p *Pool[S]) turnsAt(server string) *Turns {
 	return t
 }
 
-// Len is the number of sessions.
+// Len returns the number of sessions.
 func (p *Pool[S]) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,8 +142,9 @@ func (p *Pool[S]) Close() {
 	}
 }
 
-// Sweep closes the sessions that nobody has asked for since Idle before now:
-// their clusters are gone, and their credentials must not be tried for ever.
+// Sweep closes the sessions that have not been used since Idle before now:
+// their clusters are deleted, and their credentials must not be tried
+// indefinitely.
 func (p *Pool[S]) Sweep(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,9 +155,9 @@ func (p *Pool[S]) Sweep(now time.Time) {
 	}
 }
 
-// evict closes a session in the background. Its machines and clusters, as far
-// as they still are, come back over another: one with the server, where their
-// turns stay theirs. The caller holds the lock.
+// evict closes a session in the background. Its existing machines and clusters
+// are reconciled with another session: with one of the same server, they keep
+// their creation slots. The caller holds the lock.
 func (p *Pool[S]) evict(id, server string) {
 	s, ok := p.sessions[id]
 	delete(p.sessions, id)

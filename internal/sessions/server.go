@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// httpsPort is the port of a server that names none.
+// httpsPort is the default port of a server.
 const httpsPort = "443"
 
 // Canonical returns one spelling of a server for all spellings of it: lower
@@ -35,9 +35,9 @@ func Canonical(server string) string {
 }
 
 const (
-	// maxLabels is how many servers have series of their own in the metrics.
+	// maxLabels is the number of servers with their own metric series.
 	maxLabels = 200
-	// otherServers is the label of all further ones.
+	// otherServers is the label of all further servers.
 	otherServers = "other"
 )
 
@@ -47,8 +47,8 @@ var (
 )
 
 // Label returns the label of a server in metrics. Customers choose the names of
-// servers, and every series stays in memory until the process ends, so that
-// only the first servers have series of their own.
+// servers, and every series stays in memory until the process ends, so only the
+// first servers have their own series.
 func Label(server string) string {
 	server = Canonical(server)
 	labelsMu.Lock()

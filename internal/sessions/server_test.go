@@ -26,7 +26,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// However many servers customers name, the metrics have a bounded number.
+// The number of series is limited for any number of servers.
 func TestLabelsAreBounded(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 10 * maxLabels {

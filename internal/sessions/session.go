@@ -15,31 +15,31 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Pace is how long a session waits for what.
+// Pace contains the timeouts and intervals of a session.
 type Pace struct {
 	// Patience is how long callers wait for a session that is being opened
-	// before they are sent away; a push fetches them back.
+	// before they get an error; an event triggers them later.
 	Patience time.Duration
-	// FirstRetry and LastRetry bound the intervals at which an endpoint that
-	// is down is tried again.
+	// FirstRetry and LastRetry are the shortest and longest retry interval for
+	// an endpoint that is down.
 	FirstRetry, LastRetry time.Duration
-	// FirstLogin and LastLogin are the same for credentials that were
-	// refused: many a directory locks accounts out after a few bad logins.
+	// FirstLogin and LastLogin are the same for rejected credentials: many
+	// directories lock users out after a few failed logins.
 	FirstLogin, LastLogin time.Duration
 }
 
-// Usually is the pace of a session outside of tests.
+// Usually contains the timeouts outside of tests.
 var Usually = Pace{
 	Patience:   2 * time.Second,
 	FirstRetry: time.Second, LastRetry: 30 * time.Second,
 	FirstLogin: time.Minute, LastLogin: 5 * time.Minute,
 }
 
-// maxBrief is how many sessions in a row may be short before the next login
-// has to wait too.
+// maxBrief is the number of short sessions in a row after which the next login
+// is delayed too.
 const maxBrief = 5
 
-// Phase is what state a session is in.
+// Phase is the state of a session.
 type Phase string
 
 // Phases.
@@ -49,18 +49,20 @@ const (
 	Down       Phase = "Down"
 )
 
-// Options say what a session is made of.
+// Options are the parameters of a session.
 type Options struct {
-	// Endpoint names it for people, such as "oVirt engine engine.example.com".
+	// Endpoint is its name in messages, such as "oVirt engine
+	// engine.example.com".
 	Endpoint string
-	// Serve opens the session, calls up once it stands, and reads from it
+	// Serve opens the session, calls up once it is open, and reads from it
 	// until that fails or ctx ends. Its errors are hypervisor.Errors.
 	Serve func(ctx context.Context, up func()) error
 	// Leave is called once, when the session has been stopped: it logs out.
 	Leave func()
-	// Wake is called with a machine that was sent away and can come back.
+	// Wake is called with a machine that got an error and can be reconciled
+	// again.
 	Wake func(hypervisor.Key)
-	// Turned is called when the endpoint came or went.
+	// Turned is called when the endpoint became available or unavailable.
 	Turned func()
 	// Moved is called with every change of phase, for metrics; the first is
 	// from none and the last to none.
@@ -80,9 +82,9 @@ type Session struct {
 	err   error // why it is down
 	// verdict is closed at the next change of phase.
 	verdict chan struct{}
-	// hangUp ends what is being served.
+	// hangUp ends the running Serve.
 	hangUp context.CancelFunc
-	// waiting are machines that were sent away.
+	// waiting contains machines that got an error.
 	waiting map[hypervisor.Key]struct{}
 }
 
@@ -104,8 +106,8 @@ func (s *Session) Stop() { s.cancel() }
 // Done is closed when a stopped session has ended.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Ready returns once the session is up, or why it is not. It never waits
-// longer than a moment. A machine that asked is woken when it is up.
+// Ready returns nil once the session is up, or the reason why it is not. It
+// returns after a short timeout. It reports the machine when the session is up.
 func (s *Session) Ready(ctx context.Context, who hypervisor.Key) error {
 	for {
 		s.mu.Lock()
@@ -129,8 +131,7 @@ func (s *Session) Ready(ctx context.Context, who hypervisor.Key) error {
 	}
 }
 
-// Lost has the session opened anew. From then on nobody is told that it is up
-// before it is.
+// Lost makes the session reconnect. Until then Ready does not report it as up.
 func (s *Session) Lost() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,8 @@ func (s *Session) run(ctx context.Context) {
 			brief = 0
 		}
 		if wasUp && brief < maxBrief {
-			// A loss is mended at once, unless sessions never last.
+			// A lost session is opened again immediately, unless sessions never
+			// last.
 			retry, login = s.Pace.FirstRetry, s.Pace.FirstLogin
 			brief++
 			logger.Info("Lost the session", "cause", err)
@@ -180,7 +182,7 @@ func (s *Session) run(ctx context.Context) {
 	}
 }
 
-// serve serves once. It reports whether the session was ever up.
+// serve calls Serve once. It reports whether the session was ever up.
 func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
 	serving, hangUp := context.WithCancel(ctx)
 	defer hangUp()
@@ -199,9 +201,9 @@ func (s *Session) serve(ctx context.Context) (wasUp bool, err error) {
 	return wasUp, err
 }
 
-// tooSlow sends waiting callers away while the session is still being opened.
-// An endpoint with thousands of VMs is slow and not out of reach: that becomes
-// known when a request is not answered in time.
+// tooSlow returns an error to waiting callers while the session is still being
+// opened. An endpoint with thousands of VMs is slow, but not unreachable: a
+// request without a response in time would show that.
 func (s *Session) tooSlow() {
 	s.turnFrom(Connecting, Down, s.passing(endpoints.ErrUnreachable))
 }
@@ -213,11 +215,11 @@ func (s *Session) passing(cause error) error {
 	}
 }
 
-// turn changes the phase and tells whoever it concerns.
+// turn changes the phase and notifies the waiting callers.
 func (s *Session) turn(to Phase, err error) { s.turnFrom("", to, err) }
 
-// turnFrom is turn, unless the phase has come to be another than from by then.
-// Any does if from is empty.
+// turnFrom is turn, unless the phase is no longer from. An empty from matches
+// any phase.
 func (s *Session) turnFrom(from, to Phase, err error) {
 	s.mu.Lock()
 	if from != "" && s.phase != from {
@@ -234,8 +236,8 @@ func (s *Session) turnFrom(from, to Phase, err error) {
 	}
 }
 
-// turnLocked changes the phase. It returns whether the clusters are to be
-// told, and the machines that can come back.
+// turnLocked changes the phase. It returns whether the clusters must be
+// notified, and the machines that can be reconciled again.
 func (s *Session) turnLocked(to Phase, err error) (tell bool, back map[hypervisor.Key]struct{}) {
 	from, before := s.phase, s.err
 	s.phase, s.err = to, err
@@ -248,6 +250,6 @@ func (s *Session) turnLocked(to Phase, err error) (tell bool, back map[hyperviso
 	s.Moved(from, to)
 	close(s.verdict)
 	s.verdict = make(chan struct{})
-	// A loss that is mended at once is no news.
+	// A lost session that is opened again immediately is not reported.
 	return to != Connecting, back
 }

@@ -24,7 +24,7 @@ var machine = hypervisor.Key{Namespace: "default", Name: "m"}
 type peer struct {
 	mu     sync.Mutex
 	err    error         // why it cannot be opened
-	broken chan struct{} // closed when what is being served ends
+	broken chan struct{} // closed when the served session ends
 	opened int
 	woken  []hypervisor.Key
 	turns  int
@@ -156,10 +156,10 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
 }
 
-// Nobody turns a session up again that has come up already.
+// A timeout does not report a session as down that has come up already.
 func TestPatienceThatEndsAsASessionComesUp(t *testing.T) {
 	g := NewWithT(t)
-	// To say of this one that it cannot be reached takes a while.
+	// The message for this endpoint takes long to format.
 	endpoint := strings.Repeat("engine", 1<<18)
 	for range 20 {
 		s := &Session{
@@ -169,7 +169,7 @@ func TestPatienceThatEndsAsASessionComesUp(t *testing.T) {
 		var both sync.WaitGroup
 		s.mu.Lock()
 		both.Go(s.tooSlow)
-		<-time.After(5 * time.Millisecond) // nobody tells who waits for a lock
+		<-time.After(5 * time.Millisecond) // a goroutine that waits for a lock cannot be observed
 		both.Go(func() { s.turn(Up, nil) })
 		<-time.After(5 * time.Millisecond)
 		s.mu.Unlock()
@@ -185,7 +185,7 @@ func TestStoppedSessionSaysSo(t *testing.T) {
 	s.Lost()
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
 	left := p.count(func(p *peer) int { return p.left })
-	g.Expect(left()).To(BeZero(), "a session that is opened anew stays logged in")
+	g.Expect(left()).To(BeZero(), "a reopened session stays logged in")
 	s.Stop()
 	<-s.Done()
 	g.Expect(left()).To(Equal(1))
@@ -226,7 +226,7 @@ func TestPool(t *testing.T) {
 	open("b", "one")
 	g.Expect(a.Done()).NotTo(BeClosed(), "two still uses it")
 	b := open("b", "two")
-	g.Eventually(a.Done(), soon).Should(BeClosed(), "nobody does")
+	g.Eventually(a.Done(), soon).Should(BeClosed(), "an unused session is closed")
 	g.Eventually(p.Machines.Keys(), soon).Should(Receive(Equal(hypervisor.Key{Name: "a"})))
 
 	p.Tell("b")
@@ -251,8 +251,8 @@ func TestPool(t *testing.T) {
 	g.Expect(p.Len()).To(BeZero())
 }
 
-// A machine whose cluster goes elsewhere must not keep others from being made
-// where it was; new credentials leave everybody's turn.
+// A machine whose cluster moves to another server must not block creations at
+// the previous server; new credentials change no slot.
 func TestPoolKeepsTurnsOfServer(t *testing.T) {
 	g, p := NewWithT(t), NewPool[*stub](1)
 	defer p.Close()

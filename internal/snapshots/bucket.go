@@ -28,79 +28,80 @@ import (
 )
 
 const (
-	// nameFormat makes names that sort by time.
+	// nameFormat gives names that sort by time.
 	nameFormat = "20060102t150405z"
 	// content and manifest are the two objects of a snapshot.
 	contentSuffix, manifestSuffix = ".db", ".json"
 
-	// partSize is how much of an upload is held in memory.
+	// partSize is the part of an upload that is held in memory.
 	partSize = 16 << 20
 	// maxManifest is more than any manifest has.
 	maxManifest = 64 << 10
-	// answerTimeout is how long a server may take to begin to answer.
+	// answerTimeout limits the wait for a response.
 	answerTimeout = time.Minute
-	// dialTimeout bounds one connection, and is the interval of its probes.
+	// dialTimeout limits a connection attempt, and is the interval of its
+	// keep-alive probes.
 	dialTimeout = 15 * time.Second
-	// retries is how often one request is tried.
+	// retries is the number of attempts of a request.
 	retries = 3
-	// maxObjects is how many objects of a place are listed: 5,000 snapshots.
+	// maxObjects limits the listed objects of a place: 5,000 snapshots.
 	maxObjects = 10_000
 
 	defaultRegion = "us-east-1"
 )
 
-// ErrNotFound is a snapshot that is not in the bucket, or not whole.
+// ErrNotFound means that a snapshot is not in the bucket, or is incomplete.
 var ErrNotFound = errors.New("there is no such snapshot in the bucket")
 
-// Place is a place in a bucket.
+// Place is a folder in a bucket.
 type Place struct {
 	// Endpoint is the server's URL.
 	Endpoint string
 	Bucket   string
-	// Dir stands before the names of all objects.
+	// Dir is the prefix of the names of all objects.
 	Dir    string
 	Region string
-	// PathStyle puts the bucket's name into the path. Nil lets the endpoint decide.
+	// PathStyle puts the bucket's name into the path. If nil, the endpoint
+	// decides.
 	PathStyle *bool
 	// AccessKeyID, SecretAccessKey and SessionToken are the credentials.
 	AccessKeyID, SecretAccessKey, SessionToken string
-	// CA are the certificates, in PEM, that the server is verified against.
-	// Empty takes those of the system.
+	// CA contains the certificates, in PEM, that verify the server. If not set,
+	// the CAs of the system are used.
 	CA []byte
-	// Encrypted lets the server encrypt with keys of its own; KMSKeyID names
-	// a key of its key service to do it with.
+	// Encrypted enables encryption with keys of the server; KMSKeyID selects a
+	// key of its key service.
 	Encrypted bool
 	KMSKeyID  string
-	// Key signs manifests and verifies them. Without one no snapshot is
-	// authentic.
+	// Key signs and verifies manifests. Without a key no snapshot is authentic.
 	Key []byte
 }
 
-// Snapshot is a whole snapshot in the bucket.
+// Snapshot is a complete snapshot in the bucket.
 type Snapshot struct {
 	// Name names it.
 	Name string `json:"name"`
-	// Time is when it was begun.
+	// Time is when it was started.
 	Time time.Time `json:"time"`
 	// Size is the number of bytes.
 	Size int64 `json:"size"`
 
-	// What follows is known only of one that was read by Get.
+	// Only Get sets the following fields.
 
 	// SHA256 is the hash of all bytes, in hexadecimal.
 	SHA256 string `json:"sha256"`
-	// Revision is etcd's revision when it was begun.
+	// Revision is etcd's revision at the start.
 	Revision int64 `json:"revision"`
 	// EtcdVersion is the version of etcd's storage.
 	EtcdVersion string `json:"etcdVersion,omitempty"`
-	// History tells what etcd held from what another etcd of the same place
-	// held, before and after any restore. Empty if nobody could say.
+	// History distinguishes the data of one etcd from that of another etcd of
+	// the same place, before and after a restore. It is empty if unknown.
 	History string `json:"history,omitempty"`
-	// Cluster, ClusterUID and Member say of what it was taken.
+	// Cluster, ClusterUID and Member identify the origin.
 	Cluster    string `json:"cluster"`
 	ClusterUID string `json:"clusterUID"`
 	Member     string `json:"member"`
-	// Duration is how long it took.
+	// Duration is the duration of the snapshot.
 	Duration time.Duration `json:"durationNanoseconds"`
 
 	// Signature is the HMAC of the fields above except the duration.
@@ -109,7 +110,7 @@ type Snapshot struct {
 	Authentic bool `json:"-"`
 }
 
-// Name returns the name of a snapshot that is begun at a time.
+// Name returns the name of a snapshot that is started at a time.
 func Name(begun time.Time) string { return begun.UTC().Format(nameFormat) }
 
 // Bucket is a place in a bucket.
@@ -117,14 +118,14 @@ type Bucket struct {
 	client    *minio.Client
 	transport *http.Transport
 	place     Place
-	// moved counts the bytes that went over the connections to the server and
-	// that were read of contents.
+	// moved counts the bytes transferred over the connections to the server and
+	// read from contents.
 	moved atomic.Int64
-	// window is slowWindow but in tests.
+	// window is slowWindow except in tests.
 	window time.Duration
 }
 
-// Open returns the bucket of a place. It asks the server nothing.
+// Open returns the bucket of a place. It sends no request.
 func Open(p Place) (*Bucket, error) {
 	endpoint, err := url.Parse(p.Endpoint)
 	if err != nil || endpoint.Scheme != "https" {
@@ -168,8 +169,8 @@ func Open(p Place) (*Bucket, error) {
 // Close drops idle connections.
 func (b *Bucket) Close() { b.transport.CloseIdleConnections() }
 
-// List lists the whole snapshots, old to new, with what the names and sizes
-// of the objects say of them.
+// List lists the complete snapshots, from old to new, with the data in the
+// names and sizes of the objects.
 func (b *Bucket) List(ctx context.Context) ([]Snapshot, error) {
 	objects, err := b.objects(ctx)
 	if err != nil {
@@ -187,7 +188,7 @@ func (b *Bucket) List(ctx context.Context) ([]Snapshot, error) {
 	return all, nil
 }
 
-// objects lists what lies in the place, by name.
+// objects lists the objects of the place, by name.
 func (b *Bucket) objects(ctx context.Context) (map[string]minio.ObjectInfo, error) {
 	ctx, stop := b.guard(ctx)
 	defer stop()
@@ -205,8 +206,8 @@ func (b *Bucket) objects(ctx context.Context) (map[string]minio.ObjectInfo, erro
 	return found, nil
 }
 
-// Get reads what is known of a snapshot. ErrNotFound when it is not there or
-// not whole.
+// Get reads the data about a snapshot. It returns ErrNotFound if the snapshot
+// does not exist or is incomplete.
 func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
 	s, err := b.Manifest(ctx, name)
 	if err != nil {
@@ -215,7 +216,7 @@ func (b *Bucket) Get(ctx context.Context, name string) (Snapshot, error) {
 	return s, b.check(ctx, s)
 }
 
-// Manifest reads what is known of a snapshot without a look at its content.
+// Manifest reads the data about a snapshot without checking its content.
 func (b *Bucket) Manifest(ctx context.Context, name string) (Snapshot, error) {
 	ctx, stop := b.guard(ctx)
 	defer stop()
@@ -236,7 +237,7 @@ func (b *Bucket) Manifest(ctx context.Context, name string) (Snapshot, error) {
 	return s, nil
 }
 
-// check compares the content in the bucket with what should be there.
+// check compares the content in the bucket with the manifest.
 func (b *Bucket) check(ctx context.Context, s Snapshot) error {
 	ctx, stop := b.guard(ctx)
 	defer stop()
@@ -251,8 +252,8 @@ func (b *Bucket) check(ctx context.Context, s Snapshot) error {
 }
 
 // Put uploads the content of a snapshot, in parts, so that little of it is in
-// memory. The server is told a hash of each part. Nothing is there if content
-// fails, and what is there is no snapshot before Commit.
+// memory. Each part is sent with its hash. If content fails, nothing is stored,
+// and the stored content is not a snapshot before Commit.
 func (b *Bucket) Put(ctx context.Context, name string, content io.Reader) error {
 	ctx, stop := b.guard(ctx)
 	defer stop()
@@ -288,8 +289,8 @@ func (b *Bucket) Commit(ctx context.Context, s Snapshot) error {
 	return nil
 }
 
-// Delete deletes a snapshot. Its manifest goes first: what is left if that is
-// interrupted is no snapshot, and Sweep takes it away.
+// Delete deletes a snapshot. Its manifest is deleted first: after an
+// interruption the rest is not a snapshot, and Sweep deletes it.
 func (b *Bucket) Delete(ctx context.Context, name string) error {
 	ctx, stop := b.guard(ctx)
 	defer stop()
@@ -301,7 +302,8 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	return nil
 }
 
-// Sweep takes away what interrupted uploads and deletions left before a time.
+// Sweep deletes the objects that interrupted uploads and deletions left before
+// a time.
 func (b *Bucket) Sweep(ctx context.Context, before time.Time) error {
 	objects, err := b.objects(ctx)
 	if err != nil {
@@ -340,14 +342,15 @@ func (b *Bucket) Sweep(ctx context.Context, before time.Time) error {
 	return nil
 }
 
-// ours reports whether an object's name is one that this package gives.
+// ours reports whether this package created the object's name.
 func ours(name string) bool {
 	ext := path.Ext(name)
 	_, err := time.Parse(nameFormat, strings.TrimSuffix(name, ext))
 	return err == nil && (ext == contentSuffix || ext == manifestSuffix)
 }
 
-// URL returns where anybody can download the content of a snapshot for a while.
+// URL returns a URL with which any client can download the content of a
+// snapshot until it expires.
 func (b *Bucket) URL(ctx context.Context, name string, ttl time.Duration) (string, error) {
 	u, err := b.client.PresignedGetObject(ctx, b.place.Bucket, b.key(name+contentSuffix), ttl, nil)
 	if err != nil {
@@ -370,8 +373,8 @@ func (b *Bucket) encryption() encrypt.ServerSide {
 	return nil
 }
 
-// failed says what failed in words that stay the same from try to try: without
-// the numbers of requests, uploads and ports.
+// failed returns an error with a message that is the same in each attempt:
+// without the numbers of requests, uploads and ports.
 func (b *Bucket) failed(ctx context.Context, what string, err error) error {
 	if errors.Is(context.Cause(ctx), ErrSlow) {
 		return fmt.Errorf("%s: bucket %s: %w", what, b.place.Bucket, ErrSlow)

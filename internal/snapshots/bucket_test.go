@@ -22,7 +22,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/s3"
 )
 
-// dir is where the tests' cluster has its snapshots.
+// dir is the folder of the snapshots of the tests' cluster.
 const dir = "nova/ns/c"
 
 func startServer(t *testing.T) *s3.Server {
@@ -52,7 +52,7 @@ func open(t *testing.T, p snapshots.Place) *snapshots.Bucket {
 	return b
 }
 
-// content is as long as a snapshot that needs several parts.
+// content has the size of a snapshot that needs several parts.
 func content(size int) []byte {
 	data := make([]byte, size)
 	source := rand.NewChaCha8([32]byte{7})
@@ -95,7 +95,7 @@ func TestBucket(t *testing.T) {
 	g.Expect(list[0].Name).To(Equal(older.Name))
 	g.Expect(list[1]).To(And(HaveField("Name", newer.Name), HaveField("Size", newer.Size), HaveField("Time", newer.Time)))
 
-	t.Log("anybody who has the URL can download it, without credentials")
+	t.Log("any client with the URL can download it, without credentials")
 	link, err := b.URL(t.Context(), newer.Name, time.Minute)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(link).NotTo(ContainSubstring(server.SecretAccessKey))
@@ -145,10 +145,10 @@ func TestInterruptedUpload(t *testing.T) {
 	g.Expect(b.Commit(t.Context(), whole)).To(Succeed())
 
 	g.Expect(b.Sweep(t.Context(), time.Now().Add(-time.Hour))).To(Succeed())
-	g.Expect(server.Objects()).To(HaveLen(5), "what is young may be at work")
+	g.Expect(server.Objects()).To(HaveLen(5), "recent objects may be in use")
 	g.Expect(b.Sweep(t.Context(), time.Now().Add(time.Hour))).To(Succeed())
 	g.Expect(server.Objects()).To(ConsistOf(dir+"/notes.txt", dir+"/"+whole.Name+".db", dir+"/"+whole.Name+".json"),
-		"only what is nobody's any more goes")
+		"only unused objects are deleted")
 }
 
 func TestFailuresReadWellAndStayTheSame(t *testing.T) {

@@ -2,8 +2,9 @@ package snapshots
 
 import "time"
 
-// SetWindow has the progress of transfers measured more often.
+// SetWindow changes the interval at which the progress of transfers is
+// measured.
 func (b *Bucket) SetWindow(window time.Duration) { b.window = window }
 
-// MaxObjects is how many objects are listed.
+// MaxObjects is the maximum number of listed objects.
 const MaxObjects = maxObjects

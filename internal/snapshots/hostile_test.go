@@ -18,8 +18,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/snapshots"
 )
 
-// A snapshot counts as authentic only if its manifest is as the holder of the
-// key wrote it.
+// A snapshot is authentic only if the holder of the key wrote its manifest,
+// unchanged.
 func TestSignature(t *testing.T) {
 	g := NewWithT(t)
 	p := place(startServer(t))
@@ -61,7 +61,7 @@ func TestSignature(t *testing.T) {
 	}
 }
 
-// hostile serves a bucket that answers as told.
+// hostile serves a bucket with the given responses.
 func hostile(t *testing.T, answer http.HandlerFunc) *snapshots.Bucket {
 	t.Helper()
 	server := httptest.NewTLSServer(answer)
@@ -73,7 +73,7 @@ func hostile(t *testing.T, answer http.HandlerFunc) *snapshots.Bucket {
 	})
 }
 
-// A transfer with a bucket that drips ends, for each kind of request.
+// A transfer with a very slow bucket ends, for each kind of request.
 func TestDrippingBucketIsGivenUp(t *testing.T) {
 	g := NewWithT(t)
 	b := hostile(t, func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +99,7 @@ func TestDrippingBucketIsGivenUp(t *testing.T) {
 	g.Expect(time.Since(began)).To(BeNumerically("<", 20*time.Second))
 }
 
-// A listing has an end, in objects and in bytes.
+// A listing is limited, in objects and in bytes.
 func TestListingsHaveAnEnd(t *testing.T) {
 	g := NewWithT(t)
 	var pages atomic.Int32
@@ -129,8 +129,8 @@ func TestListingsHaveAnEnd(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("too large")))
 }
 
-// Clusters with one schedule are spread over a part of the time between two
-// snapshots, each always at the same place.
+// Clusters with one schedule are distributed over a part of the time between
+// two snapshots, each with a fixed delay.
 func TestJitter(t *testing.T) {
 	g := NewWithT(t)
 	due := at("2026-01-02T06:00:00Z")
@@ -148,8 +148,7 @@ func TestJitter(t *testing.T) {
 	g.Expect(snapshots.Jitter("0 */6 * * *", "u", time.Time{})).To(BeZero(), "the first one is due at once")
 }
 
-// The program that reads schedules brings the time zones along: an image holds
-// no system that has them.
+// The time zones are compiled into the binary: an image has none.
 func TestZonesAreInTheProgram(t *testing.T) {
 	g := NewWithT(t)
 	const program = "github.com/nova-platform/cluster-api-provider-nova/cmd/nova-control-plane"

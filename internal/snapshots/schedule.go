@@ -16,11 +16,12 @@ import (
 // shortest is the shortest time between two snapshots.
 const shortest = time.Minute
 
-// Next returns when the next snapshot is due after the last one, in the format
-// of cron. Without a last one it is due at once, which is the zero time.
+// Next returns when the next snapshot is due after the last one, for a cron
+// schedule. Without a last snapshot it is due immediately, which is the zero
+// time.
 func Next(schedule string, last time.Time) (time.Time, error) {
 	if !strings.HasPrefix(schedule, "CRON_TZ=") && !strings.HasPrefix(schedule, "TZ=") {
-		// The manager's own zone is nobody's business.
+		// The time zone of the manager must not matter.
 		schedule = "CRON_TZ=UTC " + schedule
 	}
 	parsed, err := cron.ParseStandard(schedule)
@@ -41,13 +42,14 @@ func Next(schedule string, last time.Time) (time.Time, error) {
 
 const (
 	// jitterShare is the part of the time between two snapshots over which the
-	// snapshots of many clusters with one schedule are spread, and maxJitter
-	// bounds it.
+	// snapshots of clusters with the same schedule are distributed, and
+	// maxJitter limits it.
 	jitterShare, maxJitter = 10, 30 * time.Minute
 )
 
-// Jitter returns the delay of the snapshot that a schedule has due at a time. It is the same each time for one UID. A schedule that counts
-// from the last snapshot has none.
+// Jitter returns the delay of a snapshot that is due at a time. It is the same
+// each time for one UID. A schedule that counts from the last snapshot has
+// none.
 func Jitter(schedule, uid string, due time.Time) time.Duration {
 	if due.IsZero() || strings.Contains(schedule, "@every") {
 		return 0
@@ -64,9 +66,9 @@ func Jitter(schedule, uid string, due time.Time) time.Duration {
 	return time.Duration(binary.BigEndian.Uint64(sum[:8])%uint64(window/time.Second)) * time.Second
 }
 
-// Precedes reports whether an etcd of a history and revision goes on from what
-// the snapshot holds. Revisions tell only where a history is not known: within
-// one they only grow, also by a restore, and another one begins at 1.
+// Precedes reports whether an etcd with a history and revision continues from
+// the snapshot. Revisions are compared only if a history is not known: within
+// one history they only grow, also by a restore, and another one begins at 1.
 func (s Snapshot) Precedes(history string, revision int64) bool {
 	if s.History != "" && history != "" {
 		return s.History == history
@@ -74,9 +76,9 @@ func (s Snapshot) Precedes(history string, revision int64) bool {
 	return s.Revision <= revision
 }
 
-// Expired returns which of the snapshots may go: all beyond the newest count,
-// and all older than days. 0 is no limit. The newest always stays. The
-// snapshots are sorted, old to new.
+// Expired returns the snapshots that may be deleted: all except the newest
+// count, and all older than days. 0 means no limit. The newest is always kept.
+// The snapshots are sorted, from old to new.
 func Expired(all []Snapshot, count, days int, now time.Time) []Snapshot {
 	var expired []Snapshot
 	for i, s := range all {

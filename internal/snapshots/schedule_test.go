@@ -24,14 +24,14 @@ func TestNext(t *testing.T) {
 	}{
 		"First":    {"without a snapshot one is due at once", "0 3 * * *", "", "", false},
 		"Hours":    {"the next time after the last one", "0 */6 * * *", "2026-01-02T05:59:00Z", "2026-01-02T06:00:00Z", false},
-		"Missed":   {"what was missed is due since then, once", "@hourly", "2026-01-02T05:59:00Z", "2026-01-02T06:00:00Z", false},
+		"Missed":   {"a missed snapshot is due once", "@hourly", "2026-01-02T05:59:00Z", "2026-01-02T06:00:00Z", false},
 		"Exactly":  {"a snapshot that was begun in time counts for it", "0 * * * *", "2026-01-02T06:00:00Z", "2026-01-02T07:00:00Z", false},
 		"Every":    {"counted from the last", "@every 90m", "2026-01-02T06:10:00Z", "2026-01-02T07:40:00Z", false},
 		"Zone":     {"in another zone than UTC", "CRON_TZ=Europe/Moscow 0 3 * * *", "2026-01-02T05:00:00Z", "2026-01-03T00:00:00Z", false},
 		"Summer":   {"an hour that a clock skips is passed over", "CRON_TZ=Europe/Berlin 30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-30T00:30:00Z", false},
 		"TooOften": {"a snapshot a second is a mistake", "@every 1s", "", "", true},
 		"Never":    {"February has no 31st", "0 0 31 2 *", "", "", true},
-		"Nonsense": {"what cron cannot read", "0 99 * * *", "", "", true},
+		"Nonsense": {"an invalid cron schedule", "0 99 * * *", "", "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var last, want time.Time
@@ -63,7 +63,7 @@ func TestPrecedes(t *testing.T) {
 	}{
 		"GoesOn":    {"a control plane's own etcd", "a", 100, "a", 101, true},
 		"Same":      {"nothing was written since", "a", 100, "a", 100, true},
-		"PutBack":   {"one restored by hand to what was before is the same still", "a", 100, "a", 50, true},
+		"PutBack":   {"an etcd restored by hand has the same history", "a", 100, "a", 50, true},
 		"Anew":      {"one that came up empty is another", "a", 100, "b", 3, false},
 		"Outgrown":  {"also if the old one was small", "a", 100, "b", 1_000_000_100, false},
 		"Older":     {"a snapshot that does not say whose it is: revisions only grow", "", 100, "b", 101, true},
@@ -92,10 +92,10 @@ func TestExpired(t *testing.T) {
 		count, days int
 		want        []string
 	}{
-		"NoLimit":  {"nothing goes where nothing is said", all, 0, 0, nil},
+		"NoLimit":  {"without limits nothing is deleted", all, 0, 0, nil},
 		"Count":    {"the oldest beyond the count", all, 3, 0, []string{"01", "03"}},
 		"Room":     {"there is room for all", all, 5, 0, nil},
-		"Days":     {"what is older", all, 0, 4, []string{"01", "03", "05"}},
+		"Days":     {"all older ones", all, 0, 4, []string{"01", "03", "05"}},
 		"OnTheDay": {"a snapshot of exactly that age stays", all, 0, 5, []string{"01", "03"}},
 		"Both":     {"either limit is enough", all, 2, 6, []string{"01", "03", "05"}},
 		"Newest":   {"the newest stays, however old", all[:2], 1, 1, []string{"01"}},

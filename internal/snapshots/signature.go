@@ -11,7 +11,7 @@ import (
 )
 
 // DeriveKey returns the key that signs the manifests of a cluster's snapshots,
-// made of a secret that the bucket never sees.
+// derived from a secret that is never sent to the bucket.
 func DeriveKey(secret []byte) ([]byte, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "nova-etcd-snapshot-manifest", sha256.Size)
 	if err != nil {
@@ -20,8 +20,8 @@ func DeriveKey(secret []byte) ([]byte, error) {
 	return key, nil
 }
 
-// signature is the HMAC of a manifest. With the hash of the content in it, the
-// content cannot be replaced either.
+// signature is the HMAC of a manifest. The manifest contains the hash of the
+// content, so the content cannot be replaced either.
 func (s Snapshot) signature(key []byte) string {
 	mac := hmac.New(sha256.New, key)
 	_, _ = fmt.Fprintf(mac, "%q", []string{

@@ -12,24 +12,25 @@ import (
 )
 
 const (
-	// slowWindow is how often the progress of a transfer is measured, and
-	// slowBytes the number of bytes that must be transferred in that time. A snapshot of
-	// 2 GiB that takes the whole hour moves four times as much.
+	// slowWindow is the interval at which the progress of a transfer is
+	// measured, and slowBytes the number of bytes that must be transferred in
+	// it. A snapshot of 2 GiB that takes the whole hour transfers four times as
+	// much.
 	slowWindow, slowBytes = time.Minute, 8 << 20
-	// maxAnswer is the largest answer of a server that is read. Contents are
-	// uploaded only, and the largest page of a listing has some 2 MiB.
+	// maxAnswer is the largest response of a server. Contents are only
+	// uploaded, and the largest page of a listing has about 2 MiB.
 	maxAnswer = 16 << 20
 )
 
-// ErrSlow means that a transfer was given up because too little of it went on.
+// ErrSlow means that a transfer was canceled because it was too slow.
 var ErrSlow = fmt.Errorf("less than %d MiB a minute are transferred", slowBytes>>20)
 
-// errLarge means that a server sends more than any answer has.
+// errLarge means that a response of the server is too large.
 var errLarge = errors.New("the server's answer is too large")
 
-// guard returns a context that ends with ErrSlow when a transfer makes too little progress.
-// A server that drips would otherwise hold a worker for as long as a whole
-// snapshot may take.
+// guard returns a context that ends with ErrSlow if a transfer makes too little
+// progress. Otherwise a slow server would block a worker for the timeout of a
+// whole snapshot.
 func (b *Bucket) guard(ctx context.Context) (guarded context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
@@ -95,7 +96,7 @@ func (r *countedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// limited is a transport whose answers have an end.
+// limited is a transport with a limit for the size of responses.
 type limited struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.

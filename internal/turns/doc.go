@@ -1,14 +1,14 @@
-// Package turns bounds how much is under way at one endpoint at a time, and
-// decides which key comes next. Keys wait in one queue for each group, in the order
-// in which they came, and the groups take turns: a group with a thousand keys
-// does not delay a group with one by more than one turn.
+// Package turns limits the concurrent operations at one endpoint, and schedules
+// the queued keys. Keys wait in one queue per group, in the order of their
+// arrival, and the groups are served round-robin: a group with a thousand keys
+// delays a group with one key by at most one slot.
 //
-// A key that finds no place is put in line, and is called when its turn comes.
-// It has to claim the turn within a moment. Whoever does not, because its
-// machine was deleted or paused meanwhile, loses the turn to the next in line,
-// so that nobody who went away holds the others up.
+// A key without a free slot is queued, and is reported when it gets a slot. It
+// must claim the slot within a short time. If it does not, because its machine
+// was deleted or paused, the slot is given to the next key in the queue, so
+// that a deleted key does not block the others.
 //
-// The package refuses to wait: every call returns at once. It also refuses to
-// know what the turns are for, so the requests that must never wait, such as
-// deletions, are those that never ask for one.
+// The package never waits: every call returns immediately. It does not know the
+// operations, so requests that must never wait, such as deletions, do not use
+// it.
 package turns

@@ -5,7 +5,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
-// States that a creation is counted in.
+// States of a creation in the metric.
 const (
 	inFlight = "InFlight"
 	queued   = "Queued"
@@ -20,7 +20,7 @@ func init() {
 	metrics.Registry.MustRegister(creations)
 }
 
-// measure brings the metric up to date. The caller holds the lock.
+// measure updates the metric. The caller holds the lock.
 func (t *Turns[K]) measure() {
 	if t.endpoint == "" {
 		return

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Grace is how long a turn is kept for a key that was called.
+// Grace is how long a slot is reserved for a reported key.
 const Grace = 30 * time.Second
 
-// Turns hands out a number of turns at one endpoint. Its methods may be called
-// from anywhere, the callback included.
+// Turns manages a number of slots at one endpoint. All methods are safe for
+// concurrent use, also from the callback.
 type Turns[K comparable] struct {
 	most     int
 	endpoint string
@@ -18,14 +18,14 @@ type Turns[K comparable] struct {
 	call     func(K)
 
 	mu sync.Mutex
-	// taken are the keys that have a turn.
+	// taken contains the keys that have a slot.
 	taken map[K]struct{}
-	// called are the keys whose turn has come and that have not claimed it
-	// yet. Their turn goes to the next when the timer ends.
+	// called contains the keys that got a slot and have not claimed it yet. The
+	// slot is given to the next key when the timer ends.
 	called map[K]*time.Timer
-	// waiting are the keys in line, each with its place in the queue of its
-	// group. Queues are never empty, and next has them in the order in which
-	// their groups come.
+	// waiting contains the queued keys, each with its element in the queue of
+	// its group. Queues are never empty, and next contains them in the order of
+	// their groups.
 	waiting map[K]*list.Element
 	queues  map[string]*queue
 	next    *list.List
@@ -35,14 +35,14 @@ type Turns[K comparable] struct {
 type queue struct {
 	group string
 	keys  *list.List
-	// turn is the queue's own place among the queues.
+	// turn is the element of the queue in the list of queues.
 	turn *list.Element
 }
 
-// New returns Turns of which no more than most are taken at a time; zero means
-// any number. The endpoint is for metrics of creations; if it is empty, there are
-// none. Keys of which group returns the same wait in one queue. Once the turn of a
-// key in line has come, call is called with it.
+// New returns Turns with at most most slots in use; zero means no limit. The
+// endpoint is for metrics of creations; if it is empty, there are none. Keys
+// with the same result of group wait in one queue. When a queued key gets a
+// slot, call is called with it.
 func New[K comparable](most int, endpoint string, group func(K) string, call func(K)) *Turns[K] {
 	return &Turns[K]{
 		most: most, endpoint: endpoint, group: group, call: call,
@@ -51,8 +51,8 @@ func New[K comparable](most int, endpoint string, group func(K) string, call fun
 	}
 }
 
-// Take gives key a turn, or puts it in line and returns false. To call it again
-// changes nothing: a key that has a turn keeps it, and one in line its place.
+// Take gives key a slot, or queues it and returns false. Repeated calls change
+// nothing: a key keeps its slot, or its place in the queue.
 func (t *Turns[K]) Take(key K) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,8 +76,7 @@ func (t *Turns[K]) Take(key K) bool {
 	return false
 }
 
-// enqueue puts key at the end of the queue of its group. The caller holds the
-// lock.
+// enqueue appends key to the queue of its group. The caller holds the lock.
 func (t *Turns[K]) enqueue(key K) {
 	group := t.group(key)
 	q, ok := t.queues[group]
@@ -89,8 +88,8 @@ func (t *Turns[K]) enqueue(key K) {
 	t.waiting[key] = q.keys.PushBack(key)
 }
 
-// dequeue takes a key that waits out of the queue of its group. The caller
-// holds the lock.
+// dequeue removes a waiting key from the queue of its group. The caller holds
+// the lock.
 func (t *Turns[K]) dequeue(key K) {
 	q := t.queues[t.group(key)]
 	q.keys.Remove(t.waiting[key])
@@ -101,8 +100,8 @@ func (t *Turns[K]) dequeue(key K) {
 	}
 }
 
-// Place returns the place of key in the queue of its group: 1 is next, 0 is not
-// in line.
+// Place returns the place of key in the queue of its group: 1 is next, 0 means
+// not queued.
 func (t *Turns[K]) Place(key K) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,8 +112,8 @@ func (t *Turns[K]) Place(key K) int {
 	return place
 }
 
-// Done gives back the turn of key, if it has claimed one. Its place in line, or
-// a turn that has come and was not claimed yet, stays.
+// Done releases the slot of key, if it has claimed one. Its place in the queue,
+// or a slot that it has not claimed yet, stays.
 func (t *Turns[K]) Done(key K) {
 	t.mu.Lock()
 	_, had := t.taken[key]
@@ -127,8 +126,8 @@ func (t *Turns[K]) Done(key K) {
 	t.tell(next)
 }
 
-// Release takes the turn, or the place in line, of key away. The turn goes to
-// the next in line. A key that has neither is fine.
+// Release removes key from the queue, or releases its slot for the next key. A
+// key with neither is allowed.
 func (t *Turns[K]) Release(key K) {
 	t.mu.Lock()
 	_, had := t.taken[key]
@@ -146,7 +145,7 @@ func (t *Turns[K]) Release(key K) {
 	t.tell(next)
 }
 
-// Close forgets every turn and everybody in line.
+// Close drops all slots and queued keys.
 func (t *Turns[K]) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,13 +160,13 @@ func (t *Turns[K]) Close() {
 	t.measure()
 }
 
-// free reports whether a turn is left. The caller holds the lock.
+// free reports whether a slot is left. The caller holds the lock.
 func (t *Turns[K]) free() bool {
 	return t.most <= 0 || len(t.taken)+len(t.called) < t.most
 }
 
-// advance calls as many from the line as there are turns, and returns them. The
-// caller holds the lock, and tells them after it.
+// advance assigns the free slots to queued keys, and returns these keys. The
+// caller holds the lock, and reports them after releasing it.
 func (t *Turns[K]) advance() []K {
 	var next []K
 	for len(t.waiting) > 0 && t.free() {
@@ -184,8 +183,8 @@ func (t *Turns[K]) advance() []K {
 	return next
 }
 
-// lapse gives the turn of a key that did not claim it to the next, unless the
-// key was called anew meanwhile.
+// lapse gives the unclaimed slot of a key to the next, unless the key got
+// another slot in the meantime.
 func (t *Turns[K]) lapse(key K, timer **time.Timer) {
 	t.mu.Lock()
 	if t.called[key] != *timer {

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// calls records who was called.
+// calls records the reported keys.
 type calls struct {
 	mu   sync.Mutex
 	keys []string
@@ -72,8 +72,8 @@ func TestFirstComeFirstServed(t *testing.T) {
 	take(t, turns, "f", false, 1)
 }
 
-// A group with a thousand keys in line delays a group that comes later by one
-// turn, and both keep their own order.
+// A group with a thousand queued keys delays a later group by one slot, and
+// both keep their own order.
 func TestGroupsTakeTurns(t *testing.T) {
 	c := &calls{}
 	turns := New(1, "groups", func(key string) string { group, _, _ := strings.Cut(key, "/"); return group }, c.call)
@@ -95,7 +95,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 	take(t, turns, "many/6", false, 2)
 }
 
-// Whatever waits, a key is served at the cost of a few steps.
+// The cost of a key does not depend on the length of the queue.
 func BenchmarkTurns(b *testing.B) {
 	turns := New(1, "bench", numbers, func(int) {})
 	turns.Take(-1)
@@ -117,7 +117,7 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 		take(t, turns, "b", false, 1)
 		take(t, turns, "c", false, 2)
 		turns.Release("b")
-		turns.Release("never asked")
+		turns.Release("never queued")
 		take(t, turns, "c", false, 1)
 		turns.Release("a")
 		c.want(t, "c")
@@ -147,7 +147,7 @@ func TestWhoeverGoesAwayHoldsNobodyUp(t *testing.T) {
 			synctest.Wait()
 			c.want(t, "b", "c")
 			take(t, turns, "c", true, 0)
-			take(t, turns, "b", false, 1) // it comes back too late
+			take(t, turns, "b", false, 1) // it claims the slot too late
 			<-time.After(10 * Grace)
 			synctest.Wait()
 			take(t, turns, "c", true, 0) // a turn that is taken never lapses
@@ -167,7 +167,7 @@ func TestDoneLeavesTheLineAlone(t *testing.T) {
 	turns.Done("b")
 	take(t, turns, "b", false, 1)
 	turns.Done("a")
-	turns.Done("b") // its turn has come, and it did not claim it yet
+	turns.Done("b") // it has a slot that it did not claim yet
 	turns.Done("a")
 	c.want(t, "b")
 	take(t, turns, "b", true, 0)
@@ -186,8 +186,8 @@ func TestAnyNumber(t *testing.T) {
 	}
 }
 
-// Many at once: never more than allowed, everybody served, the callback free
-// to call back.
+// Many goroutines: never more slots than allowed, every key is served, and the
+// callback may call back.
 func TestManyAtOnce(t *testing.T) {
 	const most, all = 4, 200
 	var (
