@@ -19,11 +19,11 @@ GO_CHECK = . hack/ensure-go.sh
 ##@ Try it
 
 .PHONY: quickstart
-quickstart: ## Bring a tenant cluster up on HYPERVISOR, vsphere or zvirt (root, Linux)
+quickstart: ## Create a workload cluster on HYPERVISOR, vsphere or zvirt (root, Linux)
 	@$(GO_CHECK); echo "Building what starts the test bed; this takes minutes the first time"; go run ./test/cmd/novabed quickstart --hypervisor $(HYPERVISOR)
 
 .PHONY: quickstart-down
-quickstart-down: ## Take away what quickstart left, also after a crash
+quickstart-down: ## Delete the environment of quickstart, also after a crash
 	@$(GO_CHECK); go run ./test/cmd/novabed down
 
 ##@ Develop
@@ -33,11 +33,11 @@ build: ## Build the managers to bin/
 	@$(GO_CHECK); mkdir -p bin; CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...; ls bin
 
 .PHONY: generate
-generate: ## Generate deep copies and definitions from the API types
+generate: ## Generate deep copies and CRDs from the API types
 	@hack/generate.sh
 
 .PHONY: components
-components: ## Write what clusterctl installs to bin/components
+components: ## Write the components for clusterctl to bin/components
 	@hack/components.sh bin/components
 
 .PHONY: release
@@ -84,23 +84,23 @@ e2e: ## Run Cluster API's specs and all suites on every hypervisor, report to _a
 	@NOVA_SUITES=full REPORT=_artifacts/report hack/test.sh e2e hosts
 
 .PHONY: hostile
-hostile: ## Act as each party that must not be trusted (root, Linux)
+hostile: ## Run the attacks of each untrusted party (root, Linux)
 	@hack/hostile.sh $(ARGS)
 
 .PHONY: chaos
-chaos: ## Kill at random what a cluster stands on: SEED=1 DURATION=30m (root, Linux)
+chaos: ## Kill random components of a cluster: SEED=1 DURATION=30m (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/chaos --seed $(or $(SEED),1) --duration $(or $(DURATION),30m) $(ARGS)
 
 .PHONY: site-check
-site-check: ## Read whether a real vCenter or engine fits, and change nothing: SERVER=vcenter.example.com ARGS=…
+site-check: ## Check the prerequisites of a real vCenter or engine, read-only: SERVER=vcenter.example.com ARGS=…
 	@$(GO_CHECK); go run ./test/cmd/sitecheck --server "$(SERVER)" $(ARGS)
 
 .PHONY: bench-vsphere
-bench-vsphere: ## Count what a machine costs a vCenter (root, Linux)
+bench-vsphere: ## Count the requests per machine to a vCenter (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench
 
 .PHONY: bench-zvirt
-bench-zvirt: ## Count what a machine costs an oVirt engine (root, Linux)
+bench-zvirt: ## Count the requests per machine to an oVirt engine (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt
 
 .PHONY: bench-vsphere-compare
@@ -112,25 +112,25 @@ bench-controlplane: ## Measure clusters of this control plane and of KubeadmCont
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-controlplane $(ARGS)
 
 .PHONY: bench-fleet
-bench-fleet: ## Measure 200 control planes of both kinds on pretended machines (root, Linux)
+bench-fleet: ## Measure 200 control planes of both kinds on simulated machines (root, Linux)
 	@$(GO_CHECK); go run ./test/cmd/novabed bench-fleet $(ARGS)
 
 .PHONY: bench-modules
-bench-modules: ## Measure the add-on provider over a fleet
+bench-modules: ## Measure the add-on provider with many clusters
 	@$(GO_CHECK); go run ./test/cmd/modulesbench $(ARGS)
 
 .PHONY: ovirtsim-conformance
-ovirtsim-conformance: ## Judge the oVirt simulator by a client's own live suite
+ovirtsim-conformance: ## Test the oVirt simulator with a client's own live suite
 	@$(GO_CHECK); hack/ovirtsim-conformance.sh
 
 ##@ Tidy up
 
 .PHONY: clean
-clean: ## Remove what was built in the work tree; the cache stays
+clean: ## Delete the build results in the work tree; the cache stays
 	@rm -rf bin out
 
 .PHONY: help
-help: ## Show this
+help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} \
 		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

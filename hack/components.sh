@@ -24,15 +24,14 @@ kubectl=$("$here/tools/build.sh" kubectl)
 cd "$here/.."
 echo "providers:" >"$dir/clusterctl.yaml"
 
-# quote puts the quotes back that kustomize takes for needless: a variable may
-# stand for text that YAML would read as a number. Counts and sizes are numbers,
-# but not in annotations.
+# quote restores quotes that kustomize removes: YAML could parse the value of a
+# variable as a number. Counts and sizes are numbers, except in annotations.
 quote() {
 	sed -E -e '/-size: /!{' -e '/\$\{[A-Z_]*_(COUNT|CPUS|MIB|PORT)[:}]/b' -e '}' \
 		-e 's/^( *(- )?([^ "]+: )?)(\$\{[^}]*\}[^"]*)$/\1"\4"/'
 }
 
-# templates FOLDER RELEASE writes the cluster templates of a provider, one a
+# templates FOLDER RELEASE writes the cluster templates of a provider, one per
 # flavor, and its cluster classes.
 templates() {
 	local flavor
@@ -55,7 +54,7 @@ provider() {
 	mkdir -p "$release"
 	"$kubectl" kustomize "config/$1/default" |
 		sed -E "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" >"$release/$5"
-	# The same kept to one namespace, for "clusterctl generate yaml".
+	# The same restricted to one namespace, for "clusterctl generate yaml".
 	"$kubectl" kustomize "config/$1/namespaced" |
 		sed -E -e "s|image: $registry/($1):[^ ]+|image: ${REGISTRY:-$registry}/\1:$version|" \
 			-e "s|$1-system|\${MANAGER_NAMESPACE}|" >"$release/namespaced-components.yaml"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes sure that Go can build this project, or says in one sentence what is
-# missing. Source it: it puts a Go that lies in its usual place onto PATH.
+# Makes sure that Go can build this project, or reports the problem in one
+# sentence. Source it: it adds an installed Go to PATH.
 if ! command -v go >/dev/null && [[ -x /usr/local/go/bin/go ]]; then
 	PATH=$PATH:/usr/local/go/bin
 	export PATH
@@ -9,7 +9,7 @@ if ! command -v go >/dev/null; then
 	echo "Go 1.26 or newer is missing: get it from https://go.dev/dl/, Debian's own is too old." >&2
 	exit 1
 fi
-# An older Go fetches the one that go.mod asks for, unless it is told not to.
+# An older Go downloads the version of go.mod, unless that is disabled.
 if ! go_version=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && go env GOVERSION 2>/dev/null) ||
 	[[ $(printf '%s\n' go1.26 "$go_version" | sort -V | head -n 1) != go1.26 ]]; then
 	echo "Go 1.26 or newer is missing: $(go version) is too old and could not fetch a newer one, get it from https://go.dev/dl/." >&2

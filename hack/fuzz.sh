@@ -13,8 +13,8 @@ cd "$here/.."
 targets=0
 while IFS=: read -r file target; do
 	printf 'fuzz: %s in %s for %s\n' "$target" "$(dirname "$file")" "$1"
-	# By default go minimizes each interesting input for up to a minute, and tries
-	# no other one meanwhile.
+	# By default go minimizes each interesting input for up to a minute, and
+	# tries no other one meanwhile.
 	go test "./$(dirname "$file")" -run '^$' -fuzz "^$target\$" -fuzztime "$1" -fuzzminimizetime 1s
 	targets=$((targets + 1))
 done < <(git -c safe.directory='*' grep -oE '^func Fuzz[A-Za-z0-9_]+' -- '*_test.go' | sed 's/:func /:/')

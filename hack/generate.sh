@@ -19,8 +19,8 @@ cd "${1:-$here/..}"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# definitions GROUP PREFIX PROVIDER writes the definitions of those kinds of a
-# group whose names begin with PREFIX. What is not a kind any more goes.
+# definitions GROUP PREFIX PROVIDER writes the CRDs of the kinds of a group
+# whose names begin with PREFIX. CRDs of removed kinds are deleted.
 definitions() {
 	local bases=config/$3/crd/bases
 	[[ -d $scratch/$1 ]] || "$controller_gen" crd paths="./api/$1/..." output:crd:artifacts:config="$scratch/$1"
@@ -34,7 +34,7 @@ definitions bootstrap nova nova-bootstrap
 definitions controlplane nova nova-control-plane
 definitions addons nova nova-addon
 
-# kinds GROUP fails when a kind of a group belongs to no provider.
+# kinds GROUP fails if a kind of a group belongs to no provider.
 kinds() {
 	local left
 	left=$(find "$scratch/$1" -name '*.yaml' -printf '%f ')
@@ -59,7 +59,7 @@ reference() {
 	mkdir -p docs/reference
 	"$crd_ref_docs" --log-level=ERROR --source-path="./api/$1" --config="$here/reference/config.yaml" \
 		--renderer=markdown --output-path="docs/reference/$1.md"
-	# The generator leaves blanks where an empty line is.
+	# The generator leaves spaces on empty lines.
 	sed -i 's/[ \t]*$//' "docs/reference/$1.md"
 }
 reference infrastructure
@@ -67,7 +67,7 @@ reference bootstrap
 reference controlplane
 reference addons
 
-# The alerts as Prometheus' operator wants them.
+# The alerts in the format of the Prometheus operator.
 {
 	printf '%s\n' "# Made of rules.yaml by hack/generate.sh." "apiVersion: monitoring.coreos.com/v1" "kind: PrometheusRule" \
 		"metadata:" "  name: nova" "spec:"

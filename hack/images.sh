@@ -19,7 +19,7 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 kubeadm=$("$here/tools/build.sh" kubeadm)
 cd "$here/.."
 
-# said VERSION_OF FOLDER prints the version of a module that a folder pins.
+# said VERSION_OF FOLDER prints the pinned version of a module in a folder.
 said() { (cd "$2" && go list -m -f '{{.Version}}' "$1"); }
 
 for manager in "$@"; do
@@ -34,7 +34,7 @@ done
 for manager in source kustomize helm; do
 	echo "ghcr.io/fluxcd/$manager-controller:$(said "github.com/fluxcd/$manager-controller" "hack/tools/flux-$manager")"
 done
-# What fields default to.
+# The defaults of fields.
 sed -nE 's/.*Default[A-Za-z]*Image += "(.*)"/\1/p' api/*/v1beta2/*.go
 sed -nE 's/.*CLUSTER_AUTOSCALER_IMAGE:=(.*)\}.*/\1/p' templates/flavors/autoscaled/autoscaler.yaml
 "$kubeadm" config images list --kubernetes-version "$("$kubeadm" version -o short)"

@@ -13,6 +13,6 @@ if (($#)); then
 fi
 failed=0
 "$linter" run ./... || failed=1
-# It has a module of its own.
+# e2e is a separate module.
 (cd e2e && "$linter" run --config ../.golangci.yml ./...) || failed=1
 exit $failed

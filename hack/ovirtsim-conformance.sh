@@ -24,7 +24,7 @@ finish() {
 }
 trap finish EXIT
 
-# Downloading needs a module, but not this one: the client is no dependency.
+# Downloading needs a module, but not this one: the client is not a dependency.
 mkdir "$work/fetch"
 (cd "$work/fetch" && go mod init fetch >/dev/null 2>&1 && go mod download "$client" "$sdk")
 source=$(cd "$work/fetch" && go mod download -json "$client" | sed -n 's/^\t"Dir": "\(.*\)",\{0,1\}$/\1/p')
@@ -32,7 +32,7 @@ cp -r "$source" "$work/suite"
 chmod -R u+w "$work/suite"
 
 go build -o "$work/ovirtsim" ./test/cmd/ovirtsim
-# A test wants the disks of a VM gone the moment the VM is.
+# A test requires that the disks of a VM are deleted together with the VM.
 "$work/ovirtsim" -listen 127.0.0.1:0 -certs "$work/certs" -password conformance -language en -timing disk-remove=0s >"$work/server" 2>&1 &
 server=$!
 for _ in $(seq 100); do
@@ -46,8 +46,8 @@ set -a
 OVIRT_PASSWORD=conformance
 set +a
 
-# Tests that wait for a refusal to pass do so for minutes: the client tries
-# again and again. They do it side by side.
+# Tests that wait for the end of an error take minutes: the client retries. They
+# run in parallel.
 (cd "$work/suite" && go test -mod=mod -vet=off -json -timeout 30m -parallel 24 -client=live ${RUN:+-run "$RUN"} ./... \
 	>"$work/events" 2>"$work/errors") || true
 

@@ -30,11 +30,11 @@ registry=${REGISTRY:-ghcr.io/nova-platform}
 read -ra archs <<<"${ARCH:-amd64}"
 managers=(nova-vsphere nova-zvirt nova-bootstrap nova-control-plane nova-addon)
 cd "$here/.."
-# Another Go would make other bytes.
+# Another Go version would build other bytes.
 GOTOOLCHAIN=$(sed -n 's/^toolchain //p' go.mod)
 export GOTOOLCHAIN
 module=$(go list -m)
-# When it was made is when its commit was.
+# The time of the commit is the time of the build.
 epoch=${SOURCE_DATE_EPOCH:-$(git -c safe.directory='*' log -1 --format=%ct)}
 tools=$("$here/tools/build.sh" image cyclonedx-gomod)
 { read -r image; read -r sbom; } <<<"$tools"
@@ -54,7 +54,8 @@ for arch in "${archs[@]}"; do
 	for manager in "${managers[@]}"; do
 		"$image" -binary "$dir/bin/$arch/$manager" -name "$registry/$manager:$version" -arch "$arch" \
 			-version "$version" -epoch "$epoch" -output "$dir/images/$manager-$arch.tar"
-		# Who made it when on which machine is no part of what it is made from.
+		# The SBOM contains no user, time or machine of the build, so that it is
+		# reproducible.
 		"$sbom" bin -json -noserial -version "$version" -output - "$dir/bin/$arch/$manager" 2>/dev/null |
 			sed '/^    "timestamp": /d' >"$dir/sbom/$manager-$arch.cdx.json"
 	done

@@ -20,7 +20,7 @@ hosts_timeout=40m
 at_once=${NOVA_AT_ONCE:-2}
 hosts_at_once=$at_once
 if [[ ${NOVA_SUITES:-} == full ]]; then
-	# Figures are measured: nothing else may run.
+	# Benchmarks measure times: nothing else may run.
 	hosts_timeout=180m
 	hosts_at_once=${NOVA_AT_ONCE:-1}
 fi
@@ -34,7 +34,7 @@ fi
 
 prepare() {
 	local tools="gotestsum etcd kube-apiserver kubectl clusterctl promtool promnames"
-	# The commands of the guides are run, and they make certificates.
+	# The tests run the commands of the guides, which create certificates.
 	hack/ensure-packages.sh openssl || return
 	if [[ " $* " == *" hosts "* || " $* " == *" e2e "* ]]; then
 		if [[ $(uname -s) != Linux ]] || ((EUID != 0)); then
@@ -43,7 +43,8 @@ prepare() {
 		fi
 		hack/ensure-packages.sh debootstrap dnsmasq=dnsmasq-base nsenter=util-linux git || return
 		tools+=" source-controller kustomize-controller helm-controller sops age-keygen kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm capi-core capd coredns kube-vip govc"
-		# Clusters are upgraded from the minor version before, and to the one after.
+		# Clusters are upgraded from the previous minor version, and to the next
+		# one.
 		if [[ ${NOVA_SUITES:-} == full ]]; then
 			tools+=$(printf ' %s@v1.35.4' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
 			tools+=$(printf ' %s@v1.37.0' kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl)
@@ -55,8 +56,8 @@ prepare() {
 	hack/tools/build.sh $tools >/dev/null
 }
 
-# tests NAME AT_ONCE TIMEOUT PACKAGES... runs the tests of packages, so many at
-# a time. A test that fails is run once more: testcount names it as flaky if it
+# tests NAME AT_ONCE TIMEOUT PACKAGES... runs the tests of packages, AT_ONCE in
+# parallel. A failed test is repeated once: testcount reports it as flaky if it
 # passes then.
 tests() {
 	local name=$1 at_once=$2 timeout=$3

@@ -17,8 +17,8 @@ failed=0
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# check NAME COMMAND... runs a check, shows what it says if it fails, and goes
-# on, so that one run shows all there is to mend.
+# check NAME COMMAND... runs a check, shows its output if it fails, and
+# continues, so that one run shows all problems.
 check() {
 	local name=$1 started=$SECONDS
 	shift
@@ -54,7 +54,7 @@ manifests() {
 	hack/components.sh "$scratch/components" && clusterctl_templates
 }
 
-# clusterctl_templates lets the real clusterctl parse every cluster template.
+# clusterctl_templates parses every cluster template with the real clusterctl.
 clusterctl_templates() {
 	local clusterctl file
 	clusterctl=$(hack/tools/build.sh clusterctl) || return
@@ -63,9 +63,9 @@ clusterctl_templates() {
 	done
 }
 
-# pinned fails for images without a version: in rendered components, in what the
-# catalogue's paths get, and in values of charts, where a chart's version is that
-# of an image without one. "manifests" has rendered the components.
+# pinned fails for images without a version: in rendered components, in the
+# rendered paths of the catalog, and in chart values, where the chart's version
+# replaces a missing one. "manifests" has rendered the components.
 pinned() {
 	local name="[^:\$'\" ]+(:[0-9]+/[^:\$'\" ]+)?" variable='\$\{[A-Z_]+:?=[^:}]+\}' found
 	found=$(grep -rnE "image: +['\"]*($name|$variable)['\"]*\$" "$scratch/components"
@@ -97,7 +97,8 @@ links() {
 		echo "$document points at $target, which does not exist"
 		missing=1
 	done < <(find *.md docs -name '*.md' | while read -r document; do
-		# What looks like a link in code, such as a pattern, is none.
+		# A text that looks like a link in code, such as a pattern, is not a
+		# link.
 		sed 's/`[^`]*`//g' "$document" | grep -oE '\]\([^)]+\)' | sed "s|^|$document:|"
 	done)
 	return $missing

@@ -75,7 +75,7 @@ func readFile(name string, read func(io.Reader) error) error {
 	return nil
 }
 
-// count is how many tests ended which way.
+// count contains the numbers of passed and failed tests.
 type count struct{ passed, failed int }
 
 func (c *count) add(other count) {
@@ -102,7 +102,7 @@ type event struct {
 	Elapsed float64
 }
 
-// outcome is what is known of one test.
+// outcome is the known result of one test.
 type outcome struct {
 	action  string
 	seconds float64
@@ -116,14 +116,14 @@ type outcome struct {
 	flaky bool
 }
 
-// start forgets the run before, but for its failure.
+// start resets the previous run, except for its failure.
 func (o *outcome) start() {
 	if o.action == "fail" {
 		o.flaky, o.action, o.specs = true, "", nil
 	}
 }
 
-// output takes the specs' count and names from a line of a suite.
+// output reads the number and names of specs from a line of a suite.
 func (o *outcome) output(line string) {
 	line = colors.ReplaceAllString(line, "")
 	if found := failureLine.FindStringSubmatch(line); found != nil && !o.flaky {
@@ -180,8 +180,8 @@ func (r results) take(e event) {
 	}
 }
 
-// parentOf returns the test that a subtest is part of; nil if it is none. The names
-// of subtests may contain slashes too.
+// parentOf returns the test that contains a subtest, or nil. The names of
+// subtests may contain slashes too.
 func (r results) parentOf(pkg, test string) *outcome {
 	for i := strings.LastIndex(test, "/"); i > 0; i = strings.LastIndex(test[:i], "/") {
 		if parent := r[pkg][test[:i]]; parent != nil {
@@ -197,7 +197,7 @@ var (
 	specsLine   = regexp.MustCompile(`(\d+) Passed \| (\d+) Failed \| (\d+) Pending \| (\d+) Skipped`)
 )
 
-// specs reads the line with which Ginkgo ends a suite.
+// specs parses the last line of a Ginkgo suite.
 func specs(line string) (count, bool) {
 	found := specsLine.FindStringSubmatch(line)
 	if found == nil {
@@ -214,7 +214,7 @@ func specs(line string) (count, bool) {
 	return count{passed: numbers[0], failed: numbers[1] + numbers[2] + numbers[3]}, true
 }
 
-// sum counts, and names on out what did not pass.
+// sum counts the tests, and prints the names of failed tests to out.
 func (r results) sum(out io.Writer) count {
 	var total count
 	for _, pkg := range sortedKeys(r) {
@@ -223,7 +223,7 @@ func (r results) sum(out io.Writer) count {
 	return total
 }
 
-// sumOf counts those of a package.
+// sumOf counts the tests of a package.
 func (r results) sumOf(pkg string, out io.Writer) count {
 	var here count
 	for _, test := range sortedKeys(r[pkg]) {
@@ -239,7 +239,7 @@ func (r results) sumOf(pkg string, out io.Writer) count {
 		}
 		here.add(c)
 	}
-	// Neither a panic outside a test nor a broken build is any test's fault.
+	// A panic outside a test or a broken build belongs to no test.
 	if r[pkg][""] != nil && r[pkg][""].action == "fail" && here.failed == 0 {
 		fmt.Fprintf(out, "failed: %s\n", pkg)
 		here.failed++
@@ -247,7 +247,7 @@ func (r results) sumOf(pkg string, out io.Writer) count {
 	return here
 }
 
-// table has a row for each package that has tests.
+// table has a row for each package with tests.
 func (r results) table() []byte {
 	var rows bytes.Buffer
 	rows.WriteString("| package | passed | failed | seconds |\n|---|---|---|---|\n")
