@@ -44,7 +44,7 @@ func balancerNode(t *testing.T, in Input) *node {
 	n.write("etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    certificate-authority-data: YQ==\n    server: https://10.77.0.10:7443\n  name: c\n")
 	// readyz fails as often as the file refuse states; a watch returns the
 	// events of a file, and then none.
-	n.command("kubectl", `echo "$*" >>"$T/asked"
+	n.command("kubectl", `echo "$*" >>"$T/requests"
 case "$*" in
 */readyz) left=$(cat "$T/refuse"); [ "$left" -gt 0 ] || exit 0; echo $((left - 1)) >"$T/refuse"; exit 1 ;;
 *) cat "$T/events"; touch "$T/over"; exit 1 ;;
@@ -99,7 +99,7 @@ func TestBalancerFollowsTheControlPlane(t *testing.T) {
 			}
 		})
 	}
-	if asked := n.read("asked"); !strings.Contains(asked, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
+	if asked := n.read("requests"); !strings.Contains(asked, "--server https://127.0.0.1:7443 --tls-server-name kubernetes get --raw") {
 		t.Errorf("no request through the load balancer:\n%s", asked)
 	}
 }
@@ -178,7 +178,7 @@ func TestControlPlaneAdmitsBalancers(t *testing.T) {
 
 // kubeProxyServer simulates an API server that fails the requests in the file
 // fails, each once, and has or lacks a kube-proxy.
-const kubeProxyServer = `echo "kubectl $*" >>"$T/asked"
+const kubeProxyServer = `echo "kubectl $*" >>"$T/requests"
 fails=$(head -n 1 "$T/fails")
 case "$fails" in
 ?*) case "$*" in *"$fails"*) sed -i 1d "$T/fails"; exit 1 ;; esac ;;
@@ -200,9 +200,9 @@ func TestKubeProxyIsTurned(t *testing.T) {
 		"Once":       {reason: "nothing fails", proxy: before, want: after},
 		"NoProxy":    {reason: "a cluster without kube-proxy has nothing to turn"},
 		"Apply":      {reason: "a request that fails is made again", proxy: before, fails: "apply -f\n", want: after},
-		"Get":        {reason: "what cannot be read is not taken for missing", proxy: before, fails: "get configmap\n", want: after},
-		"Replace":    {reason: "what somebody else changed is read again", proxy: before, fails: "replace\n", want: after},
-		"Restart":    {reason: "what was turned is not turned twice", proxy: before, fails: "rollout restart\n", want: after},
+		"Get":        {reason: "an unreadable object is not treated as missing", proxy: before, fails: "get configmap\n", want: after},
+		"Replace":    {reason: "after a conflict the object is read again", proxy: before, fails: "replace\n", want: after},
+		"Restart":    {reason: "a redirected kube-proxy is not redirected twice", proxy: before, fails: "rollout restart\n", want: after},
 		"ForEver":    {reason: "the failure is reported", proxy: before, fails: strings.Repeat("replace\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
 		"NeverAsked": {reason: "the failure is reported", proxy: before, fails: strings.Repeat("get configmap\n", 60), err: "postKubeadmCommands 00 failed with status 1"},
 	} {

@@ -188,7 +188,7 @@ func TestNodeWaitsForClock(t *testing.T) {
 		"Synchronized": {reason: "nothing to wait for", servers: []string{"ntp"}, timedatectl: "echo yes"},
 		"Later": {
 			reason: "kubeadm runs once the clock is right", servers: []string{"ntp"}, waits: 3,
-			timedatectl: `echo x >>"$T/asked"; [ "$(wc -l <"$T/asked")" -lt 4 ] && echo no || echo yes`,
+			timedatectl: `echo x >>"$T/requests"; [ "$(wc -l <"$T/requests")" -lt 4 ] && echo no || echo yes`,
 		},
 		"Never": {
 			reason: "the time servers may be wrong and the clock right", servers: []string{"ntp"}, timedatectl: "echo no", waits: 60,

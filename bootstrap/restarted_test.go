@@ -58,7 +58,7 @@ func TestResetIsTold(t *testing.T) {
 		// waits is true if another unit continues the bootstrap.
 		waits bool
 	}{
-		"Worker":     {reason: "nobody goes on", mode: JoinWorker, during: "kubeadm", enabled: "kubelet", want: failed},
+		"Worker":     {reason: "nothing continues the bootstrap", mode: JoinWorker, during: "kubeadm", enabled: "kubelet", want: failed},
 		"WorkerNode": {reason: "its kubelet continues", mode: JoinWorker, during: "kubeadm", there: []string{"etc/kubernetes/kubelet.conf"}, enabled: "kubelet", want: unfinished},
 		"WorkerWithoutKubelet": {
 			reason: "its kubelet would go on, and is not started", mode: JoinWorker, during: "kubeadm",
