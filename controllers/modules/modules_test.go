@@ -197,7 +197,7 @@ var _ = Describe("A set", func() {
 		r.cluster(ctx, "a", nil)
 		set := r.set(ctx, "base", func(s *addonsv1.NovaModuleSetSpec) { s.Modules[0].DependsOn = []string{"dns"} })
 		Eventually(r.status(ctx, "base", addonsv1.ValidCondition)).Should(Equal("False Invalid Dependency cycle of modules: cni → dns → cni"))
-		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False Invalid Modules depend"))
+		Eventually(r.condition(ctx, "a", "base")).Should(HavePrefix("False Invalid Dependency cycle of modules"))
 		change(ctx, set, func(s *addonsv1.NovaModuleSet) {
 			s.Spec.Modules[0].DependsOn = nil
 			s.Spec.Modules[0].Chart.ValuesTemplate = "a: {{ .facts.nothing }}"
