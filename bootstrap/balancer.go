@@ -15,7 +15,7 @@ const (
 	balancerDir = novaDir + "/api-balancer"
 	// beforeCommands sorts before firstCommand, in any locale.
 	beforeCommands = "00"
-	// nobodyUID is the Linux user nobody, which runs the load balancer. It
+	// nobodyUID is the unprivileged user that runs the load balancer. It
 	// needs no permissions.
 	nobodyUID = 65534
 )

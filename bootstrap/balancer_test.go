@@ -199,7 +199,7 @@ func TestKubeProxyIsTurned(t *testing.T) {
 	}{
 		"Once":       {reason: "nothing fails", proxy: before, want: after},
 		"NoProxy":    {reason: "a cluster without kube-proxy has nothing to turn"},
-		"Apply":      {reason: "a request that fails is made again", proxy: before, fails: "apply -f\n", want: after},
+		"Apply":      {reason: "a request that fails is repeated", proxy: before, fails: "apply -f\n", want: after},
 		"Get":        {reason: "an unreadable object is not treated as missing", proxy: before, fails: "get configmap\n", want: after},
 		"Replace":    {reason: "after a conflict the object is read again", proxy: before, fails: "replace\n", want: after},
 		"Restart":    {reason: "a redirected kube-proxy is not redirected twice", proxy: before, fails: "rollout restart\n", want: after},

@@ -220,7 +220,7 @@ func TestFilesAreWrittenAsRoots(t *testing.T) {
 // If an owner cannot be set, the bootstrap fails; otherwise the file keeps its
 // mode.
 func TestFileIsOwned(t *testing.T) {
-	for owner, want := range map[string]string{strconv.Itoa(os.Getuid()): "", "nova-nobody:nogroup": "nova-nobody"} {
+	for owner, want := range map[string]string{strconv.Itoa(os.Getuid()): "", "nova-missing:nogroup": "nova-missing"} {
 		file := filepath.Join(t.TempDir(), "file")
 		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Chmod(file, 0o751|os.ModeSetuid)); err != nil {
 			t.Fatal(err)

@@ -175,7 +175,7 @@ func TestDoneLeavesTheLineAlone(t *testing.T) {
 }
 
 func TestAnyNumber(t *testing.T) {
-	turns := New(0, "any", numbers, func(int) { t.Error("nobody waits, so nobody is called") })
+	turns := New(0, "any", numbers, func(int) { t.Error("a key was called although none waits") })
 	for i := range 1000 {
 		if !turns.Take(i) {
 			t.Fatalf("Take(%d) = false", i)
