@@ -95,11 +95,11 @@ func TestHostDevicesOfVMsThatDoNotRun(t *testing.T) {
 	first := b.machine("worker-1", only)
 	b.until(b.connector, first, false, "create")
 	second := b.machine("worker-2", only)
-	b.fails(second, infrav1.InsufficientResourcesReason)
+	b.Expect(b.fails(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
 
 	b.connector = b.newConnector()
 	b.Eventually(func() []ovirtsim.VM { return b.named("worker-1") }).Should(ContainElement(HaveField("Status", "down")))
-	b.fails(second, infrav1.InsufficientResourcesReason)
+	b.Expect(b.fails(second, infrav1.InsufficientResourcesReason)).To(HaveOccurred())
 	b.until(b.connector, first, true, "rest")
 	_, devices := b.devicesOf("worker-1")
 	b.Expect(devices).To(ConsistOf("pci_0000_03_00_0"))

@@ -63,7 +63,7 @@ var withoutNetworkd = map[string]string{
 
 // RendererLayer returns the directory whose files lie over those of Debian in the
 // image with a renderer that was prepared.
-func (a *Assets) RendererLayer(renderer string) string {
+func (a Assets) RendererLayer(renderer string) string {
 	return filepath.Join(a.Renderers[renderer], rendererLayer)
 }
 

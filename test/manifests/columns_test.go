@@ -64,7 +64,7 @@ func TestShortNamesFollowTheScheme(t *testing.T) {
 			t.Errorf("%s has the short names %v, want one that begins with nova", names.Kind, names.ShortNames)
 			continue
 		}
-		if row := fmt.Sprintf("| `%s` | `%s` |", names.Kind, names.ShortNames[0]); !strings.Contains(string(page), row) {
+		if row := fmt.Sprintf("| %#q | %#q |", names.Kind, names.ShortNames[0]); !strings.Contains(string(page), row) {
 			t.Errorf("docs/concepts.md has no row %q", row)
 		}
 	}

@@ -111,7 +111,7 @@ func (s *Server) addHostDevice(q *request, v *vm) (*elem, error) {
 	if err := v.takesHostDevices("add"); err != nil {
 		return nil, err
 	}
-	h, _ := s.hosts.get(v.config.hosts[0])
+	h, _ := s.hosts.get(v.hosts[0])
 	d := h.device(name)
 	if d == nil {
 		return nil, conflict("Cannot add Host devices. The specified host device was not found on the host that the VM is pinned to.")
@@ -137,7 +137,7 @@ func (s *Server) removeHostDevice(q *request, v *vm) (*elem, error) {
 	if err != nil || !v.hasPassed(string(name)) {
 		return nil, notFound()
 	}
-	h, _ := s.hosts.get(v.config.hosts[0])
+	h, _ := s.hosts.get(v.hosts[0])
 	group := h.device(string(name)).IOMMUGroup
 	v.passed = slices.DeleteFunc(v.passed, func(p passedDevice) bool { return h.device(p.name).IOMMUGroup == group })
 	return s.acted(q, "Removing Host devices"), nil
@@ -149,9 +149,9 @@ func (v *vm) takesHostDevices(action string) error {
 	switch {
 	case v.status != vmDown:
 		return conflict("Cannot %s Host devices. VM is not down.", action)
-	case len(v.config.hosts) == 0:
+	case len(v.hosts) == 0:
 		return conflict("Cannot %s Host devices. VM is not pinned to any host.", action)
-	case len(v.config.hosts) > 1:
+	case len(v.hosts) > 1:
 		return conflict("Cannot %s Host devices. VM is pinned to multiple hosts.", action)
 	}
 	return nil
@@ -160,7 +160,7 @@ func (v *vm) takesHostDevices(action string) error {
 // lacksDevice says why a VM cannot run with its host devices on a host.
 func (s *Server) lacksDevice(v *vm, h *host) string {
 	for _, p := range v.passed {
-		if len(v.config.hosts) != 1 || v.config.hosts[0] != h.id {
+		if len(v.hosts) != 1 || v.hosts[0] != h.id {
 			return "it does not provide requested host devices"
 		}
 		if user := s.userOf(h, p.name); user != "" && user != v.id {

@@ -640,11 +640,11 @@ func TestDevicesOfHosts(t *testing.T) {
 	}
 	body := "<host_device><name>pci_0000_03_00_0</name></host_device>"
 	pin := func(hosts ...string) string {
-		text := "<placement_policy><affinity>pinned</affinity><hosts>"
+		var text strings.Builder
 		for _, id := range hosts {
-			text += `<host id="` + id + `"/>`
+			text.WriteString(`<host id="` + id + `"/>`)
 		}
-		return text + "</hosts></placement_policy>"
+		return "<placement_policy><affinity>pinned</affinity><hosts>" + text.String() + "</hosts></placement_policy>"
 	}
 	for name, policy := range map[string]string{"free": "", "both": pin(host, other), "wrong": pin(other)} {
 		id := e.vm(name, policy)

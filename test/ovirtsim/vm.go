@@ -296,7 +296,7 @@ func (s *Server) updateVM(q *request, v *vm) (*elem, error) {
 	if err := s.checkPlaces(&changed, cluster, "edit"); err != nil {
 		return nil, err
 	}
-	if !slices.Equal(changed.hosts, v.config.hosts) {
+	if !slices.Equal(changed.hosts, v.hosts) {
 		v.passed = nil // they are those of the host that the VM was pinned to
 	}
 	v.meta, v.cluster = m, cluster

@@ -334,18 +334,13 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 		return body
 	}
 
-	limit, once := maxObjectUpdates, false
+	limit, seconds := limits(req.Options)
+	once := seconds != nil && *seconds == 0
 	var timeout <-chan time.Time
-	if options := req.Options; options != nil {
-		if options.MaxObjectUpdates > 0 {
-			limit = min(limit, int(options.MaxObjectUpdates))
-		}
-		if seconds := options.MaxWaitSeconds; seconds != nil {
-			once = *seconds == 0
-			timer := time.NewTimer(time.Duration(*seconds) * time.Second)
-			defer timer.Stop()
-			timeout = timer.C
-		}
+	if seconds != nil {
+		timer := time.NewTimer(time.Duration(*seconds) * time.Second)
+		defer timer.Stop()
+		timeout = timer.C
 	}
 	for {
 		if body.Res.Returnval, fault = w.look(ctx, c, poll, limit, req.Version == ""); fault != nil {
@@ -369,6 +364,18 @@ func (o *operations) WaitForUpdatesEx(ctx *simulator.Context, req *types.WaitFor
 			return &methods.WaitForUpdatesExBody{Fault_: soapFault(cancelFault(wait))}
 		}
 	}
+}
+
+// limits returns how many objects a response may have, and how many seconds the
+// request waits, or nil if it waits until there is an update.
+func limits(options *types.WaitOptions) (objects int, seconds *int32) {
+	if options == nil {
+		return maxObjectUpdates, nil
+	}
+	if n := int(options.MaxObjectUpdates); n > 0 && n < maxObjectUpdates {
+		return n, options.MaxWaitSeconds
+	}
+	return maxObjectUpdates, options.MaxWaitSeconds
 }
 
 // together is how long changes are collected for one answer.

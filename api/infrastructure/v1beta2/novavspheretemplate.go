@@ -59,7 +59,7 @@ type NovaVSphereLibraryItem struct {
 }
 
 // String describes the template for people.
-func (t NovaVSphereTemplate) String() string {
+func (t *NovaVSphereTemplate) String() string {
 	switch item := t.ContentLibrary; {
 	case t.ID != "":
 		return "the template " + t.ID

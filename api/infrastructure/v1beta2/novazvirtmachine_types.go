@@ -130,7 +130,7 @@ type NovaZVirtTemplate struct {
 }
 
 // String describes the template for people.
-func (t NovaZVirtTemplate) String() string { return cmp.Or(t.Name, t.ID) }
+func (t *NovaZVirtTemplate) String() string { return cmp.Or(t.Name, t.ID) }
 
 // NovaZVirtMigrationMode controls whether a VM can move between hosts.
 // +kubebuilder:validation:Enum=Migratable;UserMigratable;Pinned

@@ -143,32 +143,11 @@ func (s *Session) source(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMach
 			return out, err
 		}
 	}
-	if name := m.Spec.Hardware.InstanceType; name != "" {
-		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
-		if err != nil {
-			return out, Unresolved(infrav1.PlacementNotFoundReason, "hardware.instanceType", err)
-		}
-		out.InstanceType = kind.ID
-	}
-	hosts, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(cl.ID))
-	if err != nil {
+	if err := s.hardware(ctx, m, &out); err != nil {
 		return out, err
 	}
-	for _, host := range hosts {
-		out.Hosts = append(out.Hosts, host.ID)
-	}
-	if len(m.Spec.Hardware.PCIDevices) > 0 {
-		if out.Devices, err = s.chooseDevices(ctx, m, cl.ID, hosts); err != nil {
-			return out, err
-		}
-		out.Hosts = []string{out.Devices.Host}
-	}
-	if name := m.Spec.Hardware.CPUProfile; name != "" {
-		profile, err := s.find(ctx, "hardware.cpuProfile", ovirt.CPUProfiles, name, on(cl.ID))
-		if err != nil {
-			return out, err
-		}
-		out.CPUProfile = profile.ID
+	if err := s.hostsAndDevices(ctx, m, at, &out); err != nil {
+		return out, err
 	}
 	if out.Quota, err = s.quota(ctx, at.Quota, cl.DataCenter.ID); err != nil {
 		return out, err
@@ -288,6 +267,44 @@ func (s *Session) added(ctx context.Context, b Bounds, m *infrav1.NovaZVirtMachi
 	return profiles, domains, err
 }
 
+// hardware finds the instance type and the CPU profile.
+func (s *Session) hardware(ctx context.Context, m *infrav1.NovaZVirtMachine, out *plan.Source) error {
+	if name := m.Spec.Hardware.InstanceType; name != "" {
+		kind, err := s.names.Find(ctx, ovirt.InstanceTypes, name, ovirt.Any)
+		if err != nil {
+			return Unresolved(infrav1.PlacementNotFoundReason, "hardware.instanceType", err)
+		}
+		out.InstanceType = kind.ID
+	}
+	if name := m.Spec.Hardware.CPUProfile; name != "" {
+		profile, err := s.find(ctx, "hardware.cpuProfile", ovirt.CPUProfiles, name, on(out.Cluster))
+		if err != nil {
+			return err
+		}
+		out.CPUProfile = profile.ID
+	}
+	return nil
+}
+
+// hostsAndDevices finds the hosts that the VM may run on. With PCI devices it
+// is the one host whose devices are chosen.
+func (s *Session) hostsAndDevices(ctx context.Context, m *infrav1.NovaZVirtMachine, at plan.Site, out *plan.Source) error {
+	hosts, err := s.findAll(ctx, "placement.hosts", ovirt.Hosts, at.Hosts, on(out.Cluster))
+	if err != nil {
+		return err
+	}
+	for _, host := range hosts {
+		out.Hosts = append(out.Hosts, host.ID)
+	}
+	if len(m.Spec.Hardware.PCIDevices) > 0 {
+		if out.Devices, err = s.chooseDevices(ctx, m, out.Cluster, hosts); err != nil {
+			return err
+		}
+		out.Hosts = []string{out.Devices.Host}
+	}
+	return nil
+}
+
 // Around finds what the machine of a VM names beside it. What matters before
 // the first boot only is not asked for later.
 func (s *Session) Around(ctx context.Context, b Bounds, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site) (plan.Around, error) {
@@ -319,6 +336,13 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 	if out.Tags, err = s.findAll(ctx, "tags", ovirt.Tags, tagNames(m.Spec.Tags), ovirt.Any); err != nil {
 		return out, err
 	}
+	err = s.groups(ctx, clusterID, m, vm, at, &out)
+	return out, err
+}
+
+// groups finds the affinity groups that the VM is to be in, and those of
+// antiAffinity that it is to leave.
+func (s *Session) groups(ctx context.Context, clusterID string, m *infrav1.NovaZVirtMachine, vm *ovirt.VM, at plan.Site, out *plan.Around) error {
 	wanted := []ovirt.AffinityGroup{}
 	if own, ok := plan.AntiAffinityGroup(clusterID, m, at); ok {
 		wanted = append(wanted, own)
@@ -330,11 +354,11 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 		known, ok, err := s.Mirror.Group(ctx, vm.Cluster.ID, group.Name)
 		switch {
 		case err != nil:
-			return out, err
+			return err
 		case ok:
 			group = known
 		case group.VMsRule == nil:
-			return out, plan.Failure(infrav1.PlacementNotFoundReason, "affinityGroups: the VM's cluster has no affinity group %q", group.Name)
+			return plan.Failure(infrav1.PlacementNotFoundReason, "affinityGroups: the VM's cluster has no affinity group %q", group.Name)
 		}
 		out.Groups = append(out.Groups, group)
 	}
@@ -342,7 +366,7 @@ func (s *Session) around(ctx context.Context, b Bounds, clusterID string, m *inf
 	out.Left = s.Mirror.GroupsOf(vm.Cluster.ID, vm.ID, func(g *ovirt.AffinityGroup) bool {
 		return clusterID != "" && plan.GroupOwner(g) == clusterID && !slices.ContainsFunc(wanted, func(w ovirt.AffinityGroup) bool { return w.Name == g.Name })
 	})
-	return out, nil
+	return nil
 }
 
 // DataCenterOf returns the ID of the data center of a VM; empty, if the user cannot

@@ -3,6 +3,7 @@ package renderers_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -228,7 +229,7 @@ func commandIn(ctx context.Context, in func() *host.Host, args ...string) func()
 	return func() (string, error) {
 		h := in()
 		if h == nil {
-			return "", fmt.Errorf("the VM has no host")
+			return "", errors.New("the VM has no host")
 		}
 		out, err := h.Exec(ctx, args...)
 		return strings.TrimSpace(string(out)), err
