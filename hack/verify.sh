@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Checks what a test cannot: that generated files are what the sources say,
 # that the modules are tidy, that the manifests render, that images have
-# versions, that the documents point at files that exist, that the licenses of
-# dependencies are allowed, and that the linters are content.
+# versions, that the documents point at files that exist, that texts are plain
+# English, that the licenses of dependencies are allowed, and that the linters
+# find nothing.
 #
 #   hack/verify.sh [RESULTS]
 #
@@ -75,6 +76,12 @@ pinned() {
 	[[ -z $found ]]
 }
 
+# wording checks the texts of folders that were rewritten in plain English. The
+# other controllers and the providers have not been rewritten yet.
+wording() {
+	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs internal modules templates ./*.md
+}
+
 # licenses checks all modules that are part of a manager.
 licenses() {
 	local tool
@@ -113,6 +120,7 @@ check "manifests and templates" manifests
 check "versions of images" pinned
 check "shell scripts" scripts
 check "links of documents" links
+check "wording" wording
 check "licenses of dependencies" licenses
 check "linters" hack/lint.sh
 exit $failed

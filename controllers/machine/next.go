@@ -6,16 +6,16 @@ import "github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 type action string
 
 const (
-	create   action = "Create"
-	start    action = "Start"
-	settle   action = "Settle"
-	wait     action = "Wait"
-	publish  action = "Publish"
-	mourn    action = "Mourn"
-	rest     action = "Rest"
-	shutdown action = "Shutdown"
-	destroy  action = "Destroy"
-	release  action = "Release"
+	create        action = "Create"
+	start         action = "Start"
+	settle        action = "Settle"
+	wait          action = "Wait"
+	publish       action = "Publish"
+	reportMissing action = "ReportMissing"
+	rest          action = "Rest"
+	shutdown      action = "Shutdown"
+	destroy       action = "Destroy"
+	release       action = "Release"
 )
 
 // life is where a machine stands, apart from its VM.
@@ -41,7 +41,7 @@ func next(vm hypervisor.VM, at life) action {
 	case vm.State == hypervisor.Busy:
 		return wait
 	case vm.State == hypervisor.Absent && at.provisioned:
-		return mourn // a machine is one VM: its owner replaces the machine
+		return reportMissing // a machine is one VM: its owner replaces the machine
 	case vm.State == hypervisor.Running:
 		return live(vm, at)
 	case at.leaving:

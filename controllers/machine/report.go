@@ -53,7 +53,7 @@ func (s *scope[M]) condition() metav1.Condition {
 		c.Reason, c.Message = infrav1.DeletingReason, cmp.Or(s.vm.Message, "The VM is being deleted")
 	case s.waiting != forNothing:
 		c.Reason, c.Message = s.lacks()
-	case s.do == mourn:
+	case s.do == reportMissing:
 		c.Reason, c.Message = infrav1.VMNotFoundReason, "The hypervisor has no VM for this machine any more; it is not created again: delete the Machine to replace it"
 	case s.do == rest:
 		c.Reason, c.Message = infrav1.DeletingReason, "The Machine is being deleted: no VM is created or powered on for it any more"

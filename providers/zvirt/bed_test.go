@@ -206,7 +206,7 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 	case vm.State == hypervisor.Busy:
 		return vm, "wait", nil
 	case vm.State == hypervisor.Absent && provisioned:
-		return vm, "mourn", nil
+		return vm, "reportMissing", nil
 	case vm.State == hypervisor.Absent:
 		return vm, "create", d.Create(b.ctx(), m, launch)
 	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !provisioned:

@@ -156,7 +156,7 @@ func TestVMRemovedOutsideIsAbsent(t *testing.T) {
 	vm := b.named("worker-1")[0].ID
 	b.admin("POST", "/vms/"+vm+"/stop", "<action/>")
 	b.Eventually(func() int { status, _ := b.engine.Do("DELETE", "/vms/"+vm, ""); return status }).Should(Equal(200))
-	b.until(b.connector, m, true, "mourn")
+	b.until(b.connector, m, true, "reportMissing")
 }
 
 // TestForeignDisks deletes a machine with a disk of somebody else's in every
