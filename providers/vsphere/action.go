@@ -10,7 +10,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// verb is what was asked of vCenter.
+// verb is the kind of an action in vCenter.
 type verb string
 
 const (
@@ -18,28 +18,31 @@ const (
 	starting   verb = "start"
 	stopping   verb = "stop"
 	destroying verb = "destroy"
-	// detaching is taking disks that are to stay off a VM that is to go.
+	// detaching detaches the disks to keep from a VM that is to be deleted.
 	detaching verb = "detach"
-	// settling is done beside the VM's life: the VM runs on.
+	// settling reconciles objects around the VM, such as rules and tags: the VM
+	// runs on.
 	settling verb = "settle"
 )
 
-// action is the last thing asked of vCenter for a machine.
+// action is the last operation that the driver requested from vCenter for a
+// machine.
 type action struct {
 	verb    verb
 	message string
 	at      time.Time
-	// task is vCenter's; none while the request is under way.
+	// task is the vCenter task. It is not set while the request is under way.
 	task ref
-	// taken is the VM that has the name already.
+	// taken is the VM that already has the name.
 	taken *ref
-	// unseen is set when vCenter has forgotten the task.
+	// unseen is set when vCenter does not list the task any more.
 	unseen bool
-	// refused is how vCenter refused at once because of the VM's power.
+	// refused is the error with which vCenter rejected the request at once
+	// because of the VM's power state.
 	refused *hypervisor.Error
-	// err is why nothing was asked for after all.
+	// err is the reason why no request was sent after all.
 	err *hypervisor.Error
-	// lag is how long the inventory may lag behind what an answer said.
+	// lag is the longest time by which the inventory may lag behind a response.
 	lag time.Duration
 }
 
@@ -61,7 +64,8 @@ func (a *action) busy(w *world, id uuid.UUID) bool {
 	return task == nil || !task.done() || a.lags(w, id, task)
 }
 
-// lags reports whether the inventory is about to show what a task has done.
+// lags reports whether the inventory does not show the result of a task yet,
+// but is expected to.
 func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	_, known := w.byID[id]
 	since := a.at
@@ -69,7 +73,7 @@ func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 		since = task.endedAt
 	}
 	if a.verb == destroying && task.failure == nil {
-		return known && time.Since(since) < a.lag // it is about to leave
+		return known && time.Since(since) < a.lag // the inventory is about to drop it
 	}
 	if a.verb != creating {
 		return false
@@ -80,17 +84,17 @@ func (a *action) lags(w *world, id uuid.UUID, task *taskInfo) bool {
 	if task.failure != nil {
 		return false
 	}
-	// The VM is made; the inventory is about to show it.
+	// The VM exists; the inventory is about to show it.
 	return !known && w.ids[task.result] == uuid.Nil && time.Since(since) < a.lag
 }
 
-// halfMade reports whether the VM at vm may yet turn out to be ours.
+// halfMade reports whether the VM at vm may still turn out to be ours.
 func (a *action) halfMade(w *world, vm ref) bool {
 	id, listed := w.ids[vm]
 	return (!listed || id == uuid.Nil) && time.Since(a.at) < a.lag
 }
 
-// destroyed reports whether the action took the VM away.
+// destroyed reports whether the action deleted the VM.
 func (a *action) destroyed(w *world) bool {
 	if a == nil || a.verb != destroying || a.task == (ref{}) {
 		return false
@@ -99,7 +103,7 @@ func (a *action) destroyed(w *world) bool {
 	return task != nil && task.done() && (task.failure == nil || isGoneFault(task.failure.Fault))
 }
 
-// failure returns how the action failed, if it did.
+// failure returns the error with which the action failed, if it did.
 func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	if a.err != nil {
 		return a.err
@@ -129,15 +133,15 @@ func (a *action) failure(w *world, id uuid.UUID) *hypervisor.Error {
 	return faulted(task.failure.Fault, task.failure.LocalizedMessage)
 }
 
-// wasDone reports whether a fault says that there was nothing to do any more.
+// wasDone reports whether a fault means that there was nothing left to do.
 func (a *action) wasDone(f types.BaseMethodFault) bool {
 	_, gone := f.(*types.ManagedObjectNotFound)
 	return gone && (a.verb == destroying || a.verb == stopping || a.verb == detaching)
 }
 
-// powerRefused returns how vCenter refused because of the VM's power, if it
-// did. Most likely the power is as asked already, and the stream is about to
-// show it.
+// powerRefused returns the error with which vCenter rejected the action
+// because of the VM's power state, if it did. Most likely the VM is already in
+// the requested power state, and the stream is about to show it.
 func (a *action) powerRefused(w *world) *hypervisor.Error {
 	if a.refused != nil || a.verb == creating || a.verb == detaching {
 		return a.refused
@@ -150,8 +154,8 @@ func (a *action) powerRefused(w *world) *hypervisor.Error {
 	return nil
 }
 
-// powered reports whether the stream shows power by which there is nothing left
-// of the action that was refused.
+// powered reports whether the stream shows a power state in which nothing is
+// left to do for the rejected action.
 func (a *action) powered(w *world, id uuid.UUID) bool {
 	info := w.vms[w.byID[id]]
 	switch {
@@ -163,14 +167,14 @@ func (a *action) powered(w *world, id uuid.UUID) bool {
 		return info.running()
 	case a.verb == settling:
 		return !info.running()
-	default: // what can be done to a VM that is off only
+	default: // operations that need a VM that is powered off
 		return info.power != types.VirtualMachinePowerStatePoweredOff
 	}
 }
 
-// stubborn is the failure of an action that was refused because of the VM's
-// power, while the stream goes on to show another: to ask again at once would
-// have no end.
+// stubborn returns the failure of an action that vCenter rejected because of
+// the VM's power state, while the stream keeps showing another state.
+// Repeating the request at once would loop without end.
 func (a *action) stubborn(w *world, id uuid.UUID, refused *hypervisor.Error) *hypervisor.Error {
 	switch {
 	case a.powered(w, id):
@@ -184,8 +188,8 @@ func (a *action) stubborn(w *world, id uuid.UUID, refused *hypervisor.Error) *hy
 	}
 }
 
-// refuse notes that vCenter refused at once to power a VM on or off. Until the
-// stream shows why, nothing else is asked for. It reports false for any other
+// refuse records that vCenter rejected a power operation at once. Until the
+// stream shows why, no other request is sent. It returns false for any other
 // action, which has failed.
 func (i *inventory) refuse(id uuid.UUID, err *hypervisor.Error) bool {
 	i.mu.Lock()
@@ -200,7 +204,8 @@ func (i *inventory) refuse(id uuid.UUID, err *hypervisor.Error) bool {
 	return true
 }
 
-// conflict says that the name is taken, unless it is by our own VM.
+// conflict returns the error for a name that another VM has. It returns nil if
+// that VM is the machine's own.
 func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 	if w.ids[taken] == id {
 		return nil
@@ -208,8 +213,8 @@ func (a *action) conflict(w *world, id uuid.UUID, taken ref) *hypervisor.Error {
 	return failure(infrav1.NameConflictReason, "a VM with this machine's name (%s) exists in the folder and is not ours: it is left alone; rename or delete it in vCenter", taken.Value)
 }
 
-// remind has the machine looked at again if the inventory does not catch up
-// with act in time.
+// remind requeues the machine if the inventory does not catch up with act in
+// time.
 func (i *inventory) remind(id uuid.UUID, act *action) {
 	time.AfterFunc(i.lag, func() {
 		i.mu.Lock()
@@ -221,7 +226,7 @@ func (i *inventory) remind(id uuid.UUID, act *action) {
 }
 
 // overdue returns the task of a machine that the stream should have listed by
-// now. Its outcome has to be asked for.
+// now. The caller has to read its outcome.
 func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -238,8 +243,8 @@ func (i *inventory) overdue(id uuid.UUID) (ref, bool) {
 	return m.act.task, true
 }
 
-// outcomeUnread reports whether the task of a machine has ended, and its result or
-// error still has to be read. The caller holds the lock.
+// outcomeUnread reports whether the task of a machine has ended, and its
+// result or error still has to be read. The caller holds the lock.
 func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 	if m.act == nil || m.act.unseen {
 		return false
@@ -252,9 +257,9 @@ func (i *inventory) outcomeUnread(id uuid.UUID, m *machine) bool {
 	return task.failed() || m.act.verb == creating && !known
 }
 
-// doubt has vCenter asked at once about a task that it does not list any more.
-// It has most likely ended unseen, but the list is of recent tasks only. The
-// caller holds the lock.
+// doubt makes the driver read a task at once that vCenter does not list any
+// more. The task has most likely ended unobserved, but the list has recent
+// tasks only. The caller holds the lock.
 func (i *inventory) doubt(task ref) {
 	for _, m := range i.machines {
 		if m.act != nil && m.act.task == task && !m.act.unseen {
@@ -264,7 +269,8 @@ func (i *inventory) doubt(task ref) {
 	}
 }
 
-// learn notes what was asked about a task; nil means it is no more.
+// learn records the state that was read of a task; nil means that the task
+// does not exist any more.
 func (i *inventory) learn(task ref, info *taskInfo) {
 	i.update(func(w *world) []uuid.UUID {
 		if info != nil {
@@ -276,7 +282,8 @@ func (i *inventory) learn(task ref, info *taskInfo) {
 	})
 }
 
-// unsee notes that vCenter has forgotten a task. The caller holds the lock.
+// unsee records that vCenter does not list a task any more. The caller holds
+// the lock.
 func (i *inventory) unsee(task ref) {
 	for _, m := range i.machines {
 		if m.act != nil && m.act.task == task {
@@ -285,7 +292,7 @@ func (i *inventory) unsee(task ref) {
 	}
 }
 
-// duplicate returns the VM that has the name, if that is the fault.
+// duplicate returns the VM that has the name, if the fault is DuplicateName.
 func duplicate(f *types.LocalizedMethodFault) *ref {
 	if f == nil {
 		return nil
@@ -296,8 +303,8 @@ func duplicate(f *types.LocalizedMethodFault) *ref {
 	return nil
 }
 
-// begin notes that verb is about to be asked for, unless something is under
-// way.
+// begin records that a request for verb is about to be sent, unless another
+// action is under way.
 func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -310,8 +317,8 @@ func (i *inventory) begin(id uuid.UUID, key hypervisor.Key, v verb, message stri
 	return true
 }
 
-// end notes vCenter's answer: a task, the VM that has the name, or neither
-// when nothing came of it.
+// end records vCenter's response: a task, the VM that has the name, or neither
+// if the request had no effect.
 func (i *inventory) end(id uuid.UUID, task ref, taken *ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -11,13 +11,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// addresses returns a VM's addresses: what its own network cards report, in
-// order, and its names. There are none until a card has reported one. Every
-// address is internal; one that the internet routes is external too.
+// addresses returns a VM's addresses: those that its own network interfaces
+// report, in order, and its names. There are none until an interface has
+// reported an address. Every address is internal; an address that the internet
+// routes is also external.
 //
-// Cards that only the guest knows, such as the bridges of a container network,
-// do not count, and neither do addresses that float between machines. The
-// families keep the order in which the guest has them.
+// Interfaces that only the guest knows, such as the bridges of a container
+// network, do not count, and neither do addresses that float between machines.
+// The address families keep the order in which the guest has them.
 func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.MachineAddress {
 	var inside, outside []clusterv1.MachineAddress
 	seen := map[netip.Addr]bool{}
@@ -46,7 +47,8 @@ func addresses(name, hostName string, cards []types.GuestNicInfo) []clusterv1.Ma
 	return out
 }
 
-// nics returns the VM's own network interfaces with what the guest reports of them.
+// nics returns the VM's own network interfaces with the networks and addresses
+// that the guest reports for them.
 func nics(cards []types.GuestNicInfo) (out []hypervisor.NIC) {
 	for _, card := range inOrder(cards) {
 		out = append(out, hypervisor.NIC{Network: card.Network, MAC: card.MacAddress, Addresses: ownAddresses(card)})
@@ -54,31 +56,34 @@ func nics(cards []types.GuestNicInfo) (out []hypervisor.NIC) {
 	return out
 }
 
-// inOrder returns the VM's own cards in the order the VM has them.
+// inOrder returns the VM's own network interfaces in the order of the VM's
+// devices.
 func inOrder(cards []types.GuestNicInfo) []types.GuestNicInfo {
 	own := slices.DeleteFunc(slices.Clone(cards), func(c types.GuestNicInfo) bool { return c.DeviceConfigId < 0 })
 	slices.SortStableFunc(own, func(a, b types.GuestNicInfo) int { return int(a.DeviceConfigId - b.DeviceConfigId) })
 	return own
 }
 
-// shared is the range of carriers (RFC 6598), which the internet does not route.
+// shared is the address range for carrier-grade NAT (RFC 6598), which the
+// internet does not route.
 var shared = netip.MustParsePrefix("100.64.0.0/10")
 
 func isPublic(a netip.Addr) bool {
 	return a.IsGlobalUnicast() && !a.IsPrivate() && !shared.Contains(a)
 }
 
-// ownAddresses returns a card's addresses without those that are link-local.
-// An address that is a whole network of its own belongs to the endpoint of a
-// control plane, which moves, unless the card has no other of its family:
-// DHCPv6 gives such addresses too.
+// ownAddresses returns the addresses of a network interface except for
+// link-local ones. An address that is a whole network of its own belongs to
+// the control plane endpoint, which moves between machines, unless the
+// interface has no other address of that family: DHCPv6 assigns such addresses
+// too.
 func ownAddresses(card types.GuestNicInfo) []netip.Addr {
 	type reported struct {
 		addr   netip.Addr
 		single bool
 	}
 	var all []reported
-	has := map[bool]bool{} // by whether it is of the family IPv4
+	has := map[bool]bool{} // the key is true for IPv4
 	add := func(text string, bits int32) {
 		a, err := netip.ParseAddr(text)
 		if err != nil || a.IsLinkLocalUnicast() || a.IsLoopback() || a.IsMulticast() || a.IsUnspecified() {
@@ -106,8 +111,8 @@ func ownAddresses(card types.GuestNicInfo) []netip.Addr {
 	return own
 }
 
-// without leaves the endpoint of the control plane out, which moves between
-// machines, unless it is the only address.
+// without removes the control plane endpoint, which moves between machines,
+// unless it is the only address.
 func without(all []clusterv1.MachineAddress, endpoint string) []clusterv1.MachineAddress {
 	floats := func(a clusterv1.MachineAddress) bool { return a.Address == endpoint }
 	isIP := func(a clusterv1.MachineAddress) bool { return a.Type == clusterv1.MachineInternalIP && !floats(a) }

@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// learnFields reads the numbers of custom attributes, once.
+// learnFields reads the keys of custom attributes, once.
 func (k *marker) learnFields(ctx context.Context) {
 	inv := k.session.inv
 	if inv.knowsFields() {
@@ -25,7 +25,7 @@ func (k *marker) learnFields(ctx context.Context) {
 	k.readFields(ctx)
 }
 
-// readFields reads them again.
+// readFields reads the keys of custom attributes again.
 func (k *marker) readFields(ctx context.Context) {
 	var manager mo.CustomFieldsManager
 	err := k.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
@@ -53,8 +53,8 @@ func (i *inventory) knowsFields() bool {
 	return i.fields != nil
 }
 
-// noteFields notes the numbers of custom attributes; nil if nobody could read
-// them.
+// noteFields records the keys of custom attributes; nil if they could not be
+// read.
 func (i *inventory) noteFields(fields map[string]int32) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -95,7 +95,7 @@ func (i *inventory) attributesToSet(id uuid.UUID) (vm ref, wrong []infrav1.NovaV
 	return vm, i.wrongAttributes(m, info), m.wants.makeMissing
 }
 
-// noteAttribute takes over an attribute before the stream tells of it.
+// noteAttribute records an attribute before the stream reports it.
 func (i *inventory) noteAttribute(id uuid.UUID, field int32, value string) {
 	i.update(func(w *world) []uuid.UUID {
 		if info := w.vms[w.byID[id]]; info != nil {
@@ -113,7 +113,7 @@ func (k *marker) setField(ctx context.Context, vm ref, field int32, value string
 		return err
 	})
 	if fault.Is(err, &types.InvalidArgument{}) || isGone(err) {
-		k.session.inv.noteFields(nil) // the attribute may have been removed
+		k.session.inv.noteFields(nil) // the attribute may have been deleted
 	}
 	return err
 }
@@ -125,13 +125,13 @@ func (i *inventory) fieldKey(name string) (int32, bool) {
 	return key, known
 }
 
-// field returns the number of a custom attribute, which is made if it is
-// missing and makeMissing says so.
+// field returns the key of a custom attribute. If the attribute does not
+// exist, it is created if makeMissing is set.
 func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int32, error) {
 	inv := k.session.inv
 	key, known := inv.fieldKey(name)
 	if !known {
-		k.readFields(ctx) // somebody may have made it meanwhile
+		k.readFields(ctx) // another client may have created it meanwhile
 		key, known = inv.fieldKey(name)
 	}
 	if known {
@@ -151,7 +151,7 @@ func (k *marker) field(ctx context.Context, name string, makeMissing bool) (int3
 		return err
 	})
 	if err != nil {
-		inv.noteFields(nil) // somebody else may have made it
+		inv.noteFields(nil) // another client may have created it
 		return 0, err
 	}
 	inv.mu.Lock()

@@ -19,19 +19,19 @@ import (
 )
 
 // bounds are the objects of a vCenter that an identity allows. The zero value
-// allows all: a cluster with a Secret of its own is bounded by the vCenter
-// user's permissions only.
+// allows all objects: a cluster with a Secret of its own is limited by the
+// vCenter user's permissions only.
 //
-// Sessions and what they resolved are shared between clusters of different
-// bounds, so a driver checks bounds each time, on the object that was found and
-// not on the name that led to it.
+// Clusters with different bounds share sessions and the names that these have
+// resolved. Therefore a driver checks the bounds each time, on the object that
+// was found and not on the name that led to it.
 type bounds struct {
-	// by is the name of the identity; empty, if there is none.
+	// by is the name of the identity; empty if there is none.
 	by string
 	infrav1.NovaVSphereBounds
 }
 
-// boundsOf returns the bounds of the identity that login comes from.
+// boundsOf returns the bounds of the identity that has the credentials.
 func boundsOf(login credentials.Login) bounds {
 	identity, ok := login.Identity.(*infrav1.NovaVSphereIdentity)
 	if !ok {
@@ -41,8 +41,8 @@ func boundsOf(login credentials.Login) bounds {
 }
 
 // within reports whether one of entries allows the object with an inventory
-// path. An entry with a leading slash is a path, any other a name; both allow
-// the object and all below it.
+// path. An entry with a leading slash is a path, any other entry is a name.
+// Both allow the object and all objects below it.
 func within(entries, path []string) bool {
 	return slices.ContainsFunc(entries, func(entry string) bool {
 		if !strings.HasPrefix(entry, "/") {
@@ -53,12 +53,12 @@ func within(entries, path []string) bool {
 	})
 }
 
-// refuse returns the Error for a field whose value bound does not allow.
+// refuse returns the Error for a field whose value is outside of bound.
 func (b *bounds) refuse(field, value, bound string) error {
 	return failure(infrav1.OutOfBoundsReason, "%s %q is outside of spec.bounds.%s of NovaVSphereIdentity %q", field, value, bound, b.by)
 }
 
-// allows checks the object at a reference that a field has led to.
+// allows checks the object to which the value of a field was resolved.
 func (d *driver) allows(ctx context.Context, field, value, bound string, entries []string, at ref) error {
 	if len(entries) == 0 {
 		return nil
@@ -73,8 +73,9 @@ func (d *driver) allows(ctx context.Context, field, value, bound string, entries
 	return nil
 }
 
-// inventoryPath are the names of an object and of all objects above it but the
-// root folder, from the top. Objects move, so it is news.
+// inventoryPath has the names of an object and of all objects above it except
+// for the root folder, from the top. Objects move, so the path is read again
+// after some time.
 type inventoryPath struct {
 	names []string
 	read  time.Time
@@ -82,7 +83,7 @@ type inventoryPath struct {
 
 func (p inventoryPath) readAt() time.Time { return p.read }
 
-// path returns the names on the way from the root folder to an object.
+// path returns the names on the path from the root folder to an object.
 func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (inventoryPath, error) {
 		content, err := mo.RetrievePropertiesEx(ctx, c, types.RetrievePropertiesEx{
@@ -103,7 +104,8 @@ func (r *resolver) path(ctx context.Context, at ref) ([]string, error) {
 	return found.names, err
 }
 
-// upwards selects an object and all above it, with what climb needs of them.
+// upwards selects an object and all objects above it, with the properties that
+// climb needs.
 func upwards(at ref) types.PropertyFilterSpec {
 	again := []types.BaseSelectionSpec{&types.SelectionSpec{Name: "up"}}
 	return types.PropertyFilterSpec{
@@ -119,7 +121,8 @@ func upwards(at ref) types.PropertyFilterSpec {
 }
 
 // climb returns the names from below the root folder down to an object, and
-// whether the root folder was reached: an account may not see all that is above.
+// whether it reached the root folder: the account may not have permission to
+// read all objects above.
 func climb(content []types.ObjectContent, at, root ref) ([]string, bool) {
 	type entity struct {
 		name  string
@@ -183,8 +186,8 @@ func (d *driver) allowsFolder(ctx context.Context, p *infrav1.NovaVSpherePlaceme
 	return d.allows(ctx, "placement.folder", p.Folder, "folders", d.bounds.Folders, at)
 }
 
-// allowsStorage checks where a placement stores disks. Of datastores that a
-// policy leaves to choose from, those within bounds remain.
+// allowsStorage checks where a placement stores disks. Of the datastores that
+// fit a policy, it keeps those within bounds.
 func (d *driver) allowsStorage(ctx context.Context, p *infrav1.NovaVSpherePlacement, s *storage) error {
 	if err := d.allowsPolicy("placement.storagePolicy", p.StoragePolicy); err != nil {
 		return err
@@ -221,7 +224,7 @@ func (d *driver) allowsPolicy(field, name string) error {
 }
 
 // mayMakeFolder checks a folder that is to be created if it does not exist,
-// before it is: only an entry that is a path says where.
+// before it is created: only an entry that is a path determines the location.
 func (d *driver) mayMakeFolder(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	if len(d.bounds.Folders) == 0 || !ptr.Deref(p.CreateFolder, false) {
 		return nil
@@ -289,7 +292,7 @@ func (d *driver) item(ctx context.Context, g *goal) (libraryItem, error) {
 	return d.session.paths.item(ctx, of)
 }
 
-// lineage is what tells templates, VMs of machines and other VMs apart.
+// lineage distinguishes templates, VMs of machines and other VMs.
 type lineage struct {
 	template, machine bool
 	read              time.Time
@@ -297,9 +300,10 @@ type lineage struct {
 
 func (l lineage) readAt() time.Time { return l.read }
 
-// vetted reads the VM at a reference, if it may be cloned: the VM of a machine
-// has the keys and the data of a workload cluster on its disks, so it never is
-// a source, and an identity lends templates only unless it says otherwise.
+// vetted reads the VM at a reference, if it may be cloned. The VM of a machine
+// has the keys and the data of a workload cluster on its disks, so it is never
+// allowed as a source. An identity allows templates only, unless its bounds
+// allow other VMs.
 func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error) {
 	r := d.session.paths
 	is, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (lineage, error) {
@@ -333,15 +337,16 @@ func (d *driver) vetted(ctx context.Context, g *goal, at ref) (*template, error)
 }
 
 // allowedKeys are the keys of hardware.extraConfig that any identity allows:
-// settings of processors, memory, clocks and passed-through devices that reach
-// nothing outside of the VM. Others attach devices (pciPassthru0.id), name
+// settings of processors, memory, clocks and passthrough devices that have no
+// effect outside of the VM. Other keys attach devices (pciPassthru0.id), name
 // files (sched.swap.dir) or open ports (RemoteDisplay.vnc.port).
 var allowedKeys = []string{
 	"cpuid.coresPerSocket", "devices.hotplug", "hypervisor.cpuid.v0", "log.keepOld", "log.rotateSize", "mem.hotadd", "monitor_control.",
 	"numa.", "pciPassthru.", "sched.cpu.", "sched.mem.", "sched.swap.vmxSwapEnabled", "time.synchronize.", "tools.syncTime", "vcpu.hotadd",
 }
 
-// deviceSettings are settings of a passed-through device that do not say which.
+// deviceSettings matches settings of a passthrough device that do not select
+// the device.
 var deviceSettings = regexp.MustCompile(`(?i)^pciPassthru[0-9]+\.(cfg\..+|msiEnabled)$`)
 
 // allowsExtraConfig checks the keys of hardware.extraConfig.
@@ -358,8 +363,8 @@ func (b *bounds) allowsExtraConfig(options []infrav1.NovaVSphereExtraConfig) err
 	return nil
 }
 
-// isAllowedKey reports whether a key, whose case does not matter to vCenter, is
-// among entries or begins with one that ends in a period or an asterisk.
+// isAllowedKey reports whether entries contain a key or a prefix of it that
+// ends in a period or an asterisk. vCenter ignores the case of keys.
 func isAllowedKey(entries []string, key string) bool {
 	key = strings.ToLower(key)
 	return slices.ContainsFunc(entries, func(entry string) bool {

@@ -14,19 +14,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Options are what holds for all vCenters.
+// Options are settings for the sessions with all vCenters.
 type Options struct {
-	// MaxCreations bounds the VMs being made at one vCenter. Zero means any
-	// number.
+	// MaxCreations limits the VMs that one vCenter creates at the same time.
+	// Zero means no limit.
 	MaxCreations int
-	// Namespace is the manager's own: it holds the Secrets that cluster-scoped
-	// identities name.
+	// Namespace is the manager's own namespace: it has the Secrets that
+	// cluster-scoped identities reference.
 	Namespace string
 
 	// pace and wrap are for tests.
 	pace pace
 	wrap wrap
-	// logins are those of all sessions.
+	// logins limits the refused logins of all sessions.
 	logins *sessions.Logins
 }
 
@@ -45,7 +45,7 @@ var (
 
 // NewConnector returns a Connector without sessions. The reader reads
 // NovaVSphereClusters, NovaVSphereIdentities, the metadata of namespaces, and
-// Secrets, those past any cache.
+// Secrets. It must read Secrets from the API server and not from a cache.
 func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.pace == (pace{}) {
 		o.pace = usually
@@ -62,19 +62,18 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 	}
 }
 
-// Start closes sessions that nobody asks for any more, and at the end all, so
-// that a manager can run the Connector.
+// Start closes sessions that are not used any more, and all sessions when ctx
+// ends. It makes the Connector a runnable of a manager.
 func (c *Connector) Start(ctx context.Context) error {
 	c.pool.Run(ctx)
 	return nil
 }
 
-// Close logs out everywhere.
+// Close logs out of all vCenters.
 func (c *Connector) Close() { c.pool.Close() }
 
-// Connect returns a driver for m. It waits no longer than a moment for a
-// session that is being opened, and not at all for one that is known to be
-// down.
+// Connect returns a driver for m. It waits only a short time for a session
+// that is being opened, and not at all for a session that is known to be down.
 func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.Driver[*infrav1.NovaVSphereMachine], error) {
 	cluster, err := c.clusterOf(ctx, m)
 	if err != nil {
@@ -100,11 +99,12 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 // Changes delivers the machines whose VM changed.
 func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
 
-// SiteChanges delivers the clusters whose vCenter came or went.
+// SiteChanges delivers the clusters whose vCenter became reachable or
+// unreachable.
 func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
-// clusterOf finds the infrastructure cluster of m. It does not ask the
-// Cluster, which may be gone.
+// clusterOf finds the infrastructure cluster of m. It does not read the
+// Cluster, which may have been deleted.
 func (c *Connector) clusterOf(ctx context.Context, m *infrav1.NovaVSphereMachine) (*infrav1.NovaVSphereCluster, error) {
 	name := m.Labels[clusterv1.ClusterNameLabel]
 	if name == "" {
@@ -113,7 +113,7 @@ func (c *Connector) clusterOf(ctx context.Context, m *infrav1.NovaVSphereMachine
 	return c.clusterNamed(ctx, m.Namespace, name)
 }
 
-// clusterNamed finds the infrastructure of a Cluster.
+// clusterNamed finds the infrastructure cluster of a Cluster.
 func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*infrav1.NovaVSphereCluster, error) {
 	list := &infrav1.NovaVSphereClusterList{}
 	err := c.reader.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: name})
@@ -127,8 +127,8 @@ func (c *Connector) clusterNamed(ctx context.Context, namespace, name string) (*
 	return &list.Items[0], nil
 }
 
-// open returns the session that cluster asks for, and the bounds that its
-// identity sets.
+// open returns the session for the endpoint and credentials of cluster, and
+// the bounds that its identity sets.
 func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (*session, bounds, error) {
 	login, err := c.login(ctx, cluster)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 	return s, boundsOf(login), err
 }
 
-// login reads where and how to log in for cluster.
+// login reads the endpoint and the credentials of cluster.
 func (c *Connector) login(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (credentials.Login, error) {
 	spec, ref := &cluster.Spec, cluster.Identity()
 	login, err := c.accounts.Resolve(ctx, cluster.Namespace, credentials.Reference{

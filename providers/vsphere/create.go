@@ -15,23 +15,23 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Settings that tell us about a VM what nothing else does.
+// Settings that store facts about a VM which no other property has.
 const (
-	// zoneKey is the failure domain that the VM was made in.
+	// zoneKey is the failure domain in which the VM was created.
 	zoneKey = "nova.failureDomain"
-	// hostGroupKey is the group of hosts that it was made on.
+	// hostGroupKey is the host group on which the VM was created.
 	hostGroupKey = "nova.hostGroup"
-	// machineKey is the name of the machine that it was created for.
+	// machineKey is the name of the machine for which the VM was created.
 	machineKey = "nova.machine"
 )
 
 // sinceTPMPolicy is the first version of the API in which a clone request can
-// ask for a TPM without the secrets of the source.
+// give the clone a TPM without the secrets of the source.
 const sinceTPMPolicy = "8.0.0.1"
 
-// Create asks vCenter to clone the template: one task that also sets the
+// Create requests a clone of the template: one task that also sets the
 // hardware, the disks, the network, the placement and the user data, and
-// powers on.
+// powers on the VM.
 func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
@@ -75,23 +75,23 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hy
 	})
 }
 
-// plan is a clone that is ready to be asked for.
+// plan is a clone request that is ready to be sent.
 type plan struct {
 	req *types.CloneVM_Task
-	// disks are the disks of the source that the clone keeps.
+	// disks are the keys of the source's disks that the clone keeps.
 	disks []int32
-	// source is what is cloned, for people.
+	// source names the source of the clone in messages.
 	source string
-	// static are its addresses that do not come from DHCP, each with the length
-	// of its network.
+	// static are the VM's addresses that do not come from DHCP, each with the
+	// prefix length of its network.
 	static []string
-	// on is where it is stored, and need how much room it takes at most.
+	// on is where the VM is stored, and need is the most space that it takes.
 	on   storage
 	need int64
 }
 
-// datastore settles where a clone is stored. It is called once the clone is
-// about to be asked for: what is chosen is counted on.
+// datastore chooses the datastore of a clone. It is called right before the
+// clone is requested, because the chosen datastore counts the space as used.
 func (d *driver) datastore(ctx context.Context, p *plan) (ref, error) {
 	switch {
 	case p.on.pod != (ref{}):
@@ -103,7 +103,7 @@ func (d *driver) datastore(ctx context.Context, p *plan) (ref, error) {
 	}
 }
 
-// parts are what a machine names, once resolved.
+// parts are the clone inputs: the objects that a machine names, resolved.
 type parts struct {
 	goal
 	wires    []wire
@@ -114,7 +114,8 @@ type parts struct {
 	shelves  []shelf
 }
 
-// parts resolves what a machine names. What is known already costs nothing.
+// parts resolves the objects that a machine names. Names that are resolved
+// already need no request.
 func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (p parts, err error) {
 	r := d.session.paths
 	if err := d.bounds.allowsExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
@@ -133,7 +134,7 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 		return p, err
 	}
 	if p.origin, err = p.template.origin(m.Spec.CloneMode, p.goal.template.Snapshot, &m.Spec.Disks); err != nil {
-		r.forget() // somebody may take the snapshot that is missing
+		r.forget() // the missing snapshot may be taken later
 		return p, err
 	}
 	if p.origin.snapshot != nil {
@@ -155,7 +156,8 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 	return p, err
 }
 
-// config is what the clone has that its source has not.
+// config returns the settings of the clone that differ from those of its
+// source.
 func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*types.VirtualMachineConfigSpec, error) {
 	if p.origin.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
 		return nil, impossible("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
@@ -182,16 +184,17 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 	spec.DeviceChange = append(spec.DeviceChange, changes...)
 	equip(spec, &m.Spec.Hardware, p.template)
 	spec.ExtraConfig = append(spec.ExtraConfig, told...)
-	// The guest finds its disks by the UUIDs that storage drivers know.
+	// The guest finds its disks by the UUIDs that storage drivers use.
 	for _, option := range [][2]string{{"disk.EnableUUID", "TRUE"}, {disksKey, mark}, {machineKey, m.Name}, {zoneKey, l.Zone}, {hostGroupKey, p.placement.HostGroup}, {unscrubbedKey, "present"}} {
-		// An empty one takes away what the template may have.
+		// An empty value removes the key that the template may have.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: option[0], Value: option[1]})
 	}
 	return spec, nil
 }
 
-// plan makes a request of what a machine asks for. That a machine does not fit
-// its template is said of the template as it is now: nobody tries again soon.
+// plan builds the clone request of a machine. If the machine does not fit its
+// template, plan reads the template again first: such an error is terminal, so
+// the controller does not retry soon.
 func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
 	p, err := d.parts(ctx, id, m, l)
 	if err != nil {
@@ -216,7 +219,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 		Location: location(p.to.host(id, d.session.inv.failures(id)), &p.to, p.origin),
 		Config:   spec,
 		Snapshot: p.origin.snapshot,
-		// Hardware is upgraded while it is off.
+		// The hardware version is upgraded while the VM is off.
 		PowerOn: outdated(m, p.template.version) == "",
 	}}
 	if p.template.tpm && d.session.serves(sinceTPMPolicy) {
@@ -226,7 +229,7 @@ func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereM
 	return out, nil
 }
 
-// location says where a clone goes, except for its datastore.
+// location returns the placement of a clone, except for its datastore.
 func location(host *ref, to *site, from origin) types.VirtualMachineRelocateSpec {
 	at := types.VirtualMachineRelocateSpec{Pool: &to.pool, Host: host, Profile: profile(to.storage.policy)}
 	if from.linked {
@@ -235,14 +238,14 @@ func location(host *ref, to *site, from origin) types.VirtualMachineRelocateSpec
 	return at
 }
 
-// stored puts a clone and its disks on a datastore.
+// stored sets the datastore of a clone and of its disks.
 func stored(p *plan, datastore ref) {
 	at := &p.req.Spec.Location
 	at.Datastore = &datastore
 	if p.on.policy == "" {
 		return
 	}
-	// A policy of the VM is for its settings only.
+	// A storage policy of the VM applies to its configuration files only.
 	for _, key := range p.disks {
 		at.Disk = append(at.Disk, types.VirtualMachineRelocateSpecDiskLocator{
 			DiskId: key, Datastore: datastore, DiskMoveType: at.DiskMoveType, Profile: profile(p.on.policy),
@@ -250,7 +253,7 @@ func stored(p *plan, datastore ref) {
 	}
 }
 
-// demand is how much room a clone takes at most.
+// demand returns the most space that a clone takes.
 func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
 	own, need := newRack(t.devices).disks, int64(0)
 	for i, size := range sizes(own, d) {
@@ -262,10 +265,10 @@ func demand(t *template, d *infrav1.NovaVSphereDisks) int64 {
 	return need
 }
 
-// annotationPrefix begins the notes of every VM of a machine.
+// annotationPrefix is the prefix of the notes of each machine's VM.
 const annotationPrefix = "Cluster API machine "
 
-// annotation is what people read in vCenter about a VM.
+// annotation returns the notes that vCenter shows for a VM.
 func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
 	text := fmt.Sprintf(annotationPrefix+"%s/%s of cluster %s. Do not change or remove it here.",
 		m.Namespace, m.Name, m.Labels[clusterv1.ClusterNameLabel])
@@ -275,7 +278,7 @@ func annotation(m *infrav1.NovaVSphereMachine, zone string) string {
 	return text
 }
 
-// removed takes the template's network cards away.
+// removed removes the template's network interfaces.
 func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 	var out []types.BaseVirtualDeviceConfigSpec
 	for _, device := range t.devices {
@@ -288,8 +291,8 @@ func removed(t *template) []types.BaseVirtualDeviceConfigSpec {
 	return out
 }
 
-// sources are the templates that a clone for m may be made from, whatever its
-// failure domain. What cannot be resolved cannot be cloned either.
+// sources returns the templates from which the VM of m may be cloned, in any
+// failure domain. An object that cannot be resolved cannot be cloned either.
 func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]ref, error) {
 	var found []ref
 	for _, zone := range d.zones() {
@@ -311,8 +314,8 @@ func (d *driver) sources(ctx context.Context, m *infrav1.NovaVSphereMachine) ([]
 	return found, nil
 }
 
-// isUnresolved reports whether err is about what a machine names, and not about
-// the way to vCenter.
+// isUnresolved reports whether err is about an object that a machine names,
+// and not about the connection to vCenter.
 func isUnresolved(err error) bool {
 	switch hypervisor.ReasonFor(err, "") {
 	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.NameConflictReason, infrav1.InvalidSpecReason, infrav1.InsufficientResourcesReason,
@@ -322,8 +325,8 @@ func isUnresolved(err error) bool {
 	return false
 }
 
-// sourceOf is the template that is cloned to get to g; none, if it is an image
-// that is still to be made.
+// sourceOf returns the template that is cloned for g. It returns none for an
+// image that does not exist yet.
 func (d *driver) sourceOf(ctx context.Context, g *goal) (ref, error) {
 	if g.template.ContentLibrary.Item == "" {
 		t, err := d.template(ctx, g)

@@ -12,10 +12,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Delete takes one step towards the end of the VM behind m: it is powered off,
-// then disks that are not its own are taken off it, then it is destroyed with
-// the disks that are left. What is attached is read right before it is
-// destroyed, every time, so that a crash at any point changes nothing.
+// Delete takes one step towards the deletion of the VM of m: it powers the VM
+// off, then detaches disks that are not the VM's own, then destroys the VM
+// with its remaining disks. It reads the attached disks right before it
+// destroys the VM, every time, so that a crash at any point does no harm.
 func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))
@@ -35,8 +35,8 @@ func (d *driver) Delete(ctx context.Context, m *infrav1.NovaVSphereMachine) erro
 	}
 }
 
-// powerOff cuts the VM's power. A VM that is suspended loses what it had in
-// memory; as long as it has that, its disks cannot be taken off.
+// powerOff powers the VM off. A suspended VM loses the content of its memory;
+// its disks cannot be detached while it is suspended.
 func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, keyOf(m), stopping, "Powering off") {
 		return nil
@@ -53,7 +53,7 @@ func (d *driver) powerOff(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSph
 	})
 }
 
-// remove takes a VM that is off one step further.
+// remove takes the next step of the deletion of a VM that is off.
 func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if at, leave := d.session.inv.ruleToLeave(id); leave {
 		if d.session.inv.begin(id, keyOf(m), settling, "Removing the anti-affinity rule of the machine's group") {
@@ -75,7 +75,8 @@ func (d *driver) remove(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSpher
 	})
 }
 
-// removal asks for what stands between the VM and its end, or for its end.
+// removal requests the next step that is needed before the VM can be
+// destroyed, or its destruction.
 func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm ref) (ref, error) {
 	layout, err := readLayout(ctx, c, vm)
 	if err != nil {
@@ -104,7 +105,7 @@ func (d *driver) removal(ctx context.Context, c *vim25.Client, id uuid.UUID, vm 
 	}
 }
 
-// taskOf is an answer's task.
+// taskOf returns the task of a response.
 func taskOf[T any](_ *T, err error, task func() ref) (ref, error) {
 	if err != nil {
 		return ref{}, err
@@ -112,7 +113,7 @@ func taskOf[T any](_ *T, err error, task func() ref) (ref, error) {
 	return task(), nil
 }
 
-// rename says what an action has turned out to be.
+// rename sets the verb and message of an action once its actual step is known.
 func (i *inventory) rename(id uuid.UUID, v verb, message string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

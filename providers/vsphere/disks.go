@@ -9,12 +9,12 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// family is a kind of bus. Controllers of one family are numbered together,
-// whatever their maker.
+// family is a kind of bus. The controllers of one family are numbered
+// together, whatever their type.
 type family struct {
 	name string
-	// units is how many places a controller has, and own the place that it
-	// takes itself; -1, if none.
+	// units is the number of units of a controller. own is the unit that the
+	// controller takes itself; -1 if it takes none.
 	units, own int32
 }
 
@@ -25,7 +25,7 @@ var (
 	ide  = family{name: "ide", units: 2, own: -1}
 )
 
-// families are the families of the kinds of controllers that can be asked for.
+// families maps the controller types of the API to their families.
 var families = map[infrav1.NovaVSphereControllerType]family{
 	infrav1.ControllerParaVirtual: scsi,
 	infrav1.ControllerLSILogic:    scsi,
@@ -35,18 +35,19 @@ var families = map[infrav1.NovaVSphereControllerType]family{
 	infrav1.ControllerNVMe:        nvme,
 }
 
-// slot is a controller with the places on it that are taken.
+// slot is a controller with the units that are in use.
 type slot struct {
 	kind   infrav1.NovaVSphereControllerType
 	family family
 	bus    int32
 	key    int32
 	taken  map[int32]bool
-	// added is set for one that the template has not.
+	// added is set for a controller that the template does not have.
 	added types.BaseVirtualDevice
 }
 
-// kindOf says what a device is as a controller of disks.
+// kindOf returns the controller type of a device, if the device is a disk
+// controller.
 func kindOf(device types.BaseVirtualDevice) (infrav1.NovaVSphereControllerType, family, bool) {
 	switch device.(type) {
 	case *types.ParaVirtualSCSIController:
@@ -67,7 +68,7 @@ func kindOf(device types.BaseVirtualDevice) (infrav1.NovaVSphereControllerType, 
 	return "", family{}, false
 }
 
-// newController is a controller that the template has not.
+// newController returns a controller that the template does not have.
 func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types.BaseVirtualDevice {
 	of := types.VirtualController{VirtualDevice: types.VirtualDevice{Key: key}, BusNumber: bus}
 	shared := types.VirtualSCSIController{VirtualController: of, SharedBus: types.VirtualSCSISharingNoSharing}
@@ -87,10 +88,10 @@ func newController(kind infrav1.NovaVSphereControllerType, bus, key int32) types
 	return &types.ParaVirtualSCSIController{VirtualSCSIController: shared}
 }
 
-// rack is the places for disks in a VM.
+// rack has the disk controllers and disks of a VM.
 type rack struct {
 	slots []*slot
-	// disks are the template's, the boot disk first.
+	// disks are the template's disks, the boot disk first.
 	disks []*types.VirtualDisk
 }
 
@@ -126,7 +127,7 @@ func newRack(devices []types.BaseVirtualDevice) *rack {
 	return r
 }
 
-// boot is the controller of the boot disk, if there is one.
+// boot returns the controller of the boot disk, if there is one.
 func (r *rack) boot() *slot {
 	if len(r.disks) == 0 {
 		return nil
@@ -139,7 +140,7 @@ func (r *rack) boot() *slot {
 	return nil
 }
 
-// place finds a place for a disk, and adds a controller if that is needed.
+// place finds a unit for a disk, and adds a controller if that is needed.
 func (r *rack) place(name string, c infrav1.NovaVSphereController) (*slot, int32, error) {
 	kind, boot := c.Type, r.boot()
 	if kind == "" {
@@ -193,7 +194,7 @@ func (r *rack) install(kind infrav1.NovaVSphereControllerType, of family, bus in
 	return s
 }
 
-// free returns a free place, the wanted one if one is.
+// free returns a free unit: the wanted one, or any if none is wanted.
 func (s *slot) free(wanted *int32) (int32, bool) {
 	units := s.family.units
 	if s.kind == infrav1.ControllerParaVirtual && wanted != nil {
@@ -208,18 +209,18 @@ func (s *slot) free(wanted *int32) (int32, bool) {
 	return 0, false
 }
 
-// shelf is where a data disk is stored.
+// shelf is the disk placement of a data disk.
 type shelf struct {
-	// datastore and its name are empty where the disk goes with its VM.
+	// datastore and name are not set if the disk is stored with its VM.
 	datastore *ref
 	name      string
-	// policy is the ID of a storage policy; empty, if there is none.
+	// policy is the ID of a storage policy; empty if there is none.
 	policy string
 }
 
-// disks are the changes that give a clone its disks: the template's grown, and
-// further ones. shelves has one for each data disk. The mark names the places
-// of all, for disksKey.
+// disks returns the device changes for the disks of a clone: it resizes the
+// template's disks and adds data disks. shelves has one placement for each
+// data disk. The mark lists the units of all disks, for disksKey.
 func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes []types.BaseVirtualDeviceConfigSpec, mark string, err error) {
 	r := newRack(t.devices)
 	if changes, err = grow(r, d); err != nil {
@@ -227,7 +228,7 @@ func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes [
 	}
 	all := slices.Clone(t.devices)
 	data := make([]types.BaseVirtualDeviceConfigSpec, 0, len(d.Data))
-	// Those that ask for a place get it before those that take any.
+	// Disks that request a unit get it before disks that take any unit.
 	for _, asking := range []bool{true, false} {
 		for i, on := range shelves {
 			if (d.Data[i].Controller.Unit != nil) != asking {
@@ -250,7 +251,7 @@ func disks(t *template, d *infrav1.NovaVSphereDisks, shelves []shelf) (changes [
 	return append(changes, data...), diskMark(all), nil
 }
 
-// fit makes a data disk.
+// fit returns the change that adds a data disk.
 func (r *rack) fit(d *infrav1.NovaVSphereDataDisk, on shelf, index int32) (*types.VirtualDeviceConfigSpec, error) {
 	s, unit, err := r.place(d.Name, d.Controller)
 	if err != nil {
@@ -279,7 +280,7 @@ func (r *rack) fit(d *infrav1.NovaVSphereDataDisk, on shelf, index int32) (*type
 	return change, nil
 }
 
-// profile is a storage policy as a request has it.
+// profile returns a storage policy in the form that a request needs.
 func profile(policy string) []types.BaseVirtualMachineProfileSpec {
 	if policy == "" {
 		return nil
@@ -287,8 +288,8 @@ func profile(policy string) []types.BaseVirtualMachineProfileSpec {
 	return []types.BaseVirtualMachineProfileSpec{&types.VirtualMachineDefinedProfileSpec{ProfileId: policy}}
 }
 
-// sizes returns the sizes in GiB that are requested for the disks of the template,
-// in their order; 0 for disks that are not changed.
+// sizes returns the sizes in GiB that are requested for the disks of the
+// template, in their order; 0 for disks that are not changed.
 func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
 	out := make([]int64, len(own))
 	for i, disk := range own {
@@ -305,8 +306,8 @@ func sizes(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) []int64 {
 	return out
 }
 
-// labelOf returns the label that vCenter shows for a disk, such as Hard disk 2. The
-// session requests it in English.
+// labelOf returns the label that vCenter shows for a disk, such as Hard disk
+// 2. The session requests it in English.
 func labelOf(disk *types.VirtualDisk) string {
 	if disk.DeviceInfo == nil {
 		return ""
@@ -331,7 +332,7 @@ func missing(own []*types.VirtualDisk, d *infrav1.NovaVSphereDisks) error {
 	return nil
 }
 
-// grows reports whether a disk of the template is to have another size.
+// grows reports whether a disk of the template gets another size.
 func grows(t *template, d *infrav1.NovaVSphereDisks) bool {
 	own := newRack(t.devices).disks
 	for i, size := range sizes(own, d) {
@@ -346,7 +347,7 @@ func bytesOf(disk *types.VirtualDisk) int64 {
 	return max(disk.CapacityInBytes, disk.CapacityInKB<<10)
 }
 
-// grow makes the template's disks larger.
+// grow enlarges the template's disks.
 func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDeviceConfigSpec, err error) {
 	if err := missing(r.disks, d); err != nil {
 		return nil, err
@@ -369,8 +370,8 @@ func grow(r *rack, d *infrav1.NovaVSphereDisks) (changes []types.BaseVirtualDevi
 	return changes, nil
 }
 
-// alone is a backing without the chain of snapshots behind it, which a copy
-// has not.
+// alone returns a backing without its chain of snapshots, which a copy does
+// not have.
 func alone(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBackingInfo {
 	flat, ok := backing.(*types.VirtualDiskFlatVer2BackingInfo)
 	if !ok || flat.Parent == nil {
@@ -381,7 +382,7 @@ func alone(backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDeviceBa
 	return &top
 }
 
-// kept are the keys of the template's disks.
+// kept returns the keys of the template's disks.
 func kept(t *template) []int32 {
 	var keys []int32
 	for _, disk := range newRack(t.devices).disks {
@@ -390,7 +391,7 @@ func kept(t *template) []int32 {
 	return slices.Clip(keys)
 }
 
-// impossible is the error for what cannot be had, however often it is asked.
+// impossible returns a terminal error for a spec that no retry can satisfy.
 func impossible(format string, args ...any) error {
 	e := failure(infrav1.InvalidSpecReason, format, args...)
 	e.Terminal = true

@@ -16,8 +16,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// disksKey is the setting in which a clone carries the slots of the disks it
-// was made with.
+// disksKey is the setting of a clone that lists the slots of the disks with
+// which it was created.
 const disksKey = "nova.disks"
 
 // layoutProperties are read before a VM is destroyed.
@@ -26,19 +26,20 @@ var layoutProperties = []string{
 	"runtime.consolidationNeeded", "snapshot",
 }
 
-// layout is what a VM that is to go has attached.
+// layout has the devices that are attached to a VM that is to be deleted.
 type layout struct {
 	home    string
 	devices []types.BaseVirtualDevice
-	// marked are the slots of the disks it was made with; nil if it does not say.
+	// marked are the slots of the disks with which the VM was created; nil if
+	// the VM does not have that setting.
 	marked map[string]bool
-	// snapshots are what its snapshots have attached.
+	// snapshots are the devices of its snapshots.
 	snapshots [][]types.BaseVirtualDevice
 	// unconsolidated means that disks have parts of removed snapshots.
 	unconsolidated bool
 }
 
-// removalStep is what stands next between a VM and its end.
+// removalStep is the next step of the deletion of a VM.
 type removalStep int
 
 const (
@@ -60,7 +61,8 @@ func readLayout(ctx context.Context, c *vim25.Client, vm ref) (*layout, error) {
 	return l, l.readSnapshots(ctx, c, snapshots)
 }
 
-// newLayout takes over what was read, and whether that was enough.
+// newLayout builds a layout from properties. seen reports whether these were
+// complete.
 func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen bool) {
 	l = &layout{}
 	tree := types.VirtualMachineSnapshotInfo{}
@@ -88,8 +90,8 @@ func newLayout(content []types.ObjectContent) (l *layout, snapshots []ref, seen 
 	return l, snapshotsIn(tree.RootSnapshotList), seen
 }
 
-// hides reports whether the account may not read a part of what was asked for.
-// A setting that is not there is no such part.
+// hides reports whether the account has no permission to read a requested
+// property. A setting that does not exist is not hidden.
 func hides(missing []types.MissingProperty) bool {
 	return slices.ContainsFunc(missing, func(m types.MissingProperty) bool {
 		_, refused := m.Fault.Fault.(*types.NoPermission)
@@ -119,11 +121,12 @@ func snapshotsIn(trees []types.VirtualMachineSnapshotTree) (refs []ref) {
 	return refs
 }
 
-// next says what to do before the VM can be destroyed, if anything.
+// next returns the step that is needed before the VM can be destroyed, if any.
 //
-// A disk that a snapshot has too cannot be taken off, and vCenter destroys
-// what snapshots have with the VM. So snapshots go first; that leaves every
-// attached disk as it is. A disk that only a snapshot has would go with it.
+// A disk that a snapshot has too cannot be detached, and vCenter destroys the
+// disks of snapshots with the VM. So snapshots are removed first; that does
+// not change attached disks. A disk that only a snapshot has would be
+// destroyed with it.
 func (l *layout) next() (removalStep, error) {
 	foreign := l.foreign(l.devices)
 	attached := map[string]bool{}
@@ -152,7 +155,7 @@ func (l *layout) next() (removalStep, error) {
 	}
 }
 
-// doing says a step for people.
+// doing describes a step in messages.
 func (l *layout) doing(step removalStep) string {
 	n := len(l.foreign(l.devices))
 	switch step {
@@ -165,8 +168,8 @@ func (l *layout) doing(step removalStep) string {
 	}
 }
 
-// detachment takes the disks off the VM that are not its own, and leaves their
-// files where they are.
+// detachment detaches the disks that are not the VM's own, and keeps their
+// files.
 func (l *layout) detachment() types.VirtualMachineConfigSpec {
 	var spec types.VirtualMachineConfigSpec
 	for _, disk := range l.foreign(l.devices) {
@@ -177,10 +180,10 @@ func (l *layout) detachment() types.VirtualMachineConfigSpec {
 	return spec
 }
 
-// foreign returns the disks among devices that are not the machine's own. The
-// rule keeps when in doubt: a disk is the machine's own if it is in a slot the
-// VM was made with and is no first-class disk. A VM that does not carry those
-// slots owns the disks in its own directory.
+// foreign returns the disks among devices that are not the machine's own. It
+// keeps a disk in case of doubt: a disk is the machine's own if it is in a
+// slot with which the VM was created and is not a first-class disk. A VM
+// without the list of slots owns the disks in its own directory.
 func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk {
 	var out []*types.VirtualDisk
 	slots := slotsOf(devices)
@@ -191,7 +194,7 @@ func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk
 		}
 		own := folderOf(fileOf(disk)) == l.home
 		if l.marked != nil {
-			// Storage vMotion may have moved it; its slot stays.
+			// Storage vMotion may have moved the disk; its slot does not change.
 			own = l.marked[slots[disk.Key]]
 		}
 		if !own || disk.VDiskId != nil || isShared(disk) {
@@ -201,13 +204,13 @@ func (l *layout) foreign(devices []types.BaseVirtualDevice) []*types.VirtualDisk
 	return out
 }
 
-// isShared reports whether other VMs may have the disk too.
+// isShared reports whether other VMs may use the disk too.
 func isShared(disk *types.VirtualDisk) bool {
 	b, ok := disk.Backing.(*types.VirtualDiskFlatVer2BackingInfo)
 	return ok && b.Sharing != "" && b.Sharing != string(types.VirtualDiskSharingSharingNone)
 }
 
-// identity tells disks apart beyond snapshots, which give a disk another file.
+// identity identifies a disk across snapshots, which give a disk another file.
 func identity(disk *types.VirtualDisk) string {
 	if disk.VDiskId != nil {
 		return disk.VDiskId.Id
@@ -215,7 +218,7 @@ func identity(disk *types.VirtualDisk) string {
 	return rootFile(disk.Backing)
 }
 
-// rootFile is the file a disk began as.
+// rootFile returns the first file in the snapshot chain of a disk.
 func rootFile(backing types.BaseVirtualDeviceBackingInfo) string {
 	if b, ok := backing.(*types.VirtualDiskFlatVer2BackingInfo); ok && b.Parent != nil {
 		return rootFile(b.Parent)
@@ -236,7 +239,8 @@ func fileOf(disk *types.VirtualDisk) string {
 	return ""
 }
 
-// folderOf is the directory of a file on a datastore; empty if it has none.
+// folderOf returns the directory of a file on a datastore; empty if it has
+// none.
 func folderOf(file string) string {
 	var p object.DatastorePath
 	if !p.FromString(file) || path.Dir(p.Path) == "." {
@@ -245,7 +249,7 @@ func folderOf(file string) string {
 	return p.Datastore + "/" + path.Dir(p.Path)
 }
 
-// diskMark names the slots of the disks among devices, for disksKey.
+// diskMark lists the slots of the disks among devices, for disksKey.
 func diskMark(devices []types.BaseVirtualDevice) string {
 	slots := slotsOf(devices)
 	names := make([]string, 0, len(slots))
@@ -269,7 +273,7 @@ func parseSlots(mark string) map[string]bool {
 
 // slotsOf returns the slots of the disks among devices by their keys: the kind
 // of the controller, its bus and the unit, such as scsi0:1. Unlike keys, slots
-// are known before vCenter has made a device.
+// are known before vCenter has created a device.
 func slotsOf(devices []types.BaseVirtualDevice) map[int32]string {
 	buses := map[int32]string{}
 	for _, device := range devices {

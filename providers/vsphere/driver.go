@@ -12,22 +12,23 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// driver is one session, seen by the machines of one cluster.
+// driver uses one session for the machines of one cluster.
 type driver struct {
 	session *session
 	// site is the vCenter's own UUID.
 	site      string
 	clusterID string
 	cluster   *infrav1.NovaVSphereClusterSpec
-	// bounds are what the cluster's identity allows.
+	// bounds are the objects that the cluster's identity allows.
 	bounds bounds
 }
 
-// SiteID is the vCenter's own UUID, so that another vCenter under the same name
-// does not make VMs look gone.
+// SiteID returns the vCenter's own UUID, so that VMs do not count as deleted
+// if another vCenter has the same host name.
 func (d *driver) SiteID() string { return d.site }
 
-// ask sends the one request of an action and notes the task it became.
+// ask sends the request of an action and records the task that vCenter
+// started.
 func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Context, *vim25.Client) (ref, error)) error {
 	var task ref
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
@@ -48,14 +49,15 @@ func (d *driver) ask(ctx context.Context, id uuid.UUID, request func(context.Con
 		d.session.paths.forget()
 	}
 	if isAmbiguous(err) {
-		// The task may run all the same. A world learnt anew has it.
+		// The task may have started in spite of the error. The next full read of
+		// the inventory shows it.
 		d.session.relearn()
 	}
 	d.session.inv.end(id, task, taken)
 	return classify(d.session.endpoint.server, err)
 }
 
-// state is what the VM behind m is like, and its reference.
+// state returns the state of the VM of m, and its reference.
 func (d *driver) state(id uuid.UUID, m *infrav1.NovaVSphereMachine) (hypervisor.State, ref) {
 	return d.session.inv.peek(id, keyOf(m))
 }
