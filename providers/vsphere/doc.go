@@ -1,38 +1,41 @@
-// Package vsphere drives vCenter for controllers/machine and
-// controllers/cluster.
+// Package vsphere implements the drivers for vCenter that controllers/machine
+// and controllers/cluster use.
 //
-// There is one session for each vCenter and identity, and it belongs to one
-// goroutine, which logs in, backs off and streams changes. Observe reads what
-// the stream has brought and sends nothing. A VM is one CloneVM_Task; paths
-// are resolved once; templates, library items and the room on datastores are
-// read again when minutes have passed.
+// There is one session for each vCenter and identity. It belongs to one
+// goroutine, which logs in, backs off and streams changes. Observe reads the
+// inventory, which the stream keeps up to date, and sends no request. The
+// creation of a VM is one CloneVM_Task. Inventory paths are resolved once;
+// templates, library items and the free space of datastores are read again
+// after some minutes.
 //
-// The stream has two filters. One covers the instance UUID and name of every VM
-// the account sees and the recent tasks; the other covers power, addresses and the
-// rest of those VMs whose UUID is derived, held in a list view. So foreign VMs
-// are silent, and a restarted manager finds all of its own with the few
-// requests that open the session. From those VMs the second filter goes on to
-// their hosts and compute clusters, whose rules it tells of. A machine costs a
-// clone and its place in the list, nothing at rest, and a power-off, a look at
-// its disks and a destroy.
+// The stream has two filters of the property collector. One covers the
+// instance UUID and name of every VM that the account can see, and the recent
+// tasks. The other covers the power state, addresses and further properties of
+// those VMs whose UUID is derived; they are in a list view. So foreign VMs
+// cause no updates, and a restarted manager finds all of its own VMs with the
+// few requests that open the session. From these VMs the second filter goes on
+// to their hosts and compute clusters, including the DRS rules. A machine
+// costs one clone and its entry in the list view, no request while it is idle,
+// and a power-off, a read of its disks and a destroy at its deletion.
 //
-// What surrounds a VM is Settle's: the anti-affinity rule of its group, tags,
-// custom attributes, and the user data, which goes once the node has joined.
-// Rules and tags are changed for many machines in one request, by one worker
-// for each compute cluster and one for tags, so that changes do not undo each
-// other. A worker lives as long as something waits.
+// Settle reconciles the objects around a VM: the anti-affinity rule of its
+// group, tags, custom attributes, and the user data, which is removed once the
+// node has joined. Rules and tags are changed for many machines in one
+// request, by one worker for each compute cluster and one for tags, so that
+// changes do not undo each other. A worker ends when no machine waits for it.
 //
-// A VM is ours when its instance UUID is the one derived from its cluster and
-// machine. Any other VM is never touched, whatever its name. While vCenter
-// cannot say what the UUID of a VM is, the machine of its name waits.
+// A VM is ours if its instance UUID is the one derived from its cluster and
+// machine. Any other VM is never changed, whatever its name. While vCenter
+// cannot read the UUID of a VM, the machine of that name waits.
 //
-// A VM that is not seen any more is gone only if vCenter says so. A disk that is
-// not in a slot the VM was made with is never destroyed.
+// A VM that the account cannot see any more counts as deleted only if vCenter
+// confirms it. A disk that is not in a slot with which the VM was created is
+// never destroyed.
 //
-// What is made from an OVF in a content library is cloned from a template of
-// ours, into which the OVF is deployed once; one goroutine an image does that
-// while machines wait. Such templates are never removed.
+// VMs from an OVF in a content library are cloned from a template of ours,
+// into which the OVF is deployed once; one goroutine for each image does that
+// while machines wait. Such templates are never deleted.
 //
-// The package refuses to decide, to wait for vCenter's work, and to read
-// Secrets anywhere but in connect.go.
+// The package makes no decisions about machines, does not wait for vCenter
+// tasks, and reads Secrets only in connect.go.
 package vsphere

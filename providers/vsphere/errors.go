@@ -25,7 +25,8 @@ func failure(reason, format string, args ...any) *hypervisor.Error {
 	return &hypervisor.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
-// classify makes err, met at server, an Error. One that already is stays.
+// classify converts err, which a request to server returned, to an Error. An
+// Error is returned unchanged.
 func classify(server string, err error) error {
 	if err == nil {
 		return nil
@@ -43,7 +44,8 @@ func classify(server string, err error) error {
 	return failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", server, endpoints.Coarse(server, err))
 }
 
-// isUnreachable reports that a request failed on the way to vCenter or back.
+// isUnreachable reports whether a request failed on the network, before or
+// after vCenter handled it.
 func isUnreachable(err error) bool {
 	var (
 		request *url.Error
@@ -53,7 +55,7 @@ func isUnreachable(err error) bool {
 		errors.Is(err, context.Canceled) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
 }
 
-// asError returns the Error that err is, or nil.
+// asError returns the Error in the chain of err, or nil.
 func asError(err error) *hypervisor.Error {
 	e, _ := errors.AsType[*hypervisor.Error](err)
 	return e
@@ -69,7 +71,7 @@ func innermost(err error) error {
 	}
 }
 
-// faultOf returns the vCenter fault that err is, or nil.
+// faultOf returns the vCenter fault of err, or nil.
 func faultOf(err error) types.BaseMethodFault {
 	if f, ok := err.(interface{ Fault() types.BaseMethodFault }); ok {
 		return f.Fault()
@@ -82,16 +84,16 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// isAmbiguous reports that a request may have been carried out although it
-// failed: vCenter did not say no.
+// isAmbiguous reports whether vCenter may have executed a request although it
+// failed: vCenter did not return a fault.
 func isAmbiguous(err error) bool {
 	if asError(err) != nil {
-		return false // nothing was sent, or it was understood
+		return false // the request was not sent, or vCenter rejected it
 	}
 	return err != nil && faultOf(innermost(err)) == nil && !soap.IsSoapFault(innermost(err))
 }
 
-// faulted makes a vCenter fault an Error with vCenter's own words.
+// faulted converts a vCenter fault to an Error with vCenter's message.
 func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
 	name := "unknown fault"
 	if f != nil {
@@ -112,11 +114,11 @@ func faulted(f types.BaseMethodFault, message string) *hypervisor.Error {
 	return &hypervisor.Error{Reason: reasonOf(f), Err: errors.New(message)}
 }
 
-// maxDetails is how much of what vCenter adds to a fault is passed on.
+// maxDetails is the number of details of a fault that an Error includes.
 const maxDetails = 3
 
-// details is what a fault says beside its message: what the account lacks,
-// which part of a request is meant, and what the host told vCenter.
+// details returns the details that a fault has beside its message: the missing
+// privilege, the rejected part of a request, and the host's error.
 func details(f types.BaseMethodFault) []string {
 	var out []string
 	switch f := f.(type) {
@@ -164,8 +166,8 @@ func reasonOf(f types.BaseMethodFault) string {
 	}
 }
 
-// reasonOfState is reasonOf for faults in the state of a VM or in what is
-// asked of it.
+// reasonOfState is reasonOf for faults in the state of a VM or in a request
+// for it.
 func reasonOfState(f types.BaseMethodFault) string {
 	switch f.(type) {
 	case *types.FileLocked, types.BaseTaskInProgress, *types.ConcurrentAccess, *types.ResourceInUse:
@@ -177,7 +179,7 @@ func reasonOfState(f types.BaseMethodFault) string {
 	}
 }
 
-// unresolved makes a finder's error an Error that names the field.
+// unresolved converts an error of a finder to an Error that names the field.
 func unresolved(reason, field, name string, err error) error {
 	var (
 		none        *find.NotFoundError
@@ -199,8 +201,8 @@ func unresolved(reason, field, name string, err error) error {
 	}
 }
 
-// refusedLogin adds to a refused login the causes that vCenter does not tell apart,
-// or the step that ends it.
+// refusedLogin adds to the error of a refused login the causes that vCenter
+// does not distinguish, or the next step for the user.
 func refusedLogin(err error) error {
 	f := faultOf(innermost(err))
 	var hint string
@@ -218,8 +220,8 @@ func refusedLogin(err error) error {
 	return failure(asError(e).Reason, "%w: %s", asError(e).Err, hint)
 }
 
-// isStaleVersion reports that the property collector cannot go on from the version
-// that it was asked for: the answer before was truncated, and was lost.
+// isStaleVersion reports whether the property collector cannot continue from
+// the requested version: the response before was truncated, and was lost.
 func isStaleVersion(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidCollectorVersion{})
 }
@@ -228,12 +230,13 @@ func isNotAuthenticated(err error) bool {
 	return err != nil && fault.Is(err, &types.NotAuthenticated{})
 }
 
-// isGone reports that an object that a request names is no more.
+// isGone reports whether an object that a request names does not exist any
+// more.
 func isGone(err error) bool {
 	return err != nil && fault.Is(err, &types.ManagedObjectNotFound{})
 }
 
-// isRefused reports that the account may not see or do what was asked.
+// isRefused reports whether the account has no permission for a request.
 func isRefused(err error) bool {
 	return err != nil && fault.Is(err, &types.NoPermission{})
 }
@@ -244,7 +247,7 @@ func isGoneFault(f types.BaseMethodFault) bool {
 	return gone
 }
 
-// isPowerState reports that the VM already is in the state asked for.
+// isPowerState reports whether the VM already is in the requested power state.
 func isPowerState(err error) bool {
 	return err != nil && fault.Is(err, &types.InvalidPowerState{})
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Settings of a VM that are looked at one by one: the whole list has the user
-// data in it, which would then travel with every change.
+// Settings of a VM that are read one by one: the list of all settings has the
+// user data in it, which vCenter would then send with every change.
 const (
 	zoneProperty       = `config.extraConfig["nova.failureDomain"]`
 	machineProperty    = `config.extraConfig["nova.machine"]`
@@ -20,7 +20,7 @@ const (
 	reportProperty     = `config.extraConfig["guestinfo.nova.report"]`
 )
 
-// vmInfo is what the stream told about a VM of ours.
+// vmInfo has the properties that the stream reported for a VM of ours.
 type vmInfo struct {
 	biosUUID   string
 	power      types.VirtualMachinePowerState
@@ -28,33 +28,35 @@ type vmInfo struct {
 	cards      []types.GuestNicInfo
 	host       ref
 	zone       string
-	// machine is the name of the machine that it was created for, as the setting
-	// has it.
+	// machine is the name of the machine for which the VM was created, as in
+	// the setting.
 	machine string
-	// version is that of its hardware.
+	// version is the hardware version.
 	version  string
 	hostName string
-	// tools is set while the guest can be asked for something.
+	// tools is set while VMware Tools runs, so that the guest can be shut down.
 	tools bool
-	// userData and ignition are set while the first-boot document is there.
+	// userData and ignition are set while the VM's settings have bootstrap
+	// data.
 	userData, ignition bool
-	// unscrubbed is set until the managers have removed it. A guest that clears it
-	// clears the copy in the memory of the VM, and that in its file may stay.
+	// unscrubbed is set until the managers have removed the bootstrap data. A
+	// guest that clears it clears the copy in the memory of the VM; the copy in
+	// the VM's file may stay.
 	unscrubbed bool
-	// report is what its guest says of its first boot.
+	// report is the report of the guest about its first boot.
 	report string
-	// question is the pending question of the VM. Its task does not end before the
-	// question has an answer.
+	// question is the pending question of the VM. Its task does not end before
+	// the question has an answer.
 	question string
-	// attributes are its custom attributes, by the number of their field.
+	// attributes are its custom attributes, by the key of their field.
 	attributes map[int32]string
 }
 
-// holdsUserData reports whether the VM's settings have the first-boot document.
+// holdsUserData reports whether the VM's settings have bootstrap data.
 func (v *vmInfo) holdsUserData() bool { return v.userData || v.ignition || v.unscrubbed }
 
-// pending is for people the question that the VM's task waits with, if there is
-// one.
+// pending returns the question that blocks the VM's task, for messages; empty
+// if there is none.
 func (v *vmInfo) pending() string {
 	if v == nil || v.question == "" {
 		return ""
@@ -62,12 +64,13 @@ func (v *vmInfo) pending() string {
 	return ". vCenter waits for an answer to this question about the VM: " + v.question
 }
 
-// running reports whether the VM is there and powered on.
+// running reports whether the VM exists and is powered on.
 func (v *vmInfo) running() bool {
 	return v != nil && v.power == types.VirtualMachinePowerStatePoweredOn
 }
 
-// providerID is what the kubelet reports; empty while it is not known.
+// providerID returns the provider ID, which the kubelet reports too; empty
+// while it is not known.
 func (v *vmInfo) providerID() string {
 	if v.biosUUID == "" {
 		return ""
@@ -75,14 +78,15 @@ func (v *vmInfo) providerID() string {
 	return providerIDPrefix + v.biosUUID
 }
 
-// hostInfo is a host that VMs of ours run on.
+// hostInfo is a host on which VMs of ours run.
 type hostInfo struct {
 	name string
-	// parent is its compute cluster, or a resource of its own.
+	// parent is its compute cluster, or the compute resource of a standalone
+	// host.
 	parent ref
 }
 
-// apply takes over one property.
+// apply stores one property.
 func (v *vmInfo) apply(name string, value any) {
 	switch name {
 	case "config.uuid":
@@ -121,7 +125,7 @@ func (v *vmInfo) apply(name string, value any) {
 	}
 }
 
-// applySetting takes over one setting of the VM.
+// applySetting stores one setting of the VM.
 func (v *vmInfo) applySetting(name, value string) {
 	switch name {
 	case zoneProperty:
@@ -139,7 +143,8 @@ func (v *vmInfo) applySetting(name, value string) {
 	}
 }
 
-// setting is the text of a setting, in whichever form it comes.
+// setting returns the text of a setting, in any of the types that vCenter
+// sends.
 func setting(value any) string {
 	switch v := value.(type) {
 	case types.OptionValue:
@@ -152,7 +157,7 @@ func setting(value any) string {
 	return ""
 }
 
-// attributeKey returns the number of the custom attribute that a property path
+// attributeKey returns the key of the custom attribute that a property path
 // names, such as customValue[101].
 func attributeKey(name string) (int32, bool) {
 	rest, ok := strings.CutPrefix(name, "customValue[")
@@ -164,8 +169,8 @@ func attributeKey(name string) (int32, bool) {
 	return int32(key), err == nil
 }
 
-// applyAttribute takes over one custom attribute. The map is replaced, not
-// changed: somebody may have it.
+// applyAttribute stores one custom attribute. The map is replaced and not
+// changed, because another goroutine may read the old one.
 func (v *vmInfo) applyAttribute(key int32, value any) {
 	changed := maps.Clone(v.attributes)
 	if changed == nil {
@@ -198,7 +203,7 @@ func attributesOf(value any) map[int32]string {
 	return out
 }
 
-// applyHost takes over what changed of a host.
+// applyHost stores the changed properties of a host.
 func (w *world) applyHost(u types.ObjectUpdate) {
 	if u.Kind == types.ObjectUpdateKindLeave {
 		delete(w.hosts, u.Obj)
@@ -219,7 +224,7 @@ func (w *world) applyHost(u types.ObjectUpdate) {
 	}
 }
 
-// hostName is the name of the host a VM runs on.
+// hostName returns the name of the host on which a VM runs.
 func (w *world) hostName(v *vmInfo) string {
 	if host := w.hosts[v.host]; host != nil {
 		return host.name
@@ -227,7 +232,8 @@ func (w *world) hostName(v *vmInfo) string {
 	return ""
 }
 
-// clusterOf is the compute cluster a VM runs in; none on a host of its own.
+// clusterOf returns the compute cluster in which a VM runs; none on a
+// standalone host.
 func (w *world) clusterOf(v *vmInfo) (ref, bool) {
 	host := w.hosts[v.host]
 	if host == nil || host.parent.Type != "ClusterComputeResource" {

@@ -10,8 +10,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// Keys of devices that are added. vCenter gives them others; ours only tell
-// them apart, and say which disk hangs on which controller.
+// Keys of devices that are added. vCenter assigns other keys; ours only
+// distinguish the devices, and connect each disk to its controller.
 const (
 	newCardKey       = -100
 	newControllerKey = -200
@@ -20,12 +20,12 @@ const (
 	newTPMKey        = -600
 )
 
-// add is the change that gives a clone a device that its template has not.
+// add returns the change that adds a device to a clone.
 func add(device types.BaseVirtualDevice) *types.VirtualDeviceConfigSpec {
 	return &types.VirtualDeviceConfigSpec{Operation: types.VirtualDeviceConfigSpecOperationAdd, Device: device}
 }
 
-// equip puts the hardware that a machine asks for into the settings of its VM.
+// equip sets the hardware of a machine in the settings of its VM.
 func equip(spec *types.VirtualMachineConfigSpec, h *infrav1.NovaVSphereHardware, t *template) {
 	spec.NumCPUs, spec.MemoryMB = h.CPUs, h.MemoryMiB
 	if cores := h.CPUTopology.CoresPerSocket; cores != 0 {
@@ -63,7 +63,7 @@ var sharesLevels = map[infrav1.NovaVSphereSharesLevel]types.SharesLevel{
 	infrav1.SharesHigh:   types.SharesLevelHigh,
 }
 
-// allocation returns the allocation of a resource; nil, if none is set.
+// allocation returns the allocation of a resource; nil if none is set.
 func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShares) *types.ResourceAllocationInfo {
 	if reservation == nil && limit == 0 && shares == (infrav1.NovaVSphereShares{}) {
 		return nil
@@ -81,7 +81,7 @@ func allocation(reservation *int64, limit int64, shares infrav1.NovaVSphereShare
 	return out
 }
 
-// passed are the devices of the host that the VM gets.
+// passed returns the passthrough devices of the VM.
 func passed(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
 	var out []types.BaseVirtualDevice
 	for _, device := range h.PCIDevices {
@@ -100,14 +100,15 @@ func passed(h *infrav1.NovaVSphereHardware) []types.BaseVirtualDevice {
 	return out
 }
 
-// encryptionModes are vCenter's words.
+// encryptionModes maps the modes of the API to those of vCenter.
 var encryptionModes = map[infrav1.NovaVSphereEncryptionMode]string{
 	infrav1.EncryptionDisabled:      "disabled",
 	infrav1.EncryptionOpportunistic: "opportunistic",
 	infrav1.EncryptionRequired:      "required",
 }
 
-// faultToleranceModes are vCenter's words for the same.
+// faultToleranceModes maps the same modes to vCenter's values for fault
+// tolerance.
 var faultToleranceModes = map[infrav1.NovaVSphereEncryptionMode]string{
 	infrav1.EncryptionDisabled:      string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionDisabled),
 	infrav1.EncryptionOpportunistic: string(types.VirtualMachineConfigSpecEncryptedFtModesFtEncryptionOpportunistic),
@@ -125,7 +126,8 @@ func encrypt(spec *types.VirtualMachineConfigSpec, e infrav1.NovaVSphereEncrypti
 	}
 }
 
-// hardwareVersion is the number in a version such as vmx-19; 0, if it has none.
+// hardwareVersion returns the number in a version such as vmx-19; 0 if it has
+// none.
 func hardwareVersion(text string) int {
 	number, ok := strings.CutPrefix(text, "vmx-")
 	if !ok {
@@ -138,8 +140,8 @@ func hardwareVersion(text string) int {
 	return n
 }
 
-// outdated says for people what is left to do about the version of a VM's
-// hardware; empty, if nothing is.
+// outdated returns the hardware upgrade that the VM still needs, for messages;
+// empty if it needs none.
 func outdated(m *infrav1.NovaVSphereMachine, version string) string {
 	wanted := m.Spec.Hardware.Version
 	if wanted == "" || version == "" || hardwareVersion(version) >= hardwareVersion(wanted) {

@@ -13,8 +13,9 @@ import (
 )
 
 // marked returns the VMs that were created for machines of a cluster in a
-// namespace, by the name of the machine. The UUID proves that a VM was created for
-// that machine. VMs of earlier versions have the machine's name only as their own.
+// namespace, by the name of the machine. The UUID proves that a VM was created
+// for that machine. VMs of earlier versions have the machine's name only as
+// their own name.
 func (i *inventory) marked(clusterID, namespace string) []hypervisor.MarkedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -35,8 +36,8 @@ func (i *inventory) marked(clusterID, namespace string) []hypervisor.MarkedVM {
 }
 
 // vacant returns an error if the guest of another VM reports one of the
-// addresses, each with the length of its network. VMs that were not created by
-// this provider are not in the inventory.
+// addresses, each with the prefix length of its network. VMs that were not
+// created by this provider are not in the inventory.
 func (i *inventory) vacant(id uuid.UUID, static []string) error {
 	wanted := map[netip.Addr]bool{}
 	for _, text := range static {
@@ -63,7 +64,7 @@ func (i *inventory) vacant(id uuid.UUID, static []string) error {
 	return nil
 }
 
-// reportedBy returns the addresses of a VM's own network cards.
+// reportedBy returns the addresses of a VM's own network interfaces.
 func reportedBy(cards []types.GuestNicInfo) []netip.Addr {
 	var out []netip.Addr
 	for _, card := range inOrder(cards) {

@@ -9,11 +9,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// providerIDPrefix and the VM's BIOS UUID make a provider ID.
+// providerIDPrefix and the VM's BIOS UUID form a provider ID.
 const providerIDPrefix = "vsphere://"
 
 // derived is the version of UUIDs that are derived from names. vCenter's own
-// are random, so few VMs but ours carry it.
+// UUIDs are random, so few foreign VMs have this version.
 const derived = uuid.Version(5)
 
 // keyOf returns the name of m in the management cluster.
@@ -21,8 +21,8 @@ func keyOf(m *infrav1.NovaVSphereMachine) hypervisor.Key {
 	return hypervisor.Key{Namespace: m.Namespace, Name: m.Name}
 }
 
-// instanceUUID returns the instance UUID of the VM behind the machine called
-// key in the cluster with the given ID. It is the mark of ownership.
+// instanceUUID returns the instance UUID of the VM of the machine called key
+// in the cluster with the given ID. The UUID proves that the VM is ours.
 func instanceUUID(clusterID string, key hypervisor.Key) (uuid.UUID, error) {
 	if clusterID == "" {
 		return uuid.Nil, failure(infrav1.WaitingForInfrastructureReason, "the NovaVSphereCluster has no ID yet")

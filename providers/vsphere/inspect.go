@@ -15,9 +15,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Inspect reports on the vCenter behind cluster. A placement or a failure
-// domain that names what does not exist is an error here, before the first
-// machine meets it.
+// Inspect reports the state of the vCenter of cluster. A placement or a
+// failure domain that names an object which does not exist is an error here,
+// before the first machine uses it.
 func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Site, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	return site, nil
 }
 
-// inDomain says which failure domain an error is about.
+// inDomain adds the failure domain to an error.
 func inDomain(name string, err error) error {
 	e, ok := errors.AsType[*hypervisor.Error](err)
 	if !ok {
@@ -60,7 +60,7 @@ func inDomain(name string, err error) error {
 	return &said
 }
 
-// published is a failure domain as Cluster API has it.
+// published returns a failure domain in the form of Cluster API.
 func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereFailureDomain) clusterv1.FailureDomain {
 	p := domain.Placement.Over(cluster.Spec.Placement)
 	attributes := map[string]string{}
@@ -75,9 +75,9 @@ func published(cluster *infrav1.NovaVSphereCluster, domain *infrav1.NovaVSphereF
 	return clusterv1.FailureDomain{Name: domain.Name, ControlPlane: ptr.To(domain.TakesControlPlane()), Attributes: attributes}
 }
 
-// check resolves the fields of a placement that are not empty. Machines may
-// say what it leaves open, the datacenter among it. A folder that is made when
-// it is needed is not looked for.
+// check resolves the fields of a placement that are set. Machines may set the
+// other fields, including the datacenter. A folder that is created on demand
+// is not resolved.
 func (d *driver) check(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
@@ -137,7 +137,7 @@ func (d *driver) checkStorage(ctx context.Context, p *infrav1.NovaVSpherePlaceme
 	return d.allowsStorage(ctx, p, &s)
 }
 
-// checkDomain resolves what a failure domain names.
+// checkDomain resolves the objects that a failure domain names.
 func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain) error {
 	p := domain.Placement.Over(d.cluster.Placement)
 	if err := d.check(ctx, &p); err != nil {
@@ -157,8 +157,9 @@ func (d *driver) checkDomain(ctx context.Context, domain *infrav1.NovaVSphereFai
 	return d.session.paths.checkTags(ctx, &p, domain.RequiredTags)
 }
 
-// checkDefaults resolves network and template of the cluster, unless the failure domain
-// has its own. Machines may set the datacenter in which they are found.
+// checkDefaults resolves network and template of the cluster, unless the
+// failure domain has its own. Machines may set the datacenter in which they
+// are found.
 func (d *driver) checkDefaults(ctx context.Context, domain *infrav1.NovaVSphereFailureDomain, p *infrav1.NovaVSpherePlacement) error {
 	if p.Datacenter == "" {
 		return nil
@@ -186,7 +187,7 @@ func (d *driver) checkTemplate(ctx context.Context, g *goal) error {
 	return err
 }
 
-// checkTags reads whether a compute cluster, or a datacenter, carries tags.
+// checkTags checks that a compute cluster, or a datacenter, has tags.
 func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacement, wanted []infrav1.NovaVSphereTag) error {
 	if len(wanted) == 0 {
 		return nil
@@ -219,7 +220,7 @@ func (r *resolver) checkTags(ctx context.Context, p *infrav1.NovaVSpherePlacemen
 	return nil
 }
 
-// tagsOf are the tags that something carries.
+// tagsOf returns the tags of an object.
 func (r *resolver) tagsOf(ctx context.Context, bearer ref) (map[infrav1.NovaVSphereTag]bool, error) {
 	return resolve(ctx, r, func(ctx context.Context, _ *vim25.Client) (map[infrav1.NovaVSphereTag]bool, error) {
 		has := map[infrav1.NovaVSphereTag]bool{}

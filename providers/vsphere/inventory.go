@@ -16,10 +16,10 @@ import (
 
 type ref = types.ManagedObjectReference
 
-// cloneTask is how vCenter describes the task of CloneVM_Task.
+// cloneTask is the description ID of the task of CloneVM_Task.
 const cloneTask = "VirtualMachine.clone"
 
-// taskInfo is what the stream reported about a task of any user.
+// taskInfo has the properties that the stream reported for a task of any user.
 type taskInfo struct {
 	state       types.TaskInfoState
 	entity      ref
@@ -40,31 +40,31 @@ func (t *taskInfo) ended() bool { return t.state == types.TaskInfoStateSuccess |
 // have to be read.
 func (t *taskInfo) failed() bool { return t.state == types.TaskInfoStateError }
 
-// done reports whether the task has ended, with success or with an error that is
-// known.
+// done reports whether the task has ended, with success or with an error that
+// is known.
 func (t *taskInfo) done() bool { return t.ended() && (t.read || !t.failed()) }
 
-// world is vCenter as one stream has told it.
+// world is the cache of vCenter's objects that one stream fills.
 type world struct {
-	// ids has every VM the account sees. A VM whose UUID vCenter has not said
-	// yet is half-made and has none here.
+	// ids has every VM that the account can see. A VM whose UUID vCenter has
+	// not reported yet is still being created and has no UUID here.
 	ids  map[ref]uuid.UUID
 	byID map[uuid.UUID]ref
 	// copies has the other VMs with the same UUID.
 	copies map[uuid.UUID][]ref
-	// unread has the names of VMs whose UUID was never read: half-made ones,
-	// and those that are out of vCenter's reach.
+	// unread has the names of VMs whose UUID was never read: VMs that are still
+	// being created, and VMs that vCenter cannot read.
 	unread map[ref]string
-	// names are those of VMs whose UUID is derived.
+	// names has the names of VMs whose UUID is derived.
 	names map[ref]string
-	// vms has those whose UUID is derived, ours among them.
+	// vms has the VMs whose UUID is derived, including ours.
 	vms   map[ref]*vmInfo
 	tasks map[ref]*taskInfo
-	// hosts and clusters are those that VMs of ours run in.
+	// hosts and clusters are those in which VMs of ours run.
 	hosts    map[ref]*hostInfo
 	clusters map[ref]*clusterInfo
-	// usable is how many hosts of a compute cluster can run VMs: those that
-	// respond and are not in maintenance.
+	// usable is the number of hosts of a compute cluster that can run VMs:
+	// those that respond and are not in maintenance mode.
 	usable map[ref]int32
 }
 
@@ -76,55 +76,57 @@ func newWorld() *world {
 	}
 }
 
-// inventory is what Observe reads. It survives the loss of a session; only
-// the world is learnt anew.
+// inventory is the cache that Observe reads. It survives the loss of a
+// session; only the world is read again.
 type inventory struct {
 	changed func(hypervisor.Key)
-	// made is called when the creation of a machine's VM has ended, one way or
-	// the other.
+	// made is called when the creation of a machine's VM has ended, with or
+	// without success.
 	made func(hypervisor.Key)
-	// lag is how long the inventory may lag behind what an answer said.
+	// lag is the longest time by which the inventory may lag behind a response.
 	lag time.Duration
 
 	mu       sync.Mutex
 	world    *world
 	machines map[uuid.UUID]*machine
-	// inherited are clones that were under way when the world was learnt and
-	// that are nobody's: one of them may be of a machine that an earlier
-	// process or session served. The value is set once the clone has ended and
-	// its VM is about to show up.
+	// inherited are clones that were under way when the world was read and that
+	// no machine here requested: one of them may be of a machine that an
+	// earlier process or session served. The value is set once the clone has
+	// ended and the inventory is about to show its VM.
 	inherited map[ref]bool
 	// groups are the machines of each group by the name of its rule.
 	groups map[string]*group
-	// awaited are tasks on compute clusters that somebody waits for.
+	// awaited are tasks on compute clusters for which a worker waits.
 	awaited map[ref]chan struct{}
-	// fields are the numbers of custom attributes; nil while they are not
-	// known. They are not read again before fieldsAgain.
+	// fields are the keys of custom attributes; nil while they are not known.
+	// They are not read again before fieldsAgain.
 	fields      map[string]int32
 	fieldsAgain time.Time
 }
 
-// machine is a machine that was asked about.
+// machine is the record of a machine that the controller has observed.
 type machine struct {
 	key  hypervisor.Key
 	act  *action
 	seen sight
-	// vm is the VM it had when it was last seen. A VM that leaves the view need
-	// not be gone: the account may have lost sight of it.
+	// vm is the VM that the machine had when it was last observed. A VM that
+	// the account cannot see any more need not be deleted: the account may have
+	// lost its permission.
 	vm ref
 	// rejected is the VM that its clone task created, if vCenter gave that VM
 	// another instance UUID. It has the machine's name and user data, and is to
 	// be deleted.
 	rejected ref
-	// uuidTaken is why that VM was deleted, and uuidTakenAt when.
+	// uuidTaken is the reason why that VM was deleted, and uuidTakenAt is the
+	// time.
 	uuidTaken   *hypervisor.Error
 	uuidTakenAt time.Time
-	// going means it is being deleted.
+	// going means that the machine is being deleted.
 	going bool
-	// failures counts how often its VM could not be made. A restart forgets
-	// them.
+	// failures counts the failed creations of its VM. It does not survive a
+	// restart.
 	failures int
-	// wants is what it asks for around its VM.
+	// wants are the settings of the machine for the objects around its VM.
 	wants wants
 	chores
 }
@@ -152,9 +154,9 @@ func (i *inventory) machineOf(id uuid.UUID, key hypervisor.Key) *machine {
 	return m
 }
 
-// take looks at a machine's VM and hands the failure of the last action over:
-// the next look does not have it. When the machine is going, it does not
-// matter that its VM could not be made or started.
+// take returns the state of a machine's VM and the failure of the last action,
+// once: the next call does not return that failure again. When the machine is
+// being deleted, a failed creation or start of its VM does not matter.
 func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -183,7 +185,7 @@ func (i *inventory) take(id uuid.UUID, key hypervisor.Key, going bool) sight {
 	return s
 }
 
-// peek is take without taking.
+// peek is take, but keeps the failure.
 func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -191,7 +193,7 @@ func (i *inventory) peek(id uuid.UUID, key hypervisor.Key) (hypervisor.State, re
 	return s.vm.State, cmp.Or(s.rejected, i.world.byID[id])
 }
 
-// failures returns how often a machine's VM could not be made.
+// failures returns the number of failed creations of a machine's VM.
 func (i *inventory) failures(id uuid.UUID) int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -201,7 +203,7 @@ func (i *inventory) failures(id uuid.UUID) int {
 	return 0
 }
 
-// keys returns all machines that were asked about.
+// keys returns all machines that were observed.
 func (i *inventory) keys() []hypervisor.Key {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -212,7 +214,7 @@ func (i *inventory) keys() []hypervisor.Key {
 	return keys
 }
 
-// forget drops a machine that is gone for good.
+// forget removes the record of a machine that was deleted.
 func (i *inventory) forget(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -222,8 +224,8 @@ func (i *inventory) forget(id uuid.UUID) {
 	delete(i.machines, id)
 }
 
-// clonesOf reports whether a clone of template that may be anybody's is under
-// way, or has a VM that nobody has seen yet.
+// clonesOf reports whether there is a clone of template that may belong to any
+// machine, and that is under way or whose VM is not in the inventory yet.
 func (i *inventory) clonesOf(template ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -242,8 +244,8 @@ func (i *inventory) anyClones() bool {
 	return len(i.inherited) > 0
 }
 
-// replace takes over a world that was learnt anew, and tells every machine
-// that looks different in it.
+// replace stores a world that was read again, and queues every machine whose
+// VM looks different in it.
 func (i *inventory) replace(w *world) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -268,14 +270,14 @@ func (i *inventory) replace(w *world) {
 	}
 	i.tell(slices.Collect(maps.Keys(i.machines)))
 	if before > 0 {
-		// Whoever waited for one of them may not have to any more, and its own
-		// VM looks as it did.
+		// Machines that waited for one of them may not have to wait any more,
+		// although their own VMs look as before.
 		i.tellAll()
 	}
 }
 
-// tell queues the machines among ids whose VM looks different from what was
-// seen last. The caller holds the lock.
+// tell queues the machines among ids whose VM looks different from the last
+// observation. The caller holds the lock.
 func (i *inventory) tell(ids []uuid.UUID) {
 	for _, id := range ids {
 		m, ok := i.machines[id]
@@ -292,13 +294,12 @@ func (i *inventory) tell(ids []uuid.UUID) {
 	}
 }
 
-// update lets change change the world and tells those it concerns.
+// update calls change to change the world and queues the affected machines.
 func (i *inventory) update(change func(*world) []uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	touched := change(i.world)
-	// A task, or what another VM turned out to be, may be the last that a
-	// machine waits for.
+	// A machine may wait only for this task, or for the UUID of another VM.
 	for id, m := range i.machines {
 		if m.act != nil || m.seen.vm.State == hypervisor.Busy {
 			touched = append(touched, id)
@@ -330,8 +331,8 @@ func (i *inventory) update(change func(*world) []uuid.UUID) {
 	i.tell(touched)
 }
 
-// disinherit forgets a clone whose VM, if it made one, is known. It may have
-// been of any machine. The caller holds the lock.
+// disinherit removes a clone whose VM, if it created one, is known. It may
+// have been of any machine. The caller holds the lock.
 func (i *inventory) disinherit(task ref) {
 	if _, ok := i.inherited[task]; !ok {
 		return
@@ -340,7 +341,8 @@ func (i *inventory) disinherit(task ref) {
 	i.tellAll()
 }
 
-// tellAll queues every machine, however it looks. The caller holds the lock.
+// tellAll queues every machine, even if its VM looks as before. The caller
+// holds the lock.
 func (i *inventory) tellAll() {
 	for _, m := range i.machines {
 		i.changed(m.key)

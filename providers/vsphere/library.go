@@ -26,34 +26,35 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// A VM deployed from a content library cannot be given its instance UUID in
-// the same request, so a machine whose answer is lost would have a VM that
-// nobody owns. Therefore an OVF is deployed once, into a template of ours that
-// machines are cloned from like from any other. Its name follows from the item,
-// its version and the storage; its notes, which are part of the deployment, say
-// that it is ours; and that it is a template says that it is complete.
+// A VM that is deployed from a content library cannot get its instance UUID in
+// the same request, so if the response were lost, the machine would have a VM
+// without an owner. Therefore an OVF is deployed once, into a template of
+// ours, from which machines are cloned as from any other template. Its name
+// follows from the item, its version and the storage. Its notes, which are
+// part of the deployment, prove that it is ours. That it is a template proves
+// that it is complete.
 
 const (
 	// templateItem is the type of library items that are VM templates.
 	templateItem = "vm-template"
 	// imageSnapshot is the snapshot of an image that linked clones share.
 	imageSnapshot = "nova"
-	// imageTimeout bounds the making of an image.
+	// imageTimeout bounds the creation of an image.
 	imageTimeout = 2 * time.Hour
 )
 
-// libraryItem is what a content library has.
+// libraryItem is an item of a content library.
 type libraryItem struct {
 	id, name, version string
-	// vm is the VM template that the item is, if it is one.
+	// vm is the VM template of the item, if the item is one.
 	vm   ref
 	read time.Time
 }
 
 func (i libraryItem) readAt() time.Time { return i.read }
 
-// item resolves a library item. Its content may become another's at any time, so
-// it is news.
+// item resolves a library item. Its content may be replaced at any time, so it
+// is read again after some time.
 func (r *resolver) item(ctx context.Context, of *infrav1.NovaVSphereLibraryItem) (libraryItem, error) {
 	found, err := r.libraryItem(ctx, of)
 	if err == nil && of.Version != "" && of.Version != found.version {
@@ -108,12 +109,12 @@ func findItem(ctx context.Context, c *rest.Client, of *infrav1.NovaVSphereLibrar
 	return found, nil
 }
 
-// image is a template that is made from a library item.
+// image is a template that is created from a library item.
 type image struct {
 	item libraryItem
 	to   *site
 	name string
-	// failures counts how often it could not be made.
+	// failures counts the failed creations.
 	failures int
 }
 
@@ -127,22 +128,22 @@ func newImage(item libraryItem, to *site) image {
 	return image{item: item, to: to, name: "nova-image-" + name + "-" + hex.EncodeToString(sum[:5])}
 }
 
-// key tells storages apart.
+// key identifies a storage.
 func (s *storage) key() string {
 	return cmp.Or(s.datastore.Value, s.pod.Value, s.policy) + "\x00" + s.policy
 }
 
-// mark is in the notes of an image, and says whose it is.
+// mark is in the notes of an image, and proves that the image is ours.
 func (i *image) mark() string { return "Image of Cluster API machines: " + i.name }
 
-// imageState is how far an image is.
+// imageState is the progress of an image.
 type imageState struct {
 	vm ref
 	// template is set once the image can be cloned.
 	template *template
 }
 
-// image looks for an image. It is known for good once it can be cloned.
+// image finds an image. The result is kept once the image can be cloned.
 func (r *resolver) image(ctx context.Context, i *image) (imageState, error) {
 	key := []string{"image", i.to.folder.Value, i.name}
 	found, err := resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (imageState, error) { return findImage(ctx, c, i) }, key...)
@@ -174,8 +175,8 @@ func findImage(ctx context.Context, c *vim25.Client, i *image) (imageState, erro
 	return state, err
 }
 
-// image resolves the template that a library item is cloned from. It is made
-// if it does not exist; the machine waits meanwhile.
+// image resolves the template from which VMs of a library item are cloned. If
+// it does not exist, it is created; the machine waits meanwhile.
 func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
 	item, err := d.item(ctx, g)
 	if err != nil {
@@ -201,25 +202,25 @@ func (d *driver) image(ctx context.Context, m *infrav1.NovaVSphereMachine, g *go
 	return nil, e
 }
 
-// images are those that are being made.
+// images are the images that are being created.
 type images struct {
 	mu   sync.Mutex
 	jobs map[string]*imageJob
-	// failures counts how often one that does not exist could not be made. A
-	// restart forgets them.
+	// failures counts the failed creations of images that do not exist. It does
+	// not survive a restart.
 	failures map[string]int
 }
 
-// imageJob is the making of an image.
+// imageJob is the creation of an image.
 type imageJob struct {
 	waiting map[hypervisor.Key]struct{}
-	// failed is how it ended, until somebody was told.
+	// failed is the error with which it ended, until a machine has received it.
 	failed error
 }
 
-// await starts to make an image unless that is under way, and tells who once
-// it has ended. How it failed is returned once. The work is told how often it
-// has failed before.
+// await starts the creation of an image unless it is under way, and calls tell
+// for who once it has ended. Its error is returned once. work receives the
+// number of failures before.
 func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key), work func(failures int) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -255,7 +256,7 @@ func (i *images) await(name string, who hypervisor.Key, tell func(hypervisor.Key
 	return nil
 }
 
-// makeImage makes an image, from wherever an earlier attempt has left it.
+// makeImage creates an image, and continues after an earlier attempt.
 func (s *session) makeImage(i *image) error {
 	ctx, cancel := context.WithTimeout(context.Background(), imageTimeout)
 	defer cancel()
@@ -280,7 +281,8 @@ func (s *session) makeImage(i *image) error {
 			return classify(s.endpoint.server, err)
 		}
 		if err != nil {
-			// Another manager is at it, or vCenter is since an earlier attempt.
+			// Another manager creates the image, or vCenter still does since an
+			// earlier attempt.
 			select {
 			case <-time.After(s.line.pace.settle / 3):
 			case <-ctx.Done():
@@ -290,7 +292,8 @@ func (s *session) makeImage(i *image) error {
 	}
 }
 
-// isUnderWay reports that something cannot be done because it is being done.
+// isUnderWay reports whether an operation failed because the same operation is
+// under way.
 func isUnderWay(err error) bool {
 	return fault.Is(err, &types.DuplicateName{}) || fault.Is(err, &types.TaskInProgress{}) ||
 		fault.Is(err, &types.InvalidState{}) || fault.Is(err, &types.MethodDisabled{}) || errors.Is(err, errUnderWay)
@@ -298,7 +301,7 @@ func isUnderWay(err error) bool {
 
 var errUnderWay = errors.New("vCenter is at work on it")
 
-// deploy makes the VM of an image.
+// deploy creates the VM of an image.
 func (s *session) deploy(ctx context.Context, i *image) error {
 	datastore, err := s.roomFor(ctx, &i.to.storage)
 	if err != nil {
@@ -351,7 +354,7 @@ func (s *session) roomFor(ctx context.Context, on *storage) (ref, error) {
 	return best, err
 }
 
-// complete makes a deployed VM the template that is cloned from.
+// complete converts a deployed VM to the template from which VMs are cloned.
 func (s *session) complete(ctx context.Context, at ref) error {
 	return s.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var vm mo.VirtualMachine
@@ -375,15 +378,16 @@ func (s *session) complete(ctx context.Context, at ref) error {
 	})
 }
 
-// patientContext says how long a request may take that vCenter answers only
-// when its work is done.
+// patientContext is the key of the timeout of a request that vCenter answers
+// only when its work is done.
 type patientContext struct{}
 
 func patient(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, patientContext{}, d)
 }
 
-// inWords makes what the REST API refused an Error with vCenter's words.
+// inWords converts an error of the REST API to an Error with vCenter's
+// message.
 func inWords(err error) error {
 	f, ok := errors.AsType[*restError](err)
 	if !ok {

@@ -5,10 +5,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// turn takes a turn to create the VM of the machine called key. If too many
-// are under way at the vCenter, the error says which place in line it has, and
-// the key is delivered once its turn comes. Nothing but creations asks for a
-// turn, so nothing else waits behind them.
+// turn takes a slot for the creation of the VM of the machine called key. If
+// too many creations are under way at the vCenter, the error states the
+// machine's position in the queue, and the key is delivered once a slot is
+// free. Only creations take these slots, so no other operation waits for them.
 func (d *driver) turn(key hypervisor.Key) error {
 	turns := d.session.turns
 	if turns.Take(key) {
@@ -20,8 +20,8 @@ func (d *driver) turn(key hypervisor.Key) error {
 	return e
 }
 
-// yield gives back the turn of a machine whose VM is not being made, and with
-// going also its place in line.
+// yield releases the slot of a machine whose VM is not being created. If the
+// machine is being deleted, it also leaves the queue.
 func (d *driver) yield(key hypervisor.Key, state hypervisor.State, going bool) {
 	switch {
 	case state == hypervisor.Busy:

@@ -23,40 +23,43 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// chores is what is known of a machine's VM beside the stream.
+// chores is the state of a machine's VM that the stream does not report.
 type chores struct {
-	// left means that its rule was seen to before the VM goes.
+	// left means that the rule was changed for the deletion of the VM.
 	left bool
-	// tags is how its tags are; nil while nobody has looked.
+	// tags is the state of its tags; nil until they were read.
 	tags *tagState
-	// fresh is the VM that this process has made for it and given no tags yet.
+	// fresh is the VM that this process has created for it and that has no tags
+	// yet.
 	fresh ref
-	// asked is when the guest was asked to power itself off.
+	// asked is when a shutdown of the guest was last requested.
 	asked time.Time
-	// buried means that vCenter has said that its VM is no more.
+	// buried means that vCenter has confirmed that the VM is deleted.
 	buried bool
-	// sighted is the login over which it was made sure that its VM would be
-	// seen if it were there.
+	// sighted is the login with which the driver has verified that the account
+	// would see the VM if it existed.
 	sighted int
 }
 
-// tagState is how the tags of a VM differ from what its machine asks for.
+// tagState has the differences between the tags of a VM and those of its
+// machine.
 type tagState struct {
 	missing []tagName
 	// wrong are the IDs of tags of an earlier value of a label.
 	wrong []string
-	// err is why nobody knows.
+	// err is the error with which reading the tags failed.
 	err *hypervisor.Error
-	// again is when to look again after err.
+	// again is when to read again after err.
 	again time.Time
 }
 
-// lookAgain is how soon tags that could not be read are read again.
+// lookAgain is the time after which tags that could not be read are read
+// again.
 const lookAgain = time.Minute
 
-// marksDue says for people which tags and attributes are not as asked. Before
-// they were looked at, nothing is said: they most likely are. The caller holds
-// the lock.
+// marksDue lists the tags and attributes that are out of sync, for messages.
+// It lists none before they were read: most likely they are in sync. The
+// caller holds the lock.
 func (i *inventory) marksDue(m *machine, info *vmInfo) string {
 	var due []string
 	if t := m.tags; t != nil && len(m.wants.tags) > 0 {
@@ -76,8 +79,8 @@ func (i *inventory) marksDue(m *machine, info *vmInfo) string {
 	return strings.Join(due, ", ")
 }
 
-// wrongAttributes are the attributes that have not the value asked for. The
-// caller holds the lock.
+// wrongAttributes returns the attributes that do not have the requested value.
+// The caller holds the lock.
 func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSphereCustomAttribute {
 	if i.fields == nil {
 		return nil
@@ -91,8 +94,8 @@ func (i *inventory) wrongAttributes(m *machine, info *vmInfo) []infrav1.NovaVSph
 	return wrong
 }
 
-// freshen notes that a machine's VM was made just now: until it is given tags
-// it has none, so nobody has to look. The caller holds the lock.
+// freshen records that a machine's VM was just created: it has no tags yet, so
+// they need not be read. The caller holds the lock.
 func (i *inventory) freshen(id uuid.UUID, m *machine) {
 	vm := i.world.byID[id]
 	if m.act != nil && m.act.verb == creating && m.act.task != (ref{}) {
@@ -106,7 +109,8 @@ func (i *inventory) freshen(id uuid.UUID, m *machine) {
 	}
 }
 
-// unlooked reports whether somebody has to look at a machine's marks.
+// unlooked reports whether the tags or attributes of a machine's VM have to be
+// read.
 func (i *inventory) unlooked(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -120,8 +124,8 @@ func (i *inventory) unlooked(id uuid.UUID) bool {
 	return len(m.wants.tags) > 0 && (m.tags == nil || m.tags.err != nil && time.Now().After(m.tags.again))
 }
 
-// marker looks at tags and custom attributes and sets them, those of many
-// machines in the same requests.
+// marker reads and sets tags and custom attributes, for many machines in the
+// same requests.
 type marker struct {
 	session *session
 
@@ -130,16 +134,17 @@ type marker struct {
 	looks, sets map[uuid.UUID]bool
 	running     bool
 
-	// What follows belongs to the one goroutine that works: the IDs of
-	// categories by name, and of their tags.
+	// The fields below belong to the one goroutine that works: the IDs of
+	// categories by name, and those of their tags.
 	categories map[string]string
 	known      map[string]map[string]string
 }
 
-// look has the marks of a machine looked at.
+// look queues a machine whose tags and attributes are to be read.
 func (k *marker) look(id uuid.UUID) { k.join(id, false) }
 
-// set has them set. The machine's action ends with it.
+// set queues a machine whose tags and attributes are to be set. The machine's
+// action ends with it.
 func (k *marker) set(id uuid.UUID) { k.join(id, true) }
 
 func (k *marker) join(id uuid.UUID, set bool) {
@@ -184,7 +189,7 @@ func (k *marker) next() (looks, sets []uuid.UUID, more bool) {
 	return looks, sets, k.running
 }
 
-// maxBatch is how many VMs one request is about.
+// maxBatch is the number of VMs in one request.
 const maxBatch = 100
 
 func (k *marker) do(looks, sets []uuid.UUID) {
@@ -200,7 +205,7 @@ func (k *marker) do(looks, sets []uuid.UUID) {
 	}
 }
 
-// unread returns the machines of whose tags nobody knows.
+// unread returns the machines whose tags are not known.
 func (i *inventory) unread(ids []uuid.UUID) []uuid.UUID {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -210,19 +215,19 @@ func (i *inventory) unread(ids []uuid.UUID) []uuid.UUID {
 	})
 }
 
-// tagged is a machine's VM and the tags it asks for.
+// tagged is a machine's VM and the tags of its machine.
 type tagged struct {
 	id          uuid.UUID
 	vm          ref
 	tags        []tagName
 	makeMissing bool
 	state       tagState
-	// known means that somebody has looked, or need not.
+	// known means that the tags were read, or need not be.
 	known bool
 }
 
-// tagged returns those of machines that ask for tags, and whether any asks for
-// attributes.
+// tagged returns the given machines that have tags in their spec, and whether
+// any of them has attributes.
 func (i *inventory) tagged(ids []uuid.UUID) (out []*tagged, attributes bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -243,7 +248,7 @@ func (i *inventory) tagged(ids []uuid.UUID) (out []*tagged, attributes bool) {
 	return out, attributes
 }
 
-// lookAt finds out which tags and attributes VMs lack.
+// lookAt finds the tags and attributes that VMs lack.
 func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 	inv := k.session.inv
 	vms, attributes := inv.tagged(ids)
@@ -265,7 +270,7 @@ func (k *marker) lookAt(ctx context.Context, ids []uuid.UUID) {
 	}
 }
 
-// refused makes an error of the REST API one that says what it was about.
+// refused adds the operation to an error of the REST API.
 func (k *marker) refused(doing string, err error) *hypervisor.Error {
 	if restStatus(err) != 0 || isBatchError(err) {
 		k.categories, k.known = nil, nil // a name may stand for another tag now
@@ -274,8 +279,8 @@ func (k *marker) refused(doing string, err error) *hypervisor.Error {
 	return asError(classify(k.session.endpoint.server, err))
 }
 
-// noteTags notes how the tags of a VM are, unless the machine asks for others
-// by now.
+// noteTags records the state of the tags of a VM, unless the spec of its
+// machine has changed meanwhile.
 func (i *inventory) noteTags(t *tagged) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -288,7 +293,8 @@ func (i *inventory) noteTags(t *tagged) {
 	i.tell([]uuid.UUID{t.id})
 }
 
-// compare reads the tags of VMs and notes what is missing and what is wrong.
+// compare reads the tags of VMs and records which are missing and which are
+// wrong.
 func (k *marker) compare(ctx context.Context, api *tags.Manager, vms []*tagged) error {
 	refs := make([]mo.Reference, 0, len(vms))
 	for _, t := range vms {
@@ -323,8 +329,8 @@ func (k *marker) compare(ctx context.Context, api *tags.Manager, vms []*tagged) 
 	return nil
 }
 
-// tagsOf returns the IDs of the tags of a category by their names; none if
-// there is no such category. They are read once.
+// tagsOf returns the IDs of the tags of a category by their names; none if the
+// category does not exist. They are read once.
 func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string) (map[string]string, error) {
 	if known, ok := k.known[category]; ok {
 		return known, nil
@@ -355,7 +361,7 @@ func (k *marker) tagsOf(ctx context.Context, api *tags.Manager, category string)
 	return known, nil
 }
 
-// setAll attaches what VMs lack and sets their attributes.
+// setAll attaches the tags that VMs lack and sets their attributes.
 func (k *marker) setAll(ctx context.Context, ids []uuid.UUID) {
 	inv := k.session.inv
 	failed := k.setTags(ctx, ids)
@@ -368,7 +374,7 @@ func (k *marker) setAll(ctx context.Context, ids []uuid.UUID) {
 	}
 }
 
-// setTags attaches the tags VMs lack. It returns how it failed, by machine.
+// setTags attaches the tags that VMs lack. It returns the errors by machine.
 func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hypervisor.Error {
 	all, _ := k.session.inv.tagged(ids)
 	failed := map[uuid.UUID]*hypervisor.Error{}
@@ -389,7 +395,7 @@ func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hy
 		return k.attach(ctx, tags.NewManager(api), vms, lacking)
 	})
 	if len(lacking) > 0 {
-		k.categories, k.known = nil, nil // somebody may make them meanwhile
+		k.categories, k.known = nil, nil // another client may create them meanwhile
 	}
 	for _, t := range vms {
 		switch {
@@ -405,8 +411,8 @@ func (k *marker) setTags(ctx context.Context, ids []uuid.UUID) map[uuid.UUID]*hy
 	return failed
 }
 
-// attach makes the tags of VMs what they should be: by tag or by VM, whichever
-// takes fewer requests.
+// attach attaches and detaches tags of VMs, by tag or by VM, whichever takes
+// fewer requests.
 func (k *marker) attach(ctx context.Context, api *tags.Manager, vms []*tagged, lacking map[uuid.UUID]*hypervisor.Error) error {
 	byTag, byVM := map[string][]ref{}, map[ref][]string{}
 	for _, t := range vms {
@@ -444,8 +450,8 @@ func (k *marker) attach(ctx context.Context, api *tags.Manager, vms []*tagged, l
 	return nil
 }
 
-// idsFor returns the IDs of the tags a VM lacks. A tag that does not exist is
-// made if the machine asks for that.
+// idsFor returns the IDs of the tags that a VM lacks. A tag that does not
+// exist is created if the machine requests that.
 func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]string, error) {
 	var ids []string
 	for _, tag := range t.state.missing {
@@ -468,7 +474,7 @@ func (k *marker) idsFor(ctx context.Context, api *tags.Manager, t *tagged) ([]st
 	return ids, nil
 }
 
-// create makes a tag, and its category if that is missing too.
+// create creates a tag, and its category if that does not exist either.
 func (k *marker) create(ctx context.Context, api *tags.Manager, tag tagName) (string, error) {
 	category := k.categories[tag.category]
 	if category == "" {
@@ -526,14 +532,14 @@ func attachToAll(ctx context.Context, api *tags.Manager, id string, vms []ref) e
 	return nil
 }
 
-// isEmptyAnswer reports that vCenter did as asked and said nothing: not every
-// version sends the result of each part.
+// isEmptyAnswer reports whether vCenter executed the request and returned an
+// empty body: not every version returns the result of each part.
 func isEmptyAnswer(err error) bool {
 	_, onTheWay := errors.AsType[*url.Error](err)
 	return errors.Is(err, io.EOF) && !onTheWay
 }
 
-// batchError is what vCenter says of the parts of a request that failed.
+// batchError has the messages of the parts of a request that failed.
 type batchError []string
 
 func (b batchError) Error() string {

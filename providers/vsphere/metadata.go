@@ -15,18 +15,19 @@ import (
 )
 
 const (
-	// maxValue is how long the value of one setting may be. A guest's tools
-	// exchange no more in one message (GUESTMSG_MAX_IN_SIZE of open-vm-tools).
+	// maxValue is the longest value of one setting. A guest's tools exchange no
+	// more in one message (GUESTMSG_MAX_IN_SIZE of open-vm-tools).
 	maxValue = 64 << 10
-	// maxPlain is how much is handed over uncompressed, so that the value in
-	// base64 is no longer than that.
+	// maxPlain is the size up to which data is stored without compression, so
+	// that the value in base64 is no longer than maxValue.
 	maxPlain = 48 << 10
 )
 
-// networkKey is where Afterburn finds the network for the initial RAM disk.
+// networkKey is the setting in which Afterburn finds the network for the
+// initial RAM disk.
 const networkKey = "guestinfo.afterburn.initrd.network-kargs"
 
-// guestinfo is what the guest reads at its first boot.
+// guestinfo returns the settings that the guest reads at its first boot.
 func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.Launch) ([]types.BaseOptionValue, error) {
 	switch l.Format {
 	case "", "cloud-config":
@@ -57,10 +58,12 @@ func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.Launch) ([]ty
 	}
 }
 
-// metadata is the document cloud-init takes the host's name and network from.
+// metadata returns the document from which cloud-init takes the host name and
+// network.
 func metadata(name string, id uuid.UUID, all []wire) ([]byte, error) {
 	document, err := json.Marshal(map[string]any{
-		// A clone that kept the template's instance ID would not boot anew.
+		// A clone with the instance ID of the template would not run cloud-init
+		// again.
 		"instance-id":    id.String(),
 		"local-hostname": name,
 		"network":        networkConfig(all),
@@ -71,7 +74,7 @@ func metadata(name string, id uuid.UUID, all []wire) ([]byte, error) {
 	return document, nil
 }
 
-// encoded puts data under key and says under the other key how it is encoded.
+// encoded stores data under key and its encoding under encodingKey.
 func encoded(key, encodingKey string, data []byte) ([]types.BaseOptionValue, error) {
 	encoding := "base64"
 	if len(data) > maxPlain {
@@ -95,7 +98,8 @@ func encoded(key, encodingKey string, data []byte) ([]types.BaseOptionValue, err
 	}, nil
 }
 
-// tooLong refuses what a guest could not read, before there is a VM.
+// tooLong returns the error for a value that a guest could not read, before a
+// VM is created.
 func tooLong(key, value string) error {
 	e := failure(infrav1.InvalidSpecReason, "%s is %d KiB, compressed and in base64, and a guest can read %d KiB at most; "+
 		"leave out files that cannot be compressed, and have a command of the NovaConfig fetch them", key, (len(value)+1023)>>10, maxValue>>10)

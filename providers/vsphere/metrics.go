@@ -40,7 +40,7 @@ func init() {
 	metrics.Registry.MustRegister(requests, requestSeconds, sessionPhases, live)
 }
 
-// gauges are the metrics that are asked of the sessions when somebody looks.
+// gauges are the metrics that are read from the sessions at each scrape.
 type gauges struct {
 	mu       sync.Mutex
 	sessions map[*session]struct{}
@@ -58,13 +58,13 @@ func (g *gauges) remove(s *session) {
 	delete(g.sessions, s)
 }
 
-// Describe names the metrics.
+// Describe sends the descriptions of the metrics.
 func (g *gauges) Describe(to chan<- *prometheus.Desc) {
 	to <- streamAge
 	to <- tasks
 }
 
-// Collect asks all sessions.
+// Collect reads the metrics of all sessions.
 func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	ages, counts := map[string]time.Duration{}, map[[2]string]int{}
 	g.mu.Lock()
@@ -86,14 +86,14 @@ func (g *gauges) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// age is how long ago the stream last said anything, if it ever did.
+// age returns the time since the last response of the stream, if it had one.
 func (s *session) age() (time.Duration, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Since(s.heardAt), !s.heardAt.IsZero()
 }
 
-// underWay counts what has been asked for and has not ended.
+// underWay counts the actions that have not ended.
 func (i *inventory) underWay() map[verb]int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
