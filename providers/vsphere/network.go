@@ -14,16 +14,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// wire is an interface of a VM as its card and its guest are told of it.
+// wire is a network interface of a VM, as its virtual NIC and its guest are
+// configured.
 type wire struct {
 	infrav1.NovaVSphereInterface
-	// name is its name in the guest, which finds it by mac.
+	// name is its name in the guest, which finds the interface by mac.
 	name, mac string
-	// pooled are the addresses that pools gave.
+	// pooled are the addresses from IP pools.
 	pooled []hypervisor.Address
 }
 
-// wires are the interfaces of the VM with the given identity.
+// wires returns the network interfaces of the VM with the given instance UUID.
 func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]hypervisor.Address) ([]wire, error) {
 	out := make([]wire, len(interfaces))
 	for i, n := range interfaces {
@@ -48,26 +49,26 @@ func wires(id uuid.UUID, interfaces []infrav1.NovaVSphereInterface, pooled [][]h
 	return out, nil
 }
 
-// isPlain reports whether an interface asks DHCP for an IPv4 address and
-// nothing else, as guests do that have no network configuration.
+// isPlain reports whether an interface only requests an IPv4 address from
+// DHCP, as guests without a network configuration do.
 func (w *wire) isPlain() bool {
 	return w.UsesDHCP4() && !w.UsesDHCP6() && w.MACAddress == "" && w.MTU == 0 && w.DeviceName == "" &&
 		len(w.Addresses) == 0 && len(w.pooled) == 0 && len(w.Nameservers) == 0 && len(w.SearchDomains) == 0 && len(w.Routes) == 0 &&
 		w.DHCP4Overrides == (infrav1.NovaVSphereDHCPOverrides{})
 }
 
-// macAddress is the hardware address of an interface. It follows from the VM's
-// identity, so that the guest can be told of it before the VM exists, and a
-// repeated clone gets the same. It is a locally administered one: the range
-// that VMware leaves to users has 22 bits only, in which a few thousand
-// addresses collide.
+// macAddress returns the MAC address of an interface. It is derived from the
+// VM's instance UUID, so that the guest's configuration can contain it before
+// the VM exists, and a repeated clone gets the same address. It is a locally
+// administered address: the range that VMware leaves to users has 22 bits
+// only, in which a few thousand addresses collide.
 func macAddress(id uuid.UUID, index int) string {
 	sum := sha256.Sum256(append(id[:], byte(index)))
 	sum[0] = sum[0]&^1 | 2
 	return net.HardwareAddr(sum[:6]).String()
 }
 
-// card is the network card of an interface.
+// card returns the virtual NIC of an interface.
 func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types.BaseVirtualDevice {
 	of := types.VirtualEthernetCard{
 		VirtualDevice: types.VirtualDevice{
@@ -88,8 +89,8 @@ func (w *wire) card(index int, backing types.BaseVirtualDeviceBackingInfo) types
 	return &types.VirtualVmxnet3{VirtualVmxnet: types.VirtualVmxnet{VirtualEthernetCard: of}}
 }
 
-// static are the addresses of an interface that do not come from DHCP, each
-// with the length of its network.
+// static returns the addresses of an interface that do not come from DHCP,
+// each with the prefix length of its network.
 func (w *wire) static() []string {
 	out := append([]string(nil), w.Addresses...)
 	for _, a := range w.pooled {
@@ -98,7 +99,7 @@ func (w *wire) static() []string {
 	return out
 }
 
-// gateway is the default gateway of a family of addresses; empty, if there is
+// gateway returns the default gateway of an address family; empty if there is
 // none.
 func (w *wire) gateway(v6 bool) string {
 	own := w.Gateway4
@@ -116,12 +117,13 @@ func (w *wire) gateway(v6 bool) string {
 	return ""
 }
 
-// networkConfig is what cloud-init is told of the network, in its version 2.
+// networkConfig returns the network configuration for cloud-init, in version
+// 2.
 //
-// Each interface is found by the address of its card and gets a name: the order
-// in which a guest finds its cards is not to be relied on, and renderers other
-// than networkd's cannot match names by a pattern. The entry's key is the name
-// too, because cloud-init's networkd renderer takes the key for the name.
+// Each interface is matched by its MAC address and gets a name: a guest may
+// find its NICs in any order, and renderers other than networkd's cannot match
+// names by a pattern. The entry's key is the name too, because cloud-init's
+// networkd renderer takes the key for the name.
 func networkConfig(all []wire) map[string]any {
 	ethernets := map[string]any{}
 	for i := range all {
@@ -130,7 +132,7 @@ func networkConfig(all []wire) map[string]any {
 	return map[string]any{"version": 2, "ethernets": ethernets}
 }
 
-// ethernet is the entry of one interface.
+// ethernet returns the entry of one interface.
 func (w *wire) ethernet() map[string]any {
 	e := map[string]any{
 		"match":    map[string]any{"macaddress": w.mac},
@@ -144,8 +146,9 @@ func (w *wire) ethernet() map[string]any {
 	if addresses := w.static(); len(addresses) > 0 {
 		e["addresses"] = addresses
 	}
-	// Not as routes: cloud-init gives those to a program that ifupdown's guests
-	// need not have, and makes a network of 64 bits of ::/0.
+	// The gateways are not set as routes: cloud-init passes routes to a program
+	// that guests with ifupdown may not have, and it converts ::/0 to a network
+	// of 64 bits.
 	for key, v6 := range map[string]bool{"gateway4": false, "gateway6": true} {
 		if via := w.gateway(v6); via != "" {
 			e[key] = via
@@ -174,7 +177,7 @@ func (w *wire) ethernet() map[string]any {
 	return e
 }
 
-// routes are the routes of an interface, except for the default ones.
+// routes returns the routes of an interface, except for the default routes.
 func (w *wire) routes() []map[string]any {
 	var out []map[string]any
 	for _, r := range w.Routes {
@@ -206,9 +209,10 @@ func overridden(o infrav1.NovaVSphereDHCPOverrides) map[string]any {
 	return out
 }
 
-// kernelArguments tell the network to a guest that is set up by Ignition: it
-// needs the network before it has read any file, and Afterburn hands them to
-// its initial RAM disk. Empty leaves it to DHCP.
+// kernelArguments returns the network configuration for a guest that Ignition
+// configures: the guest needs the network before it has read any file, and
+// Afterburn passes these arguments to its initial RAM disk. If empty, the
+// guest uses DHCP.
 func kernelArguments(host string, all []wire) (string, error) {
 	if len(all) == 1 && all[0].isPlain() {
 		return "", nil
@@ -263,8 +267,8 @@ func (w *wire) kernelArguments(host string) ([]string, error) {
 	return out, nil
 }
 
-// bracketed keeps the colons of an IPv6 address from being taken for the
-// argument's own.
+// bracketed adds brackets to an IPv6 address, so that its colons are not read
+// as separators of the argument.
 func bracketed(text string) string {
 	if !strings.Contains(text, ":") {
 		return text

@@ -14,10 +14,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Observe reports the VM behind m from what the stream has brought.
+// Observe returns the state of the VM of m from the inventory.
 func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 	if d.clusterID == "" && m.Spec.ProviderID == "" {
-		// The ID is written before anything else, so there was never a VM.
+		// The ID is written before any VM is created, so there was never a VM.
 		return hypervisor.VM{State: hypervisor.Absent}, nil
 	}
 	id, err := instanceUUID(d.clusterID, keyOf(m))
@@ -55,8 +55,8 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine) (hy
 	return s.vm, nil
 }
 
-// sight looks at the VM behind m. That a VM is gone is believed only once it is
-// certain that it would be seen if it were there.
+// sight returns the state of the VM of m. It reports a VM as deleted only once
+// it is certain that the account would see the VM if it existed.
 func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, going bool) (sight, error) {
 	inv := d.session.inv
 	d.want(id, m)
@@ -85,8 +85,8 @@ func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 	return s, nil
 }
 
-// outdated says for people what is left to do about the hardware of a VM that
-// was never up; a VM that was is left as it is.
+// outdated returns the hardware upgrade that a VM still needs which was never
+// up, for messages. The hardware of a VM that was up is not changed.
 func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hypervisor.State) string {
 	if state != hypervisor.Stopped || m.Spec.ProviderID != "" || !m.DeletionTimestamp.IsZero() {
 		return ""
@@ -94,8 +94,8 @@ func (d *driver) outdated(id uuid.UUID, m *infrav1.NovaVSphereMachine, state hyp
 	return outdated(m, d.session.inv.facts(id).version)
 }
 
-// doubt has names resolved again after a failure that a stale reference can
-// have caused.
+// doubt drops resolved names after a failure that a stale reference may have
+// caused.
 func (d *driver) doubt(f *hypervisor.Error) {
 	switch f.Reason {
 	case infrav1.TemplateNotFoundReason, infrav1.PlacementNotFoundReason, infrav1.InvalidSpecReason, infrav1.HypervisorErrorReason:
@@ -105,9 +105,9 @@ func (d *driver) doubt(f *hypervisor.Error) {
 	}
 }
 
-// cloning reports whether a clone is under way that nobody here started and
-// that may be m's: an earlier process may have, and died. The VM of such a
-// clone shows up when it ends.
+// cloning reports whether a clone is under way that no machine here requested
+// and that may be of m: an earlier process may have requested it before it
+// crashed. The inventory shows the VM of such a clone when the clone ends.
 func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bool, error) {
 	if !d.session.inv.anyClones() {
 		return false, nil
@@ -119,7 +119,7 @@ func (d *driver) cloning(ctx context.Context, m *infrav1.NovaVSphereMachine) (bo
 	return slices.ContainsFunc(sources, d.session.inv.clonesOf), nil
 }
 
-// catchUp asks for a task that the stream should have told of and has not.
+// catchUp reads a task that the stream should have reported and has not.
 func (d *driver) catchUp(ctx context.Context, id uuid.UUID) error {
 	task, ok := d.session.inv.overdue(id)
 	if !ok {
@@ -160,8 +160,8 @@ func readTask(ctx context.Context, c *vim25.Client, task ref) (*taskInfo, error)
 	return info, nil
 }
 
-// readInherited reads which VMs the clones made that were under way when the
-// inventory was read, and that have ended.
+// readInherited reads the results of the inherited clones that have ended: the
+// VMs that they created.
 func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
 	for _, task := range inv.unreadInherited() {
 		info, err := readTask(ctx, s.client, task)
@@ -170,7 +170,7 @@ func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
 			inv.learn(task, info)
 		case isAmbiguous(err):
 			return err
-		default: // the task was deleted, or must not be read
+		default: // the task was deleted, or the account cannot read it
 			inv.update(func(w *world) []uuid.UUID {
 				delete(w.tasks, task)
 				return nil
@@ -180,8 +180,8 @@ func (s *stream) readInherited(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// unreadInherited returns the inherited clones that have ended with success and
-// whose VM is not known.
+// unreadInherited returns the inherited clones that have ended with success
+// and whose VM is not known.
 func (i *inventory) unreadInherited() (tasks []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -5,27 +5,34 @@ import (
 	"time"
 )
 
-// pace is how patient a session is. Tests are less patient.
+// pace has the timeouts and intervals of a session. Tests use shorter ones.
 type pace struct {
-	// request bounds every request but the long poll and slow ones.
+	// request is the timeout of every request except for the long poll and slow
+	// requests.
 	request time.Duration
-	// poll is how long vCenter holds a long poll open without news. With
-	// request on top a poll counts as dead.
+	// poll is the time for which vCenter holds a long poll open without
+	// updates. A poll without a response after poll and request has failed.
 	poll time.Duration
-	// patience is how long callers wait for a session that is being opened
-	// before they are sent away; a push fetches them back.
+	// patience is the longest time for which callers wait for a session that is
+	// being opened. After that they get an error, and their machines are queued
+	// once the session is open.
 	patience time.Duration
-	// An endpoint that is down is tried again at these intervals.
+	// firstRetry and lastRetry bound the intervals at which an endpoint that is
+	// down is tried again.
 	firstRetry, lastRetry time.Duration
-	// Credentials that were refused are tried again much later: vCenter locks
-	// accounts out after a few bad logins within minutes.
+	// firstLogin and lastLogin are the same for credentials that were refused,
+	// and much longer: vCenter locks accounts after a few failed logins within
+	// minutes.
 	firstLogin, lastLogin time.Duration
-	// settle is how long the inventory may lag behind what an answer said.
+	// settle is the longest time by which the inventory may lag behind a
+	// response.
 	settle time.Duration
-	// gather is how long what can be asked for together is collected.
+	// gather is the time for which operations are collected that share a
+	// request.
 	gather time.Duration
-	// reclone is how long no clone is requested for a machine whose last clone got
-	// another instance UUID: each attempt copies the disks of the template.
+	// reclone is the time for which no clone is requested for a machine whose
+	// last clone got another instance UUID: each attempt copies the disks of
+	// the template.
 	reclone time.Duration
 }
 
@@ -38,11 +45,12 @@ var usually = pace{
 	settle: 30 * time.Second, gather: 300 * time.Millisecond, reclone: 10 * time.Minute,
 }
 
-// slowness is how many times longer a slow request may take than others.
+// slowness is the factor by which the timeout of a slow request is longer.
 const slowness = 6
 
-// timeout bounds a request. vCenter under load takes a minute and more to choose
-// datastores, to accept a clone, and to read storage policies.
+// timeout returns the timeout of a request. vCenter under load takes a minute
+// and more to choose datastores, to accept a clone, and to read storage
+// policies.
 func (p pace) timeout(method string) time.Duration {
 	if method == "CloneVM_Task" || method == "RecommendDatastores" || strings.HasPrefix(method, "Pbm") {
 		return slowness * p.request

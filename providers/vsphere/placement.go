@@ -7,8 +7,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// goal is where, from what and with which networks the VM of a machine is
-// made, once its failure domain and its cluster have had their say.
+// goal has the placement, the template and the networks of a machine's VM,
+// with the settings of its failure domain and its cluster applied.
 type goal struct {
 	zone       string
 	placement  infrav1.NovaVSpherePlacement
@@ -16,8 +16,9 @@ type goal struct {
 	interfaces []infrav1.NovaVSphereInterface
 }
 
-// aim says where the VM of a machine goes. What the failure domain says comes
-// first, then what the machine says, then what the cluster says.
+// aim returns the placement, template and networks of a machine's VM. Settings
+// of the failure domain take precedence over those of the machine, and these
+// over those of the cluster.
 func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) (goal, error) {
 	g := goal{
 		zone:       zone,
@@ -51,8 +52,8 @@ func aim(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachi
 	return g, nil
 }
 
-// placementIn is the placement of a machine in a failure domain; nil, if it has
-// none.
+// placementIn returns the placement of a machine in a failure domain; nil if
+// it has none.
 func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, domain *infrav1.NovaVSphereFailureDomain) infrav1.NovaVSpherePlacement {
 	p := spec.Placement.Over(cluster.Placement)
 	if domain != nil {
@@ -61,8 +62,8 @@ func placementIn(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSph
 	return p
 }
 
-// zones are the failure domains that a machine of the cluster can be in. The
-// last is none: a machine need not have one.
+// zones returns the failure domains in which a machine of the cluster can be.
+// The last is empty: a machine need not have one.
 func (d *driver) zones() []string {
 	zones := make([]string, 0, len(d.cluster.FailureDomains)+1)
 	for i := range d.cluster.FailureDomains {

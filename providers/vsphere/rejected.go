@@ -17,12 +17,13 @@ import (
 
 // vCenter keeps instance UUIDs unique: if another VM has the UUID that a clone
 // requests, the new VM gets a random one. Such a VM runs with the user data of
-// the machine and has its name. The result of the clone task proves that the VM
-// was created for the machine, so the driver deletes it. The proof is kept in
-// memory only. After a restart of the manager the VM is like any other that has
-// the name.
+// the machine and has its name. The result of the clone task proves that the
+// VM was created for the machine, so the driver deletes it. The proof is kept
+// in memory only. After a restart of the manager the VM is like any other VM
+// with that name.
 
-// rejected returns the VM that a clone task created with another instance UUID.
+// rejected returns the VM that a clone task created with another instance
+// UUID.
 func (a *action) rejected(w *world, id uuid.UUID) ref {
 	if a == nil || a.verb != creating || a.task == (ref{}) {
 		return ref{}
@@ -37,9 +38,9 @@ func (a *action) rejected(w *world, id uuid.UUID) ref {
 	return task.result
 }
 
-// lookAtRejected sets the sight of a machine whose VM has another instance UUID. The
-// creation has failed once that VM is deleted, so that the time until the next
-// attempt starts then.
+// lookAtRejected sets the sight of a machine whose VM has another instance
+// UUID. The creation fails once that VM is deleted, so that the time until the
+// next attempt starts then.
 func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
 	_, listed := i.world.ids[vm]
 	switch {
@@ -62,8 +63,9 @@ func (i *inventory) lookAtRejected(vm ref, m *machine, s *sight) {
 	}
 }
 
-// uuidTaken returns why the last clone of a machine was deleted, if that was a short
-// time ago. The next clone would most likely end in the same way.
+// uuidTaken returns the reason why the last clone of a machine was deleted, if
+// that was a short time ago. The next clone would most likely end in the same
+// way.
 func (d *driver) uuidTaken(id uuid.UUID) error {
 	inv := d.session.inv
 	inv.mu.Lock()
@@ -75,8 +77,8 @@ func (d *driver) uuidTaken(id uuid.UUID) error {
 	return m.uuidTaken
 }
 
-// isRejected reports whether vm was created for the machine with another instance
-// UUID.
+// isRejected reports whether vm was created for the machine with another
+// instance UUID.
 func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -84,8 +86,9 @@ func (i *inventory) isRejected(id uuid.UUID, vm ref) bool {
 	return m != nil && vm != (ref{}) && (m.rejected == vm || m.act.rejected(i.world, id) == vm)
 }
 
-// reject takes one step towards the end of a VM that was created with another
-// instance UUID. Its power is read each time: the stream does not report it.
+// reject takes one step towards the deletion of a VM that was created with
+// another instance UUID. It reads the power state each time: the stream does
+// not report it.
 func (d *driver) reject(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, keyOf(m), destroying, rejecting(vm)) {
 		return nil

@@ -19,37 +19,40 @@ import (
 )
 
 const (
-	// roomKey and hostsKey begin the keys of answers about room.
+	// roomKey and hostsKey are the prefixes of keys of results that depend on
+	// free space or host capacity.
 	roomKey  = "storagePolicy of"
 	hostsKey = "placement.hostGroup"
 )
 
-// newsAge is how long something is used that changes without being told.
+// newsAge is the longest time for which a result is used that changes without
+// a notification.
 const newsAge = 5 * time.Minute
 
-// news is an answer that changes without being told.
+// news is a result that changes without a notification.
 type news interface {
-	// readAt is when vCenter gave it.
+	// readAt is when vCenter returned it.
 	readAt() time.Time
 }
 
-// isOld reports whether an answer has to be asked for again.
+// isOld reports whether a result has to be read again.
 func isOld(answer any) bool {
 	n, ok := answer.(news)
 	return ok && time.Since(n.readAt()) > newsAge
 }
 
-// resolver turns names and inventory paths into references, once each; news are
-// asked for again after newsAge. It forgets all of them when vCenter says that
-// one is no more.
+// resolver resolves names and inventory paths to references, and caches the
+// results. Results of type news are read again after newsAge. It drops all
+// results when vCenter reports that one of the objects does not exist any
+// more.
 type resolver struct {
 	session *session
 	flights singleflight.Group
 
 	mu    sync.Mutex
 	known map[string]any
-	// epoch counts the times everything was forgotten, so that an answer
-	// asked for before is not kept after.
+	// epoch counts how often all results were dropped, so that the result of a
+	// request that was sent before is not kept.
 	epoch int
 }
 
@@ -57,7 +60,7 @@ func newResolver(s *session) *resolver {
 	return &resolver{session: s, known: map[string]any{}}
 }
 
-// forget drops everything.
+// forget drops all results.
 func (r *resolver) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,8 +68,8 @@ func (r *resolver) forget() {
 	r.epoch++
 }
 
-// resolve returns what ask found for key, asking at most once at a time. One
-// caller that gives up does not spoil it for the others.
+// resolve returns the result of ask for key, with at most one request at a
+// time. If one caller gives up, the others still get the result.
 func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, *vim25.Client) (T, error), key ...string) (T, error) {
 	var none T
 	k := strings.Join(key, "\x00")
@@ -78,7 +81,7 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 		return found, nil
 	}
 	done := r.flights.DoChan(k, func() (any, error) {
-		ctx := context.WithoutCancel(ctx) // each request has its own time
+		ctx := context.WithoutCancel(ctx) // each request has its own timeout
 		var found T
 		err := r.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
 			found, err = ask(ctx, c)
@@ -106,7 +109,8 @@ func resolve[T any](ctx context.Context, r *resolver, ask func(context.Context, 
 	}
 }
 
-// datacenter resolves a datacenter; the only one, if name is empty.
+// datacenter resolves a datacenter; if name is empty, the only datacenter of
+// the vCenter.
 func (r *resolver) datacenter(ctx context.Context, name string) (*object.Datacenter, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*object.Datacenter, error) {
 		dc, err := find.NewFinder(c, false).DatacenterOrDefault(ctx, name)
@@ -117,8 +121,8 @@ func (r *resolver) datacenter(ctx context.Context, name string) (*object.Datacen
 	}, "datacenter", name)
 }
 
-// in resolves something inside a datacenter. variant keeps apart what has the
-// same name and is asked for in other ways.
+// in resolves an object inside a datacenter. variant distinguishes results
+// with the same name that are resolved in different ways.
 func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, ask func(context.Context, *find.Finder, *vim25.Client) (T, error), variant ...string) (T, error) {
 	parent, err := r.datacenter(ctx, dc)
 	if err != nil {
@@ -137,8 +141,8 @@ func in[T any](ctx context.Context, r *resolver, dc, kind, name, reason string, 
 	}, append([]string{kind, dc, name}, variant...)...)
 }
 
-// refOf keeps the reference of what a finder found. What it is of a client is
-// dropped: the session may log in again.
+// refOf returns the reference of an object that a finder found. The object's
+// client is dropped, because the session may log in again.
 func refOf[T object.Reference](found T, err error) (ref, error) {
 	if err != nil {
 		return ref{}, err
@@ -146,14 +150,15 @@ func refOf[T object.Reference](found T, err error) (ref, error) {
 	return found.Reference(), nil
 }
 
-// drop forgets one answer.
+// drop drops one result.
 func (r *resolver) drop(key ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.known, strings.Join(key, "\x00"))
 }
 
-// forgetRoom drops what was read about the room that hosts and datastores have.
+// forgetRoom drops the results about the free space of datastores and the
+// capacity of hosts.
 func (r *resolver) forgetRoom() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -164,7 +169,8 @@ func (r *resolver) forgetRoom() {
 	}
 }
 
-// forgetTemplates drops what was read about templates, and where names led to.
+// forgetTemplates drops the results about templates, and the references of
+// their names.
 func (r *resolver) forgetTemplates() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -176,10 +182,10 @@ func (r *resolver) forgetTemplates() {
 	}
 }
 
-// networkReference is how a network is written whose reference is given.
+// networkReference matches a network that is given by its reference.
 var networkReference = regexp.MustCompile(`^(Network|DistributedVirtualPortgroup|OpaqueNetwork):([A-Za-z0-9-]+)$`)
 
-// network is a network, and what a network card is connected to.
+// network is a network, and the backing of a NIC on it.
 type network struct {
 	ref     ref
 	backing types.BaseVirtualDeviceBackingInfo
@@ -208,8 +214,8 @@ func (r *resolver) network(ctx context.Context, dc, name string) (network, error
 		})
 }
 
-// backingOf returns the backing of a network card on a network. Apart from faults
-// and connection failures, govmomi's only error is that the account cannot read
+// backingOf returns the backing of a NIC on a network. Apart from faults and
+// connection failures, govmomi's only error is that the account cannot read
 // the switch of a port group.
 func backingOf(ctx context.Context, n object.NetworkReference) (types.BaseVirtualDeviceBackingInfo, error) {
 	backing, err := n.EthernetCardBackingInfo(ctx)

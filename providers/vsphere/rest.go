@@ -20,30 +20,30 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// restLogin is a login at the REST API. It lives as long as the SOAP client it
-// was made for.
+// restLogin is a login at the REST API. It is valid as long as the SOAP client
+// for which it was created.
 type restLogin struct {
 	client *rest.Client
 	of     *vim25.Client
 }
 
-// refusal is a login that vCenter refused. It is not tried again before its
-// time, whoever asks: vCenter locks accounts out after a few bad logins within
-// minutes, and the SOAP session goes on when a password is changed, so machines
-// keep asking.
+// refusal is a login that vCenter refused. No caller tries it again before the
+// delay is over: vCenter locks accounts after a few failed logins within
+// minutes, and the SOAP session stays valid when a password is changed, so
+// machines keep sending requests.
 type refusal struct {
 	err   *hypervisor.Error
 	delay time.Duration
 	until time.Time
 }
 
-// next is the refusal that follows on r.
+// next returns the refusal that follows on r.
 func (r refusal) next(err *hypervisor.Error, now time.Time, p pace) refusal {
 	delay := min(max(r.delay*2, p.firstLogin), p.lastLogin)
 	return refusal{err: err, delay: delay, until: now.Add(delay)}
 }
 
-// stands returns how the login was refused, unless it can be tried again.
+// stands returns the error of the refused login, unless it can be tried again.
 func (r refusal) stands(now time.Time) error {
 	if r.err == nil || !now.Before(r.until) {
 		return nil
@@ -51,9 +51,10 @@ func (r refusal) stands(now time.Time) error {
 	return r.err
 }
 
-// callREST sends requests to the REST API. It logs in when that is needed for
-// the first time, and again when vCenter says that nobody is logged in. What
-// vCenter refuses is a *restError; an account that it refuses is not.
+// callREST sends requests to the REST API. It logs in before the first
+// request, and again when vCenter reports that the session is not
+// authenticated. The error is a *restError if vCenter rejected the request,
+// but not if it refused the credentials.
 func (s *session) callREST(ctx context.Context, request func(context.Context, *rest.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
@@ -98,8 +99,9 @@ func (s *session) openREST(ctx context.Context, c *vim25.Client) (*rest.Client, 
 	}
 }
 
-// loginREST logs in at the REST API, unless the account was refused a moment
-// ago. Who comes right after another flight has what that one brought.
+// loginREST logs in at the REST API, unless the credentials were refused a
+// short time ago. A caller right after another flight gets the result of that
+// flight.
 func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client, error) {
 	s.mu.Lock()
 	have, refused := s.restAPI, s.restRefused
@@ -122,7 +124,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	defer s.mu.Unlock()
 	switch {
 	case restStatus(err) == http.StatusUnauthorized:
-		// It is no *restError: that stands for a request that was refused.
+		// This is no *restError, which means that a request was rejected.
 		e := failure(infrav1.CredentialsInvalidReason, "vCenter %s refused the credentials at its REST API: %v", s.endpoint.server, innermost(err))
 		s.restRefused = refused.next(e, time.Now(), s.line.pace)
 		return nil, e
@@ -133,7 +135,7 @@ func (s *session) loginREST(ctx context.Context, c *vim25.Client) (*rest.Client,
 	return api, nil
 }
 
-// dropREST forgets a login that has ended.
+// dropREST drops a login that has ended.
 func (s *session) dropREST(api *rest.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,14 +156,14 @@ func (s *session) closeREST(ctx context.Context) {
 	}
 }
 
-// restTransport passes the requests of the REST API on, and makes what vCenter
-// refuses an error with vCenter's words.
+// restTransport sends the requests of the REST API, and converts an error
+// response to an error with vCenter's message.
 type restTransport struct {
 	next http.RoundTripper
 	line *line
 }
 
-// RoundTrip sends a request and reads the whole answer, so that its deadline
+// RoundTrip sends a request and reads the whole response, so that its deadline
 // covers all of it.
 func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	var answer *http.Response
@@ -186,8 +188,7 @@ func (t *restTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// restMethod names a request for metrics: without what differs from object to
-// object.
+// restMethod returns the name of a request in metrics, without IDs of objects.
 func restMethod(req *http.Request) string {
 	parts := strings.Split(strings.TrimPrefix(req.URL.Path, "/"), "/")
 	for i, part := range parts {
@@ -203,18 +204,19 @@ func restMethod(req *http.Request) string {
 	return name
 }
 
-// restError is what the REST API answered instead of doing as it was asked.
+// restError is an error response of the REST API.
 type restError struct {
 	status int
-	// kind is vCenter's name for it, such as com.vmware.vapi.std.errors.not_found.
+	// kind is vCenter's name of the error, such as
+	// com.vmware.vapi.std.errors.not_found.
 	kind    string
 	message string
 }
 
 func (f *restError) Error() string { return f.message }
 
-// newRESTError reads an answer. The two generations of the API say it in
-// slightly different forms.
+// newRESTError parses an error response. The two generations of the API use
+// slightly different formats.
 func newRESTError(status int, body []byte) *restError {
 	type text struct {
 		Default string `json:"default_message"`
@@ -245,7 +247,7 @@ func newRESTError(status int, body []byte) *restError {
 }
 
 // restReason returns the condition reason for a request that the REST API
-// refused.
+// rejected.
 func restReason(err error) string {
 	if restStatus(err) == http.StatusForbidden {
 		return infrav1.PermissionDeniedReason
@@ -253,7 +255,7 @@ func restReason(err error) string {
 	return infrav1.HypervisorErrorReason
 }
 
-// restStatus returns the HTTP status of a request that the REST API refused,
+// restStatus returns the HTTP status of a request that the REST API rejected,
 // or 0.
 func restStatus(err error) int {
 	if f, ok := errors.AsType[*restError](err); ok {

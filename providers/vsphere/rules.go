@@ -19,18 +19,19 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// clusterInfo is a compute cluster that VMs of ours run in.
+// clusterInfo is a compute cluster in which VMs of ours run.
 type clusterInfo struct {
 	// rules are its anti-affinity rules by name, groups its groups of VMs.
 	rules  map[string]*ruleInfo
 	groups map[string]*groupInfo
-	// drs is set while somebody obeys rules there.
+	// drs is set while DRS is enabled in the cluster. Without DRS, a preferred
+	// rule has no effect.
 	drs bool
-	// stale is set when there is doubt about the rules, partial when only a
-	// part of a change of the settings was told.
+	// stale is set when the rules may be out of date, partial when vCenter
+	// reported only a part of a change of the settings.
 	stale, partial bool
-	// promised is the change that promise, a task, makes. It holds until the
-	// cluster's settings are told anew.
+	// promised is the change that the task promise makes. It is valid until
+	// vCenter reports the cluster's settings again.
 	promise  ref
 	promised clusterChange
 }
@@ -41,7 +42,7 @@ type ruleInfo struct {
 	vms map[ref]bool
 }
 
-// applyCluster takes over what changed of a compute cluster.
+// applyCluster stores the changed properties of a compute cluster.
 func (w *world) applyCluster(u types.ObjectUpdate) {
 	if u.Kind == types.ObjectUpdateKindLeave {
 		delete(w.clusters, u.Obj)
@@ -87,7 +88,7 @@ func setOf(vms []ref) map[ref]bool {
 	return set
 }
 
-// rule returns a rule as it is, or as it is about to be.
+// rule returns a rule as it is, or as a task is about to make it.
 func (c *clusterInfo) rule(w *world, name string) *ruleInfo {
 	if promised, ok := c.promised.rules[name]; ok && !c.broken(w) {
 		return promised
@@ -95,23 +96,24 @@ func (c *clusterInfo) rule(w *world, name string) *ruleInfo {
 	return c.rules[name]
 }
 
-// broken reports whether the task that was to change the cluster has failed.
+// broken reports whether the task that changes the cluster has failed.
 func (c *clusterInfo) broken(w *world) bool {
 	task := w.tasks[c.promise]
 	return task != nil && task.failed()
 }
 
-// place is the compute cluster of a VM as far as its settings are known.
+// place returns the compute cluster of a VM, with its settings if these are
+// known.
 func (w *world) place(info *vmInfo) (ref, *clusterInfo) {
 	at, ok := w.clusterOf(info)
 	if !ok {
-		return ref{}, nil // a host of its own has no rules
+		return ref{}, nil // a standalone host has no rules
 	}
 	return at, w.clusters[at]
 }
 
-// ruleDue reports whether the rule of a machine's group has to change for its
-// VM. The caller holds the lock.
+// ruleDue reports whether the rule of a machine's group has to be changed for
+// its VM. The caller holds the lock.
 func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
 	if m.wants.rule == "" {
 		return false
@@ -129,22 +131,22 @@ func (i *inventory) ruleDue(vm ref, m *machine, info *vmInfo) bool {
 	case rule != nil:
 		return !rule.vms[vm] || ptr.Deref(rule.Mandatory, false) != i.groups[m.wants.rule].mandatory()
 	case !cluster.drs && m.wants.spread != infrav1.AntiAffinityRequired:
-		return false // a rule would change nothing, or not be allowed
+		return false // a rule would have no effect, or is not allowed
 	default:
 		return i.hasMembers(m.wants.rule, at, 2)
 	}
 }
 
-// crowded reports whether a rule that is only preferred would leave no host of
-// a compute cluster without a VM of the group. vSphere HA does not restart a VM
-// against a rule, and DRS does not evacuate a host against one. The caller holds
+// crowded reports whether a preferred rule would leave no host of a compute
+// cluster without a VM of the group. vSphere HA does not restart a VM against
+// a rule, and DRS does not evacuate a host against a rule. The caller holds
 // the lock.
 func (i *inventory) crowded(rule string, at ref) bool {
 	return !i.groups[rule].mandatory() && i.hasMembers(rule, at, int(i.world.usable[at]))
 }
 
-// members are the VMs that belong in a group's rule in a compute cluster, as
-// far as their machines are known. The caller holds the lock.
+// members returns the VMs that belong in a group's rule in a compute cluster,
+// as far as their machines are known. The caller holds the lock.
 func (i *inventory) members(rule string, at ref) map[ref]bool {
 	out := map[ref]bool{}
 	for id := range i.peers(rule) {
@@ -181,8 +183,8 @@ func (i *inventory) member(id uuid.UUID, at ref) (ref, bool) {
 	return vm, ok && in == at
 }
 
-// strangers are VMs of a group's machines that do not belong in its rule in a
-// compute cluster. The caller holds the lock.
+// strangers returns the VMs of a group's machines that do not belong in its
+// rule in a compute cluster. The caller holds the lock.
 func (i *inventory) strangers(rule string, at ref) map[ref]bool {
 	in, out := i.members(rule, at), map[ref]bool{}
 	for id := range i.peers(rule) {
@@ -193,16 +195,16 @@ func (i *inventory) strangers(rule string, at ref) map[ref]bool {
 	return out
 }
 
-// plannedRule is a rule as it should be.
+// plannedRule is the target state of a rule.
 type plannedRule struct {
 	name      string
 	mandatory *bool
 	members   map[ref]bool
 }
 
-// plan says how a group's rule should be in a compute cluster. A VM in it
-// whose machine is not known yet stays: the manager may have just started.
-// A rule that is only preferred has no members while the cluster has too few
+// plan returns the target state of a group's rule in a compute cluster. A VM
+// in the rule whose machine is not known yet stays in it: the manager may have
+// just started. A preferred rule has no members while the cluster has too few
 // hosts for them. The caller holds the lock.
 func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
 	p := plannedRule{name: name, mandatory: mandatory, members: i.members(name, at)}
@@ -220,8 +222,9 @@ func (i *inventory) plan(name string, at ref, mandatory *bool) plannedRule {
 	return p
 }
 
-// change returns what makes a rule what it should be, or nil. A rule needs two
-// VMs. Whether it is enabled is left to the vCenter's administrators.
+// change returns the change that brings a rule to its target state, or nil. A
+// rule needs two VMs. The administrators of the vCenter decide whether it is
+// enabled.
 func (p plannedRule) change(is *ruleInfo) *types.ClusterRuleSpec {
 	few := len(p.members) < 2
 	switch {
@@ -246,18 +249,18 @@ func (p plannedRule) spec(op types.ArrayUpdateOperation, info types.ClusterRuleI
 	}
 }
 
-// ruler changes rules: one request at a time for a compute cluster, with all
-// that has to change there by then.
+// ruler changes rules, with one request at a time for each compute cluster. A
+// request has all changes that are due by then.
 type ruler struct {
 	session *session
 
 	mu     sync.Mutex
 	queued map[ref]map[uuid.UUID]bool
-	// running are the compute clusters somebody works for.
+	// running are the compute clusters that have a worker.
 	running map[ref]bool
 }
 
-// join has the rule of a machine changed that waits for it.
+// join queues a machine whose rule has to be changed.
 func (r *ruler) join(at ref, id uuid.UUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -271,7 +274,7 @@ func (r *ruler) join(at ref, id uuid.UUID) {
 	}
 }
 
-// next returns the machines that wait by now, or none and ends the work.
+// next returns the queued machines. If there are none, the worker ends.
 func (r *ruler) next(at ref) []uuid.UUID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -297,7 +300,7 @@ func (r *ruler) work(at ref) {
 	}
 }
 
-// stop lets go of everything because the session ends.
+// stop drops the queue because the session ends.
 func (r *ruler) stop(at ref) {
 	for {
 		ids := r.next(at)
@@ -311,8 +314,8 @@ func (r *ruler) stop(at ref) {
 	}
 }
 
-// change asks for the rules of machines once and waits until that is done, so
-// that the next change starts from what this one made.
+// change changes the rules of machines with one request and waits until the
+// task has ended, so that the next change starts from its result.
 func (r *ruler) change(at ref, ids []uuid.UUID) {
 	inv := r.session.inv
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -360,8 +363,8 @@ func (r *ruler) ask(ctx context.Context, at ref, spec *types.ClusterConfigSpecEx
 	return task, err
 }
 
-// reread reads the rules of a compute cluster if there is doubt about them:
-// after a failure, or when only a part of a change was told.
+// reread reads the rules of a compute cluster if they may be out of date:
+// after a failure, or when vCenter reported only a part of a change.
 func (r *ruler) reread(ctx context.Context, at ref) error {
 	if !r.session.inv.isStale(at) {
 		return nil
@@ -389,8 +392,8 @@ func (i *inventory) readCluster(ctx context.Context, c *vim25.Client, at ref) er
 	return nil
 }
 
-// partial returns the compute clusters of which only a part of a change was
-// told, and takes them for read.
+// partial returns the compute clusters for which vCenter reported only a part
+// of a change, and marks them as read.
 func (i *inventory) partial() (clusters []ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -403,8 +406,8 @@ func (i *inventory) partial() (clusters []ref) {
 	return clusters
 }
 
-// complete reads what was told in part only. What cannot be read now is read
-// before it is changed.
+// complete reads the settings of which vCenter reported only a part. Settings
+// that cannot be read now are read before they are changed.
 func (s *stream) complete(ctx context.Context, inv *inventory) error {
 	for _, at := range inv.partial() {
 		if err := inv.readCluster(ctx, s.client, at); err != nil && isAmbiguous(err) {
@@ -414,7 +417,7 @@ func (s *stream) complete(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// planFor returns the change that machines wait for in a compute cluster.
+// planFor returns the change of a compute cluster for which machines wait.
 func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -448,8 +451,8 @@ func (i *inventory) planFor(at ref, ids []uuid.UUID) clusterChange {
 	return change
 }
 
-// promise records the change that a task makes to a compute cluster. The channel
-// is closed when the task has ended.
+// promise records the change that a task makes to a compute cluster. The
+// channel is closed when the task has ended.
 func (i *inventory) promise(at, task ref, change clusterChange) <-chan struct{} {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -465,7 +468,7 @@ func (i *inventory) promise(at, task ref, change clusterChange) <-chan struct{} 
 	return ended
 }
 
-// settleCluster notes how a task on a compute cluster ended.
+// settleCluster records the end of a task on a compute cluster.
 func (i *inventory) settleCluster(at, task ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -475,7 +478,8 @@ func (i *inventory) settleCluster(at, task ref) {
 	}
 }
 
-// doubtCluster has a compute cluster's rules read before they are changed next.
+// doubtCluster makes the worker read a compute cluster's rules before the next
+// change.
 func (i *inventory) doubtCluster(at ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -496,8 +500,9 @@ func (i *inventory) isStale(at ref) bool {
 }
 
 // ruleToLeave returns the compute cluster in which the rule of a machine's
-// group has to change before its VM goes: a rule whose other VMs go too, or
-// are fewer than two, would be left behind with nobody to take it away.
+// group has to be changed before its VM is deleted. If the other VMs of the
+// rule are deleted too, or are fewer than two, the rule would otherwise stay
+// and no controller would delete it.
 func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -524,8 +529,8 @@ func (i *inventory) ruleToLeave(id uuid.UUID) (ref, bool) {
 	return at, m.left
 }
 
-// stayed notes that nobody has seen to a machine's rule after all: its VM must
-// not go before somebody has.
+// stayed records that a machine's rule was not changed after all: its VM must
+// not be deleted before that.
 func (i *inventory) stayed(id uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -11,27 +11,27 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// unscrubbedKey is the setting that is there as long as the bootstrap data was not
-// removed by scrub.
+// unscrubbedKey is the setting that exists until scrub has removed the
+// bootstrap data.
 const unscrubbedKey = "nova.bootstrapData"
 
-// firstBootSettings hold the first-boot document. The metadata stays: it has
-// no secrets, and without its instance ID a guest that boots again would take
-// itself for a new one.
+// firstBootSettings are the settings with bootstrap data. The metadata stays:
+// it has no secrets, and without its instance ID a guest that boots again
+// would run cloud-init as on a new machine.
 var firstBootSettings = []string{
 	"guestinfo.userdata", "guestinfo.userdata.encoding",
 	"guestinfo.ignition.config.data", "guestinfo.ignition.config.data.encoding",
 	unscrubbedKey,
 }
 
-// scrub takes the first-boot document out of a VM's settings.
+// scrub removes the bootstrap data from a VM's settings.
 func (d *driver) scrub(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, keyOf(m), settling, "Removing the user data from the VM's settings") {
 		return nil
 	}
 	spec := types.VirtualMachineConfigSpec{}
 	for _, key := range firstBootSettings {
-		// An empty value takes the key away.
+		// An empty value removes the key.
 		spec.ExtraConfig = append(spec.ExtraConfig, &types.OptionValue{Key: key, Value: ""})
 	}
 	return d.ask(ctx, id, func(ctx context.Context, c *vim25.Client) (ref, error) {

@@ -23,16 +23,16 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// maxBrief is how many sessions in a row may be short before the next login
-// has to wait too.
+// maxBrief is the number of short sessions in a row after which the next login
+// is delayed too.
 const maxBrief = 5
 
-// maxCallers is how many callers wait for a session that is being opened. More
-// are sent away at once, so that a vCenter that hangs does not hold up those
-// who have work for others.
+// maxCallers is the number of callers that wait for a session that is being
+// opened. Further callers get an error at once, so that a vCenter that hangs
+// does not block workers with requests for other vCenters.
 const maxCallers = 2
 
-// phase is what state a session is in.
+// phase is the state of a session.
 type phase string
 
 const (
@@ -41,8 +41,9 @@ const (
 	down       phase = "Down"
 )
 
-// session is one login at one vCenter. One goroutine opens it, keeps it and
-// streams from it; everybody else waits for its verdict or gets it at once.
+// session is one login at one vCenter. One goroutine opens it, keeps it open
+// and streams from it. Other goroutines wait for the result of the login, or
+// get it at once if it is known.
 type session struct {
 	endpoint endpoint
 	inv      *inventory
@@ -51,11 +52,12 @@ type session struct {
 	line     *line
 	rules    *ruler
 	marks    *marker
-	// turns bounds the clones under way at the vCenter, over all sessions.
+	// turns is the creation queue: it limits the clones under way at the
+	// vCenter, over all sessions.
 	turns *sessions.Turns
-	// logins bounds the refused logins at all vCenters.
+	// logins limits the refused logins at all vCenters.
 	logins *sessions.Logins
-	// turned is called when the endpoint came or went.
+	// turned is called when the endpoint became reachable or unreachable.
 	turned func()
 
 	cancel context.CancelFunc
@@ -63,26 +65,29 @@ type session struct {
 
 	mu     sync.Mutex
 	phase  phase
-	err    error // why it is down
+	err    error // the reason why it is down
 	client *vim25.Client
-	// heardAt is when the stream last said anything, if only that nothing is new.
+	// heardAt is the time of the last response of the stream, with or without
+	// updates.
 	heardAt time.Time
-	// login counts logins, so that an answer about an old one is not taken
-	// for news about the current one.
+	// login counts logins, so that a response for an old login is not applied
+	// to the current one.
 	login int
 	// verdict is closed at the next change of phase.
 	verdict chan struct{}
-	// hangUp ends the current stream, and restart has it tell everything anew.
+	// hangUp ends the current stream, and restart makes it report all objects
+	// again.
 	hangUp, restart context.CancelFunc
-	// callers is how many wait for the verdict.
+	// callers is the number of callers that wait for the verdict.
 	callers int
-	// waiting are machines that were sent away.
+	// waiting are machines whose callers got an error and that are queued
+	// later.
 	waiting map[hypervisor.Key]struct{}
 	// restAPI is the login of the current client at the REST API, if one was
-	// needed. Opening it is one flight at a time.
+	// needed. Only one flight opens it at a time.
 	restAPI *restLogin
 	flights singleflight.Group
-	// restRefused is how vCenter refused the account there.
+	// restRefused is the last login that the REST API refused.
 	restRefused refusal
 }
 
@@ -108,7 +113,7 @@ func newSession(e endpoint, o *Options, t *sessions.Turns, changed func(hypervis
 	s.cancel = cancel
 	sessionPhases.WithLabelValues(sessions.Label(e.server), string(connecting)).Inc()
 	live.add(s)
-	// What keeps the session must not wait behind what uses it.
+	// Requests that keep the session must not wait for those that use it.
 	go s.run(urgent(ctx))
 	return s
 }
@@ -119,13 +124,13 @@ func (s *session) Stop() { s.cancel() }
 // Done is closed when the session has ended.
 func (s *session) Done() <-chan struct{} { return s.done }
 
-// Keys are the machines that were asked about.
+// Keys returns the machines that were observed.
 func (s *session) Keys() []hypervisor.Key { return s.inv.keys() }
 
-// Server is the vCenter's address.
+// Server returns the vCenter's address.
 func (s *session) Server() string { return s.endpoint.server }
 
-// run keeps the session until it is stopped.
+// run keeps the session open until it is stopped.
 func (s *session) run(ctx context.Context) {
 	defer close(s.done)
 	defer live.remove(s)
@@ -147,7 +152,8 @@ func (s *session) run(ctx context.Context) {
 			brief = 0
 		}
 		if wasUp && brief < maxBrief {
-			// A loss is mended at once, unless sessions never last.
+			// A lost session is opened again at once, unless sessions keep ending
+			// early.
 			retry, login = pace.firstRetry, pace.firstLogin
 			brief++
 			logger.Info("Lost the session with vCenter", "cause", err.Error())
@@ -169,8 +175,8 @@ func (s *session) run(ctx context.Context) {
 	}
 }
 
-// serve opens the session and streams until that fails. It reports whether
-// the session was ever up.
+// serve opens the session and streams until that fails. It reports whether the
+// session was ever up.
 func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	streaming, hangUp := context.WithCancel(ctx)
 	defer hangUp()
@@ -189,7 +195,7 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	defer func() {
 		switch {
 		case ctx.Err() == nil && isAmbiguous(err):
-			// It may not answer. Nobody waits for that.
+			// vCenter may not respond, so the logout runs in the background.
 			go s.logout(ctx, users)
 		case !isNotAuthenticated(err):
 			s.logout(ctx, users)
@@ -208,7 +214,8 @@ func (s *session) serve(ctx context.Context) (wasUp bool, err error) {
 	}
 }
 
-// authenticate logs in, unless many logins of the user were refused shortly before.
+// authenticate logs in, unless many logins of the user were refused shortly
+// before.
 func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vimsession.Manager) error {
 	e := &s.endpoint
 	user := sessions.User{Server: c.ServiceContent.About.InstanceUuid, Name: e.username, Identity: e.identity}
@@ -223,8 +230,8 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	return refusedLogin(err)
 }
 
-// round learns the world and follows it until that fails, or until there is
-// doubt about the world and it has to be learnt again over the same stream.
+// round reads the world and follows it until that fails, or until the world
+// may be out of date and has to be read again over the same stream.
 func (s *session) round(
 	ctx context.Context, hangUp context.CancelFunc, st *stream, c *vim25.Client,
 ) (wasUp, again bool, err error) {
@@ -245,8 +252,8 @@ func (s *session) round(
 	return true, (following.Err() != nil || isStaleVersion(err)) && ctx.Err() == nil, err
 }
 
-// logout ends a login. vCenter allows a bounded number of them, and keeps one
-// that is only hung up on for half an hour.
+// logout ends a login. vCenter allows a limited number of logins, and keeps a
+// login without a logout for half an hour.
 func (s *session) logout(ctx context.Context, users *vimsession.Manager) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.line.pace.patience)
 	defer cancel()
@@ -254,7 +261,7 @@ func (s *session) logout(ctx context.Context, users *vimsession.Manager) {
 	_ = users.Logout(ctx)
 }
 
-// turn changes the phase and tells whoever it concerns.
+// turn changes the phase and notifies the clusters and machines.
 func (s *session) turn(to phase, err error, c *vim25.Client) {
 	s.mu.Lock()
 	tell, back := s.turnLocked(to, err, c)
@@ -262,8 +269,8 @@ func (s *session) turn(to phase, err error, c *vim25.Client) {
 	s.tell(tell, back)
 }
 
-// tell tells the clusters, if it concerns them, and the machines that can come
-// back.
+// tell queues the clusters, if the change affects them, and the machines that
+// wait.
 func (s *session) tell(clusters bool, back map[hypervisor.Key]struct{}) {
 	for key := range back {
 		s.inv.changed(key)
@@ -273,8 +280,8 @@ func (s *session) tell(clusters bool, back map[hypervisor.Key]struct{}) {
 	}
 }
 
-// turnLocked changes the phase. It returns whether the clusters are to be
-// told, and the machines that can come back.
+// turnLocked changes the phase. It returns whether the clusters have to be
+// queued, and the machines that have waited.
 func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, back map[hypervisor.Key]struct{}) {
 	from, before := s.phase, s.err
 	s.phase, s.err, s.client = to, err, c
@@ -282,7 +289,8 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 		s.login++
 	}
 	if to == up || from == connecting && to == down {
-		// Those that were sent away while it was not known hear it, too.
+		// This includes machines whose callers got an error before the phase was
+		// known.
 		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
@@ -292,14 +300,14 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(to)).Inc()
 	close(s.verdict)
 	s.verdict = make(chan struct{})
-	// A loss that is mended at once is no news.
+	// A lost session that is opened again at once does not affect the clusters.
 	return to != connecting, back
 }
 
-// tooSlow sends waiting callers away while the session is still being opened.
-// A vCenter with thousands of VMs is slow and not out of reach: that becomes
-// known when a request is not answered in time. One that comes up at this very
-// moment stays up: nothing would turn it up again.
+// tooSlow returns an error to waiting callers while the session is still being
+// opened. A vCenter with thousands of VMs is slow but reachable; it counts as
+// unreachable when a request times out. A session that comes up at this very
+// moment stays up: no other event would change its phase back to up.
 func (s *session) tooSlow() {
 	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
 	slow.Passing = true
@@ -313,8 +321,9 @@ func (s *session) tooSlow() {
 	s.tell(tell, back)
 }
 
-// ready returns the client once the session is up, or why it is not. It never
-// waits longer than patience. A machine that asked is told when it is up.
+// ready returns the client once the session is up, or the reason why it is
+// not. It waits for a short time only, which pace sets. The machine of the
+// caller is queued once the session is up.
 func (s *session) ready(ctx context.Context, who hypervisor.Key) (*vim25.Client, int, error) {
 	for {
 		s.mu.Lock()
@@ -357,15 +366,16 @@ func (s *session) await(ctx context.Context, verdict <-chan struct{}) error {
 	}
 }
 
-// opening says that the session is being opened, which is no failure.
+// opening returns the error for a session that is being opened, which is no
+// failure.
 func (s *session) opening() error {
 	e := failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
 	e.Passing, e.Waiting = true, true
 	return e
 }
 
-// lost ends the stream of the given login, so that a new one is made. From
-// then on nobody reads the inventory before it is learnt anew.
+// lost ends the stream of the given login, so that a new one is opened. The
+// inventory is not read until the world was read again.
 func (s *session) lost(login int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -375,21 +385,23 @@ func (s *session) lost(login int) {
 	}
 }
 
-// serves reports whether the vCenter of the session has a version of the API.
+// serves reports whether the vCenter of the session supports a version of the
+// API.
 func (s *session) serves(version string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.client != nil && serves(s.client, version)
 }
 
-// heard notes that the stream has said something.
+// heard records a response of the stream.
 func (s *session) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heardAt = time.Now()
 }
 
-// relearn has the inventory learnt anew. Until then nobody reads it.
+// relearn makes the stream read the world again. The inventory is not read
+// until then.
 func (s *session) relearn() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -400,7 +412,7 @@ func (s *session) relearn() {
 }
 
 // call sends a request over the session. It logs in again and repeats the
-// request once if vCenter says that nobody is logged in.
+// request once if vCenter reports that the session is not authenticated.
 func (s *session) call(ctx context.Context, request func(context.Context, *vim25.Client) error) error {
 	for again := true; ; again = false {
 		c, login, err := s.ready(ctx, hypervisor.Key{})
@@ -414,15 +426,15 @@ func (s *session) call(ctx context.Context, request func(context.Context, *vim25
 			s.lost(login)
 			continue
 		case err != nil && isTimeout(err) && ctx.Err() == nil && !s.line.answered(began) && hangs(ctx, c):
-			// A vCenter that hangs must not hold one caller after the other.
+			// A vCenter that hangs must not block one caller after the other.
 			s.lost(login)
 		}
 		return err
 	}
 }
 
-// hangs reports whether vCenter does not answer a request for its time either. A
-// vCenter that was slow with a single request does.
+// hangs reports whether vCenter does not respond to a request for its time
+// either. A vCenter that was slow with a single request does.
 func hangs(ctx context.Context, c *vim25.Client) bool {
 	_, err := methods.CurrentTime(urgent(ctx), c, &types.CurrentTime{This: vim25.ServiceInstance})
 	return isAmbiguous(err)

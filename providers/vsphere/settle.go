@@ -10,11 +10,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Settle starts to bring what surrounds the VM behind m in line with it, one
-// step a call: once the node has joined it removes the user data, then come the
-// anti-affinity rule of its group and its VM group, and its tags and attributes.
-// The user data of a control plane machine holds the keys of all CAs, so its
-// removal waits for nothing that may never succeed. The VM runs on meanwhile.
+// Settle starts to reconcile the objects around the VM of m, one step a call.
+// Once the node has joined, it removes the user data. Then it reconciles the
+// anti-affinity rule of the machine's group and its VM group, and then its
+// tags and attributes. The user data of a control plane machine holds the keys
+// of all CAs, so its removal does not wait for steps that may never succeed.
+// The VM runs on meanwhile.
 func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
@@ -41,7 +42,7 @@ func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, join
 	return nil
 }
 
-// duty is what is left to do around a VM.
+// duty is the next step that is due around a VM.
 type duty int
 
 const (
@@ -51,8 +52,8 @@ const (
 	dueScrub
 )
 
-// due returns what to do next around a machine's VM, and where: in which
-// compute cluster, or to which VM.
+// due returns the next step that is due around a machine's VM, and its object:
+// the compute cluster, or the VM.
 func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -76,8 +77,8 @@ func (i *inventory) due(id uuid.UUID, key hypervisor.Key, joined bool) (duty, re
 	}
 }
 
-// finish ends the actions of machines that became no task: err is how they
-// failed, if they did.
+// finish ends the actions of machines that started no task. err is the error
+// with which they failed, if they did.
 func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -94,7 +95,7 @@ func (i *inventory) finish(err *hypervisor.Error, ids ...uuid.UUID) {
 	i.tell(ids)
 }
 
-// pause waits; false if the session ended first.
+// pause waits for d; it returns false if the session ended first.
 func (s *session) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -14,12 +14,12 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// remindGuest is how long a guest that was asked to power itself off is left
-// alone before it is asked again.
+// remindGuest is the time after which the shutdown of a guest is requested
+// again.
 const remindGuest = time.Minute
 
-// Shutdown asks the guest to power itself off. There is no task: the VM is
-// seen to be off when it is.
+// Shutdown requests a shutdown of the guest. There is no task: the stream
+// reports when the VM is off.
 func (d *driver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))

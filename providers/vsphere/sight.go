@@ -13,21 +13,22 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// sight is what an Observe would see.
+// sight is the result that an Observe would return.
 type sight struct {
 	vm      hypervisor.VM
 	failure *hypervisor.Error
 	// lost is set when the VM's state is not known.
 	lost *hypervisor.Error
-	// vanished is the VM that the account saw before and sees no more. Whether
-	// it is gone has to be asked.
+	// vanished is the VM that the account could see before and cannot see any
+	// more. vCenter has to confirm whether it was deleted.
 	vanished ref
 	// rejected is the VM that the machine's clone task created and that has to
 	// be deleted, because it has another instance UUID.
 	rejected ref
 }
 
-// look says what the VM with the given UUID is like. The caller holds the lock.
+// look returns the state of the VM with the given UUID. The caller holds the
+// lock.
 func (i *inventory) look(id uuid.UUID, m *machine) sight {
 	vm, known := i.world.byID[id]
 	info := i.world.vms[vm]
@@ -45,7 +46,8 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 		return s
 	}
 	if !known && i.world.unreadable(cmp.Or(m.wants.name, m.key.Name)) {
-		// It may be ours: to make another, or to let the machine go, must wait.
+		// The VM may be ours. Until that is known, no other VM may be created,
+		// and the machine may not be released.
 		s.vm.State = hypervisor.Busy
 		s.vm.Message = "Waiting until vCenter can read the settings of the VM with this machine's name: nobody can say whose it is"
 		return s
@@ -61,7 +63,7 @@ func (i *inventory) look(id uuid.UUID, m *machine) sight {
 	return s
 }
 
-// lookForMissing says what it means that there is no VM with the machine's UUID.
+// lookForMissing sets the sight of a machine if no VM has its UUID.
 func (i *inventory) lookForMissing(id uuid.UUID, m *machine, s *sight) {
 	if rejected := cmp.Or(m.rejected, m.act.rejected(i.world, id)); rejected != (ref{}) {
 		i.lookAtRejected(rejected, m, s)
@@ -82,7 +84,7 @@ func (i *inventory) lookForMissing(id uuid.UUID, m *machine, s *sight) {
 	}
 }
 
-// lookAt says what the VM is like that has the machine's UUID.
+// lookAt sets the sight of a machine from the VM that has its UUID.
 func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *sight) {
 	if twins := i.world.twins(id); len(twins) > 1 {
 		s.lost = failure(infrav1.VMAmbiguousReason,
@@ -107,14 +109,15 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 	}
 	s.vm.UserData = info.holdsUserData()
 	if s.vm.State != hypervisor.Running {
-		return // what is around a VM holds up no boot
+		return // the objects around a VM do not delay its boot
 	}
 	if s.vm.Unsettled = i.unsettled(vm, m, info); m.act != nil && m.act.verb == settling && m.act.busy(i.world, id) {
 		s.vm.Unsettled = m.act.message
 	}
 }
 
-// unreachable says for people why vCenter cannot say what a VM does.
+// unreachable explains in a message why vCenter does not know the state of a
+// VM.
 func unreachable(state types.VirtualMachineConnectionState, host string) string {
 	on := ""
 	if host != "" {
@@ -132,7 +135,7 @@ func unreachable(state types.VirtualMachineConnectionState, host string) string 
 	}
 }
 
-// twins names the VMs with a UUID.
+// twins returns the names of the VMs with a UUID.
 func (w *world) twins(id uuid.UUID) []string {
 	names := []string{w.byID[id].Value}
 	for _, vm := range w.copies[id] {
@@ -142,7 +145,7 @@ func (w *world) twins(id uuid.UUID) []string {
 	return names
 }
 
-// facts returns what is known of a machine's VM.
+// facts returns the known properties of a machine's VM.
 func (i *inventory) facts(id uuid.UUID) vmInfo {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -152,7 +155,7 @@ func (i *inventory) facts(id uuid.UUID) vmInfo {
 	return vmInfo{}
 }
 
-// bury notes that vCenter has said that vm is no more.
+// bury records that vCenter has confirmed that vm is deleted.
 func (i *inventory) bury(id uuid.UUID, vm ref) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

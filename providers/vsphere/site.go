@@ -22,10 +22,10 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// site is where VMs go.
+// site is the resolved placement of VMs.
 type site struct {
 	pool, folder ref
-	// hosts are those of the host group; none, if there is no group.
+	// hosts are the hosts of the host group; none if there is no group.
 	hosts   []ref
 	storage storage
 }
@@ -47,14 +47,14 @@ func (r *resolver) site(ctx context.Context, p *infrav1.NovaVSpherePlacement) (s
 	return s, err
 }
 
-// host is the host that the VM with the given identity is made on; nil, if any
-// will do. Each time that it could not be made, the next host has its turn.
+// host returns the host on which the VM with the given instance UUID is
+// created; nil for any host. After each failed creation, it returns the next
+// host.
 func (s *site) host(id uuid.UUID, failures int) *ref {
 	return s.hostAt(int(id[15]) + failures)
 }
 
-// hostAt is the host whose turn it is when so many had theirs; nil, if any
-// host will do.
+// hostAt returns the host for a number of earlier attempts; nil for any host.
 func (s *site) hostAt(turn int) *ref {
 	if len(s.hosts) == 0 {
 		return nil
@@ -62,7 +62,8 @@ func (s *site) hostAt(turn int) *ref {
 	return &s.hosts[turn%len(s.hosts)]
 }
 
-// compute is a cluster of hosts, or a single host, with its root pool.
+// compute is a compute cluster, or a standalone host, with its root resource
+// pool.
 type compute struct {
 	ref, root ref
 	path      string
@@ -83,7 +84,7 @@ func (r *resolver) compute(ctx context.Context, p *infrav1.NovaVSpherePlacement)
 		})
 }
 
-// pool resolves the resource pool: inside the compute cluster, if one is named.
+// pool resolves the resource pool: inside the compute cluster, if one is set.
 func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
 	if p.ComputeCluster == "" {
 		return in(ctx, r, p.Datacenter, "placement.resourcePool", p.ResourcePool, infrav1.PlacementNotFoundReason,
@@ -113,7 +114,7 @@ func (r *resolver) pool(ctx context.Context, p *infrav1.NovaVSpherePlacement) (r
 		}, cluster.ref.Value)
 }
 
-// owner is the compute cluster that a resource pool is in.
+// owner returns the compute cluster of a resource pool.
 func (r *resolver) owner(ctx context.Context, pool ref) (ref, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (ref, error) {
 		var p mo.ResourcePool
@@ -122,7 +123,7 @@ func (r *resolver) owner(ctx context.Context, pool ref) (ref, error) {
 	}, "owner", pool.Value)
 }
 
-// folder resolves the VM folder, and makes it if that is asked for.
+// folder resolves the VM folder, and creates it if that is requested.
 func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) (ref, error) {
 	create := ptr.Deref(p.CreateFolder, false)
 	return in(ctx, r, p.Datacenter, "placement.folder", p.Folder, infrav1.PlacementNotFoundReason,
@@ -135,8 +136,9 @@ func (r *resolver) folder(ctx context.Context, p *infrav1.NovaVSpherePlacement) 
 		}, strconv.FormatBool(create))
 }
 
-// makeFolder makes the folders of a path below the datacenter's VM folder that
-// do not exist. Somebody else may make the same at the same time.
+// makeFolder creates the folders of a path below the datacenter's VM folder
+// that do not exist. Another client may create the same folders at the same
+// time.
 func makeFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name string) (ref, error) {
 	top, err := f.DefaultFolder(ctx)
 	if err != nil {
@@ -174,7 +176,7 @@ func makeFolder(ctx context.Context, f *find.Finder, c *vim25.Client, name strin
 	return at, nil
 }
 
-// hosts are the hosts of a DRS group that a VM can be made on.
+// hosts returns the hosts of a DRS group on which a VM can be created.
 func (r *resolver) hosts(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) ([]ref, error) {
 	cluster, err := r.owner(ctx, pool)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 
 var _ hypervisor.Sizer[*infrav1.NovaVSphereMachineTemplate] = &Connector{}
 
-// Size reports what machines made from t will have: what t says, and for the
-// rest what the vCenter template has.
+// Size returns the size of machines that are created from t: the values of t,
+// and those of the vCenter template for values that t does not set.
 func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTemplate) (hypervisor.Size, error) {
 	spec := &t.Spec.Template.Spec
 	size := sizeOf(spec)
@@ -42,7 +42,8 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	case source != nil:
 		return completed(size, source), nil
 	case said && (err == nil || isUnresolved(err)):
-		// What is left open is not worth a group that cannot grow.
+		// The values that t leaves open are not worth blocking the autoscaling
+		// of the group.
 		return remembered(size, &t.Status), nil
 	case err != nil:
 		return size, err
@@ -52,8 +53,8 @@ func (c *Connector) Size(ctx context.Context, t *infrav1.NovaVSphereMachineTempl
 	return size, e
 }
 
-// clusterNameOf is the name of the cluster that a template belongs to. Cluster
-// API makes the Cluster an owner of each template that it uses.
+// clusterNameOf returns the name of the cluster to which a template belongs.
+// Cluster API sets the Cluster as an owner of each template that it uses.
 func clusterNameOf(t *infrav1.NovaVSphereMachineTemplate) string {
 	if name := t.Labels[clusterv1.ClusterNameLabel]; name != "" {
 		return name
@@ -67,9 +68,9 @@ func clusterNameOf(t *infrav1.NovaVSphereMachineTemplate) string {
 	return ""
 }
 
-// sized is the vCenter template that machines are cloned from, in the first
-// failure domain where there is one: the same size is made in all of them. Nil
-// is an image that is still to be made.
+// sized returns the vCenter template from which machines are cloned, in the
+// first failure domain that has one: machines have the same size in all of
+// them. It returns nil for an image that does not exist yet.
 func (d *driver) sized(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec) (*template, error) {
 	var first error
 	pending := false
@@ -94,7 +95,7 @@ func (d *driver) sized(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec
 	return nil, first
 }
 
-// templateOf describes the template of machines for people.
+// templateOf describes the template of machines in messages.
 func (d *driver) templateOf(spec *infrav1.NovaVSphereMachineSpec) string {
 	if spec.Template == (infrav1.NovaVSphereTemplate{}) {
 		return d.cluster.Template.String()
@@ -102,7 +103,7 @@ func (d *driver) templateOf(spec *infrav1.NovaVSphereMachineSpec) string {
 	return spec.Template.String()
 }
 
-// sizedIn is the same in one failure domain.
+// sizedIn is sized for one failure domain.
 func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSpec, zone string) (*template, error) {
 	g, err := aim(d.cluster, spec, zone)
 	if err != nil {
@@ -115,7 +116,7 @@ func (d *driver) sizedIn(ctx context.Context, spec *infrav1.NovaVSphereMachineSp
 	return d.session.paths.templateAt(ctx, &g, at)
 }
 
-// sizeOf is what a machine's spec says of its size.
+// sizeOf returns the size that a machine's spec sets.
 func sizeOf(spec *infrav1.NovaVSphereMachineSpec) hypervisor.Size {
 	return hypervisor.Size{
 		CPUs:        int64(spec.Hardware.CPUs),
@@ -125,12 +126,12 @@ func sizeOf(spec *infrav1.NovaVSphereMachineSpec) hypervisor.Size {
 	}
 }
 
-// makers are the names that device plugins give the graphics processors of a
-// vendor.
+// makers maps PCI vendor IDs to the resource names that device plugins use for
+// the GPUs of the vendor.
 var makers = map[int32]string{4318: "nvidia.com/gpu", 4098: "amd.com/gpu", 32902: "gpu.intel.com/i915"}
 
-// devicesOf are the extended resources that a node will have once a device
-// plugin runs on it.
+// devicesOf returns the extended resources of a node once a device plugin runs
+// on it.
 func devicesOf(h *infrav1.NovaVSphereHardware) map[string]int64 {
 	var out map[string]int64
 	count := func(name string) {
@@ -145,12 +146,12 @@ func devicesOf(h *infrav1.NovaVSphereHardware) map[string]int64 {
 		}
 	}
 	for range h.VGPUProfiles {
-		count(makers[4318]) // no other vendor's are profiles
+		count(makers[4318]) // only this vendor has profiles
 	}
 	return out
 }
 
-// completed takes what size leaves open from the template.
+// completed adds the values that size does not have, from the template.
 func completed(size hypervisor.Size, t *template) hypervisor.Size {
 	if size.CPUs == 0 {
 		size.CPUs = int64(t.cpus)
@@ -165,7 +166,8 @@ func completed(size hypervisor.Size, t *template) hypervisor.Size {
 	return size
 }
 
-// remembered takes from the status what was known of the template before.
+// remembered sets the values that the status has from an earlier read of the
+// template.
 func remembered(size hypervisor.Size, was *infrav1.MachineTemplateStatus) hypervisor.Size {
 	if size.DiskBytes == 0 {
 		size.DiskBytes = was.Capacity.StorageEphemeral().Value()
@@ -174,7 +176,7 @@ func remembered(size hypervisor.Size, was *infrav1.MachineTemplateStatus) hyperv
 	return size
 }
 
-// architecture is that of a guest, by vCenter's name for its system.
+// architecture returns the CPU architecture of a guest by vCenter's guest ID.
 func architecture(guest string) string {
 	switch guest = strings.ToLower(guest); {
 	case strings.Contains(guest, "arm"):

@@ -7,33 +7,37 @@ import (
 )
 
 const (
-	// parallel bounds the requests to one vCenter and identity, so that a
-	// burst of machines is a queue here and not there.
+	// parallel limits the requests to one vCenter and identity, so that a burst
+	// of machines queues here and not in vCenter.
 	parallel = 16
-	// reserved of them are for urgent requests only, so that none of those
-	// waits until a clone is answered.
+	// reserved is the number of these slots that only urgent requests get, so
+	// that no urgent request waits for the response to a clone request.
 	reserved = 4
 )
 
-// urgentContext marks requests that must not wait behind creations.
+// urgentContext is the key that marks requests which must not wait for
+// creations.
 type urgentContext struct{}
 
-// urgent marks the requests made with ctx as those that must not wait behind
-// creations: deletions, power operations, and what keeps the session.
+// urgent marks the requests that are sent with ctx as requests which must not
+// wait for creations: deletions, power operations, and requests that keep the
+// session open.
 func urgent(ctx context.Context) context.Context {
 	return context.WithValue(ctx, urgentContext{}, true)
 }
 
 func isUrgent(ctx context.Context) bool { return ctx.Value(urgentContext{}) != nil }
 
-// slots is a fair semaphore with two lines. Each line is first come, first
-// served; while both wait, they take turns, so that neither starves.
+// slots is a fair semaphore with two queues. Each queue is first in, first
+// out. While both have waiting requests, they alternate, so that neither
+// starves.
 type slots struct {
 	mu sync.Mutex
-	// usual and total are the slots in use, by usual requests and by all.
+	// usual and total are the slots in use, by usual requests and by all
+	// requests.
 	usual, total int
 	lines        [2][]chan struct{}
-	// next is the line that comes first when both wait.
+	// next is the queue that comes first when both have waiting requests.
 	next int
 }
 
@@ -42,7 +46,7 @@ const (
 	urgentLine
 )
 
-// take waits for a slot, which has to be given back.
+// take waits for a slot, which has to be released with give.
 func (s *slots) take(ctx context.Context) error {
 	line := usualLine
 	if isUrgent(ctx) {
@@ -67,12 +71,12 @@ func (s *slots) take(ctx context.Context) error {
 	if i := slices.Index(s.lines[line], mine); i >= 0 {
 		s.lines[line] = slices.Delete(s.lines[line], i, i+1)
 	} else {
-		s.vacate(line) // it came at the same moment
+		s.vacate(line) // the slot was granted at the same moment
 	}
 	return ctx.Err()
 }
 
-// give gives the slot back that was taken with ctx.
+// give releases the slot that was taken with ctx.
 func (s *slots) give(ctx context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +87,8 @@ func (s *slots) give(ctx context.Context) {
 	}
 }
 
-// free reports whether a line can be given a slot. The caller holds the lock.
+// free reports whether a request of a queue can get a slot. The caller holds
+// the lock.
 func (s *slots) free(line int) bool {
 	return s.total < parallel && (line == urgentLine || s.usual < parallel-reserved)
 }
@@ -95,7 +100,7 @@ func (s *slots) occupy(line int) {
 	}
 }
 
-// vacate frees a slot and gives what is free to those that wait.
+// vacate releases a slot and grants free slots to waiting requests.
 func (s *slots) vacate(line int) {
 	s.total--
 	if line == usualLine {

@@ -16,32 +16,32 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// template is a VM to clone.
+// template is a VM that is cloned.
 type template struct {
 	ref ref
-	// devices are its hardware.
+	// devices are its virtual devices.
 	devices []types.BaseVirtualDevice
-	// cpus and memoryMiB are its size, guest what runs in it and version that
-	// of its hardware.
+	// cpus and memoryMiB are its size, guest is its guest ID, and version is
+	// its hardware version.
 	cpus           int32
 	memoryMiB      int64
 	guest, version string
-	// tpm is set when it has a virtual TPM.
+	// tpm is set if it has a virtual TPM.
 	tpm bool
-	// current is its current snapshot, and snapshots are all.
+	// current is its current snapshot, and snapshots are all snapshots.
 	current   *ref
 	snapshots []types.VirtualMachineSnapshotTree
-	// read is when: its name may become another's at any time, and it may get
-	// other hardware and snapshots.
+	// read is when it was read. Another VM may get its name at any time, and
+	// its hardware and snapshots may change.
 	read time.Time
 }
 
 func (t *template) readAt() time.Time { return t.read }
 
-// templateProperties are what is read of a template.
+// templateProperties are the properties that are read of a template.
 var templateProperties = []string{"config.hardware", "config.guestId", "config.version", "snapshot"}
 
-// readTemplate reads what a clone of vm has to know.
+// readTemplate reads the properties that a clone of a VM depends on.
 func readTemplate(ctx context.Context, c *vim25.Client, from ref) (*template, error) {
 	var vm mo.VirtualMachine
 	if err := object.NewCommon(c, from).Properties(ctx, from, templateProperties, &vm); err != nil {
@@ -67,8 +67,8 @@ func (t *template) equipped(h *types.VirtualHardware) {
 	}
 }
 
-// source resolves what the VM of a machine is cloned from. What comes from a
-// content library is kept where to says.
+// source resolves the template from which the VM of a machine is cloned. The
+// image of a library item is stored in the placement to.
 func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *goal, to *site) (*template, error) {
 	if g.template.ContentLibrary.Item != "" {
 		return d.image(ctx, m, g, to)
@@ -76,8 +76,8 @@ func (d *driver) source(ctx context.Context, m *infrav1.NovaVSphereMachine, g *g
 	return d.template(ctx, g)
 }
 
-// located is where a name, path or UUID led to. It may lead elsewhere at any
-// time, so it is news.
+// located is the VM to which a name, path or UUID was resolved. It may change
+// at any time, so it is read again after some time.
 type located struct {
 	ref  ref
 	read time.Time
@@ -85,7 +85,7 @@ type located struct {
 
 func (l located) readAt() time.Time { return l.read }
 
-// locate finds the VM that is cloned to get to g. Nothing of it is read.
+// locate finds the VM that is cloned for g. It reads no properties of the VM.
 func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
 	name, id := g.template.Name, g.template.ID
 	switch {
@@ -105,7 +105,7 @@ func (r *resolver) locate(ctx context.Context, g *goal) (ref, error) {
 	return found.ref, err
 }
 
-// templateAt reads the template at a reference that g led to.
+// templateAt reads the template at the reference to which g was resolved.
 func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		t, err := readTemplate(ctx, c, at)
@@ -116,7 +116,8 @@ func (r *resolver) templateAt(ctx context.Context, g *goal, at ref) (*template, 
 	}, "reference", at.Value)
 }
 
-// vanished forgets where g led to, which does not exist any more, and says so.
+// vanished drops the references to which g was resolved and that do not exist
+// any more, and returns the error for that.
 func (r *resolver) vanished(g *goal, at ref) error {
 	r.drop("template", g.placement.Datacenter, g.template.Name)
 	r.drop("uuid", strings.ToLower(g.template.ID))
@@ -146,9 +147,10 @@ func (r *resolver) vmWithUUID(ctx context.Context, id string) (ref, error) {
 	return found.ref, err
 }
 
-// origin is what exactly of a template is cloned.
+// origin is the state of a template that is cloned.
 type origin struct {
-	// snapshot is where the clone begins; the template as it is, if nil.
+	// snapshot is the snapshot that is cloned; nil for the current state of the
+	// template.
 	snapshot *ref
 	// linked means that the clone shares the snapshot's disks.
 	linked bool
@@ -190,8 +192,7 @@ func (t *template) origin(mode infrav1.CloneMode, snapshot string, d *infrav1.No
 	return origin{snapshot: from}, nil
 }
 
-// findSnapshots returns the snapshots that have a name, or the one that a path
-// leads to.
+// findSnapshots returns the snapshots with a name, or the snapshot at a path.
 func findSnapshots(tree []types.VirtualMachineSnapshotTree, wanted string) []ref {
 	var found []ref
 	var walk func([]types.VirtualMachineSnapshotTree, string)
@@ -208,7 +209,7 @@ func findSnapshots(tree []types.VirtualMachineSnapshotTree, wanted string) []ref
 	return found
 }
 
-// at is the template as it was when a snapshot of it was taken.
+// at returns the template in the state of one of its snapshots.
 func (r *resolver) at(ctx context.Context, t *template, snapshot ref) (*template, error) {
 	return resolve(ctx, r, func(ctx context.Context, c *vim25.Client) (*template, error) {
 		var s mo.VirtualMachineSnapshot

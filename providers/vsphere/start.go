@@ -11,7 +11,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Start asks vCenter to power the VM behind m on.
+// Start requests vCenter to power on the VM of m.
 func (d *driver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) error {
 	ctx = urgent(ctx)
 	id, err := instanceUUID(d.clusterID, keyOf(m))

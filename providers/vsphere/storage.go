@@ -23,21 +23,21 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// storage is what holds the disks of VMs. One of datastore, pod and choice is
-// set.
+// storage is the placement of the disks of VMs. One of datastore, pod and
+// choice is set.
 type storage struct {
 	datastore ref
-	// pod is a cluster of datastores, of which Storage DRS recommends one.
+	// pod is a datastore cluster; Storage DRS recommends one of its datastores.
 	pod ref
-	// choice are datastores that fit the policy, and among those of them that
-	// may be used; all, if nil.
+	// choice has the datastores that fit the policy, and among are those of
+	// them that may be used; all if nil.
 	choice *choice
 	among  map[ref]bool
-	// policy is the ID of the storage policy; empty, if there is none.
+	// policy is the ID of the storage policy; empty if there is none.
 	policy string
 }
 
-// storage resolves what a placement says of storage.
+// storage resolves the storage settings of a placement.
 func (r *resolver) storage(ctx context.Context, p *infrav1.NovaVSpherePlacement, pool ref) (s storage, err error) {
 	if p.StoragePolicy != "" {
 		if s.policy, err = r.policy(ctx, p.StoragePolicy); err != nil {
@@ -82,8 +82,8 @@ func (r *resolver) pod(ctx context.Context, p *infrav1.NovaVSpherePlacement) (re
 		})
 }
 
-// policyClient is a client of the service for storage policies, whose requests
-// go the same way as all others.
+// policyClient returns a client of the storage policy service (PBM). Its
+// requests use the same limits as all others.
 func (s *session) policyClient(ctx context.Context, c *vim25.Client) (*pbm.Client, error) {
 	sc := c.NewServiceClient(pbm.Path, pbm.Namespace)
 	sc.Cookie = c.SessionCookie
@@ -121,7 +121,7 @@ func (r *resolver) policy(ctx context.Context, name string) (string, error) {
 	}, "storagePolicy", name)
 }
 
-// choice is datastores to choose from by the room they have.
+// choice is a set of datastores with their free space.
 type choice struct {
 	read time.Time
 
@@ -131,15 +131,16 @@ type choice struct {
 
 func (c *choice) readAt() time.Time { return c.read }
 
-// datastores are all of them.
+// datastores returns all datastores of the choice.
 func (c *choice) datastores() []ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Collect(maps.Keys(c.free))
 }
 
-// pick chooses the datastore with the most room, and takes some of it, so that
-// VMs made together spread. It chooses among all, if among is nil.
+// pick chooses the datastore with the most free space, and counts the needed
+// space as used, so that VMs that are created together are spread. It chooses
+// among all datastores if among is nil.
 func (c *choice) pick(need int64, among map[ref]bool) ref {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -195,8 +196,8 @@ func (r *resolver) choice(ctx context.Context, name, policy string, pool ref) (*
 	}, roomKey, cluster.Value, policy)
 }
 
-// usableDatastores are the datastores of a compute cluster that take VMs, with
-// the room they have.
+// usableDatastores returns the datastores of a compute cluster on which VMs
+// can be stored, with their free space.
 func usableDatastores(ctx context.Context, c *vim25.Client, cluster ref) (map[ref]int64, error) {
 	var res mo.ComputeResource
 	if err := object.NewCommon(c, cluster).Properties(ctx, cluster, []string{"datastore"}, &res); err != nil {
@@ -223,7 +224,8 @@ func roomOn(ctx context.Context, c *vim25.Client, among []ref) (map[ref]int64, e
 	return free, nil
 }
 
-// recommended asks Storage DRS for a datastore of a pod for a clone.
+// recommended requests a recommendation of a datastore of a pod for a clone
+// from Storage DRS.
 func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Task) (ref, error) {
 	var res *types.RecommendDatastoresResponse
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) (err error) {
@@ -253,7 +255,7 @@ func (d *driver) recommended(ctx context.Context, pod ref, req *types.CloneVM_Ta
 	return ref{}, failure(infrav1.InsufficientResourcesReason, "Storage DRS has no datastore to recommend%s", because(res.Returnval.DrsFault))
 }
 
-// because are the words in which Storage DRS says why.
+// because returns the reasons of Storage DRS, in vCenter's words.
 func because(f *types.ClusterDrsFaults) string {
 	var words []string
 	if f != nil {
@@ -269,7 +271,8 @@ func because(f *types.ClusterDrsFaults) string {
 	return ": " + strings.Join(words, "; ")
 }
 
-// shelves resolves where the data disks of a machine are stored, within bounds.
+// shelves resolves the placements of the data disks of a machine, within
+// bounds.
 func (d *driver) shelves(ctx context.Context, g *goal, disks *infrav1.NovaVSphereDisks, to *site) ([]shelf, error) {
 	r := d.session.paths
 	out := make([]shelf, len(disks.Data))

@@ -23,51 +23,52 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 )
 
-// pollMethod is the long poll.
+// pollMethod is the method of the long poll.
 const pollMethod = "WaitForUpdatesEx"
 
-// endpoint is a vCenter and how to log in there.
+// endpoint has the address of a vCenter and the credentials for it.
 type endpoint struct {
 	server             string
 	username, password string
-	// identity is set if a cluster-scoped identity has the password.
+	// identity is set if the password comes from a cluster-scoped identity.
 	identity bool
 	tls      endpoints.Trust
 }
 
-// id tells endpoints apart without giving the password away.
+// id identifies an endpoint without revealing the password.
 func (e endpoint) id() string {
 	h := sha256.New()
 	for _, s := range []string{e.server, e.username, e.password, e.tls.CABundle, e.tls.Thumbprint, strconv.FormatBool(e.identity)} {
-		// The length keeps two neighbours from running into each other.
+		// The length separates two adjacent values.
 		fmt.Fprintf(h, "%d:%s", len(s), s)
 	}
 	return string(h.Sum(nil))
 }
 
-// wrap stands between a client and the network. Tests put faults there.
+// wrap wraps the connection to the network. Tests inject faults with it.
 type wrap func(http.RoundTripper) http.RoundTripper
 
-// line is the way to one vCenter: all requests to it go through here.
+// line is the client side of the connection to one vCenter: all requests to it
+// go through the line.
 type line struct {
 	// server is the label of the vCenter in metrics.
 	server string
 	pace   pace
 	slots  *slots
 	wrap   wrap
-	// heard is when vCenter last answered anything, in nanoseconds.
+	// heard is the time of the last response of vCenter, in nanoseconds.
 	heard atomic.Int64
 }
 
-// answered reports whether vCenter has answered anything since then.
+// answered reports whether vCenter has responded to any request since then.
 func (l *line) answered(since time.Time) bool { return l.heard.Load() > since.UnixNano() }
 
 func newLine(server string, o *Options) *line {
 	return &line{server: sessions.Label(server), pace: o.pace, slots: &slots{}, wrap: o.wrap}
 }
 
-// keepAlive finds within half a minute that a connection is dead on which the long
-// poll waits: firewalls drop connections without a packet to either side.
+// keepAlive detects within half a minute that the connection of the long poll
+// is broken: firewalls drop connections without a packet to either side.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 // dialer connects to vCenter.
@@ -83,10 +84,10 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	}
 	sc := soap.NewClient(&url.URL{Scheme: "https", Host: e.server, Path: vim25.Path}, false)
 	sc.UserAgent = "cluster-api-provider-nova"
-	// govmomi sets these only for a client that nothing is wrapped around.
+	// govmomi sets these only for a client that is not wrapped.
 	sc.Namespace, sc.Version = "urn:"+vim25.Namespace, vim25.Version
-	// The client's own dialler obeys no context, so a vCenter that accepts
-	// and then hangs would hold a goroutine for ever.
+	// The client's own dialer ignores the context, so a vCenter that accepts a
+	// connection and then hangs would block a goroutine indefinitely.
 	t := sc.DefaultTransport()
 	t.DialTLSContext = nil
 	t.DialContext = l.dialer(sc.URL()).DialContext
@@ -108,31 +109,34 @@ func (e endpoint) dial(ctx context.Context, l *line) (*vim25.Client, error) {
 	if serves(c, sc.Version) {
 		return c, nil
 	}
-	// vCenter is older than govmomi: from here on, each request names the version of the API that vCenter has.
+	// vCenter is older than govmomi: from here on, each request names the
+	// version of the API that vCenter has.
 	sc.Version = c.ServiceContent.About.ApiVersion
 	return c, nil
 }
 
 // serves reports whether vCenter has a version of the API, such as 8.0.0.1, or
-// a newer one.
+// a newer version.
 func serves(c *vim25.Client, wanted string) bool {
 	has, err := version.ParseGeneric(c.ServiceContent.About.ApiVersion)
 	return err == nil && has.AtLeast(version.MustParseGeneric(wanted))
 }
 
-// refuseRedirect hands out the redirect itself instead of following it: vCenter
-// sends none, and a login would take the password to the other server.
+// refuseRedirect returns the redirect response instead of following it:
+// vCenter sends no redirects, and a redirected login would send the password
+// to the other server.
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// maxAnswer bounds an answer of vCenter in bytes. The largest one has the
-// properties of maxUpdates VMs.
+// maxAnswer limits a response of vCenter in bytes. The largest response has
+// the properties of maxUpdates VMs.
 const maxAnswer = 32 << 20
 
-// errTooLarge is returned while an answer is read that has more than maxAnswer
-// bytes.
+// errTooLarge is returned while a response is read that has more than
+// maxAnswer bytes.
 var errTooLarge = fmt.Errorf("its answer has more than %d MiB", maxAnswer>>20)
 
-// bounded bounds what is read of each answer, after decompression.
+// bounded limits the bytes that are read of each response, after
+// decompression.
 type bounded struct{ next http.RoundTripper }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -157,7 +161,8 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// pass sends a request: in its turn, within its time, and counted.
+// pass sends a request: it waits for a slot, sets the timeout, and records the
+// metrics.
 func (l *line) pass(ctx context.Context, method string, send func(context.Context) error) error {
 	timeout := l.pace.timeout(method)
 	patience, slow := ctx.Value(patientContext{}).(time.Duration)
@@ -186,7 +191,7 @@ func (l *line) pass(ctx context.Context, method string, send func(context.Contex
 	return err
 }
 
-// transport passes the requests of the SOAP API on.
+// transport sends the requests of the SOAP API.
 type transport struct {
 	next soap.RoundTripper
 	line *line
@@ -198,7 +203,7 @@ func (t *transport) RoundTrip(ctx context.Context, req, res soap.HasFault) error
 	return t.line.pass(ctx, method, func(ctx context.Context) error { return t.next.RoundTrip(ctx, req, res) })
 }
 
-// outcome is the label of a request's result.
+// outcome returns the label of a request's result.
 func outcome(err error) string {
 	var refused *restError
 	switch {

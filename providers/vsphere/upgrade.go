@@ -15,9 +15,9 @@ import (
 // upgrading is the verb of a hardware upgrade.
 const upgrading verb = "upgrade"
 
-// upgrade asks vCenter to bring the hardware of a VM that is off to the version
-// that m asks for. It cannot be part of the clone: vCenter takes a version only
-// for VMs that it makes from nothing.
+// upgrade requests vCenter to upgrade the hardware of a VM that is off to the
+// version in the spec of m. The clone request cannot do that: vCenter accepts
+// a version only for VMs that it creates from scratch.
 func (d *driver) upgrade(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, vm ref) error {
 	if !d.session.inv.begin(id, keyOf(m), upgrading, "Upgrading the hardware to "+m.Spec.Hardware.Version) {
 		return nil

@@ -12,9 +12,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// mourn says whether a VM that left the account's view is gone. Only vCenter's
-// own word that there is no such object counts: a VM that the account may not
-// see any more leaves the view in the same way.
+// mourn handles a VM that the account cannot see any more. The VM counts as
+// deleted only if vCenter confirms that the object does not exist: a VM for
+// which the account has lost its permission disappears from the inventory in
+// the same way.
 func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
 	err := d.session.call(ctx, func(ctx context.Context, c *vim25.Client) error {
 		var it mo.VirtualMachine
@@ -32,10 +33,10 @@ func (d *driver) mourn(ctx context.Context, id uuid.UUID, vm ref) error {
 	}
 }
 
-// sighted makes sure that a VM that was never seen over this session, and was
-// up before, would be seen if it were there: the account must see the folder
-// it was made in, or every one that it may have been made in. It is asked once
-// for each login.
+// sighted verifies that the account would see a VM that was never seen over
+// this session and was up before: it must see the folder in which the VM was
+// created, or each folder in which it may have been created. The check is done
+// once for each login.
 func (d *driver) sighted(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine) error {
 	_, login, err := d.session.ready(ctx, keyOf(m))
 	if err != nil {
@@ -78,15 +79,15 @@ func (i *inventory) noteSighted(id uuid.UUID, login int) {
 	}
 }
 
-// places are where m's VM may have been made, one at least. Which failure
-// domain it was stands in the status, which does not come along with a machine
-// that is moved or restored, and a domain may have left the list: it may then
-// have been any, or none.
+// places returns the placements with which the VM of m may have been created,
+// at least one. The status names the failure domain, but the status is lost
+// when a machine is moved or restored, and a failure domain may have been
+// removed from the cluster. Then each failure domain is possible, and none.
 func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []infrav1.NovaVSpherePlacement {
 	none := m.Spec.Placement.Over(d.cluster.Placement)
 	zone := m.Status.FailureDomain
 	if zone == "" && len(m.Status.Addresses) > 0 {
-		return []infrav1.NovaVSpherePlacement{none} // they are written together
+		return []infrav1.NovaVSpherePlacement{none} // both are written together
 	}
 	if domain := d.cluster.FailureDomain(zone); domain != nil {
 		return []infrav1.NovaVSpherePlacement{domain.Placement.Over(none)}
@@ -98,14 +99,15 @@ func (d *driver) places(ctx context.Context, m *infrav1.NovaVSphereMachine) []in
 	if len(out) > 0 && none.Datacenter == "" {
 		_, err := d.session.paths.datacenter(ctx, "")
 		if hypervisor.ReasonFor(err, "") == infrav1.PlacementNotFoundReason {
-			return out // there are several, so nothing can be made outside of domains
+			return out // several datacenters: each VM needs a failure domain
 		}
 	}
 	return append(out, none)
 }
 
-// sees makes sure that the account sees the folder of a placement. One that is
-// made when it is needed may be there and out of sight, so it is read too.
+// sees verifies that the account sees the folder of a placement. A folder that
+// is created on demand may exist without being visible to the account, so its
+// properties are read too.
 func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) error {
 	for again := true; ; again = false {
 		if err := d.mayMakeFolder(ctx, p); err != nil {
@@ -129,7 +131,7 @@ func (d *driver) sees(ctx context.Context, p *infrav1.NovaVSpherePlacement) erro
 	}
 }
 
-// buried reports whether vCenter has said that a machine's VM is no more.
+// buried reports whether vCenter has confirmed that a machine's VM is deleted.
 func (i *inventory) buried(id uuid.UUID) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

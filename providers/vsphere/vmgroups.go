@@ -25,11 +25,12 @@ type groupInfo struct {
 // clusterChange is a change of the rules and groups of a compute cluster.
 type clusterChange struct {
 	spec types.ClusterConfigSpecEx
-	// rules and groups are those that it changes, as they are after it.
+	// rules and groups are the rules and groups that the change modifies, in
+	// their new state.
 	rules  map[string]*ruleInfo
 	groups map[string]*groupInfo
-	// missing are the groups that do not exist, by the machines whose VMs belong
-	// in them.
+	// missing are the groups that do not exist, by the machines whose VMs
+	// belong in them.
 	missing map[uuid.UUID]string
 }
 
@@ -55,8 +56,8 @@ func (i *inventory) groupDue(vm ref, m *machine, info *vmInfo) bool {
 	return group == nil || !group.vms[vm]
 }
 
-// planGroups adds VMs to their groups. VMs of others stay in them, and vCenter
-// itself removes a VM that is deleted. The caller holds the lock.
+// planGroups adds VMs to their groups. Foreign VMs stay in the groups, and
+// vCenter itself removes a VM that is deleted. The caller holds the lock.
 func (i *inventory) planGroups(at ref, ids []uuid.UUID, change *clusterChange) {
 	for _, id := range ids {
 		m, vm := i.machines[id], i.world.byID[id]
@@ -95,8 +96,8 @@ func byValue(vms map[ref]bool) []ref {
 	return slices.SortedFunc(maps.Keys(vms), func(a, b ref) int { return strings.Compare(a.Value, b.Value) })
 }
 
-// vmGroup is the group that the VM of a machine belongs in. A VM whose failure
-// domain is no longer in the cluster stays in the groups it is in.
+// vmGroup returns the group in which the VM of a machine belongs. A VM whose
+// failure domain is no longer in the cluster stays in its groups.
 func vmGroup(cluster *infrav1.NovaVSphereClusterSpec, spec *infrav1.NovaVSphereMachineSpec, zone string) string {
 	domain := cluster.FailureDomain(zone)
 	if zone != "" && domain == nil {
@@ -110,9 +111,9 @@ func noVMGroup(name string) error {
 	return failure(infrav1.PlacementNotFoundReason, "placement.vmGroup %q does not exist in the compute cluster, or the account cannot see it", name)
 }
 
-// hostGroup returns the hosts of a placement's DRS group. The group of VMs must
-// exist, and a rule must bind it to these hosts: without one, neither DRS nor
-// vSphere HA keeps VMs there.
+// hostGroup returns the hosts of a placement's DRS group. The group of VMs
+// must exist, and a rule must bind it to these hosts: without such a rule,
+// neither DRS nor vSphere HA keeps VMs there.
 func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.NovaVSpherePlacement) ([]ref, error) {
 	missing := failure(infrav1.PlacementNotFoundReason, "placement.hostGroup %q does not exist in the compute cluster, or the account cannot see it", p.HostGroup)
 	if cluster.Type != "ClusterComputeResource" {
@@ -146,7 +147,8 @@ func hostGroup(ctx context.Context, c *vim25.Client, cluster ref, p *infrav1.Nov
 	return members, nil
 }
 
-// binds reports whether a rule keeps the VMs of a placement's group on its hosts.
+// binds reports whether a rule keeps the VMs of a placement's group on its
+// hosts.
 func binds(rule types.BaseClusterRuleInfo, p *infrav1.NovaVSpherePlacement) bool {
 	r, ok := rule.(*types.ClusterVmHostRuleInfo)
 	return ok && ptr.Deref(r.Enabled, false) && r.VmGroupName == p.VMGroup && r.AffineHostGroupName == p.HostGroup

@@ -13,31 +13,32 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// wants is what a machine asks for around its VM.
+// wants are the settings of a machine for the objects around its VM.
 type wants struct {
 	// name is the name of its VM.
 	name string
 	// rule is the anti-affinity rule of its group; empty if it has no group.
 	rule   string
 	spread infrav1.AntiAffinity
-	// vmGroup is the DRS group of VMs that its VM belongs in.
+	// vmGroup is the DRS group of VMs in which its VM belongs.
 	vmGroup string
 	tags    []tagName
 	// attributes are custom attributes by name, in order.
 	attributes []infrav1.NovaVSphereCustomAttribute
-	// makeMissing means that categories, tags and attributes are made.
+	// makeMissing means that categories, tags and attributes that do not exist
+	// are created.
 	makeMissing bool
 }
 
 // tagName is a tag by its category.
 type tagName struct {
 	category, name string
-	// label means that the tag stands for a label: it replaces the category's
+	// label means that the tag represents a label: it replaces the category's
 	// other tags.
 	label bool
 }
 
-// want records what m asks for, with its VM where that is.
+// want records the wants of m, for the failure domain of its VM.
 func (d *driver) want(id uuid.UUID, m *infrav1.NovaVSphereMachine) {
 	inv := d.session.inv
 	inv.want(id, keyOf(m), d.wantsOf(m, inv.facts(id).zone))
@@ -62,7 +63,7 @@ func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 			continue
 		}
 		if value == "" {
-			value = key // a tag needs a name; that the label is there is all it says
+			value = key // a tag needs a name; a label without a value has only its key
 		}
 		w.tags = append(w.tags, tagName{category: key, name: value, label: true})
 	}
@@ -70,11 +71,11 @@ func (d *driver) wantsOf(m *infrav1.NovaVSphereMachine, zone string) wants {
 	return w
 }
 
-// maxRuleName is how long the name of a rule can be.
+// maxRuleName is the maximum length of the name of a rule.
 const maxRuleName = 80
 
-// ruleName names the rule of a group of machines. The ID keeps clusters of the
-// same name apart, also those of other management clusters.
+// ruleName names the rule of a group of machines. The ID distinguishes
+// clusters of the same name, also clusters of other management clusters.
 func ruleName(clusterID, namespace, group string) string {
 	name := "nova-" + namespace + "-" + group
 	if room := maxRuleName - len(clusterID) - 1; len(name) > room {
@@ -85,7 +86,7 @@ func ruleName(clusterID, namespace, group string) string {
 	return name + "-" + clusterID
 }
 
-// want notes what a machine asks for around its VM.
+// want records the wants of a machine.
 func (i *inventory) want(id uuid.UUID, key hypervisor.Key, w wants) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -98,23 +99,23 @@ func (i *inventory) want(id uuid.UUID, key hypervisor.Key, w wants) {
 	i.regroup(id, m)
 }
 
-// group is a group of machines that are kept apart.
+// group is a group of machines that are kept on different hosts.
 type group struct {
 	ids map[uuid.UUID]bool
-	// required counts those that ask for it as a requirement and stay.
+	// required counts the machines that require it and are not being deleted.
 	required int
 }
 
-// mandatory is how the group's rule is meant. While its machines differ,
-// because they are being rolled, one that asks for it as a requirement is
-// enough.
+// mandatory reports whether the group's rule is mandatory. While its machines
+// differ, because of a rolling update, one machine that requires it is
+// sufficient.
 func (g *group) mandatory() bool { return g != nil && g.required > 0 }
 
 func (m *machine) requires() bool {
 	return !m.going && m.wants.spread == infrav1.AntiAffinityRequired
 }
 
-// regroup puts a machine into its group. The caller holds the lock.
+// regroup adds a machine to its group. The caller holds the lock.
 func (i *inventory) regroup(id uuid.UUID, m *machine) {
 	if m.wants.rule == "" {
 		return
@@ -130,7 +131,7 @@ func (i *inventory) regroup(id uuid.UUID, m *machine) {
 	}
 }
 
-// ungroup takes a machine out of its group. The caller holds the lock.
+// ungroup removes a machine from its group. The caller holds the lock.
 func (i *inventory) ungroup(id uuid.UUID, m *machine) {
 	g := i.groups[m.wants.rule]
 	if g == nil || !g.ids[id] {
@@ -145,7 +146,7 @@ func (i *inventory) ungroup(id uuid.UUID, m *machine) {
 	}
 }
 
-// peers are the machines of a group. The caller holds the lock.
+// peers returns the machines of a group. The caller holds the lock.
 func (i *inventory) peers(rule string) map[uuid.UUID]bool {
 	if g := i.groups[rule]; g != nil {
 		return g.ids
@@ -153,8 +154,8 @@ func (i *inventory) peers(rule string) map[uuid.UUID]bool {
 	return nil
 }
 
-// unsettled says for people what around a machine's VM is not as it asks. The
-// caller holds the lock.
+// unsettled lists the objects around a machine's VM that are out of sync, for
+// messages. The caller holds the lock.
 func (i *inventory) unsettled(vm ref, m *machine, info *vmInfo) string {
 	if m.going {
 		return ""
@@ -175,5 +176,5 @@ func (i *inventory) unsettled(vm ref, m *machine, info *vmInfo) string {
 	return notYet + strings.Join(left, ", ")
 }
 
-// notYet goes before what is not as it is asked.
+// notYet is the prefix of the list of objects that are out of sync.
 const notYet = "Not yet as asked: "

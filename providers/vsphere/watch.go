@@ -16,8 +16,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// Properties that are streamed. Of VMs that are not ours only the UUID and the
-// name are, so that ten thousand of them are as quiet as none.
+// Properties that are streamed. Of foreign VMs, only the UUID and the name are
+// streamed, so that ten thousand of them cause no updates.
 var (
 	idProperties = []string{"config.instanceUuid", "name"}
 	vmProperties = []string{
@@ -26,56 +26,58 @@ var (
 	}
 	hostProperties    = []string{"name", "parent"}
 	clusterProperties = []string{settingsProperty, usableProperty}
-	// Tasks of all users are streamed. Their results and errors can be large, and are
-	// read for tasks of ours only.
+	// Tasks of all users are streamed. Their results and errors can be large,
+	// and are read for tasks of ours only.
 	taskProperties = []string{"info.state", "info.entity", "info.descriptionId"}
 )
 
-// Properties of a compute cluster: its settings, and how many of its hosts can
-// run VMs.
+// Properties of a compute cluster: its settings, and the number of its hosts
+// that can run VMs.
 const (
 	settingsProperty = "configurationEx"
 	usableProperty   = "summary.numEffectiveHosts"
 )
 
-// maxIdle is how many answers without a VM end the first reading. On a busy
-// vCenter there are tasks in each answer, and a VM may never be reported.
+// maxIdle is the number of responses without a VM that end the first read. On
+// a busy vCenter each response has tasks, and vCenter may never report a VM.
 const maxIdle = 5
 
-// firstPoll is how long a poll may take while the world is learnt.
+// firstPoll is the longest time for a poll while the world is read.
 const firstPoll = 5 * time.Second
 
-// stream is a property collector with two filters: one on the UUIDs of all
-// VMs and on recent tasks, the other on the VMs whose UUID is derived.
+// stream is a property collector with two filters: one for the UUIDs of all
+// VMs and for recent tasks, the other for the VMs whose UUID is derived.
 type stream struct {
 	client    *vim25.Client
 	collector ref
 	list      ref
 	version   string
-	// pollTime is how long a poll waits for news, and heard is called after each.
+	// pollTime is the time for which a poll waits for updates, and heard is
+	// called after each poll.
 	pollTime time.Duration
 	heard    func()
-	// gather is how long VMs that turn up are collected before they are put
-	// into the second filter together.
+	// gather is the time for which new VMs are collected before they are added
+	// to the second filter together.
 	gather time.Duration
 
 	mu sync.Mutex
-	// listed are the VMs in the second filter, and unlisted those that are
-	// about to be; left are destroyed ones, dropped from it at the next chance.
+	// listed are the VMs in the second filter, and unlisted are those that are
+	// about to be added; left are destroyed VMs, which the next request
+	// removes.
 	listed, unlisted map[ref]bool
 	left             []ref
-	// gathering is set while somebody collects.
+	// gathering is set while a goroutine collects VMs.
 	gathering bool
 }
 
 const (
-	// maxUpdates bounds the objects in one answer of the property collector.
+	// maxUpdates limits the objects in one response of the property collector.
 	maxUpdates = 500
-	// maxVMs bounds the VMs of one vCenter. vCenter 8 supports 45,000.
+	// maxVMs limits the VMs of one vCenter. vCenter 8 supports 45,000.
 	maxVMs = 100_000
 )
 
-// openStream sets the collector up. vCenter forgets it with the session.
+// openStream creates the collector. vCenter deletes it with the session.
 func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*stream, error) {
 	s := &stream{client: c, pollTime: p.poll, gather: p.gather, heard: heard, listed: map[ref]bool{}, unlisted: map[ref]bool{}}
 	all, err := methods.CreateContainerView(ctx, c, &types.CreateContainerView{
@@ -122,8 +124,8 @@ func openStream(ctx context.Context, c *vim25.Client, p pace, heard func()) (*st
 	})
 }
 
-// members selects what the property path of an object lists, not the object,
-// and what further paths lead to from there.
+// members selects the objects in a property of an object, not the object
+// itself, and further objects from there.
 func members(of ref, kind, path string, further ...types.BaseSelectionSpec) types.ObjectSpec {
 	return types.ObjectSpec{
 		Obj: of, Skip: types.NewBool(true),
@@ -141,7 +143,7 @@ func (s *stream) filter(ctx context.Context, spec types.PropertyFilterSpec) erro
 	return nil
 }
 
-// poll waits for news; none come if vCenter had none for a while.
+// poll waits for updates; it returns none if vCenter had none for some time.
 func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.ObjectUpdate, more bool, err error) {
 	seconds := int32(wait / time.Second)
 	res, err := methods.WaitForUpdatesEx(ctx, s.client, &types.WaitForUpdatesEx{
@@ -162,7 +164,7 @@ func (s *stream) poll(ctx context.Context, wait time.Duration) (updates []types.
 	return updates, set.Truncated != nil && *set.Truncated, nil
 }
 
-// learn reads the world from the start.
+// learn reads the whole world.
 func (s *stream) learn(ctx context.Context) (*world, error) {
 	w := newWorld()
 	s.version = ""
@@ -191,7 +193,7 @@ func (s *stream) learn(ctx context.Context) (*world, error) {
 // isOfVM reports whether an update is about a VM.
 func isOfVM(u types.ObjectUpdate) bool { return u.Obj.Type == "VirtualMachine" }
 
-// enlisted is how many VMs are in the second filter.
+// enlisted returns the number of VMs in the second filter.
 func (s *stream) enlisted() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,9 +202,10 @@ func (s *stream) enlisted() int {
 
 // follow keeps the inventory up to date until it fails.
 //
-// Polls end with following, what they lead to with ctx. A poll whose answer is
-// lost is repeated once: vCenter gives the same answer again, unless it was
-// truncated. The inventory is then read again over the same session.
+// Polls end with the context following, and the requests that follow from
+// updates end with ctx. A poll whose response is lost is repeated once:
+// vCenter sends the same response again, unless the response was truncated. In
+// that case the inventory is read again over the same session.
 func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 	polling, stop := context.WithCancelCause(following)
 	var gathering sync.WaitGroup
@@ -244,7 +247,7 @@ func (s *stream) follow(ctx, following context.Context, inv *inventory) error {
 	}
 }
 
-// pass brings what was told to the inventory.
+// pass stores updates in the inventory.
 func (s *stream) pass(inv *inventory, updates []types.ObjectUpdate) (err error) {
 	inv.update(func(w *world) []uuid.UUID {
 		touched := s.apply(w, updates)
@@ -268,7 +271,8 @@ func (w *world) bounded() error {
 	return fmt.Errorf("it reports more than %d VMs", maxVMs)
 }
 
-// begins reports whether there are VMs to collect and nobody does so yet.
+// begins reports whether there are VMs to collect and no goroutine collects
+// them yet.
 func (s *stream) begins() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,9 +283,9 @@ func (s *stream) begins() bool {
 	return true
 }
 
-// collect puts the VMs that turn up within a while into the second filter. It
-// is left at once if the polls end; those VMs are enlisted when the world is
-// learnt next.
+// collect adds the VMs that turn up within some time to the second filter. It
+// returns at once if the polls end; those VMs are added when the world is read
+// next.
 func (s *stream) collect(ctx, polling context.Context) error {
 	timer := time.NewTimer(s.gather)
 	defer timer.Stop()
@@ -298,8 +302,8 @@ func (s *stream) collect(ctx, polling context.Context) error {
 	return s.enlist(ctx)
 }
 
-// enlist puts VMs that turned up with a derived UUID into the second filter:
-// one request for all that turned up together.
+// enlist adds VMs that turned up with a derived UUID to the second filter,
+// with one request for all of them.
 func (s *stream) enlist(ctx context.Context) error {
 	req := s.enlistment()
 	if len(req.Add) == 0 {
@@ -307,7 +311,7 @@ func (s *stream) enlist(ctx context.Context) error {
 	}
 	res, err := methods.ModifyListView(ctx, s.client, req)
 	if isAmbiguous(err) && ctx.Err() == nil {
-		res, err = methods.ModifyListView(ctx, s.client, req) // to add twice is to add once
+		res, err = methods.ModifyListView(ctx, s.client, req) // adding a VM twice has no effect
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,12 +323,12 @@ func (s *stream) enlist(ctx context.Context) error {
 		return fmt.Errorf("adding VMs to the view: %w", err)
 	}
 	for _, vm := range res.Returnval {
-		delete(s.listed, vm) // gone meanwhile
+		delete(s.listed, vm) // deleted meanwhile
 	}
 	return nil
 }
 
-// enlistment takes what is to be put into the second filter by now.
+// enlistment returns the request that adds new VMs to the second filter.
 func (s *stream) enlistment() *types.ModifyListView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -341,7 +345,7 @@ func (s *stream) enlistment() *types.ModifyListView {
 	return req
 }
 
-// apply puts updates into w and returns the UUIDs of the VMs they touch.
+// apply stores updates in w and returns the UUIDs of the affected VMs.
 func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -379,7 +383,7 @@ func (s *stream) apply(w *world, updates []types.ObjectUpdate) []uuid.UUID {
 // all returns the UUIDs of all VMs that may be ours.
 func (w *world) all() []uuid.UUID { return slices.Collect(maps.Keys(w.byID)) }
 
-// drop forgets a VM that left and returns the UUID it had.
+// drop removes a VM that left the inventory and returns its UUID.
 func (w *world) drop(vm ref) uuid.UUID {
 	id := w.ids[vm]
 	w.part(vm, id)
@@ -390,7 +394,7 @@ func (w *world) drop(vm ref) uuid.UUID {
 	return id
 }
 
-// applyVM takes over what changed of a VM, from either filter.
+// applyVM stores the changed properties of a VM, from either filter.
 func (w *world) applyVM(u types.ObjectUpdate) {
 	if _, known := w.ids[u.Obj]; !known {
 		w.ids[u.Obj] = uuid.Nil
@@ -414,8 +418,8 @@ func (w *world) applyVM(u types.ObjectUpdate) {
 	w.read(u.Obj)
 }
 
-// read notes that a VM's UUID is known, if it is. Its name is kept if the VM may
-// be ours.
+// read records that a VM's UUID is known, if it is. Its name is kept if the VM
+// may be ours.
 func (w *world) read(vm ref) {
 	if w.ids[vm] == uuid.Nil {
 		return
@@ -426,8 +430,8 @@ func (w *world) read(vm ref) {
 	delete(w.unread, vm)
 }
 
-// identify notes a VM's instance UUID. One that vCenter had and cannot read
-// now, because the VM's host or datastore is out of reach, is still the VM's.
+// identify records a VM's instance UUID. A VM keeps its UUID while vCenter
+// cannot read it because the VM's host or datastore is not accessible.
 func (w *world) identify(vm ref, value any) {
 	text, _ := value.(string)
 	id, err := uuid.Parse(text)
@@ -438,8 +442,8 @@ func (w *world) identify(vm ref, value any) {
 	w.join(vm, id)
 }
 
-// join notes that vm has the UUID id. That another has it too does not happen
-// in one vCenter, unless somebody wrote it into a copy.
+// join records that vm has the UUID id. In one vCenter, two VMs have the same
+// UUID only if a user has set it for a copy.
 func (w *world) join(vm ref, id uuid.UUID) {
 	w.ids[vm] = id
 	if other, taken := w.byID[id]; taken && other != vm {
@@ -448,7 +452,7 @@ func (w *world) join(vm ref, id uuid.UUID) {
 	w.byID[id] = vm
 }
 
-// part notes that vm has the UUID id no more.
+// part records that vm does not have the UUID id any more.
 func (w *world) part(vm ref, id uuid.UUID) {
 	rest := slices.DeleteFunc(w.copies[id], func(other ref) bool { return other == vm })
 	if w.byID[id] == vm {
@@ -474,8 +478,8 @@ func (w *world) inherit(from *world) {
 	}
 }
 
-// unreadable reports whether there is a VM called name of which nobody can say
-// whose it is. vCenter may show such a VM under the path of its file.
+// unreadable reports whether there is a VM called name whose UUID cannot be
+// read. vCenter may show such a VM under the path of its file.
 func (w *world) unreadable(name string) bool {
 	for _, n := range w.unread {
 		if n == name || strings.TrimSuffix(path.Base(n), ".vmx") == name {
@@ -485,8 +489,8 @@ func (w *world) unreadable(name string) bool {
 	return false
 }
 
-// applyTask takes over what changed of a task. One that ended leaves the list
-// minutes later.
+// applyTask stores the changed properties of a task. A task that has ended
+// leaves the list minutes later.
 func (w *world) applyTask(u types.ObjectUpdate) {
 	task := w.tasks[u.Obj]
 	if u.Kind == types.ObjectUpdateKindLeave {
