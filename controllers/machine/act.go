@@ -12,19 +12,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// doing says an action in words that go before the cause of its failure. What
-// is not in it asks nothing of the hypervisor.
+// doing describes an action in words that precede the cause of its failure. An action that is not in
+// the map sends no request to the hypervisor.
 var doing = map[action]string{
 	create: "creating VM", start: "powering on VM", settle: "syncing VM",
 	shutdown: "powering off VM", destroy: "deleting VM",
 }
 
-// asked is the event that an accepted request becomes.
+// asked returns the reason and note of the event for an accepted request.
 func (s *scope[M]) asked() (reason, note string) {
 	switch s.do {
 	case create:
 		if s.vm.Message != "" {
-			return "Deleting", s.vm.Message // of an attempt before
+			return "Deleting", s.vm.Message // from an earlier attempt
 		}
 		return "Created", "Asked the hypervisor to create the VM"
 	case start:
@@ -44,14 +44,14 @@ func (s *scope[M]) asked() (reason, note string) {
 	}
 }
 
-// act asks the hypervisor for what is due. What comes of it is seen by a later
-// Observe, to which a push of the driver leads.
+// act sends the request of the due action to the hypervisor. A later Observe sees its result; a push
+// from the driver triggers that reconcile.
 func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.Context) error) (ctrl.Result, error) {
 	r.retries.tried(s.key())
 	if err := ask(ctx); err != nil {
 		err = fmt.Errorf("%s: %w", doing[s.do], err)
 		if hypervisor.IsWaiting(err) {
-			return ctrl.Result{}, err // nothing failed
+			return ctrl.Result{}, err // a wait, not a failure
 		}
 		r.retries.failed(s.key(), s.do, err)
 		r.count(s, failed)
@@ -63,7 +63,7 @@ func (r *Reconciler[M]) act(ctx context.Context, s *scope[M], ask func(context.C
 		return ctrl.Result{}, err
 	}
 	r.count(s, accepted)
-	if s.failure == nil { // that it is tried again is no news: the failure stays what people see
+	if s.failure == nil { // a retry does not clear the failure: the condition keeps showing it
 		reason, note := s.asked()
 		r.event(s, corev1.EventTypeNormal, reason, note)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// An action that fails again and again is told as a failure, once, and not as
-// a success each time it is accepted.
+// An action that fails repeatedly is reported as one failure, and not as a success each time that it
+// is accepted.
 func TestActTellsOnlyFirstAttempts(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := infrav1.AddToScheme(scheme); err != nil {

@@ -23,11 +23,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// addressManager owns what claims are made with.
+// addressManager is the field manager of IPAddressClaims.
 const addressManager = "nova-addresses"
 
-// addressing returns how the interfaces get their addresses in the failure domain
-// of the machine.
+// addressing returns the IP address settings of the network interfaces in the failure domain of the
+// machine.
 func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
 	all := s.infra.Addressing()
 	if s.machine == nil {
@@ -39,14 +39,14 @@ func (s *scope[M]) addressing() []*infrav1.InterfaceAddressing {
 	return all
 }
 
-// claimName is the name of the claim of a machine's interface on one of its
-// pools. It follows from the machine alone, so a crash makes no second claim.
+// claimName returns the name of the IPAddressClaim of one interface of a machine for one of its pools.
+// The name depends on the machine alone, so a crash does not lead to a second claim.
 func claimName(machine string, nic, pool int) string {
 	return fmt.Sprintf("%s-%d-%d", machine, nic, pool)
 }
 
-// addresses returns what the pools gave to each interface. As long as one is
-// missing it says so in s.waiting and returns nothing.
+// addresses returns the addresses that the pools gave to each interface. While an address is missing,
+// addresses sets s.waiting and returns nothing.
 func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervisor.Address, error) {
 	var claimed, missing []string
 	var given [][]hypervisor.Address
@@ -84,7 +84,7 @@ func (r *Reconciler[M]) addresses(ctx context.Context, s *scope[M]) ([][]hypervi
 	return given, nil
 }
 
-// claim returns the claim of a name and whether it was made now.
+// claim returns the IPAddressClaim of a name and whether this call created it.
 func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, bool, error) {
 	claim := &ipamv1.IPAddressClaim{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: name}, claim)
@@ -100,7 +100,7 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 			Err:    fmt.Errorf("claiming an address: the IPAddressClaim %q exists and is not this machine's", name),
 		}
 	case !claim.DeletionTimestamp.IsZero():
-		// No VM has its address yet, so another can take its place.
+		// No VM has the address of this claim yet, so another claim can replace it.
 		return claim, false, r.letClaimGo(ctx, claim)
 	case !controllerutil.ContainsFinalizer(claim, infrav1.AddressClaimFinalizer):
 		claim, err = r.applyClaim(ctx, s, name, pool)
@@ -109,8 +109,8 @@ func (r *Reconciler[M]) claim(ctx context.Context, s *scope[M], name string, poo
 	return claim, false, nil
 }
 
-// applyClaim makes a claim that stays until the VM is gone, and goes with the
-// machine otherwise.
+// applyClaim creates an IPAddressClaim. Its finalizer keeps it until the VM is deleted. Its owner
+// reference deletes it with the machine.
 func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string, pool ipamv1.IPPoolReference) (*ipamv1.IPAddressClaim, error) {
 	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
 	if err != nil {
@@ -140,12 +140,12 @@ func (r *Reconciler[M]) applyClaim(ctx context.Context, s *scope[M], name string
 	if err != nil {
 		return nil, fmt.Errorf("claiming an address: %w", err)
 	}
-	// The watch brings what its provider says about it.
+	// The watch triggers a reconcile when the IPAM provider updates the claim.
 	return claim, nil
 }
 
-// address returns what a claim was given or, while that is nothing, what it
-// lacks.
+// address returns the address of an IPAddressClaim. While the claim has no address, it returns the
+// reason in lack.
 func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClaim) (address hypervisor.Address, lack string, err error) {
 	name := claim.Status.AddressRef.Name
 	switch {
@@ -155,7 +155,7 @@ func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClai
 		return address, unfulfilled(claim), nil
 	}
 	found := &ipamv1.IPAddress{}
-	// A moment's read is no reason to keep every address in memory.
+	// A single read does not justify caching every IPAddress in memory.
 	if err := r.APIReader.Get(ctx, client.ObjectKey{Namespace: claim.Namespace, Name: name}, found); err != nil {
 		if apierrors.IsNotFound(err) {
 			return address, fmt.Sprintf("its IPAddress %q does not exist", name), nil
@@ -166,7 +166,7 @@ func (r *Reconciler[M]) address(ctx context.Context, claim *ipamv1.IPAddressClai
 	return address, "", err
 }
 
-// unfulfilled says why a claim has no address, in the words of its provider.
+// unfulfilled returns why a claim has no address, in the words of its IPAM provider.
 func unfulfilled(claim *ipamv1.IPAddressClaim) string {
 	ready := conditions.Get(claim, ipamv1.IPAddressClaimReadyCondition)
 	switch {
@@ -179,7 +179,7 @@ func unfulfilled(claim *ipamv1.IPAddressClaim) string {
 	}
 }
 
-// parse checks an address and returns it as drivers take it.
+// parse validates an IPAddress and converts it to the type that drivers use.
 func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 	refuse := func(format string, args ...any) (hypervisor.Address, error) {
 		return hypervisor.Address{}, &hypervisor.Error{
@@ -211,12 +211,11 @@ func parse(claim string, from *ipamv1.IPAddress) (hypervisor.Address, error) {
 	return address, nil
 }
 
-// releaseAddresses gives the addresses of a VM that is gone back. The claims
-// are read past the cache, which may not know one that was made just before a
-// crash.
+// releaseAddresses releases the addresses of a deleted VM. It reads the claims from the API server,
+// because the cache may miss a claim that was created just before a crash.
 func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error {
 	for nic, addressing := range s.infra.Addressing() {
-		// The failure domain of a Machine that is deleted is not known any more.
+		// The failure domain of a deleted Machine is not known any more.
 		for i := range addressing.MostPools() {
 			claim := &ipamv1.IPAddressClaim{}
 			key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: claimName(s.infra.GetName(), nic, i)}
@@ -241,13 +240,13 @@ func (r *Reconciler[M]) releaseAddresses(ctx context.Context, s *scope[M]) error
 	return nil
 }
 
-// letClaimGo takes our finalizer off a claim.
+// letClaimGo removes our finalizer from a claim.
 func (r *Reconciler[M]) letClaimGo(ctx context.Context, claim *ipamv1.IPAddressClaim) error {
 	before := claim.DeepCopy()
 	if !controllerutil.RemoveFinalizer(claim, infrav1.AddressClaimFinalizer) {
 		return nil
 	}
-	// The lock keeps the finalizers that others added meanwhile.
+	// The optimistic lock keeps finalizers that other controllers added in the meantime.
 	err := r.Client.Patch(ctx, claim, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("releasing address claim: %w", err)

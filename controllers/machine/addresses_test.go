@@ -19,7 +19,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// poolsOf returns a pool of IPv4 and one of IPv6 addresses. Neither serves yet.
+// poolsOf returns a pool of IPv4 and one of IPv6 addresses. Neither pool is served yet.
 func poolsOf(rig *infratest.Rig) (v4, v6 *infratest.Pool) {
 	v4 = &infratest.Pool{
 		Client: rig.Client, Namespace: rig.Namespace, Name: "v4", Size: 2,
@@ -31,7 +31,7 @@ func poolsOf(rig *infratest.Rig) (v4, v6 *infratest.Pool) {
 	return v4, v6
 }
 
-// open lets a pool serve until the spec ends.
+// open serves pools until the spec ends.
 func open(pools ...*infratest.Pool) {
 	for _, pool := range pools {
 		ctx, stop := context.WithCancel(context.Background())
@@ -44,8 +44,8 @@ func open(pools ...*infratest.Pool) {
 	}
 }
 
-// pooled returns a machine with three interfaces: one on both pools, one on
-// none, one on the second, and one more on none.
+// pooled returns a machine with four interfaces: one with both pools, one with none, one with the
+// second pool, and one more with none.
 func pooled(rig *infratest.Rig, v4, v6 *infratest.Pool) *infrav1.NovaVSphereMachine {
 	m := rig.InfraMachine()
 	m.Spec.Network.Interfaces = make([]infrav1.NovaVSphereInterface, 4)
@@ -57,7 +57,7 @@ func pooled(rig *infratest.Rig, v4, v6 *infratest.Pool) *infrav1.NovaVSphereMach
 	return m
 }
 
-// createPooled creates a provisioned cluster with one such machine.
+// createPooled creates a provisioned cluster with one machine from pooled.
 func createPooled(ctx context.Context, rig *infratest.Rig, v4, v6 *infratest.Pool) {
 	GinkgoHelper()
 	Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
@@ -139,7 +139,7 @@ var _ = Describe("An address from a pool", func() {
 		By("having them go on")
 		open(v4, v6)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
-		// Which of the second pool's addresses is given first is not said.
+		// The order in which the second pool gives out its addresses is not defined.
 		launched := rig.Hypervisor.Launched(rig.Key()).Interfaces
 		Expect(launched).To(HaveLen(3))
 		Expect(launched[0]).To(HaveLen(2))

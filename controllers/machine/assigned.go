@@ -14,9 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// ownAddresses returns the reported addresses of a machine without those that the
-// guest has added to its interfaces: certificates are issued for the addresses of
-// a Machine.
+// ownAddresses returns the reported addresses of a machine without the addresses that the guest has
+// added to its interfaces: certificates are issued for the addresses of a Machine.
 func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], vm *hypervisor.VM) []clusterv1.MachineAddress {
 	if len(vm.Addresses) == 0 {
 		return nil
@@ -26,9 +25,8 @@ func (r *Reconciler[M]) ownAddresses(ctx context.Context, s *scope[M], vm *hyper
 	return onlyAssigned(r.withoutEndpoint(ctx, s, vm, assigned), interfaces, assigned)
 }
 
-// usesDHCP reports whether an interface asks DHCP for an IPv4 or an IPv6 address,
-// so that not all addresses of the family are known here. Routers announce
-// addresses to an interface with dhcp6 too.
+// usesDHCP reports whether an interface gets an IPv4 or an IPv6 address from DHCP, so that not all
+// addresses of the family are known here. Routers announce addresses to an interface with dhcp6 too.
 func usesDHCP(interfaces []*infrav1.InterfaceAddressing, ipv4 bool) bool {
 	if ipv4 {
 		return slices.ContainsFunc(interfaces, (*infrav1.InterfaceAddressing).UsesDHCP4)
@@ -62,9 +60,8 @@ func staticAddresses(interfaces []*infrav1.InterfaceAddressing) []netip.Addr {
 	return all
 }
 
-// pooledAddresses returns the addresses that the pools gave to the machine. They
-// are read once and kept in an annotation. As long as one cannot be read there
-// are none.
+// pooledAddresses returns the addresses that the pools gave to the machine. It reads them once and
+// stores them in an annotation. While one of them cannot be read, it returns none.
 func (r *Reconciler[M]) pooledAddresses(ctx context.Context, s *scope[M]) []netip.Addr {
 	var all []netip.Addr
 	if text := s.infra.GetAnnotations()[infrav1.AssignedAddressesAnnotation]; text != "" {

@@ -8,11 +8,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// maxNote is how long the note of an event may be.
+// maxNote is the maximum length of an event's note.
 const maxNote = 1024
 
-// bootstrapped says how far the guest is on its way to a node. It says nothing
-// new about a VM that does not run, and about a guest that says nothing.
+// bootstrapped returns the condition that shows the guest's progress toward a node. It returns nil, so
+// the condition stays as it is, if the VM does not run or the guest reports nothing.
 func (s *scope[M]) bootstrapped() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Running {
 		return nil
@@ -26,7 +26,7 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 		c.Status, c.Reason, c.Message = metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, "The machine became a node, but what was to follow failed: "+withLog(report)
 	case s.joined():
 		if report.Stage == "" && !conditions.Has(s.infra, c.Type) {
-			return nil // an image that reports nothing, or a node of long ago
+			return nil // the image reports nothing, or the node joined before reports existed
 		}
 		c.Status, c.Reason = metav1.ConditionTrue, infrav1.NodeJoinedReason
 	case report.Stage == hypervisor.StageRetrying:
@@ -39,7 +39,7 @@ func (s *scope[M]) bootstrapped() *metav1.Condition {
 	return c
 }
 
-// withLog is a step and the end of the log.
+// withLog returns a step and the end of its log.
 func withLog(r hypervisor.Report) string {
 	if r.Log == "" {
 		return r.Step

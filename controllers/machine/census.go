@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// registry is what metrics are asked of: the censuses of all reconcilers of
-// this process.
+// registry is the Prometheus collector: it holds the censuses of all reconcilers of this process.
 type registry struct {
 	mu  sync.Mutex
 	all []*census
@@ -18,28 +17,28 @@ type registry struct {
 
 var censuses = &registry{}
 
-// census knows how far the machines of a reconciler are, for metrics. A machine
-// is counted from its first reconcile on.
+// census stores the state of the machines of a reconciler for metrics. A machine is counted from its
+// first reconcile on.
 type census struct {
 	joins sync.Once
 	mu    sync.Mutex
 	known map[types.NamespacedName]standing
 }
 
-// standing is how far a machine is: its VM, and the first boot of its guest.
+// standing is the state of a machine: the state of its VM, and of the first boot of its guest.
 type standing struct {
 	kind, cluster string
 	vm, boot      stay
 }
 
-// stay is a state, and since when the machine is in it.
+// stay is a state and the time since which the machine is in it.
 type stay struct {
 	state string
 	since time.Time
 }
 
-// next is what follows was, now that a condition says c. Of a machine that is
-// seen for the first time the condition knows better since when.
+// next returns the state that follows was, according to the condition c. If the machine is seen for
+// the first time, the time comes from the condition, which is older than this process.
 func (was stay) next(c metav1.Condition, seen bool, now time.Time) stay {
 	switch {
 	case was.state == c.Reason && seen:
@@ -50,7 +49,7 @@ func (was stay) next(c metav1.Condition, seen bool, now time.Time) stay {
 	return stay{state: c.Reason, since: now}
 }
 
-// count notes how far a machine is.
+// count stores the state of a machine.
 func (c *census) count(key types.NamespacedName, kind, cluster string, vm, boot metav1.Condition) {
 	c.joins.Do(func() {
 		censuses.mu.Lock()
@@ -67,23 +66,24 @@ func (c *census) count(key types.NamespacedName, kind, cluster string, vm, boot 
 	c.known[key] = standing{kind: kind, cluster: cluster, vm: was.vm.next(vm, seen, now), boot: was.boot.next(boot, seen, now)}
 }
 
-// forget counts a machine no more.
+// forget removes a machine from the census.
 func (c *census) forget(key types.NamespacedName) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.known, key)
 }
 
-// group are machines that are counted together.
+// group is the key of machines that are counted together.
 type group struct{ kind, namespace, cluster, state string }
 
-// tally is how many they are, and how long one of them is there at most.
+// tally is the number of machines in a group and the longest time that one of them has been in the
+// state.
 type tally struct {
 	n       int
 	longest time.Duration
 }
 
-// tallies counts the machines of all reconcilers by what of returns.
+// tallies counts the machines of all reconcilers by the state that of returns.
 func (r *registry) tallies(now time.Time, of func(standing) stay) map[group]tally {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,14 +107,14 @@ func (c *census) add(to map[group]tally, now time.Time, of func(standing) stay) 
 	}
 }
 
-// Describe names the metrics.
+// Describe sends the descriptors of the metrics.
 func (r *registry) Describe(to chan<- *prometheus.Desc) {
 	to <- machines
 	to <- machinesLongest
 	to <- boots
 }
 
-// Collect counts all machines.
+// Collect sends the metrics of all machines.
 func (r *registry) Collect(to chan<- prometheus.Metric) {
 	now := time.Now()
 	for at, t := range r.tallies(now, func(s standing) stay { return s.vm }) {

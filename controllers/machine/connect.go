@@ -13,9 +13,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// connect returns a driver for the hypervisor that the machine's cluster was
-// first seen on. Another one has none of its VMs, so they would look lost, and
-// those of machines that are deleted would be left behind.
+// connect returns a driver for the hypervisor on which the machine's cluster was first seen. Another
+// hypervisor has none of the cluster's VMs: they would appear to be missing, and the VMs of deleted
+// machines would be left behind.
 func (r *Reconciler[M]) connect(ctx context.Context, s *scope[M]) (hypervisor.Driver[M], error) {
 	driver, err := r.Connector.Connect(ctx, s.infra)
 	if err != nil {
@@ -31,9 +31,8 @@ func (r *Reconciler[M]) connect(ctx context.Context, s *scope[M]) (hypervisor.Dr
 	return driver, nil
 }
 
-// findInfraCluster fills in the infrastructure cluster of the machine. None is
-// found while the machine has no label, and if there are several: the driver
-// refuses those.
+// findInfraCluster sets the infrastructure cluster of the machine. It finds none while the machine has
+// no cluster label, and none if there are several: the driver returns an error for several.
 func (r *Reconciler[M]) findInfraCluster(ctx context.Context, s *scope[M]) error {
 	name := s.infra.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {
@@ -52,8 +51,8 @@ func (r *Reconciler[M]) findInfraCluster(ctx context.Context, s *scope[M]) error
 	return nil
 }
 
-// annotation returns an annotation of the infrastructure cluster. It is empty
-// while the infrastructure cluster is not known.
+// annotation returns an annotation of the infrastructure cluster. It returns an empty string while the
+// infrastructure cluster is not known.
 func (s *scope[M]) annotation(name string) string {
 	if s.infraCluster == nil {
 		return ""
@@ -61,9 +60,8 @@ func (s *scope[M]) annotation(name string) string {
 	return s.infraCluster.GetAnnotations()[name]
 }
 
-// allowed returns an error if another management cluster acts for the
-// machine's cluster. The VM is read as before and nothing is asked of the
-// hypervisor, whatever happens to the objects here.
+// allowed returns an error if another management cluster manages the machine's cluster. The controller
+// still reads the VM, but sends no request that changes it, whatever happens to the objects here.
 func (r *Reconciler[M]) allowed(s *scope[M]) error {
 	if err := r.Fence.Check(s.cluster, s.infraCluster); err != nil {
 		return &hypervisor.Error{Reason: fence.OtherReason, Err: fmt.Errorf("%s: %w", doing[s.do], err)}

@@ -26,20 +26,19 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Object is what the reconciler needs of an infrastructure machine.
+// Object is the interface that the reconciler requires of an infrastructure machine.
 type Object interface {
 	client.Object
 	conditions.Setter
 
-	// Common returns the fields all machines share; writing to them writes
-	// to the object.
+	// Common returns the fields that all machines share. Writing to them changes the object.
 	Common() (*infrav1.MachineSpec, *infrav1.MachineStatus)
 
-	// Addressing returns how its interfaces get their addresses.
+	// Addressing returns the IP address settings of the machine's network interfaces.
 	Addressing() []*infrav1.InterfaceAddressing
 }
 
-// ClusterObject is what the reconciler needs of an infrastructure cluster.
+// ClusterObject is the interface that the reconciler requires of an infrastructure cluster.
 type ClusterObject interface {
 	client.Object
 	conditions.Getter
@@ -47,28 +46,26 @@ type ClusterObject interface {
 
 // Reconciler reconciles machines of type M.
 type Reconciler[M Object] struct {
-	// Client reads through the cache and writes. Taken from the manager when
-	// nil.
+	// Client reads through the cache and writes. Defaults to the manager's client.
 	Client client.Client
-	// APIReader reads past the cache. Taken from the manager when nil.
+	// APIReader reads from the API server, without the cache. Defaults to the manager's reader.
 	APIReader client.Reader
-	// Recorder records events. Taken from the manager when nil.
+	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
 	// Connector opens drivers.
 	Connector hypervisor.Connector[M]
 	// New returns an empty machine.
 	New func() M
-	// InfraCluster is an empty infrastructure cluster of the kind that the
-	// machines belong to. When one becomes available or changes, its machines
-	// are tried again at once.
+	// InfraCluster is an empty infrastructure cluster of the kind that the machines belong to. When an
+	// infrastructure cluster becomes available or changes, its machines are reconciled at once.
 	InfraCluster ClusterObject
-	// Fence keeps VMs of another management cluster from being changed.
+	// Fence prevents changes to VMs that another management cluster manages.
 	Fence fence.Fence
-	// Resolver looks up endpoints that are given by DNS name. The default resolver
-	// when nil.
+	// Resolver looks up endpoints that are given by DNS name. If not set, the default resolver is
+	// used.
 	Resolver Resolver
-	// WatchFilterValue limits the machines to those with this watch label.
-	// Empty takes all.
+	// WatchFilterValue limits the machines to those with this watch label. If not set, all machines
+	// are reconciled.
 	WatchFilterValue string
 
 	retries retries
@@ -78,7 +75,7 @@ type Reconciler[M Object] struct {
 	lookups lookups
 }
 
-// Reconcile brings the VM behind one machine a step closer to its spec.
+// Reconcile brings the VM of one machine one step closer to its spec.
 func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[M]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
@@ -103,8 +100,8 @@ func (r *Reconciler[M]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return r.reconcile(ctx, s)
 }
 
-// prepare puts in place what must be there before anything is done, and
-// reports whether it is. What it writes brings an event that reconciles again.
+// prepare ensures the finalizer and the owners that a reconcile requires, and reports whether they are
+// there. Each write causes an event that reconciles the machine again.
 func (r *Reconciler[M]) prepare(ctx context.Context, s *scope[M]) (bool, error) {
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.MachineFinalizer); err != nil || added {
 		return false, err
@@ -112,11 +109,11 @@ func (r *Reconciler[M]) prepare(ctx context.Context, s *scope[M]) (bool, error) 
 	if isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.Client, s.cluster, s.infra); err != nil || isPaused || requeue {
 		return false, err
 	}
-	// Without the finalizer our part of a deletion is done.
+	// If the finalizer is already removed, our part of a deletion is done.
 	return controllerutil.ContainsFinalizer(s.infra, infrav1.MachineFinalizer), nil
 }
 
-// reconcile takes a step and writes down what came of it.
+// reconcile performs one step and patches the result into the object.
 func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {
@@ -138,9 +135,9 @@ func (r *Reconciler[M]) reconcile(ctx context.Context, s *scope[M]) (result ctrl
 	return r.step(ctx, s)
 }
 
-// rank makes a wait in line of what is no failure, and says how urgent the
-// next look is: what goes is looked at before what comes, and what waits for
-// its turn after all else.
+// rank turns a wait for a slot in the queue, which is not a failure, into a requeue, and sets the
+// priority of the next reconcile: deletions go before creations, and machines that wait for a slot
+// come last.
 func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
 	if hypervisor.IsWaiting(err) {
 		result, err = ctrl.Result{RequeueAfter: loop.LineNet, Priority: ptr.To(loop.InLine)}, nil
@@ -151,16 +148,16 @@ func (s *scope[M]) rank(result ctrl.Result, err error) (ctrl.Result, error) {
 	return result, err
 }
 
-// owned are the conditions that nobody else writes.
+// owned lists the conditions that only this controller writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition, clusterv1.ReadyCondition,
 	infrav1.VirtualMachineProvisionedCondition, infrav1.VirtualMachineSyncedCondition, infrav1.NodeBootstrappedCondition,
 }}
 
-// step observes the VM and does the one thing that is due.
+// step observes the VM and performs the one action that is due.
 func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, error) {
 	if s.provisioned() {
-		// The status did not come along if the machine was moved here.
+		// If the machine was moved to this management cluster, the move has dropped its status.
 		_, status := s.infra.Common()
 		status.Initialization.Provisioned = ptr.To(true)
 	}
@@ -190,20 +187,20 @@ func (r *Reconciler[M]) step(ctx context.Context, s *scope[M]) (ctrl.Result, err
 	return r.perform(ctx, s, driver)
 }
 
-// publish writes what is known of the VM to the objects.
+// publish writes the state of the VM to the objects.
 func (r *Reconciler[M]) publish(ctx context.Context, s *scope[M]) error {
 	if err := s.publish(); err != nil {
 		return err
 	}
 	if err := r.markHost(ctx, s); err != nil {
-		// The VM is up all the same, so this is no failure of the machine.
+		// The VM runs all the same, so this is not a failure of the machine.
 		ctrl.LoggerFrom(ctx).Error(err, "Marking the Machine with its host")
 		s.unmarked = true
 	}
 	return nil
 }
 
-// fenced reports whether another management cluster acts for the machine.
+// fenced reports whether another management cluster manages the machine.
 func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 	if err := r.allowed(s); err != nil {
 		s.failure = err
@@ -212,7 +209,7 @@ func (r *Reconciler[M]) fenced(s *scope[M]) bool {
 	return false
 }
 
-// perform does what is due, unless it failed and is to be tried again later.
+// perform runs the due action, unless the action failed and its retry is not due yet.
 func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	if s.failure != nil && s.do != wait {
 		if delay := r.retries.delay(s.key()); delay > 0 {
@@ -242,13 +239,13 @@ func (r *Reconciler[M]) perform(ctx context.Context, s *scope[M], driver hypervi
 	}
 }
 
-// observe fills in the VM, what is due and, when that failed before, how.
+// observe sets the VM, the due action and, if an earlier attempt at the action failed, its error.
 func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) error {
 	vm, err := driver.Observe(ctx, s.infra)
 	vm.Addresses = r.ownAddresses(ctx, s, &vm)
 	due := next(vm, r.life(s))
 	if err != nil && due == publish && vm.State != "" {
-		// What failed is not due any more, so it holds nothing up.
+		// The action that failed is not due any more, so its failure blocks nothing.
 		ctrl.LoggerFrom(ctx).Error(err, "An earlier request failed")
 		err = nil
 	}
@@ -270,7 +267,7 @@ func (r *Reconciler[M]) observe(ctx context.Context, s *scope[M], driver hypervi
 	return nil
 }
 
-// life says where the machine stands.
+// life returns the state of the machine apart from its VM.
 func (r *Reconciler[M]) life(s *scope[M]) life {
 	at := life{deleting: s.deleting(), leaving: s.leaving(), provisioned: s.provisioned(), joined: s.joined()}
 	if at.deleting {
@@ -281,7 +278,7 @@ func (r *Reconciler[M]) life(s *scope[M]) life {
 	return at
 }
 
-// forget drops what is remembered of a machine that is gone.
+// forget drops everything that is remembered about a deleted machine.
 func (r *Reconciler[M]) forget(key types.NamespacedName) {
 	r.retries.forget(key)
 	r.guests.forget(key)

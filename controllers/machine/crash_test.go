@@ -26,7 +26,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// most is more reconciles than any phase of a machine's life takes.
+// most is more than the number of reconciles that any phase of a machine's life takes.
 const most = 50
 
 var _ = Describe("A crash", func() {
@@ -58,9 +58,9 @@ var _ = Describe("A crash", func() {
 				}
 				crashes++
 			}
-			// Finalizer, paused, three claims, create, patch, settle, patch,
-			// start, patch, mark, clear, patch, shut down, patch, delete, and
-			// three claims given back before the last patch.
+			// Finalizer, paused, three claims, create, patch, settle, patch, start, patch, mark,
+			// clear, patch, shut down, patch, delete, and the release of three claims before the last
+			// patch.
 			Expect(crashes).To(BeNumerically(">", 20))
 		})
 	}
@@ -124,7 +124,7 @@ var _ = Describe("A reconcile", func() {
 				return c.Get(ctx, key, o, opts...)
 			},
 		})
-		// What it writes is refused as well, as nobody updates its cache.
+		// Its write is rejected as well, because nothing updates its cache.
 		_, err = stale.Reconcile(ctx, request(rig))
 		Expect(err).NotTo(MatchError(ContainSubstring("creating")))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
@@ -148,8 +148,8 @@ var _ = Describe("A reconcile", func() {
 	})
 })
 
-// eventful creates a cluster with a machine whose life has all the steps there
-// are, and returns the pools it takes addresses from.
+// eventful creates a cluster with a machine whose life has all possible steps, and returns the pools
+// from which the machine takes addresses.
 func eventful(ctx context.Context, rig *infratest.Rig) []*infratest.Pool {
 	GinkgoHelper()
 	rig.Hypervisor.UnsettleNew("a NIC is missing")
@@ -165,18 +165,18 @@ func eventful(ctx context.Context, rig *infratest.Rig) []*infratest.Pool {
 
 var errCrash = errors.New("crashed")
 
-// fuse lets a number of calls that change something through and then no call
-// at all, as a process that dies.
+// fuse passes a limited number of calls that change something and then no call at all, like a process
+// that dies.
 type fuse struct {
 	mu    sync.Mutex
 	left  int
 	blown bool
-	// replyLost lets the call at which it blows happen all the same.
+	// replyLost means that the call at which the fuse blows still takes effect.
 	replyLost bool
 }
 
-// read makes a call that changes nothing. A crash at one is the same as a
-// crash after the last one that did, so it does not count.
+// read makes a call that changes nothing. A crash at such a call equals a crash after the last
+// changing call, so it is not counted.
 func (f *fuse) read(call func() error) error {
 	if f != nil {
 		f.mu.Lock()
@@ -218,8 +218,8 @@ func reconcilerOf(rig *infratest.Rig, f *fuse) *machine.Reconciler[*infrav1.Nova
 	return r
 }
 
-// watching returns a client that all specs share: a new one would ask the API
-// server for its kinds each time.
+// watching returns a client that all specs share: a new client would request the API server's kinds
+// each time.
 var watching = sync.OnceValue(func() client.WithWatch {
 	GinkgoHelper()
 	c, err := client.NewWithWatch(server.Config, client.Options{Scheme: server.Scheme})
@@ -248,7 +248,7 @@ func fused(f *fuse) client.Client {
 	})
 }
 
-// fusedConnector passes calls of the driver contract through a fuse.
+// fusedConnector passes the calls of the driver contract through a fuse.
 type fusedConnector struct {
 	hypervisor.Connector[*infrav1.NovaVSphereMachine]
 	fuse *fuse
@@ -296,7 +296,7 @@ func request(rig *infratest.Rig) ctrl.Request {
 	return ctrl.Request{NamespacedName: client.ObjectKey{Namespace: rig.Namespace, Name: infratest.MachineName}}
 }
 
-// bringUp reconciles in a new process until the machine is up or it crashes.
+// bringUp reconciles in a new process until the machine is up or the process crashes.
 func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
 	reconcile(ctx, rig, f, pools, func() bool {
@@ -308,7 +308,7 @@ func bringUp(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infrate
 	})
 }
 
-// takeDown reconciles in a new process until the machine is gone or it crashes.
+// takeDown reconciles in a new process until the machine is deleted or the process crashes.
 func takeDown(ctx context.Context, rig *infratest.Rig, f *fuse, pools ...*infratest.Pool) {
 	GinkgoHelper()
 	reconcile(ctx, rig, f, pools, func() bool {

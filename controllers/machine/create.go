@@ -16,10 +16,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// defaultFormat is the format of bootstrap data that does not say it.
+// defaultFormat is the format of bootstrap data whose Secret does not set one.
 const defaultFormat = "cloud-config"
 
-// create asks for the VM once Cluster API has settled what it boots with.
+// create requests the VM once Cluster API has set the bootstrap data.
 func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	if s.machine == nil || ptr.Deref(s.machine.Spec.Bootstrap.DataSecretName, "") == "" {
 		s.waiting = forBootstrapData
@@ -43,10 +43,10 @@ func (r *Reconciler[M]) create(ctx context.Context, s *scope[M], driver hypervis
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Create(ctx, s.infra, launch) })
 }
 
-// current reports whether the machine may still get a VM. It reads past the
-// cache: an older copy could hide that the machine was up before, or that it
-// is going, and the VM would be a second one or an orphan. When it may not,
-// the event that brings the newer copy reconciles again.
+// current reports whether the machine may still get a VM. It reads from the API server: an older copy
+// could hide that the machine was provisioned before or is being deleted, and the VM would be a
+// duplicate or an orphan. If the machine may not get a VM, the event that brings the newer copy
+// reconciles it again.
 func (r *Reconciler[M]) current(ctx context.Context, s *scope[M]) (bool, error) {
 	live := r.New()
 	if err := r.APIReader.Get(ctx, s.key(), live); err != nil {
@@ -59,8 +59,8 @@ func (r *Reconciler[M]) current(ctx context.Context, s *scope[M]) (bool, error) 
 	return live.GetUID() == s.infra.GetUID() && live.GetDeletionTimestamp().IsZero() && spec.ProviderID == "", nil
 }
 
-// launch gathers what the VM boots with. The Secret is read past the cache, so
-// that no manager has to hold every Secret in memory.
+// launch collects the inputs of the VM's first boot. It reads the Secret from the API server, so that
+// no manager has to cache every Secret in memory.
 func (r *Reconciler[M]) launch(ctx context.Context, s *scope[M]) (hypervisor.Launch, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: *s.machine.Spec.Bootstrap.DataSecretName}

@@ -8,7 +8,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// destroy takes the VM away. It is repeated until the VM is Absent.
+// destroy deletes the VM. It is repeated until the VM is Absent.
 func (r *Reconciler[M]) destroy(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Delete(ctx, s.infra) })
 }

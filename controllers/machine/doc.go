@@ -1,10 +1,10 @@
 // Package machine reconciles infrastructure machines of every hypervisor.
 //
-// One reconcile observes the VM, decides on one action (next.go), performs it
-// (a file an action) and reports what it saw (report.go). Nothing is
-// remembered that a restart would miss: what the VM is follows from Observe,
-// whether it was up before from spec.providerID, which clusterctl move keeps.
+// One reconcile observes the VM, decides on one action (next.go), performs it (one file per action)
+// and reports the observed state (report.go). Nothing is kept in memory that a restart would miss: the
+// state of the VM comes from Observe, and spec.providerID, which clusterctl move keeps, records
+// whether the VM was up before.
 //
-// The package refuses to know any hypervisor, to wait for one, and to drain,
+// The package contains no code for a specific hypervisor, never waits for one, and does not drain,
 // cordon or delete nodes, which is Cluster API's work.
 package machine

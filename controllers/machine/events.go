@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// told are the conditions that people hear of when they change.
+// told holds the conditions whose changes are reported as events.
 type told struct{ provisioned, settled, bootstrapped metav1.Condition }
 
 func snapshot(from conditions.Getter) told {
@@ -29,9 +29,9 @@ func changed(was, is metav1.Condition) bool {
 	return was.Reason != is.Reason || was.Message != is.Message
 }
 
-// announce tells people what changed, once it is written. A change that could
-// not be written is found again, and told then; what stays as it is is not
-// told twice, and a wait for one's turn is no event.
+// announce records events for the changes after they are written. If the write fails, the next
+// reconcile finds the change again and reports it then. An unchanged condition gets no second event,
+// and a wait for a slot in the queue gets none.
 func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	if s.released {
 		r.forget(s.key())
@@ -55,7 +55,7 @@ func (r *Reconciler[M]) announce(s *scope[M], before told) {
 	}
 }
 
-// announceVM tells what became of the VM itself.
+// announceVM records the event for a change of the VM itself.
 func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 	switch {
 	case s.failure != nil && !s.aside(), now.Reason == infrav1.VMNotFoundReason, now.Reason == infrav1.PoweredOffReason:
@@ -70,13 +70,12 @@ func (r *Reconciler[M]) announceVM(s *scope[M], was, now metav1.Condition) {
 	}
 }
 
-// dark reports whether nothing was seen of a VM, which may have been up all
-// the time.
+// dark reports whether the hypervisor could not be read, so that the VM may have been up all the time.
 func dark(was metav1.Condition) bool {
 	return was.Reason == infrav1.EndpointUnreachableReason || was.Reason == infrav1.CredentialsInvalidReason
 }
 
-// whereabouts says where the VM is.
+// whereabouts returns the host and the address of the VM.
 func (s *scope[M]) whereabouts() string {
 	text := ""
 	for _, address := range s.vm.Addresses {
@@ -91,12 +90,12 @@ func (s *scope[M]) whereabouts() string {
 	return text
 }
 
-// event records one event. The note is never a format: it holds words of the
+// event records one event. The note is never used as a format string: it contains text from the
 // hypervisor.
 func (r *Reconciler[M]) event(s *scope[M], kind, reason, note string) {
 	doing := s.do
 	if doing == "" {
-		doing = wait // nothing was decided: the hypervisor was out of reach
+		doing = wait // nothing was decided: the hypervisor was unreachable
 	}
 	r.Recorder.Eventf(s.infra, nil, kind, reason, string(doing), "%s", note)
 }

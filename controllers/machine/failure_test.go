@@ -99,7 +99,7 @@ var _ = Describe("A failure", func() {
 			rig.Hypervisor.Fail(fake.Observe, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("read tcp 192.0.2.1:%d: timeout", 40000+n)))
 		}
 		fail(0)
-		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
 		calls := rig.Hypervisor.Calls(fake.Observe)
 		// By the second retry the reconciler's cache knows the condition.
@@ -116,8 +116,7 @@ var _ = Describe("A failure", func() {
 
 	It("that may pass by itself changes nothing that was reported", func(ctx SpecContext) {
 		rig := up(ctx)
-		// There has to be something that was reported, and that the reconcilers
-		// know of.
+		// There must be a reported state that the reconcilers have in their cache.
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
 		Eventually(rig.Quiet(fake.Connect)).WithPolling(time.Second).Should(BeTrue())
 		Eventually(rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
@@ -125,7 +124,7 @@ var _ = Describe("A failure", func() {
 		rig.Hypervisor.Fail(fake.Connect, slow)
 		rig.Hypervisor.Fail(fake.Inspect, slow)
 		calls, inspected := rig.Hypervisor.Calls(fake.Connect), rig.Hypervisor.Calls(fake.Inspect)
-		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
 		rig.Hypervisor.PushSite(hypervisor.Key{Namespace: rig.Namespace, Name: rig.InfraCluster().Name})
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeNumerically(">=", calls+2))
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">=", inspected+2))
@@ -145,7 +144,7 @@ var _ = Describe("A failure", func() {
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
 		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, ContainSubstring("too large")))
-		// The condition that tells of it is an event, too.
+		// Writing the condition that shows the failure is an event, too.
 		Eventually(rig.Quiet(fake.Create)).WithPolling(3 * time.Second).Should(BeTrue())
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeNumerically("<=", 2))
 	})
@@ -167,7 +166,7 @@ var _ = Describe("A failure", func() {
 			cluster.Spec.Placement.ResourcePool = fmt.Sprintf("pool-%d", rig.Hypervisor.Calls(fake.Create))
 			Expect(rig.Client.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 		}
-		for tries := range 3 { // and the time between them grows
+		for tries := range 3 { // and the delay between attempts grows
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(BeNumerically(">", tries))
 			Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Not(BeEmpty())))
 			if tries == 2 {
@@ -214,7 +213,7 @@ var _ = Describe("A failure", func() {
 	})
 })
 
-// changing is a failure with other words each time, such as a task's number.
+// changing is a failure with a different message each time, such as a task's number.
 type changing struct{ told atomic.Int32 }
 
 func (c *changing) Error() string { return fmt.Sprintf("failure %d", c.told.Add(1)) }
@@ -231,7 +230,7 @@ func available(ctx context.Context, rig *infratest.Rig) func() (metav1.Condition
 	}
 }
 
-// warnings counts events that warn.
+// warnings counts warning events.
 func warnings(events []infratest.Event) int {
 	n := 0
 	for _, e := range events {

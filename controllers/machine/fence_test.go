@@ -16,9 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// The objects and the hypervisor stay the same while another manager with
-// another identity takes the place of the first: that is what a copy that is
-// restored into another management cluster has.
+// The objects and the hypervisor stay the same while another manager with another identity replaces
+// the first one: a copy that is restored into another management cluster is in that state.
 var _ = Describe("A restored copy of a management cluster", func() {
 	const original, restored = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 

@@ -61,14 +61,14 @@ func (r *Reconciler[M]) withoutEndpoint(ctx context.Context, s *scope[M], vm *hy
 	})
 }
 
-// addedAddresses returns the addresses that can have been added to a network
-// interface: those that follow another one of the same family and are not
-// assigned to the machine. The first one is the machine's own, also if the name
-// of the endpoint leads to the addresses of all control plane machines.
+// addedAddresses returns the addresses that can have been added to a network interface: those that
+// follow another address of the same family and are not assigned to the machine. The first address is
+// the machine's own, also if the name of the endpoint resolves to the addresses of all control plane
+// machines.
 func addedAddresses(nics []hypervisor.NIC, assigned []netip.Addr) []netip.Addr {
 	var added []netip.Addr
 	for _, nic := range nics {
-		has := map[bool]bool{} // by whether it is of the family IPv4
+		has := map[bool]bool{} // by whether the address is IPv4
 		for _, address := range nic.Addresses {
 			address = address.Unmap()
 			if has[address.Is4()] && !slices.Contains(assigned, address) {
@@ -80,8 +80,8 @@ func addedAddresses(nics []hypervisor.NIC, assigned []netip.Addr) []netip.Addr {
 	return added
 }
 
-// resolve returns the addresses of a name. If the lookup fails, the previous
-// result still holds, so that addresses do not come and go with a DNS server.
+// resolve returns the addresses of a name. If the lookup fails, it returns the previous result, so
+// that a failing DNS server does not change the addresses.
 func (l *lookups) resolve(ctx context.Context, resolver Resolver, host string, now time.Time) []netip.Addr {
 	l.mu.Lock()
 	last, known := l.known[host]

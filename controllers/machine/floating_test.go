@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// names is a DNS server in memory. It fails for names it does not have.
+// names is a DNS server in memory. It fails for unknown names.
 type names struct {
 	has     map[string][]netip.Addr
 	lookups int
@@ -40,8 +40,8 @@ func addrs(texts ...string) []netip.Addr {
 	return out
 }
 
-// An address of an endpoint that is given by DNS name is no address of the machine
-// that has it at the moment.
+// An address of an endpoint that is given by DNS name is not an address of the machine that has it at
+// the moment.
 func TestEndpointByName(t *testing.T) {
 	dns := map[string][]netip.Addr{
 		"vip":   addrs("10.0.0.100", "2001:db8::100"),

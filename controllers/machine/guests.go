@@ -9,8 +9,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// guests remembers which guests were asked to power themselves off. A restart
-// forgets it, which asks them once more.
+// guests remembers which guests received a shutdown request. After a restart of the manager each guest
+// gets one more request.
 type guests struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]guest
@@ -21,10 +21,10 @@ type guest struct {
 	deaf bool
 }
 
-// asked notes that the guest was asked.
+// asked records that the guest received a shutdown request.
 func (g *guests) asked(key types.NamespacedName, at time.Time) { g.note(key, guest{at: at}) }
 
-// deaf notes that the guest cannot be asked.
+// deaf records that the guest cannot receive shutdown requests.
 func (g *guests) deaf(key types.NamespacedName) { g.note(key, guest{deaf: true}) }
 
 func (g *guests) note(key types.NamespacedName, of guest) {
@@ -36,14 +36,14 @@ func (g *guests) note(key types.NamespacedName, of guest) {
 	g.known[key] = of
 }
 
-// isDeaf reports whether the guest is known not to listen.
+// isDeaf reports whether the guest cannot receive shutdown requests.
 func (g *guests) isDeaf(key types.NamespacedName) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.known[key].deaf
 }
 
-// rest is how long to leave the guest alone before it is asked again.
+// rest returns the time until the next shutdown request to the guest.
 func (g *guests) rest(key types.NamespacedName, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -19,12 +19,12 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// hostManager owns one label of Machines and nothing else.
+// hostManager is the field manager that owns one label of Machines and nothing else.
 const hostManager = "nova-hypervisor-host"
 
-// markHost tells the Machine, and through it the node, which host its VM runs
-// on. Somebody else who claims the label keeps it: two who force a field would
-// fight for ever.
+// markHost sets the label with the VM's host on the Machine, from which Cluster API copies it to the
+// node. If another manager owns the label, that manager keeps it: two managers that force a field
+// would overwrite each other indefinitely.
 func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
 	value := labelValue(s.vm.Host)
 	if value == "" || s.machine == nil || s.machine.Labels[infrav1.HostLabel] == value {
@@ -34,7 +34,7 @@ func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
 	mark.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	mark.SetNamespace(s.machine.Namespace)
 	mark.SetName(s.machine.Name)
-	mark.SetUID(s.machine.UID) // one that is gone is not made again
+	mark.SetUID(s.machine.UID) // a deleted Machine is not recreated
 	mark.SetLabels(map[string]string{infrav1.HostLabel: value})
 	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(mark), client.FieldOwner(hostManager))
 	if onlyRestored(err) {
@@ -50,10 +50,10 @@ func (r *Reconciler[M]) markHost(ctx context.Context, s *scope[M]) error {
 	return nil
 }
 
-// onlyRestored reports whether err is a conflict with nobody but clusterctl.
-// That makes all fields of what it restores from a folder its own and never
-// writes them again: nobody is there to fight, and the label would tell for
-// ever where the VM was when it was copied.
+// onlyRestored reports whether err is a conflict with clusterctl alone. When clusterctl restores
+// objects from a folder, it becomes the owner of all their fields and never writes them again. So no
+// manager competes for the label, and without force it would show the host at the time of the backup
+// indefinitely.
 func onlyRestored(err error) bool {
 	status, ok := errors.AsType[*apierrors.StatusError](err)
 	if !ok || !apierrors.IsConflict(err) || status.ErrStatus.Details == nil {
@@ -68,8 +68,8 @@ func onlyRestored(err error) bool {
 
 var notInLabels = regexp.MustCompile(`[^-A-Za-z0-9_.]+`)
 
-// labelValue returns name as the value of a label can be: an address loses its
-// colons, and what is too long its end.
+// labelValue converts name to a valid label value: it replaces the colons of an address and truncates
+// a long name.
 func labelValue(name string) string {
 	value := notInLabels.ReplaceAllString(name, "-")
 	value = value[:min(len(value), validation.LabelValueMaxLength)]

@@ -212,8 +212,8 @@ var _ = Describe("The life of a machine", func() {
 	})
 })
 
-// observations returns what the metrics counted so far: accepted actions by
-// name, and machines provisioned.
+// observations returns the metrics that were counted so far: accepted actions by name, and provisioned
+// machines.
 func observations() map[string]float64 {
 	GinkgoHelper()
 	seen := map[string]float64{}

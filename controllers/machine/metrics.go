@@ -14,7 +14,7 @@ const (
 	failed   = "failed"
 )
 
-// byState are the labels by which machines are counted.
+// byState lists the labels by which machines are counted.
 var byState = []string{"kind", "namespace", "cluster", "state"}
 
 var (
@@ -44,13 +44,13 @@ func init() {
 	metrics.Registry.MustRegister(provisionSeconds, actionsTotal, censuses)
 }
 
-// count counts what became of the action that is due. An action that was
-// accepted and failed later counts under both.
+// count increments the counter for the result of the due action. An action that was accepted and
+// failed later is counted under both results.
 func (r *Reconciler[M]) count(s *scope[M], result string) {
 	actionsTotal.WithLabelValues(strings.ToLower(string(s.do)), r.kind(s), result).Inc()
 }
 
-// kind is the kind of machine, for labels.
+// kind returns the kind of machine for metric labels.
 func (r *Reconciler[M]) kind(s *scope[M]) string {
 	gvk, err := apiutil.GVKForObject(s.infra, r.Client.Scheme())
 	if err != nil {

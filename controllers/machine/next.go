@@ -2,7 +2,7 @@ package machine
 
 import "github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 
-// action is the one thing a reconcile does about the VM.
+// action is the one thing that a reconcile does about the VM.
 type action string
 
 const (
@@ -18,22 +18,22 @@ const (
 	release       action = "Release"
 )
 
-// life is where a machine stands, apart from its VM.
+// life is the state of a machine apart from its VM.
 type life struct {
-	// deleting means the machine is to go.
+	// deleting means that the machine is being deleted.
 	deleting bool
-	// soft means that, when it goes, the guest may still power itself off.
+	// soft means that, during the deletion, the guest may still power itself off.
 	soft bool
-	// leaving means that Cluster API is about to delete it: its node is being
-	// drained, or a hook holds the deletion up.
+	// leaving means that Cluster API is about to delete the machine: its node is being drained, or a
+	// hook blocks the deletion.
 	leaving bool
-	// provisioned means its VM was up before.
+	// provisioned means that the machine's VM was up before.
 	provisioned bool
-	// joined means its node is part of the tenant.
+	// joined means that the machine's node is part of the workload cluster.
 	joined bool
 }
 
-// next is the whole life of a machine: what to do about a VM as observed.
+// next returns the action for a VM as observed. It covers the whole life of a machine.
 func next(vm hypervisor.VM, at life) action {
 	switch {
 	case at.deleting:
@@ -41,33 +41,33 @@ func next(vm hypervisor.VM, at life) action {
 	case vm.State == hypervisor.Busy:
 		return wait
 	case vm.State == hypervisor.Absent && at.provisioned:
-		return reportMissing // a machine is one VM: its owner replaces the machine
+		return reportMissing // a machine is one VM: the owner of the machine replaces it
 	case vm.State == hypervisor.Running:
 		return live(vm, at)
 	case at.leaving:
-		return rest // what is about to go is not brought up any more
+		return rest // a machine that is about to be deleted is not started any more
 	case vm.State == hypervisor.Absent:
 		return create
 	case vm.Unsettled != "" && !at.provisioned:
-		return settle // its first boot reads what is around it
+		return settle // the first boot reads the VM's surroundings
 	default:
 		return start
 	}
 }
 
-// live is the part of a machine's life in which its VM runs.
+// live returns the action for a machine whose VM runs.
 func live(vm hypervisor.VM, at life) action {
 	switch {
 	case len(vm.Addresses) == 0:
 		return wait
 	case vm.Unsettled != "", at.joined && vm.UserData:
-		return settle // beside publishing, which waits for nothing
+		return settle // runs beside publish, which waits for nothing
 	default:
 		return publish
 	}
 }
 
-// last is the end of a machine's life.
+// last returns the action for a machine that is being deleted.
 func last(vm hypervisor.VM, at life) action {
 	switch {
 	case vm.State == hypervisor.Absent:

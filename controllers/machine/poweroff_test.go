@@ -50,7 +50,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		rig.Hypervisor.Ignore(fake.Shutdown)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PoweringOffReason, Not(BeEmpty())))
-		rig.Hypervisor.Report(rig.Key()) // wakes the reconciler
+		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1), "the guest is not asked at each event")
 		setPowerOff(ctx, rig, infrav1.PowerOff{Mode: infrav1.PowerOffHard})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
@@ -62,7 +62,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		asked := time.Now()
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(Equal(1))
-		// The time of a deletion is written down in whole seconds.
+		// The deletion timestamp is stored in whole seconds.
 		Expect(time.Since(asked)).To(And(BeNumerically(">", 1500*time.Millisecond), BeNumerically("<", 12*time.Second)))
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
@@ -102,8 +102,8 @@ var _ = Describe("A guest that may power itself off", func() {
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
 		end := m.DeletionTimestamp.Add(10 * time.Second)
-		for range 2 { // the second is another process, which asks again and does not start the time anew
-			// The time of the reconcile itself, on a busy machine, is no error.
+		for range 2 { // the second is another process, which repeats the request and does not reset the time
+			// The time that the reconcile itself takes on a busy machine is tolerated.
 			latest := time.Until(end)
 			result, err := reconcilerOf(rig, nil).Reconcile(ctx, request(rig))
 			Expect(err).NotTo(HaveOccurred())

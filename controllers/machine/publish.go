@@ -10,7 +10,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// publish hands a VM that is up to Cluster API.
+// publish writes the provider ID and the status of a running VM for Cluster API.
 func (s *scope[M]) publish() error {
 	spec, status := s.infra.Common()
 	if spec.ProviderID != "" && spec.ProviderID != s.vm.ProviderID {
@@ -26,12 +26,12 @@ func (s *scope[M]) publish() error {
 	if nics := networkInterfaces(s.vm.NICs); len(nics) > 0 {
 		status.NetworkInterfaces = nics
 	}
-	status.Host = cmp.Or(s.vm.Host, status.Host) // one that is not known at the moment is no other host
+	status.Host = cmp.Or(s.vm.Host, status.Host) // a host that is not known at the moment keeps its last value
 	return nil
 }
 
-// networkInterfaces returns the network interfaces of a VM for the status. The guest
-// and the hypervisor report them, so each part has a bound.
+// networkInterfaces returns the network interfaces of a VM for the status. The guest and the
+// hypervisor report them, so each part is bounded.
 func networkInterfaces(nics []hypervisor.NIC) []infrav1.NetworkInterfaceStatus {
 	const maxMAC, maxNetwork = 64, 1024
 	var out []infrav1.NetworkInterfaceStatus

@@ -22,7 +22,7 @@ import (
 )
 
 var _ = Describe("A creation that waits for its turn", func() {
-	// add creates machines beside the rig's own.
+	// add creates machines beside the rig's own machine.
 	add := func(ctx context.Context, rig *infratest.Rig, n int) []client.Object {
 		GinkgoHelper()
 		added := make([]client.Object, 0, n)
@@ -121,8 +121,9 @@ var _ = Describe("A machine", func() {
 		rig := up(ctx)
 		other := hypervisor.Site{ID: "fake-2", Version: "fake 2.0"}
 		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), other)
-		// The other one has none of the VMs. Lost before the site changes, the VM
-		// would be missing on its own hypervisor for a moment, and so Lost.
+		// The other hypervisor has none of the VMs. If the VM were lost before the site changes, it
+		// would be missing on its own hypervisor for a moment, and the machine would be reported as
+		// VMNotFound.
 		rig.Hypervisor.Lose(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-2"`)), haveBeenProvisioned()))

@@ -8,8 +8,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// release lets the object of a VM that is gone go, after the VM's addresses:
-// nobody has them any more.
+// release removes the finalizer of a machine whose VM is deleted. It releases the VM's addresses
+// first, because no VM uses them any more.
 func (r *Reconciler[M]) release(ctx context.Context, s *scope[M]) error {
 	if err := r.releaseAddresses(ctx, s); err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// report turns what the reconcile saw into conditions. It is the only place
-// that sets them, but for Paused.
+// report sets the conditions from the result of the reconcile. It is the only place that sets them,
+// except for Paused.
 func (s *scope[M]) report(err error) {
 	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.VirtualMachineProvisionedCondition) {
 		return
@@ -40,7 +40,7 @@ func (s *scope[M]) report(err error) {
 	conditions.Set(s.infra, c)
 }
 
-// condition says how far the VM is.
+// condition returns the condition that shows the progress of the VM.
 func (s *scope[M]) condition() metav1.Condition {
 	if s.failure != nil && !s.aside() {
 		return loop.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
@@ -70,7 +70,7 @@ func (s *scope[M]) condition() metav1.Condition {
 	return c
 }
 
-// lacks says what a VM that is to be created waits for.
+// lacks returns the input that the creation of a VM waits for.
 func (s *scope[M]) lacks() (reason, message string) {
 	switch s.waiting {
 	case forInfrastructure:
@@ -82,7 +82,7 @@ func (s *scope[M]) lacks() (reason, message string) {
 	}
 }
 
-// arising says how far a VM is that was not up yet.
+// arising returns the progress of a VM that was not up yet.
 func (s *scope[M]) arising() (reason, message string) {
 	switch {
 	case s.do == settle:
@@ -96,7 +96,7 @@ func (s *scope[M]) arising() (reason, message string) {
 	}
 }
 
-// disturbed says why a VM that was up is not.
+// disturbed returns why a VM that was up before is not up now.
 func (s *scope[M]) disturbed() (reason, message string) {
 	switch {
 	case s.do == start, s.still(infrav1.PoweredOffReason):
@@ -108,16 +108,16 @@ func (s *scope[M]) disturbed() (reason, message string) {
 	}
 }
 
-// still reports whether the hypervisor is at work on what was last told with a
-// reason: that it is busy is no news then.
+// still reports whether the hypervisor is working on the state that the condition shows with this
+// reason. A busy hypervisor does not change the condition then.
 func (s *scope[M]) still(reason string) bool {
 	return s.vm.State == hypervisor.Busy && conditions.GetReason(s.infra, infrav1.VirtualMachineProvisionedCondition) == reason
 }
 
 const noAddress = "The VM runs and has not reported an address yet"
 
-// settled says what surrounds the VM. While the VM is not there, or going, it
-// says nothing new.
+// settled returns the condition for the VM's surroundings, such as its NICs and groups. It returns
+// nil, so the condition stays as it is, while the VM does not exist or is being deleted.
 func (s *scope[M]) settled() *metav1.Condition {
 	if s.deleting() || s.vm.State != hypervisor.Stopped && s.vm.State != hypervisor.Running {
 		return nil

@@ -9,27 +9,26 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// retries spaces out attempts at an action that fails. The work queue cannot:
-// an action that is accepted and fails later looks like success to it, and any
-// event passes its back-off. A restart forgets everything, which only brings
-// the next attempt forward.
+// retries spaces out attempts at an action that fails. The work queue cannot: an action that is
+// accepted and fails later is a success for the queue, and any event bypasses its backoff. A restart
+// clears everything, which only makes the next attempt earlier.
 type retries struct {
 	mu       sync.Mutex
 	attempts map[types.NamespacedName]attempt
 }
 
-// attempt is the last failure of the action that is due.
+// attempt is the last failure of the due action.
 type attempt struct {
 	do    action
 	err   error
 	count int
-	// again is when it may be tried again, and tried whether it was.
+	// again is the earliest time of the next attempt. tried reports whether it was made.
 	again time.Time
 	tried bool
 }
 
-// failed notes a failure and reports whether it is news: a driver may tell of
-// one until the action is tried again.
+// failed records a failure and reports whether it is new: a driver may return the same failure until
+// the action is tried again.
 func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,9 +48,8 @@ func (r *retries) failed(key types.NamespacedName, do action, err error) bool {
 	return true
 }
 
-// last returns how the last attempt at what is due failed, if it did. While
-// the VM is busy the next attempt may be under way; any other action means
-// that the failure was mended.
+// last returns the failure of the last attempt at the due action, if there was one. While the VM is
+// busy, the next attempt may be under way. Any other due action means that the failure was fixed.
 func (r *retries) last(key types.NamespacedName, due action, busy bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +61,7 @@ func (r *retries) last(key types.NamespacedName, due action, busy bool) error {
 	return a.err
 }
 
-// tried notes that the action was attempted again.
+// tried records that the action was attempted again.
 func (r *retries) tried(key types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +71,7 @@ func (r *retries) tried(key types.NamespacedName) {
 	}
 }
 
-// delay returns how long to wait before the action may be tried again.
+// delay returns the time until the action may be tried again.
 func (r *retries) delay(key types.NamespacedName) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

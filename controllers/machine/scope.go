@@ -18,27 +18,26 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// scope is what one reconcile knows. Fields are filled from top to bottom.
+// scope holds the data of one reconcile. Its fields are set from top to bottom.
 type scope[M Object] struct {
 	infra M
-	// machine and cluster are nil when they are gone, or not there yet.
+	// machine and cluster are nil when they are deleted or do not exist yet.
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
-	// infraCluster is nil when it is not there, or not labeled yet.
+	// infraCluster is nil when it does not exist or is not labeled yet.
 	infraCluster client.Object
 	vm           hypervisor.VM
-	// patience is how long a guest that is to go may take for it.
+	// patience is the remaining shutdown timeout of the guest of a deleted machine.
 	patience time.Duration
-	// do is what is due, and failure how the last attempt at it ended.
+	// do is the due action, and failure the error of its last attempt.
 	do      action
 	failure error
 	// earlier is set when the failure was known before this reconcile.
 	earlier bool
-	// waiting is set when what is due needs something from Cluster API first,
-	// and detail says more about it.
+	// waiting is set when the due action needs something from Cluster API first. detail describes it.
 	waiting waiting
 	detail  string
-	// unmarked is set when the Machine could not be told the VM's host.
+	// unmarked is set when the host label could not be set on the Machine.
 	unmarked bool
 	// released is set when nothing is left to do for the machine.
 	released bool
@@ -46,7 +45,7 @@ type scope[M Object] struct {
 	first bool
 }
 
-// waiting names what a machine waits for.
+// waiting names the object that a machine waits for.
 type waiting string
 
 const (
@@ -60,19 +59,19 @@ func (s *scope[M]) key() types.NamespacedName { return client.ObjectKeyFromObjec
 
 func (s *scope[M]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
 
-// leaving reports whether the Machine is going, and this object with it, but
-// not yet.
+// leaving reports whether the Machine is being deleted. Its deletion includes this object, at a later
+// time.
 func (s *scope[M]) leaving() bool {
 	return s.machine != nil && !s.machine.DeletionTimestamp.IsZero()
 }
 
-// joined reports whether the machine's node is part of the tenant.
+// joined reports whether the machine's node is part of the workload cluster.
 func (s *scope[M]) joined() bool { return s.machine != nil && s.machine.Status.NodeRef.IsDefined() }
 
 func (s *scope[M]) owned() bool { return s.machine != nil && s.cluster != nil }
 
-// provisioned reports whether the VM was up before. It reads the spec, as
-// clusterctl move drops the status.
+// provisioned reports whether the VM was up before. It reads the spec, because clusterctl move drops
+// the status.
 func (s *scope[M]) provisioned() bool {
 	spec, _ := s.infra.Common()
 	return spec.ProviderID != ""
@@ -82,10 +81,10 @@ func (s *scope[M]) infrastructureProvisioned() bool {
 	return s.cluster != nil && ptr.Deref(s.cluster.Status.Initialization.InfrastructureProvisioned, false)
 }
 
-// again returns when to try again what failed. What is pointless to try again
-// waits for an event, except that a VM must go whatever it takes. What failed
-// earlier has its event: that may tell of what mends the failure, so it must not
-// get lost while the next attempt is held back.
+// again returns the time of the next attempt after a failure. A terminal failure waits for an event
+// instead, unless the machine is being deleted: its VM must be deleted in any case. If the failure is
+// from an earlier reconcile, the event of this reconcile may be the one that fixes it. That event must
+// not get lost while the next attempt is delayed.
 func (s *scope[M]) again(delay time.Duration) ctrl.Result {
 	if hypervisor.IsTerminal(s.failure) && !s.earlier && !s.deleting() {
 		return ctrl.Result{}
@@ -93,8 +92,8 @@ func (s *scope[M]) again(delay time.Duration) ctrl.Result {
 	return ctrl.Result{RequeueAfter: min(delay, cmp.Or(s.patience, delay))}
 }
 
-// findOwners fills in Machine and Cluster. Either may be gone: a deletion goes
-// on without them.
+// findOwners sets Machine and Cluster. Either may be deleted already: the deletion continues without
+// them.
 func (r *Reconciler[M]) findOwners(ctx context.Context, s *scope[M]) error {
 	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
 	machine, err := util.GetOwnerMachine(ctx, r.Client, meta)

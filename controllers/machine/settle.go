@@ -8,14 +8,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// settle brings what surrounds the VM in line with the machine and, once the
-// node has joined, the user data out of the VM's settings. Whether it is still
-// in them is observed, so a crash neither forgets it nor does it twice.
+// settle reconciles the VM's surroundings with the spec and, once the node has joined, removes the
+// user data from the VM's settings. Observe reports whether the user data is still there, so a crash
+// neither skips nor repeats the removal.
 func (r *Reconciler[M]) settle(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	return r.act(ctx, s, func(ctx context.Context) error { return driver.Settle(ctx, s.infra, s.joined()) })
 }
 
-// aside reports whether what is due holds nothing up: the VM is up, and only
-// what surrounds it is not yet as it should be. Its failure is told by the
-// Settled condition alone.
+// aside reports whether the due action blocks nothing: the VM is up, and only its surroundings are out
+// of sync. Only the VirtualMachineSynced condition shows the failure of such an action.
 func (s *scope[M]) aside() bool { return s.do == settle && s.vm.State == hypervisor.Running }

@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// haveSettled matches a machine by the condition of what surrounds its VM.
+// haveSettled matches a machine by the VirtualMachineSynced condition.
 func haveSettled(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
 	return WithTransform(condition(infrav1.VirtualMachineSyncedCondition), And(
 		HaveField("Status", status), HaveField("Reason", reason), HaveField("Message", message)))

@@ -28,9 +28,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// SetupWithManager starts reconciling with the manager. Cluster API's own
-// builder is not used: it replaces the rate limiter by one whose waits grow to
-// a quarter of an hour, too long for a cause that was mended outside.
+// SetupWithManager starts the controller with the manager. It does not use Cluster API's own builder,
+// whose rate limiter delays retries for up to a quarter of an hour. That is too long after a cause
+// outside the cluster has been fixed.
 func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	gvk, err := apiutil.GVKForObject(r.New(), mgr.GetScheme())
 	if err != nil {
@@ -74,8 +74,8 @@ func (r *Reconciler[M]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		Complete(r)
 }
 
-// urgency ranks a push of the driver: what goes is not kept waiting by what
-// comes. The cache is asked, so it costs no request.
+// urgency returns the queue priority of a driver event: deletions go before creations. It reads from
+// the cache, so it costs no request.
 func (r *Reconciler[M]) urgency(ctx context.Context, key hypervisor.Key) int {
 	o := r.New()
 	if err := r.Client.Get(ctx, client.ObjectKey(key), o); err != nil || o.GetDeletionTimestamp().IsZero() {
@@ -84,12 +84,12 @@ func (r *Reconciler[M]) urgency(ctx context.Context, key hypervisor.Key) int {
 	return loop.Urgent
 }
 
-// The predicates below are made of named functions. Literals would become part
-// of the generic method, and Go 1.26 confuses those when two packages use the
-// method for types of one shape and inline it differently.
+// The predicates below consist of named functions. Function literals would become part of the generic
+// method, and Go 1.26 confuses them when two packages use the method for types of one shape and inline
+// it differently.
 
-// published lets through what a VM reports of itself, once it is written: a
-// reconcile that read an older copy may have taken it for written before.
+// published passes a VM's reported state after it is written: a reconcile that read an older copy may
+// have assumed that it was written before.
 var published = predicate.Funcs{
 	CreateFunc: loop.IgnoreCreate, UpdateFunc: reportChanged, DeleteFunc: loop.IgnoreDelete,
 }
@@ -106,8 +106,8 @@ func reportChanged(e event.UpdateEvent) bool {
 		!reflect.DeepEqual(before.NetworkInterfaces, after.NetworkInterfaces)
 }
 
-// machineSettled lets through what a VM waits for: the Machine itself, where
-// its bootstrap data is, the failure domain, and that its node has joined.
+// machineSettled passes the changes of a Machine that a VM waits for: the Machine itself, its
+// bootstrap data Secret, the failure domain, and that its node has joined.
 var machineSettled = predicate.Funcs{UpdateFunc: machineChanged, DeleteFunc: loop.IgnoreDelete}
 
 func machineChanged(e event.UpdateEvent) bool {
@@ -119,8 +119,8 @@ func machineChanged(e event.UpdateEvent) bool {
 			was.Status.NodeRef != is.Status.NodeRef)
 }
 
-// infraClusterMended lets through what can end the failure of its machines:
-// the hypervisor came back, the settings changed, or the cluster got its ID.
+// infraClusterMended passes the changes of an infrastructure cluster that can end the failure of its
+// machines: the hypervisor became available, the settings changed, or the cluster got its ID.
 var infraClusterMended = predicate.Funcs{
 	CreateFunc: loop.IgnoreCreate, UpdateFunc: infraClusterChanged, DeleteFunc: loop.IgnoreDelete,
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// unbounded is the patience of a machine that waits as long as it takes.
+// unbounded is the shutdown timeout of a machine without a limit.
 const unbounded = time.Duration(math.MaxInt64)
 
-// patience is how long the guest may still take to power itself off; none
-// means that the power is taken away. The time runs from the deletion, which
-// is written down, so a restart of the manager does not start it anew. A deaf
-// guest is one that cannot be asked.
+// patience returns the remaining time for the guest to power itself off. Zero means that the VM is
+// powered off hard. The time starts at the deletion timestamp, which is stored in the object, so a
+// restart of the manager does not reset it. deaf means that the guest cannot receive shutdown
+// requests.
 func patience(p infrav1.PowerOff, deleted, now time.Time, deaf bool) time.Duration {
 	switch {
 	case p.Mode == infrav1.PowerOffSoft:
@@ -31,8 +31,8 @@ func patience(p infrav1.PowerOff, deleted, now time.Time, deaf bool) time.Durati
 	}
 }
 
-// shutdown asks the guest to power itself off, again from time to time, and
-// comes back at the latest when the patience ends.
+// shutdown requests that the guest powers itself off, repeats the request from time to time, and
+// requeues at the latest when the timeout ends.
 func (r *Reconciler[M]) shutdown(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
 	if left := r.guests.rest(s.key(), time.Now()); left > 0 {
 		return ctrl.Result{RequeueAfter: min(left, s.patience)}, nil

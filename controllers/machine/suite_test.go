@@ -28,7 +28,7 @@ var server *env.Env
 func TestMachine(t *testing.T) {
 	RegisterFailHandler(Fail)
 	ctrl.SetLogger(GinkgoLogr)
-	// Less than the safety net of 30 s, so that only a push can be in time.
+	// The timeout is less than the safety net of 30 s, so that only a push can be in time.
 	SetDefaultEventuallyTimeout(15 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
@@ -43,7 +43,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return server.Stop() })
 })
 
-// newRig returns a namespace of its own in which nothing runs yet.
+// newRig returns a rig with its own namespace in which nothing runs yet.
 func newRig(ctx context.Context) *infratest.Rig {
 	GinkgoHelper()
 	rig, err := infratest.New(ctx, server)
@@ -52,7 +52,7 @@ func newRig(ctx context.Context) *infratest.Rig {
 	return rig
 }
 
-// running returns a rig with a manager and one machine on its way up.
+// running returns a rig with a manager and one machine that is being provisioned.
 func running(ctx context.Context) *infratest.Rig {
 	GinkgoHelper()
 	rig := newRig(ctx)
@@ -85,8 +85,8 @@ func eventsOf(ctx context.Context, rig *infratest.Rig) func() ([]infratest.Event
 	}
 }
 
-// haveState matches a machine by the status, reason and message of the VM's
-// condition, which Ready repeats.
+// haveState matches a machine by the status, reason and message of the VM's condition, which Ready
+// repeats.
 func haveState(status metav1.ConditionStatus, reason string, message gomegatypes.GomegaMatcher) gomegatypes.GomegaMatcher {
 	return And(
 		WithTransform(condition(infrav1.VirtualMachineProvisionedCondition), And(
@@ -140,7 +140,7 @@ func warning(reason string) gomegatypes.GomegaMatcher {
 	return event(corev1.EventTypeWarning, reason)
 }
 
-// broken is a failure with a reason, as drivers return them.
+// errText returns an error with the given text.
 func errText(text string) error { return errors.New(text) }
 
 func broken(reason, text string) error {

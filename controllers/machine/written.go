@@ -6,17 +6,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// written remembers what was last written of each machine. The cache may not
-// show it yet when the machine is looked at again, and what people were told
-// would then be told to them twice. A restart forgets it, and the cache has
-// caught up by then.
+// written remembers the conditions that were last written for each machine. The cache may not show
+// them yet at the next reconcile, which would then record the same events again. A restart clears this
+// memory, and the cache is up to date by then.
 type written struct {
 	mu    sync.Mutex
 	known map[types.NamespacedName]told
 }
 
-// swap notes what is written now, and returns what was before: cached, as long
-// as nothing is remembered.
+// swap stores the conditions that are written now, and returns the previous ones: cached, if none are
+// remembered.
 func (w *written) swap(key types.NamespacedName, cached, now told) told {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -31,7 +30,7 @@ func (w *written) swap(key types.NamespacedName, cached, now told) told {
 	return before
 }
 
-// forget drops a machine that is gone.
+// forget drops a deleted machine.
 func (w *written) forget(key types.NamespacedName) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
