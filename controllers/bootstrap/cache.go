@@ -12,24 +12,23 @@ import (
 )
 
 const (
-	// maxRequest is the largest certificate request that is kept and judged. A
-	// kubelet's has less than 2 KiB; one with 200 addresses has 5 KiB.
+	// maxRequest is the largest certificate request that is kept and judged. A kubelet's request has
+	// less than 2 KiB; a request with 200 addresses has 5 KiB.
 	maxRequest = 8 << 10
 	// maxUsername and maxUsages are more than any request of a node has.
 	maxUsername, maxUsages = 512, 16
-	// perUser is how many open requests of one user are judged in one pass, the
-	// newest first. A kubelet has one of each signer.
+	// perUser is the number of open requests of one user that are judged in one pass, the newest
+	// first. A kubelet has one request per signer.
 	perUser = 4
-	// perPass is how many open requests of one cluster are judged in one pass.
+	// perPass is the number of open requests of one cluster that are judged in one pass.
 	perPass = 200
 )
 
 // judgedSigners are the signers whose requests are judged.
 var judgedSigners = []string{certificatesv1.KubeAPIServerClientKubeletSignerName, certificatesv1.KubeletServingSignerName}
 
-// keepRequest keeps of a certificate request only the fields that are used to
-// judge it. Every node of a workload cluster may create requests of 1.5 MiB of
-// any signer, without a limit on their number.
+// keepRequest keeps only the fields of a certificate request that are used to judge it. Every node of
+// a workload cluster may create requests of 1.5 MiB for any signer, without a limit on their number.
 func keepRequest(o any) (any, error) {
 	csr, ok := o.(*certificatesv1.CertificateSigningRequest)
 	if !ok {
@@ -56,8 +55,8 @@ func keepRequest(o any) (any, error) {
 	if len(csr.Spec.Username) <= maxUsername {
 		kept.Spec.Username = strings.Clone(csr.Spec.Username)
 	}
-	// A request without its content is denied. It is never shortened: a usage
-	// that was left out would be approved unseen.
+	// A request without its content is denied. The content is never shortened: a usage that was left
+	// out would be approved unseen.
 	if len(csr.Spec.Request) <= maxRequest && len(csr.Spec.Usages) <= maxUsages {
 		kept.Spec.Request, kept.Spec.Usages = bytes.Clone(csr.Spec.Request), slices.Clone(csr.Spec.Usages)
 	}
@@ -69,9 +68,9 @@ func isOpen(csr *certificatesv1.CertificateSigningRequest) bool {
 	return len(csr.Status.Conditions) == 0 && len(csr.Status.Certificate) == 0
 }
 
-// pick chooses the requests that one pass judges: a few of each user, so that
-// one user's requests do not delay those of others. If there are too many users
-// for one pass, the next one continues after the user that pick returns.
+// pick chooses the requests that one pass judges: a few of each user, so that one user's requests do
+// not delay those of others. If there are too many users for one pass, the next pass continues after
+// the user that pick returns.
 func pick(open []*certificatesv1.CertificateSigningRequest, after string) (picked []*certificatesv1.CertificateSigningRequest, last string) {
 	by := map[string][]*certificatesv1.CertificateSigningRequest{}
 	for _, csr := range open {

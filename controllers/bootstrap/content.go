@@ -16,8 +16,8 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// readContent copies what files name in Secrets and ConfigMaps into the spec,
-// and reads what users name.
+// readContent copies the content that files reference in Secrets and ConfigMaps into the spec, and
+// reads the Secrets that users reference.
 func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 	s.spec = *s.config.Spec.NodeConfigSpec.DeepCopy()
 	for i := range s.spec.Files {
@@ -29,7 +29,7 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 		if err != nil {
 			return err
 		}
-		// Where it is from stays: what a Secret holds must not be quoted.
+		// The source reference stays: the content of a Secret must not be quoted.
 		file.Content = string(content)
 	}
 	s.passwordHashes = map[string]string{}
@@ -47,7 +47,8 @@ func (r *Reconciler) readContent(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// read returns what something, by, names.
+// read returns the content of the key in a Secret or ConfigMap that a field of the spec, described by
+// by, references.
 func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv1.FileSource, by string) ([]byte, error) {
 	ref, kind := from.Secret, "Secret"
 	var object client.Object = &corev1.Secret{}
@@ -77,13 +78,12 @@ func (r *Reconciler) read(ctx context.Context, namespace string, from bootstrapv
 	return content, nil
 }
 
-// credentialsFinalizer ends the finalizers of Secrets that infrastructure
-// clusters have their credentials in.
+// credentialsFinalizer is the suffix of the finalizers on Secrets that hold the credentials of
+// infrastructure clusters.
 const credentialsFinalizer = ".infrastructure.cluster.x-k8s.io/credentials"
 
-// private reports whether a Secret is none that a user may have written to a
-// machine: certificates and kubeconfigs of clusters, bootstrap data, tokens, and
-// credentials of hypervisors.
+// private reports whether a user must not have a Secret written to a machine: certificates and
+// kubeconfigs of clusters, bootstrap data, tokens, and credentials of hypervisors are private.
 func private(secret *corev1.Secret) bool {
 	types := []corev1.SecretType{
 		clusterv1.ClusterSecretType, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken, controlplanev1.EtcdRestoreSecretType,

@@ -16,17 +16,16 @@ import (
 )
 
 const (
-	// joinGroup may join, one judged request a machine. It is not kubeadm's
-	// group, whose requests are all approved. A bootstrap token can be of
-	// groups that begin like this only.
+	// joinGroup is the group that may join, with one judged request per machine. It is not kubeadm's
+	// group, whose requests are all approved. The groups of a bootstrap token must have this prefix.
 	joinGroup = "system:bootstrappers:nova"
-	// joinUserPrefix begins the names of users that are machines, by the UID
-	// that they had first.
+	// joinUserPrefix is the prefix of the user names of machines. The first UID of the machine follows
+	// it.
 	joinUserPrefix = "nova:machine:"
 )
 
-// issueCredentials gives the machine what it proves itself with, and what a
-// control plane machine must have before it starts.
+// issueCredentials issues the credentials with which the machine authenticates, and the certificates
+// that a control plane machine requires before it starts.
 func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 	if s.mode != bootstrap.Init {
 		if err := r.issueJoin(ctx, s); err != nil {
@@ -46,8 +45,7 @@ func (r *Reconciler) issueCredentials(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// issueJoin issues the certificate that stands in for a bootstrap token. It is
-// this machine's alone.
+// issueJoin issues the client certificate that replaces a bootstrap token. Only this machine gets it.
 func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	ca, err := r.Authority.ClusterCA(ctx, s.clusterKey())
 	if err != nil {
@@ -73,11 +71,11 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// boundJoin decides how long a machine may join. The credential of a machine that
-// is to be a member of etcd ends when its control plane stops counting on it, and
-// not by the clock of the machine: an unexpected member could cost the quorum. The
-// time counts from the start of the machine, which may have to wait for its
-// hypervisor: until then the credential is renewed at half of its life.
+// boundJoin sets how long a machine may join. For a machine that will be an etcd member, the expiry of
+// the credential is set by the time until which its control plane expects it to join, and not by the
+// clock of the machine: an unexpected member could cost the quorum. The time counts from the start of
+// the machine, which may have to wait for its hypervisor: until then the credential is renewed at half
+// of its life.
 func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 	s.lifetime = r.ttl()
 	if s.mode != bootstrap.JoinControlPlane || s.controlPlane == nil || len(externalEtcd(s.controlPlane)) > 0 {
@@ -87,8 +85,7 @@ func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 	s.joinBy = now.Add(s.lifetime)
 }
 
-// noteJoinBy records until when the credential is good, before the machine can
-// have it.
+// noteJoinBy records the expiry of the credential before the machine can have it.
 func (r *Reconciler) noteJoinBy(ctx context.Context, s *scope) error {
 	if s.joinBy.IsZero() {
 		return nil
@@ -101,8 +98,8 @@ func (r *Reconciler) noteJoinBy(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// withoutCertificates tells a cluster that has no certificates yet, or broken
-// ones, from a failure.
+// withoutCertificates distinguishes a cluster whose certificates are missing or broken from other
+// failures.
 func withoutCertificates(err error) error {
 	var invalid *pki.InvalidCertificateError
 	switch {

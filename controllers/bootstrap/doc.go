@@ -1,15 +1,14 @@
-// Package bootstrap reconciles NovaConfigs: it writes what a machine is told
-// on its first boot into a Secret that Cluster API hands on to the
-// infrastructure, and keeps the credentials in it fresh until the machine is
-// there. A second reconciler lets workers boot while their control plane comes
-// up for the first time. A third looks into tenants and judges what their nodes
-// ask certificates for.
+// Package bootstrap reconciles NovaConfigs: it writes the bootstrap data of a machine into a Secret,
+// which Cluster API passes on to the infrastructure provider, and renews the credentials in it until
+// the machine has joined. A second reconciler allows workers to boot while their control plane is
+// initialized for the first time. A third one judges the certificate requests of the nodes in workload
+// clusters.
 //
-// Steps, a file each: owners, facts, mode, content, credentials, rendering,
-// storing. What is due is a pure function of what is observed.
+// The steps, one file each, are: owners, facts, mode, content, credentials, rendering, storing. The
+// due step is a pure function of the observed state.
 //
-// It refuses to ask a tenant for what a machine is told, so that data needs no
-// running API server; only where the cluster's authority has no key here, a
-// bootstrap token is made there. The data of a machine that has joined is
-// replaced by a note and never made again.
+// The package reads nothing from a workload cluster to create bootstrap data, so that bootstrap data
+// needs no running API server. The only exception is a cluster whose CA key is not available here: a
+// bootstrap token is created in it. The data of a machine that has joined is replaced by a note and
+// never created again.
 package bootstrap

@@ -12,9 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// findControlPlane reads the cluster's NovaControlPlane, which says what is
-// said once for the whole cluster. Under another control plane provider there
-// is none.
+// findControlPlane reads the cluster's NovaControlPlane, which holds the cluster-wide settings. With
+// another control plane provider there is none.
 func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	ref := s.cluster.Spec.ControlPlaneRef
 	if ref.Kind != "NovaControlPlane" || ref.APIGroup != controlplanev1.GroupVersion.Group {
@@ -36,8 +35,8 @@ func (r *Reconciler) findControlPlane(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// platform returns the cluster-wide settings: the NovaConfig's own, or else
-// the control plane's.
+// platform returns the cluster-wide settings: those of the NovaConfig if set, or else those of the
+// control plane.
 func platform(config *bootstrapv1.NovaConfig, controlPlane *controlplanev1.NovaControlPlane) bootstrapv1.PlatformSpec {
 	if own := config.Spec.Platform; !isZero(own) || controlPlane == nil {
 		return own
@@ -45,7 +44,7 @@ func platform(config *bootstrapv1.NovaConfig, controlPlane *controlplanev1.NovaC
 	return controlPlane.Spec.Platform
 }
 
-// kubeVIP returns kube-vip's settings, nil if something else holds the endpoint.
+// kubeVIP returns the settings of kube-vip, or nil if kube-vip does not provide the endpoint.
 func kubeVIP(controlPlane *controlplanev1.NovaControlPlane) *bootstrap.KubeVIP {
 	if controlPlane == nil || controlPlane.Spec.Endpoint.GetProvider() != controlplanev1.EndpointProviderKubeVIP {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 )
 
-// allowed returns an error if another management cluster acts for a Cluster: if
-// one of its NovaConfigs was recorded there. Credentials are neither issued nor
-// renewed then, and certificate requests are left to that management cluster.
+// allowed returns an error if another management cluster manages a Cluster, that is, if one of its
+// NovaConfigs was recorded there. Credentials are neither issued nor renewed then, and certificate
+// requests are left to that management cluster.
 func allowed(ctx context.Context, reader client.Reader, f fence.Fence, cluster *clusterv1.Cluster) error {
 	list := &bootstrapv1.NovaConfigList{}
 	err := reader.List(ctx, list, client.InNamespace(cluster.Namespace),
@@ -29,8 +29,8 @@ func allowed(ctx context.Context, reader client.Reader, f fence.Fence, cluster *
 	return f.Check(cluster, recorded...)
 }
 
-// allow records the management cluster before anything is done for a NovaConfig.
-// If another one acts for the Cluster, the NovaConfig is blocked.
+// allow records the management cluster before anything is done for a NovaConfig. If another management
+// cluster manages the Cluster, the NovaConfig is blocked.
 func (r *Reconciler) allow(ctx context.Context, s *scope) error {
 	switch err := allowed(ctx, r.Client, r.Fence, s.cluster); {
 	case fence.IsOther(err):

@@ -12,9 +12,9 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// refuseFormer waits while the cluster's certificates still are those of a
-// former cluster of the same name. The garbage collector takes them away a
-// little later; a machine that booted with them would never join.
+// refuseFormer waits while the cluster's certificates still belong to a former cluster of the same
+// name. The garbage collector deletes them a little later; a machine that booted with them would never
+// join.
 func (r *Reconciler) refuseFormer(ctx context.Context, s *scope) error {
 	if s.controlPlane == nil {
 		return nil
@@ -35,8 +35,8 @@ func (r *Reconciler) refuseFormer(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// formers reports whether an owner bears the name of the cluster's control
-// plane or of the Cluster, and is another object.
+// formers reports whether an owner has the name of the cluster's control plane or of the Cluster, but
+// is another object.
 func (s *scope) formers(owners []metav1.OwnerReference) bool {
 	for _, owner := range owners {
 		switch {

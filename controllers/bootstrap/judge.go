@@ -16,26 +16,26 @@ import (
 )
 
 const (
-	// nodeUserPrefix begins the names of users that are nodes, all in nodesGroup.
+	// nodeUserPrefix is the prefix of the user names of nodes, all of which are in nodesGroup.
 	nodeUserPrefix = "system:node:"
 	nodesGroup     = "system:nodes"
 )
 
-// ruling says what becomes of a request for a certificate.
+// ruling is the decision about a certificate request.
 type ruling string
 
 const (
-	// ignore: it is for somebody else to judge.
+	// ignore leaves the request to another approver.
 	ignore ruling = "Ignore"
-	// hold: it is left pending, because what is asked may yet turn out right.
+	// hold leaves the request pending, because it may turn out to be correct later.
 	hold ruling = "Hold"
-	// approve: the certificate may be issued.
+	// approve approves the request.
 	approve ruling = "Approve"
-	// deny: it may not, ever.
+	// deny denies the request permanently.
 	deny ruling = "Deny"
 )
 
-// judgement is a ruling with its reason, for people.
+// judgement is a ruling with its reason for the user.
 type judgement struct {
 	ruling ruling
 	why    string
@@ -47,16 +47,16 @@ func denied(format string, args ...any) judgement {
 
 func held(format string, args ...any) judgement { return judgement{hold, fmt.Sprintf(format, args...)} }
 
-// request is what a node asks for.
+// request is a certificate request of a node.
 type request struct {
 	username string
 	groups   []string
 	usages   []certificatesv1.KeyUsage
-	// asked is nil if it cannot be read.
+	// asked is nil if it cannot be parsed.
 	asked *x509.CertificateRequest
 }
 
-// read takes a request apart.
+// read parses a certificate request.
 func read(csr *certificatesv1.CertificateSigningRequest) request {
 	r := request{username: csr.Spec.Username, groups: csr.Spec.Groups, usages: csr.Spec.Usages}
 	block, rest := pem.Decode(csr.Spec.Request)
@@ -69,7 +69,7 @@ func read(csr *certificatesv1.CertificateSigningRequest) request {
 	return r
 }
 
-// names are the names and addresses that the certificate would stand for.
+// names returns the names and addresses in the requested certificate.
 func (r request) names() (dns []string, ips []netip.Addr, others bool) {
 	for _, ip := range r.asked.IPAddresses {
 		addr, ok := netip.AddrFromSlice(ip)
@@ -79,18 +79,18 @@ func (r request) names() (dns []string, ips []netip.Addr, others bool) {
 	return r.asked.DNSNames, ips, others || len(r.asked.EmailAddresses) > 0 || len(r.asked.URIs) > 0
 }
 
-// keyHash tells the key that is to be certified from others.
+// keyHash returns the hash that identifies the requested public key.
 func (r request) keyHash() string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256(r.asked.RawSubjectPublicKeyInfo))
 }
 
-// isFor reports whether the subject is a node, and nothing more.
+// isFor reports whether the subject is exactly the node.
 func (r request) isFor(node string) bool {
 	return r.asked.Subject.CommonName == nodeUserPrefix+node && slices.Equal(r.asked.Subject.Organization, []string{nodesGroup})
 }
 
-// uses reports whether what the key is to be used for is what is wanted, and
-// nothing more. Kubelets ask for key encipherment with RSA keys only.
+// uses reports whether the requested key usages are exactly the wanted usage. Kubelets request key
+// encipherment with RSA keys only.
 func (r request) uses(wanted certificatesv1.KeyUsage) bool {
 	for _, usage := range r.usages {
 		if usage != wanted && usage != certificatesv1.UsageDigitalSignature && usage != certificatesv1.UsageKeyEncipherment {
@@ -100,20 +100,19 @@ func (r request) uses(wanted certificatesv1.KeyUsage) bool {
 	return slices.Contains(r.usages, wanted) && slices.Contains(r.usages, certificatesv1.UsageDigitalSignature)
 }
 
-// joiner is what is known about a machine that asks to join.
+// joiner holds the known state of a machine that requests to join.
 type joiner struct {
-	// machine is nil if the credential is of no machine of the cluster.
+	// machine is nil if the credential belongs to no machine of the cluster.
 	machine *clusterv1.Machine
-	// node is true if the tenant has a node of the machine's name.
+	// node is true if the workload cluster has a node with the machine's name.
 	node bool
-	// certified is the hash of the machine's key that was certified before.
-	// Empty if none was.
+	// certified is the hash of the machine's key that was certified before. If not set, no key was
+	// certified.
 	certified string
 }
 
-// judgeJoin judges a request for a kubelet's first client certificate. A
-// machine's credential is good for its own node, once: whoever has a copy of
-// it can do nothing with it after the machine has joined.
+// judgeJoin judges a request for a kubelet's first client certificate. A machine's credential is valid
+// for its own node, once: a copy of the credential is useless after the machine has joined.
 func judgeJoin(r request, from joiner) judgement {
 	switch m := from.machine; {
 	case m == nil:
@@ -141,9 +140,9 @@ func hasNames(r request) bool {
 	return len(dns) > 0 || len(ips) > 0 || others
 }
 
-// judgeRenewal judges a request for the next client certificate of a kubelet
-// that has joined. renewable are the nodes whose renewals the cluster approves
-// by itself, nil if all are.
+// judgeRenewal judges a request for the next client certificate of a kubelet that has joined.
+// renewable lists the nodes whose renewals kube-controller-manager approves. It is nil if all are
+// approved.
 func judgeRenewal(r request, m *clusterv1.Machine, renewable []string) judgement {
 	node := strings.TrimPrefix(r.username, nodeUserPrefix)
 	switch {
@@ -163,9 +162,8 @@ func judgeRenewal(r request, m *clusterv1.Machine, renewable []string) judgement
 	return held("Machine %s is being deleted", m.Name)
 }
 
-// judgeServing judges a request for the certificate that a kubelet shows its
-// clients. It may stand for the machine's own names and addresses only, and for
-// none that other parts of the cluster are reached at.
+// judgeServing judges a request for a kubelet's serving certificate. The certificate may contain only
+// the machine's own names and addresses, and no address of other parts of the cluster.
 func judgeServing(r request, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
 	node := strings.TrimPrefix(r.username, nodeUserPrefix)
 	switch {
@@ -196,8 +194,8 @@ func servesNode(r request, m *clusterv1.Machine) bool {
 	return m != nil && strings.HasPrefix(r.username, nodeUserPrefix) && slices.Contains(r.groups, nodesGroup)
 }
 
-// judgeAddresses judges the addresses of a serving certificate. A denial counts
-// more than a reason to wait.
+// judgeAddresses judges the addresses of a serving certificate. A denial takes precedence over a
+// reason to wait.
 func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machines []*clusterv1.Machine) judgement {
 	verdict := judgement{approve, "All names and addresses are those of Machine " + m.Name}
 	for _, ip := range ips {
@@ -208,7 +206,7 @@ func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machine
 		case refusal.ruling == hold:
 			verdict = refusal
 		case !slices.Contains(addressesOf(m), ip):
-			// The hypervisor may report it yet.
+			// The hypervisor may report the address later.
 			verdict = held("%s is no address that Machine %s has reported", ip, m.Name)
 		case net.unresolved != "" && verdict.ruling == approve && !util.IsControlPlaneMachine(m):
 			verdict = held("%s", net.unresolved)
@@ -217,7 +215,7 @@ func judgeAddresses(ips []netip.Addr, m *clusterv1.Machine, net network, machine
 	return verdict
 }
 
-// ownNames are the DNS names of a machine. An address is no name.
+// ownNames returns the DNS names of a machine, without addresses.
 func ownNames(node string, m *clusterv1.Machine) map[string]bool {
 	own := map[string]bool{node: true}
 	for _, a := range m.Status.Addresses {
@@ -228,7 +226,7 @@ func ownNames(node string, m *clusterv1.Machine) map[string]bool {
 	return own
 }
 
-// machineOfNode returns the machine of a node that serves.
+// machineOfNode returns the machine of a node that requests a serving certificate.
 func machineOfNode(node string, machines []*clusterv1.Machine) *clusterv1.Machine {
 	for _, m := range machines {
 		if m.Status.NodeRef.IsDefined() && m.Status.NodeRef.Name == node || !m.Status.NodeRef.IsDefined() && m.Name == node {

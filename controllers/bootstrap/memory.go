@@ -2,8 +2,8 @@ package bootstrap
 
 import "sync"
 
-// memory remembers something for as long as the process lives. The zero value
-// is ready; it is safe for concurrent use.
+// memory stores values for as long as the process lives. The zero value is ready to use; it is safe
+// for concurrent use.
 type memory[K comparable, V any] struct {
 	mu    sync.Mutex
 	known map[K]V

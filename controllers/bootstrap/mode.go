@@ -14,11 +14,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// untold is when to ask again who initialises: the lock tells nobody.
+// untold is the delay until the init lock is read again: the lock triggers no event.
 const untold = 500 * time.Millisecond
 
-// decideMode settles how the machine becomes a node. Data that was stored
-// keeps its mode: the machine may have booted with it.
+// decideMode decides how the machine becomes a node. Stored data keeps its mode: the machine may have
+// booted with it.
 func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 	if stored := storedMode(s.secret); stored != "" {
 		s.mode = stored
@@ -39,8 +39,8 @@ func (r *Reconciler) decideMode(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// askControlPlane takes the mode that a NovaControlPlane settles: it alone
-// gives the init lock to one of its machines.
+// askControlPlane takes the mode that a NovaControlPlane decides: only the control plane gives the
+// init lock to one of its machines.
 func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
 	order, err := initlock.OrderFor(ctx, r.APIReader, s.cluster, s.machine.Name)
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Reconciler) askControlPlane(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// mode decides how a machine becomes a node.
+// mode returns how a machine becomes a node.
 func mode(controlPlane, held bool) bootstrap.Mode {
 	switch {
 	case !controlPlane:
@@ -66,14 +66,14 @@ func mode(controlPlane, held bool) bootstrap.Mode {
 	case held:
 		return bootstrap.Init
 	default:
-		// Also while the cluster is not initialised: the machine waits for
-		// the API server itself.
+		// This applies also while the cluster is not initialized: the machine itself waits for the API
+		// server.
 		return bootstrap.JoinControlPlane
 	}
 }
 
-// liveClient reads past the cache: the init lock must not take a machine that
-// the cache does not know yet for gone.
+// liveClient reads from the API server, without the cache: otherwise a machine that the cache does not
+// know yet would appear deleted, and the init lock would be released.
 type liveClient struct {
 	client.Client
 

@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// defaultServices is kubeadm's range of services, which counts where the
-	// Cluster sets none.
+	// defaultServices is kubeadm's range of Service addresses. It applies if the Cluster sets none.
 	defaultServices = "10.96.0.0/12"
-	// surveyFresh is how long the addresses read from a workload cluster are used.
+	// surveyFresh is the maximum age of addresses that were read from a workload cluster.
 	surveyFresh = time.Minute
 	// nodePage and maxNodes bound the list of Nodes.
 	nodePage = 50
@@ -29,18 +28,17 @@ const (
 	resolveTimeout = 2 * time.Second
 )
 
-// network holds the addresses of a cluster that are not one machine's own.
+// network holds the addresses of a cluster that belong to no single machine.
 type network struct {
 	services, pods []netip.Prefix
-	// endpoint is the host of the control plane endpoint as the Cluster has it.
+	// endpoint is the host of the control plane endpoint in the Cluster.
 	endpoint string
 	survey
 }
 
-// survey is the part of a network that has to be looked up.
+// survey is the part of a network that must be looked up.
 type survey struct {
-	// endpoints are the addresses of the endpoint, and unresolved says why they
-	// are not known.
+	// endpoints are the addresses of the endpoint. unresolved is the reason why they are not known.
 	endpoints  []netip.Addr
 	unresolved string
 	// kubernetes are the addresses of the Service of the API server.
@@ -49,7 +47,7 @@ type survey struct {
 	nodes map[string][]netip.Addr
 }
 
-// networkOf returns what the Cluster says about its network.
+// networkOf returns the network settings of the Cluster.
 func networkOf(cluster *clusterv1.Cluster) network {
 	ranges := cluster.Spec.ClusterNetwork
 	services := ranges.Services.CIDRBlocks
@@ -69,15 +67,15 @@ func prefixes(cidrs []string) []netip.Prefix {
 	return out
 }
 
-// address reads an address in any spelling: IPv4-mapped IPv6 is IPv4, and a zone
-// or brackets do not count.
+// address parses an address in any spelling: IPv4-mapped IPv6 becomes IPv4, and a zone or brackets are
+// ignored.
 func address(text string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	return a.Unmap().WithZone(""), err == nil
 }
 
-// refusal says why a certificate of m must not stand for an address, whatever m
-// reports. Ignore means that nothing speaks against it.
+// refusal returns why a certificate of m must not contain an address, independent of the addresses
+// that m reports. It returns Ignore if there is no reason.
 func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
 	inside := func(p netip.Prefix) bool { return p.Contains(a) }
 	switch {
@@ -88,7 +86,7 @@ func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*cluster
 	case slices.ContainsFunc(n.pods, inside):
 		return denied("%s is an address of the cluster's pods", a)
 	case slices.Contains(n.endpoints, a) && !util.IsControlPlaneMachine(m):
-		// A control plane machine has the CA's key, so this bounds workers only.
+		// A control plane machine has the CA's key, so this check restricts workers only.
 		return denied("%s is an address of the control plane endpoint %s", a, n.endpoint)
 	}
 	for node, addresses := range n.nodes {
@@ -99,10 +97,9 @@ func (n network) refusal(a netip.Addr, m *clusterv1.Machine, machines []*cluster
 	return othersAddress(a, m, machines)
 }
 
-// othersAddress judges an address that another machine reports. A worker cannot
-// take an address from a control plane machine by reporting it, and cannot keep
-// it from one either. Between machines of the same kind nobody knows which of
-// them made it up.
+// othersAddress judges an address that another machine reports. A worker cannot take an address from a
+// control plane machine by reporting it, and cannot keep such an address from it. Between machines of
+// the same kind, the controller cannot know which of them reports a false address.
 func othersAddress(a netip.Addr, m *clusterv1.Machine, machines []*clusterv1.Machine) judgement {
 	for _, other := range machines {
 		weaker := util.IsControlPlaneMachine(m) && !util.IsControlPlaneMachine(other)
@@ -129,7 +126,7 @@ func addressesOf(m *clusterv1.Machine) []netip.Addr {
 	return out
 }
 
-// isShared reports whether a DNS name belongs to the API server or to services.
+// isShared reports whether a DNS name belongs to the API server or to Services.
 func (n network) isShared(name string, m *clusterv1.Machine) bool {
 	name = strings.ToLower(strings.TrimSuffix(name, "."))
 	return name == strings.ToLower(strings.TrimSuffix(n.endpoint, ".")) && !util.IsControlPlaneMachine(m) ||
@@ -137,7 +134,7 @@ func (n network) isShared(name string, m *clusterv1.Machine) bool {
 		slices.Contains(strings.Split(name, "."), "svc")
 }
 
-// surveyed is a survey with its time, and the endpoint it was made for.
+// surveyed is a survey with its time and the endpoint that it was made for.
 type surveyed struct {
 	survey
 
@@ -145,7 +142,7 @@ type surveyed struct {
 	at       time.Time
 }
 
-// network returns the addresses of a cluster that are not one machine's own.
+// network returns the addresses of a cluster that belong to no single machine.
 func (r *RequestReconciler) network(ctx context.Context, f *clusterFacts) (network, error) {
 	n, key := networkOf(f.cluster), client.ObjectKeyFromObject(f.cluster)
 	if known, ok := r.surveys.get(key); ok && known.endpoint == n.endpoint && time.Since(known.at) < surveyFresh {
@@ -193,7 +190,7 @@ func (r *RequestReconciler) resolve(ctx context.Context, host string) (found []n
 	return found, ""
 }
 
-// nodeAddresses reads the addresses of all Nodes, a page at a time.
+// nodeAddresses reads the addresses of all Nodes, page by page.
 func nodeAddresses(ctx context.Context, tenant client.Client) (map[string][]netip.Addr, error) {
 	found, next := map[string][]netip.Addr{}, ""
 	for {

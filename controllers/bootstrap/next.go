@@ -1,36 +1,35 @@
 package bootstrap
 
-// due is what a NovaConfig needs next.
+// due is the next step for a NovaConfig.
 type due string
 
 const (
-	// waitForInfrastructure: nothing until the infrastructure is provisioned.
+	// waitForInfrastructure waits until the infrastructure is provisioned.
 	waitForInfrastructure due = "WaitForInfrastructure"
-	// waitForEndpoint: nothing until the endpoint is known.
+	// waitForEndpoint waits until the endpoint is known.
 	waitForEndpoint due = "WaitForEndpoint"
-	// write: make the data and store it.
+	// write creates the data and stores it.
 	write due = "Write"
-	// publish: the data stays as it is.
+	// publish keeps the data as it is.
 	publish due = "Publish"
 )
 
-// observed is what the decision depends on.
+// observed is the input of the decision.
 type observed struct {
-	// stored: there is data.
+	// stored means that the data exists.
 	stored bool
-	// stale: half of its certificate's life is over.
+	// stale means that half of the certificate's life is over.
 	stale bool
-	// settled: the machine has joined, so the data was used.
+	// settled means that the machine has joined, so the data was used.
 	settled bool
-	// infrastructure: the cluster's infrastructure is provisioned.
+	// infrastructure means that the cluster's infrastructure is provisioned.
 	infrastructure bool
-	// endpoint: the cluster's endpoint is known.
+	// endpoint means that the cluster's endpoint is known.
 	endpoint bool
 }
 
-// next decides what is due. Data is made once, made anew until the machine has
-// joined, and never afterwards: credentials of a machine that has joined must
-// not lie around again.
+// next decides the due step. Data is created once, is renewed until the machine has joined, and is
+// never created afterwards: credentials of a machine that has joined must not be stored again.
 func next(o observed) due {
 	switch {
 	case o.settled, o.stored && !o.stale:

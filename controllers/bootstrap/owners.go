@@ -15,7 +15,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// poolOf is the name of the MachinePool among the owners, if there is one.
+// poolOf returns the name of the MachinePool among the owners, if there is one.
 func poolOf(owners []metav1.OwnerReference) string {
 	for _, owner := range owners {
 		group, err := schema.ParseGroupVersion(owner.APIVersion)
@@ -26,8 +26,8 @@ func poolOf(owners []metav1.OwnerReference) string {
 	return ""
 }
 
-// refusePool says why a MachinePool gets no data. All its machines would boot
-// with the same, and what a machine joins with is that machine's alone.
+// refusePool reports why a MachinePool gets no data. All its machines would boot with the same data,
+// but each machine needs its own join credentials.
 func (r *Reconciler) refusePool(ctx context.Context, s *scope, pool string) error {
 	helper, err := patch.NewHelper(s.config, r.Client)
 	if err != nil {
@@ -47,8 +47,7 @@ func (r *Reconciler) refusePool(ctx context.Context, s *scope, pool string) erro
 	return nil
 }
 
-// findOwners finds the Machine and the Cluster that the NovaConfig belongs to,
-// if they are there yet.
+// findOwners finds the Machine and the Cluster that the NovaConfig belongs to, if they exist already.
 func (r *Reconciler) findOwners(ctx context.Context, s *scope) error {
 	machine, err := util.GetOwnerMachine(ctx, r.Client, s.config.ObjectMeta)
 	if apierrors.IsNotFound(err) || err == nil && machine == nil {

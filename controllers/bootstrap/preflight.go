@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// liftedCheck is the check that holds workers back until the control
-	// plane has been up once.
+	// liftedCheck is the preflight check that blocks workers until the control plane has been
+	// initialized once.
 	liftedCheck = string(clusterv1.MachineSetPreflightCheckControlPlaneIsStable)
-	// liftedAnnotation remembers that the check in the skip annotation is
-	// ours to take out again.
+	// liftedAnnotation records that this controller added the check to the skip annotation and must
+	// remove it again.
 	liftedAnnotation = "nova.bootstrap.cluster.x-k8s.io/lifted-preflight-check"
 )
 
-// lift decides whether workers made from a template may boot early. up holds,
-// for each cluster that uses the template, whether its control plane has ever
-// been up; around holds the same for all clusters of the namespace.
+// lift decides whether workers from a template may boot early. up holds, for each cluster that uses
+// the template, whether its control plane has ever been initialized; around holds the same for all
+// clusters of the namespace.
 //
-// A template that serves one cluster that is up is left to the check, which
-// guards upgrades. A template that nobody uses yet is lifted in good time for
-// its first MachineSet, but only where there is no upgrade to guard.
+// If a cluster that uses the template is initialized, the check stays, because it guards upgrades. An
+// unused template is lifted before its first MachineSet exists, but only where there is no upgrade to
+// guard.
 func lift(up, around []bool) bool {
 	if len(up) > 0 {
 		return !slices.Contains(up, true)
@@ -31,9 +31,8 @@ func lift(up, around []bool) bool {
 	return !slices.Contains(around, true)
 }
 
-// annotate returns the template's annotations with the check lifted or put
-// back, and whether that changes anything. It never takes away what a user
-// wrote.
+// annotate returns the template's annotations with the check lifted or restored, and whether that is a
+// change. It never removes an entry that a user wrote.
 func annotate(annotations map[string]string, lifted bool) (wanted map[string]string, changed bool) {
 	const skip = clusterv1.MachineSetSkipPreflightChecksAnnotation
 	_, ours := annotations[liftedAnnotation]

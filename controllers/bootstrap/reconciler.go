@@ -22,37 +22,37 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/pki"
 )
 
-// DefaultCredentialTTL is how long a machine may join with what it was given.
+// DefaultCredentialTTL is the default time for which a machine may join with its credential.
 const DefaultCredentialTTL = 24 * time.Hour
 
 // Reconciler reconciles NovaConfigs.
 type Reconciler struct {
-	// Client reads through the cache, except Secrets and ConfigMaps, and
-	// writes. Taken from the manager when nil.
+	// Client reads through the cache, except Secrets and ConfigMaps, and writes. Defaults to the
+	// manager's client.
 	Client client.Client
-	// APIReader reads past the cache. Taken from the manager when nil.
+	// APIReader reads from the API server, without the cache. Defaults to the manager's reader.
 	APIReader client.Reader
-	// Recorder records events. Taken from the manager when nil.
+	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
-	// Authority signs for the tenant clusters.
+	// Authority signs certificates for the workload clusters.
 	Authority pki.Authority
-	// Namespace is the only one watched for what files name. Empty watches all.
+	// Namespace is the only namespace watched for Secrets and ConfigMaps that files reference. If not
+	// set, all namespaces are watched.
 	Namespace string
-	// Fence keeps workload clusters of another management cluster from being
-	// changed.
+	// Fence prevents changes to workload clusters that another management cluster manages.
 	Fence fence.Fence
-	// WatchFilterValue limits the NovaConfigs to those with this watch label.
-	// Empty takes all.
+	// WatchFilterValue limits the NovaConfigs to those with this watch label. If not set, all
+	// NovaConfigs are reconciled.
 	WatchFilterValue string
-	// Tenants reaches the tenants whose authority has no key here: their
-	// machines join with bootstrap tokens. Nil reaches none.
+	// Tenants connects to the workload clusters whose CA key is not available here: their machines
+	// join with bootstrap tokens. If nil, no workload cluster is connected.
 	Tenants clustercache.ClusterCache
-	// CredentialTTL is how long a machine's certificate is good for; it is
-	// renewed after half of it. 0 means DefaultCredentialTTL.
+	// CredentialTTL is the validity of a machine's certificate, which is renewed after half of it. If
+	// 0, DefaultCredentialTTL is used.
 	CredentialTTL time.Duration
 }
 
-// Reconcile brings the bootstrap data of one machine up to date.
+// Reconcile updates the bootstrap data of one machine.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	s := &scope{config: &bootstrapv1.NovaConfig{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.config); err != nil {
@@ -94,12 +94,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Re
 	return r.step(ctx, s)
 }
 
-// owned are the conditions that nobody else writes.
+// owned lists the conditions that only this controller writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition, clusterv1.ReadyCondition, bootstrapv1.DataSecretAvailableCondition,
 }}
 
-// step observes the Secret and does what is due.
+// step observes the Secret and performs the due step.
 func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if err := r.findSecret(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -112,8 +112,8 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	if s.due == write {
 		err := r.write(ctx, s)
 		if stop, stopped := errors.AsType[*obstacle](err); stopped {
-			// Someone has to act. Watches tell when that happened; the net
-			// catches what they miss.
+			// The user or another controller must act. Watches report when that has happened; the
+			// requeue covers events that they miss.
 			s.obstacle = stop
 			return ctrl.Result{RequeueAfter: cmp.Or(stop.again, loop.Net)}, nil
 		}
@@ -130,7 +130,7 @@ func (r *Reconciler) step(ctx context.Context, s *scope) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: s.untilRefresh(time.Now())}, nil
 }
 
-// write makes the data and stores it.
+// write creates the data and stores it.
 func (r *Reconciler) write(ctx context.Context, s *scope) error {
 	for _, step := range []func(context.Context, *scope) error{
 		r.findControlPlane, r.refuseFormer, r.decideMode, r.readRestore, r.labelMachine, r.readContent, r.readSurroundings,

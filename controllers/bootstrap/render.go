@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// render makes the data from all that was learnt.
+// render creates the data from all collected facts.
 func (r *Reconciler) render(_ context.Context, s *scope) error {
 	data, err := bootstrap.Render(input(s))
 	if malformed, is := errors.AsType[*bootstrap.RenderError](err); is {
@@ -26,7 +26,7 @@ func (r *Reconciler) render(_ context.Context, s *scope) error {
 	return nil
 }
 
-// input hands the facts over.
+// input returns the input for rendering.
 func input(s *scope) bootstrap.Input {
 	version := s.machine.Spec.Version
 	if s.controlPlane != nil {
@@ -62,8 +62,8 @@ func input(s *scope) bootstrap.Input {
 	}
 }
 
-// patience is how long the machine may wait for its cluster. A worker costs
-// nobody anything and waits as long as its credential is good for.
+// patience returns how long the machine may wait for its cluster. A waiting worker causes no harm, so
+// it waits until its credential expires.
 func patience(s *scope) time.Duration {
 	p := platform(s.config, s.controlPlane)
 	if s.mode == bootstrap.JoinWorker {

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// renewRights names the binding whose users may renew their kubelet's client
-	// certificate, and renewRole the role that kube-controller-manager checks.
+	// renewRights is the name of the binding whose users may renew their kubelet's client certificate.
+	// renewRole is the role that kube-controller-manager checks.
 	renewRights = "nova:renew"
 	renewRole   = "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient"
-	// kubeadmRenewal is kubeadm's binding, which lets every node do so.
+	// kubeadmRenewal is kubeadm's binding, which lets every node renew its certificate.
 	kubeadmRenewal = "kubeadm:node-autoapprove-certificate-rotation"
 )
 
-// renewal is what was written about renewals, and when.
+// renewal is the written binding for renewals and the time of the write.
 type renewal struct {
 	nodes []string
 	at    time.Time
@@ -32,9 +32,8 @@ type renewal struct {
 	replaced bool
 }
 
-// ownsRenewals reports whether the certificates of a cluster's nodes are renewed
-// for nodes of Machines only. Another control plane provider may have nodes that
-// no Machine stands for.
+// ownsRenewals reports whether only nodes of Machines may renew their certificates in a cluster.
+// Another control plane provider may have nodes without a Machine.
 func ownsRenewals(cluster *clusterv1.Cluster) bool {
 	ref := cluster.Spec.ControlPlaneRef
 	return ref.Kind == "NovaControlPlane" && ref.APIGroup == controlplanev1.GroupVersion.Group
@@ -66,9 +65,8 @@ func nodeNameOf(m *clusterv1.Machine) string {
 	return m.Name
 }
 
-// bindRenewals lets exactly the nodes of the cluster's Machines renew their
-// certificates. kube-controller-manager goes on approving these requests, so
-// renewals need no management cluster.
+// bindRenewals allows exactly the nodes of the cluster's Machines to renew their certificates.
+// kube-controller-manager continues to approve these requests, so renewals need no management cluster.
 func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) error {
 	if !ownsRenewals(f.cluster) {
 		return nil
@@ -95,8 +93,8 @@ func (r *RequestReconciler) bindRenewals(ctx context.Context, f *clusterFacts) e
 	if err != nil {
 		return fmt.Errorf("letting nodes renew their certificates: %w", err)
 	}
-	// kubeadm init creates its binding after the API server has answered for the
-	// first time, so the deletion is repeated until it has found one.
+	// kubeadm init creates its binding after the API server's first response, so the deletion is
+	// repeated until it has found the binding.
 	err = f.tenant.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: kubeadmRenewal}})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting kubeadm's binding for renewals: %w", err)

@@ -11,8 +11,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// report turns what the reconcile saw into the status. It is the only place
-// that sets conditions, but for Paused.
+// report sets the status from the result of the reconcile. It is the only place that sets conditions,
+// except for Paused.
 func (s *scope) report(err error) {
 	s.config.Status.ObservedGeneration = s.config.Generation
 	if s.available() {
@@ -28,7 +28,7 @@ func (s *scope) report(err error) {
 	conditions.Set(s.config, c)
 }
 
-// available reports whether the data is there, or was used.
+// available reports whether the data exists or was used.
 func (s *scope) available() bool { return s.secret != nil || s.due == publish }
 
 func (s *scope) condition(err error) metav1.Condition {
@@ -48,7 +48,7 @@ func (s *scope) condition(err error) metav1.Condition {
 	return c
 }
 
-// announce tells people what changed, once it is written.
+// announce records events for the changes after they are written.
 func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
 	now := conditions.Get(s.config, bootstrapv1.DataSecretAvailableCondition)
 	if s.refreshed {
@@ -65,7 +65,7 @@ func (r *Reconciler) announce(s *scope, before *metav1.Condition) {
 	}
 }
 
-// event records one event. The note is never a format: it holds words of users.
+// event records one event. The note is never used as a format string: it contains text from users.
 func (r *Reconciler) event(s *scope, kind, reason, note string) {
 	doing := s.due
 	if doing == "" {
