@@ -14,7 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// actions are the SOAP actions of requests to the main service of vCenter.
+// actions records the SOAP actions of requests to the main service of vCenter.
 type actions struct {
 	mu   sync.Mutex
 	sent []string
@@ -32,8 +32,8 @@ func (a *actions) wrap(next http.RoundTripper) http.RoundTripper {
 }
 
 // vCenter takes the version of the API from the action of each request. Until
-// the version of a vCenter is known, it is govmomi's; later never one that the
-// vCenter does not have.
+// the version of a vCenter is known, requests have govmomi's version; later
+// they never have a version that the vCenter does not support.
 func TestVersionOfRequests(t *testing.T) {
 	for server, action := range map[string]string{
 		"7.0.3": "urn:vim25/7.0.3.0", "8.0.3": "urn:vim25/8.0.3.0", "10.0.0": "urn:vim25/9.1.0.0",
@@ -52,8 +52,8 @@ func TestVersionOfRequests(t *testing.T) {
 	}
 }
 
-// A clone of a VM that has a TPM gets secrets of its own where the API can say
-// so. An older vCenter would reject the request.
+// A clone of a VM with a TPM gets its own secrets if the API supports that. An
+// older vCenter would reject the request.
 func TestCloneOfTPM(t *testing.T) {
 	for _, version := range []string{"7.0.3", "8.0.3"} {
 		t.Run(version, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestCloneOfTPM(t *testing.T) {
 	}
 }
 
-// cloud-init prefers the properties of an OVA to guestinfo, so clones do not have
-// them.
+// cloud-init prefers the properties of an OVA to guestinfo, so clones do not
+// have them.
 func TestCloneOfOVA(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, VApp: true}}}})
 	b.Expect(b.properties(vcenter.DefaultTemplate).Config.VAppConfig).NotTo(BeNil())
@@ -79,8 +79,8 @@ func TestCloneOfOVA(t *testing.T) {
 	b.Expect(b.properties("m").Config.VAppConfig).To(BeNil())
 }
 
-// With a storage policy, the clone request names the datastore of each disk. The
-// request for a recommendation cannot.
+// With a storage policy, the clone request names the datastore of each disk.
+// The request for a recommendation cannot.
 func TestPolicyOnDatastoreCluster(t *testing.T) {
 	b := newBed(t)
 	b.addPod("pod", "LocalDS_1")
@@ -92,7 +92,8 @@ func TestPolicyOnDatastoreCluster(t *testing.T) {
 	b.Expect(b.look(m)).To(HaveField("State", hypervisor.Running))
 }
 
-// A linked clone shares disks with its template, so it cannot have another key.
+// A linked clone shares disks with its template, so it cannot have another
+// key.
 func TestLinkedCloneWithKey(t *testing.T) {
 	b := newBed(t)
 	b.addSnapshot(vcenter.DefaultTemplate, "base")

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// controlPlane makes the VMs of a control plane in a compute cluster of so many
-// hosts, with the defaults of everything.
+// controlPlane creates the VMs of a control plane in a compute cluster with a
+// number of hosts, with all defaults.
 func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine) {
 	t.Helper()
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: hosts}})
@@ -28,8 +28,8 @@ func controlPlane(t *testing.T, hosts int) (*bed, []*infrav1.NovaVSphereMachine)
 	return b, machines
 }
 
-// vSphere HA restarts the VM of a control plane when its host dies, whether the
-// cluster has a host more than the control plane has members or not.
+// vSphere HA restarts the VM of a control plane when its host fails, with and
+// without a spare host for the members of the control plane.
 func TestHostDies(t *testing.T) {
 	for hosts, ruled := range map[int]int{3: 0, 4: 3} {
 		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestHostDies(t *testing.T) {
 	}
 }
 
-// A host can enter maintenance.
+// A host can enter maintenance mode.
 func TestMaintenance(t *testing.T) {
 	for _, hosts := range []int{3, 4} {
 		t.Run(fmt.Sprintf("%d hosts", hosts), func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestMaintenance(t *testing.T) {
 	}
 }
 
-// By default, machines of a control plane are kept apart, and workers, of which
-// there are more than hosts, are not.
+// By default, machines of a control plane are kept on different hosts. Workers
+// are not, because there are more workers than hosts.
 func TestAntiAffinityOf(t *testing.T) {
 	labeled := func(labels map[string]string, mode infrav1.AntiAffinity) *infrav1.NovaVSphereMachine {
 		m := &infrav1.NovaVSphereMachine{}

@@ -23,14 +23,15 @@ import (
 
 const (
 	namespace = "default"
-	// soon is long for anything in memory, and soonest how often to look.
+	// soon is a long timeout for operations in memory, and soonest is the
+	// polling interval.
 	soon    = 20 * time.Second
 	soonest = 10 * time.Millisecond
 )
 
 var launch = hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
 
-// bed is a vCenter, a cluster on it, and a connector.
+// bed is a test environment: a vCenter, a cluster on it, and a connector.
 type bed struct {
 	*WithT
 	t         *testing.T
@@ -79,14 +80,15 @@ func (b *bed) startVCenter(o vcenter.Options) *vcenter.Server {
 	return vc
 }
 
-// newConnector returns a connector as a restarted manager would have it.
+// newConnector returns a connector in the state that it has after a restart of
+// the manager.
 func (b *bed) newConnector() *Connector {
 	c := NewConnector(b.objects, b.options)
 	b.t.Cleanup(c.Close)
 	return c
 }
 
-// addCluster makes a cluster and its credentials.
+// addCluster creates a cluster and its credentials.
 func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCluster {
 	b.t.Helper()
 	b.Expect(b.objects.Create(b.ctx(), &corev1.Secret{
@@ -110,7 +112,7 @@ func (b *bed) addCluster(name string, vc *vcenter.Server) *infrav1.NovaVSphereCl
 	return cluster
 }
 
-// machine returns a machine of a cluster. It need not be in the API: the
+// machine returns a machine of a cluster. It need not exist in the API: the
 // driver never reads it.
 func (b *bed) machine(name string) *infrav1.NovaVSphereMachine {
 	return &infrav1.NovaVSphereMachine{
@@ -155,8 +157,8 @@ func (b *bed) look(m *infrav1.NovaVSphereMachine) (hypervisor.VM, error) {
 	return d.Observe(b.ctx(), m)
 }
 
-// reaches waits until a machine's VM is in a state, without an error on the
-// way.
+// reaches waits until a machine's VM is in a state, without an error before
+// that.
 func (b *bed) reaches(m *infrav1.NovaVSphereMachine, state hypervisor.State) hypervisor.VM {
 	b.t.Helper()
 	var vm hypervisor.VM
@@ -169,7 +171,7 @@ func (b *bed) reaches(m *infrav1.NovaVSphereMachine, state hypervisor.State) hyp
 	return vm
 }
 
-// fails waits until looking at a machine fails with a reason.
+// fails waits until observing a machine fails with a reason.
 func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
 	b.t.Helper()
 	var err error
@@ -180,7 +182,7 @@ func (b *bed) fails(m *infrav1.NovaVSphereMachine, reason string) error {
 	return err
 }
 
-// create makes a machine's VM and waits until it runs.
+// create creates a machine's VM and waits until it runs.
 func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine(name)
@@ -189,7 +191,7 @@ func (b *bed) create(name string) *infrav1.NovaVSphereMachine {
 	return m
 }
 
-// vmNamed returns what vCenter has under a name.
+// vmNamed returns the VMs in vCenter that have a name.
 func (b *bed) vmNamed(name string) (found []vcenter.VM) {
 	for _, vm := range b.vc.VMs() {
 		if vm.Name == name {
@@ -199,7 +201,7 @@ func (b *bed) vmNamed(name string) (found []vcenter.VM) {
 	return found
 }
 
-// total is the number of requests but long polls.
+// total returns the number of requests except for long polls.
 func (b *bed) total() (n int) {
 	for _, count := range b.vc.Requests() {
 		n += count
@@ -213,7 +215,7 @@ func (b *bed) told(keys <-chan hypervisor.Key, name string, within time.Duration
 	b.Eventually(keys, within).Should(Receive(Equal(hypervisor.Key{Namespace: namespace, Name: name})))
 }
 
-// admin is somebody else's session.
+// admin returns the session of another user.
 func (b *bed) admin() *govmomi.Client {
 	b.t.Helper()
 	u := b.vc.URL()
@@ -224,7 +226,7 @@ func (b *bed) admin() *govmomi.Client {
 	return c
 }
 
-// vm is somebody else's handle of a VM.
+// vm returns a VM as an object of another user's session.
 func (b *bed) vm(name string) *object.VirtualMachine {
 	b.t.Helper()
 	found := b.vmNamed(name)

@@ -32,8 +32,8 @@ func TestWithin(t *testing.T) {
 	}
 }
 
-// The path of an object counts only if it is known up to the root folder, which
-// the account need not see itself.
+// The path of an object counts only if it is known up to the root folder,
+// which the account itself need not see.
 func TestClimb(t *testing.T) {
 	at := func(id string) ref { return ref{Type: "Folder", Value: id} }
 	entity := func(id, name, above string) types.ObjectContent {
@@ -86,7 +86,7 @@ func TestAllowedExtraConfig(t *testing.T) {
 	}
 }
 
-// lend makes the bed's cluster one that uses an identity with bounds.
+// lend makes the cluster of the test environment use an identity with bounds.
 func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentity {
 	b.t.Helper()
 	b.options.Namespace = "nova"
@@ -109,7 +109,8 @@ func (b *bed) lend(limits infrav1.NovaVSphereBounds) *infrav1.NovaVSphereIdentit
 	return identity
 }
 
-// narrow are bounds that the bed's cluster and machines stay within.
+// narrow returns bounds that allow the cluster and machines of the test
+// environment.
 func narrow() infrav1.NovaVSphereBounds {
 	return infrav1.NovaVSphereBounds{
 		Folders: []string{"/DC0/vm/" + vcenter.DefaultFolder}, ResourcePools: []string{"/DC0/host/DC0_C0/Resources/DC0_C0_RP1"},
@@ -118,7 +119,8 @@ func narrow() infrav1.NovaVSphereBounds {
 	}
 }
 
-// A cluster that sets another server beside an identity sends it nothing.
+// If a cluster sets another server beside an identity, no request is sent to
+// that server.
 func TestIdentityWithAnotherServer(t *testing.T) {
 	b := newBed(t)
 	b.lend(infrav1.NovaVSphereBounds{})
@@ -153,8 +155,8 @@ func TestWithinBounds(t *testing.T) {
 	b.create("m")
 }
 
-// An object outside of the bounds is refused, whatever name leads there, and no
-// VM is cloned.
+// An object outside of the bounds is rejected, whatever name it was resolved
+// from, and no VM is cloned.
 func TestOutOfBounds(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
 		Folders:   []string{vcenter.DefaultFolder, "red"},
@@ -217,7 +219,8 @@ func TestFolderWithinBounds(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// A VM is a source only if the identity says so, and the VM of a machine never.
+// A VM is a source only if the identity allows it, and the VM of a machine
+// never is.
 func TestSourcesThatAreVMs(t *testing.T) {
 	b := newBed(t)
 	victim := b.create("victim")
@@ -257,7 +260,7 @@ func TestSourcesThatAreVMs(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// Two identities of one vCenter user share a session and not their bounds.
+// Two identities of one vCenter user share a session but not their bounds.
 func TestBoundsAreNotShared(t *testing.T) {
 	b := newBed(t)
 	free := b.cluster.DeepCopy()

@@ -27,17 +27,18 @@ import (
 
 var errCrashed = errors.New("the process is dead")
 
-// fuse is the network of a process that dies at a given request: before it is
-// sent, or after it is carried out and before the answer is read. From then on
-// nothing gets through, no farewell either.
+// fuse is the network of a process that crashes at a given request: before the
+// request is sent, or after vCenter has executed it and before the response is
+// read. From then on no request is sent, not even a logout.
 type fuse struct {
-	// at is the request: its method and the how-manieth of the kind.
+	// at is the request: its method and its number among requests of that
+	// method.
 	at    string
 	after bool
 
 	mu    sync.Mutex
 	count map[string]int
-	// sent are all requests but long polls, which come as they like.
+	// sent are all requests except for long polls, whose number varies.
 	sent []string
 	dead context.Context //nolint:containedctx // the process's own
 	die  context.CancelFunc
@@ -94,7 +95,7 @@ func (f *fuse) roundTrip(next http.RoundTripper, req *http.Request) (*http.Respo
 
 var soapBody = regexp.MustCompile(`<(?:\w+:)?Body[^>]*>\s*<(?:\w+:)?(\w+)`)
 
-// name counts the request and says which it is.
+// name counts the request and returns its name.
 func (f *fuse) name(req *http.Request) (string, error) {
 	method := restMethod(req)
 	if strings.HasPrefix(req.URL.Path, "/sdk") && req.Body != nil {
@@ -118,8 +119,8 @@ func (f *fuse) name(req *http.Request) (string, error) {
 	return name, nil
 }
 
-// journey is the life of two machines, which share an anti-affinity group, in
-// the hands of a process that may die and of those that follow it.
+// journey is the life of two machines, which share an anti-affinity group. A
+// process that may crash handles them, and then the processes that follow it.
 type journey struct {
 	b         *bed
 	name      string
@@ -129,9 +130,8 @@ type journey struct {
 	crafts    []*craft
 }
 
-// newJourney makes the machines. They have everything around them that takes
-// requests of its own: a group, and a tag and an attribute that are not there
-// yet.
+// newJourney creates the machines. They have everything that takes further
+// requests: a group, and a tag and an attribute that do not exist yet.
 func (b *bed) newJourney(name string, f *fuse) *journey {
 	j := &journey{b: b, name: name, fuse: f, options: b.options}
 	j.options.wrap = f.wrap
@@ -146,7 +146,8 @@ func (b *bed) newJourney(name string, f *fuse) *journey {
 	return j
 }
 
-// travel takes the machines up, or away if they are going.
+// travel reconciles the machines until they are up, or until they are deleted
+// if they are being deleted.
 func (j *journey) travel(what string) error {
 	for range 3 {
 		if err := j.leg(); !errors.Is(err, errCrashed) {
@@ -159,7 +160,7 @@ func (j *journey) travel(what string) error {
 	return fmt.Errorf("%s of %s: it crashes again and again", what, j.name)
 }
 
-// leg is as far as one process gets.
+// leg runs one process until it ends or crashes.
 func (j *journey) leg() error {
 	if j.fuse.dead.Err() != nil {
 		j.options.wrap = nil
@@ -179,7 +180,7 @@ func (j *journey) leg() error {
 		p.mu.Unlock()
 		p.queue.Add(keyOf(c.machine))
 	}
-	// Many go at once.
+	// Many machines are deleted at the same time.
 	deadline := time.After(3 * soon)
 	for _, c := range j.crafts {
 		select {
@@ -198,7 +199,7 @@ func (j *journey) leg() error {
 	return nil
 }
 
-// live is the whole life. It returns what is wrong with it.
+// live runs the whole life and returns the first error.
 func (j *journey) live() error {
 	if err := j.travel("creation"); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (j *journey) live() error {
 	return nil
 }
 
-// vms are all VMs that the machines have, by name or by UUID.
+// vms returns all VMs of the machines, by name or by UUID.
 func (j *journey) vms() (found []vcenter.VM) {
 	for _, vm := range j.b.vc.VMs() {
 		for _, c := range j.crafts {
@@ -259,13 +260,14 @@ func (j *journey) rules() (found []vcenter.Rule) {
 	return found
 }
 
-// A process that dies at any request, before it was sent or after it was
-// carried out, is followed by one that ends up with one VM for each machine,
-// all settled, and then with none. The requests are those that a life without
-// a crash makes.
+// A process that crashes at any request, before it was sent or after vCenter
+// has executed it, is followed by another process. That process ends up with
+// one VM for each machine, everything synced, and then with none. The requests
+// are those of a run without a crash.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	// Several at a time, each in a vCenter of its own: most of a life is waiting.
+	// Several test environments run at a time, because most of a run is
+	// waiting.
 	beds := make([]*bed, 8)
 	for i := range beds {
 		beds[i] = newWideBed(t)
@@ -307,8 +309,8 @@ func TestCrash(t *testing.T) {
 		journeys.Go(func() error {
 			for i := lane; i < len(points); i += len(beds) {
 				crash(b, i, false)
-				// A read that was answered leaves what one that was not sent
-				// leaves.
+				// A read whose response is lost leaves the same state as a read
+				// that was not sent.
 				if !strings.HasPrefix(points[i], "Retrieve") {
 					crash(b, i, true)
 				}
@@ -322,9 +324,9 @@ func TestCrash(t *testing.T) {
 	b.Expect(blown).To(BeNumerically(">=", len(points)), "what comes when differs a little from life to life")
 }
 
-// A VM of the machine's name that is not ours is never read as ours and never
-// touched: in the same folder or another, on or off, also when the machine is
-// deleted, and when it never had a VM.
+// A foreign VM with the machine's name is never read as ours and never
+// changed: in the same folder or another, on or off, also when the machine is
+// deleted, and when the machine never had a VM.
 func TestForeignVM(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		for _, same := range []bool{true, false} {
@@ -363,7 +365,7 @@ func TestForeignVM(t *testing.T) {
 	}
 }
 
-// foreign makes somebody else's VM, in the folder of machines or another.
+// foreign creates a foreign VM, in the folder of machines or another folder.
 func (b *bed) foreign(name string, on, same bool) {
 	b.t.Helper()
 	finder := find.NewFinder(b.admin().Client)

@@ -24,7 +24,7 @@ import (
 
 func TestCreate(t *testing.T) {
 	b := newBed(t)
-	first := b.create("first") // resolves names for all others
+	first := b.create("first") // resolves the names for all others
 
 	b.vc.ResetRequests()
 	m := b.machine("second")
@@ -100,8 +100,9 @@ func TestCreateFailures(t *testing.T) {
 	}
 }
 
-// A host of the group that cannot take a VM does not hold it up when another
-// can, whether vCenter refuses the clone at once or later.
+// A host of the group on which no VM can be created does not block the
+// creation if another host can take the VM, whether vCenter rejects the clone
+// at once or later.
 func TestCreateOnHostGroupWithFullHost(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
@@ -150,7 +151,8 @@ func TestCreateWithForeignName(t *testing.T) {
 	b := newBed(t)
 	b.create("m")
 	foreign := b.vmNamed("m")
-	// The machine of another cluster has the same name and another identity.
+	// The machine of another cluster has the same name and another instance
+	// UUID.
 	b.cluster.Annotations[infrav1.ClusterIDAnnotation] = "7b0c8f1e-59b1-4b7a-a2a9-7b1f6a2a3c55"
 	b.Expect(b.objects.Update(b.ctx(), b.cluster)).To(Succeed())
 
@@ -171,8 +173,8 @@ func TestCreateRefusesUnknownFormat(t *testing.T) {
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
 }
 
-// A manager that dies while a clone runs leaves nothing behind: its successor
-// neither clones again nor takes the machine for gone.
+// A manager that crashes while a clone runs leaves no orphaned VM: its
+// successor neither clones again nor reports the VM as deleted.
 func TestRestartWhileCloning(t *testing.T) {
 	b := newBed(t)
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
@@ -192,7 +194,7 @@ func TestRestartWhileCloning(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
 }
 
-// A clone repeated all the same meets our own VM, and that is no failure.
+// A repeated clone request finds our own VM, which is no failure.
 func TestRepeatedClone(t *testing.T) {
 	b := newBed(t)
 	b.vc.SetTaskDelay("CloneVM_Task", time.Second)
@@ -208,7 +210,7 @@ func TestRepeatedClone(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
-// lossy carries a clone out and loses the answer.
+// lossy sends a clone request and drops the response.
 type lossy struct{ next soap.RoundTripper }
 
 func (l *lossy) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
@@ -219,8 +221,8 @@ func (l *lossy) RoundTrip(ctx context.Context, req, res soap.HasFault) error {
 	return err
 }
 
-// A clone whose answer is lost runs all the same. The machine must not look
-// gone while it does.
+// A clone whose response is lost still runs. The machine must not be reported
+// as deleted during that time.
 func TestLostAnswer(t *testing.T) {
 	b := newBed(t)
 	b.create("first")

@@ -14,7 +14,7 @@ import (
 
 const volume = "[LocalDS_1] fcd/volume.vmdk"
 
-// keeps expects a file to be there still.
+// keeps expects that a file still exists.
 func (b *bed) keeps(file string) {
 	b.t.Helper()
 	kept, err := b.vc.HasFile(file)
@@ -23,7 +23,7 @@ func (b *bed) keeps(file string) {
 }
 
 // attach attaches disks that are not the machine's: a volume of a storage
-// driver, and one that a person made in the VM's own directory.
+// driver, and a disk that a user created in the VM's own directory.
 func (b *bed) attach(m *infrav1.NovaVSphereMachine) []string {
 	b.t.Helper()
 	id := b.idOf(m.Name)
@@ -34,7 +34,7 @@ func (b *bed) attach(m *infrav1.NovaVSphereMachine) []string {
 	return []string{volume, home + "/by-hand.vmdk"}
 }
 
-// home is the directory of a VM.
+// home returns the directory of a VM.
 func (b *bed) home(name string) string {
 	b.t.Helper()
 	devices, err := b.vm(name).Device(b.ctx())
@@ -75,8 +75,8 @@ func TestForeignDisksAreKept(t *testing.T) {
 	}
 }
 
-// The process may end between any two steps. The next one sees what is
-// attached, not what was done.
+// The process may end between any two steps. The next process reads the
+// attached disks and does not rely on the steps before.
 func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 	b := newBed(t)
 	m := going(b.create("m"))
@@ -102,8 +102,8 @@ func TestForeignDisksAreKeptOverRestarts(t *testing.T) {
 	}
 }
 
-// A volume that comes back between the detaching and the end is taken off
-// again.
+// A volume that is attached again between the detach and the destroy is
+// detached again.
 func TestForeignDiskAttachedAgain(t *testing.T) {
 	b := newBed(t)
 	m := going(b.create("m"))
@@ -144,8 +144,9 @@ func TestDiskOfASnapshotOnly(t *testing.T) {
 	b.keeps(volume)
 }
 
-// What locks a VM or its disks passes or does not. Either way it is said in
-// vCenter's words, and asked for again only when the controller decides so.
+// A lock on a VM or its disks may be temporary or permanent. In both cases the
+// error has vCenter's message, and the request is repeated only when the
+// controller decides so.
 func TestLockedDisks(t *testing.T) {
 	faults := map[string]types.BaseMethodFault{
 		"Another task is already in progress": &types.TaskInProgress{},

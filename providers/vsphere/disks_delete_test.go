@@ -30,7 +30,7 @@ func multiWriter(d *types.VirtualDisk) {
 	d.Backing.(*types.VirtualDiskFlatVer2BackingInfo).Sharing = string(types.VirtualDiskSharingSharingMultiWriter)
 }
 
-// controllers of a usual VM.
+// controllers returns the controllers of a typical VM.
 func controllers() []types.BaseVirtualDevice {
 	scsi := &types.ParaVirtualSCSIController{}
 	scsi.Key, scsi.BusNumber = 1000, 0
@@ -47,7 +47,7 @@ func TestWhoseDisks(t *testing.T) {
 		reason string
 		mark   string
 		disks  []*types.VirtualDisk
-		want   []int32 // that are kept
+		want   []int32 // keys of the disks that are kept
 	}{
 		{"its own", "made with the VM", "scsi0:0", []*types.VirtualDisk{aDisk(2000, 1000, 0, "[a] m/m.vmdk")}, nil},
 		{"moved", "Storage vMotion gave it another datastore and directory", "scsi0:0,nvme1:3",
@@ -129,7 +129,7 @@ func TestWhatStandsBeforeTheEnd(t *testing.T) {
 	}
 }
 
-// What the account may not read could be a disk to keep.
+// A property that the account cannot read could contain a disk to keep.
 func TestLayoutThatIsHidden(t *testing.T) {
 	disks := types.DynamicProperty{Name: "config.hardware.device", Val: types.ArrayOfVirtualDevice{VirtualDevice: controllers()}}
 	home := types.DynamicProperty{Name: "config.files.vmPathName", Val: "[a] m/m.vmx"}

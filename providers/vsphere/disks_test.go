@@ -13,7 +13,7 @@ import (
 )
 
 // twoDisks is a template with disks of 20 and 5 GiB on one controller, and a
-// drive on another.
+// CD-ROM drive on another.
 func twoDisks() *template {
 	disk := func(key, unit int32, gib int64) *types.VirtualDisk {
 		return &types.VirtualDisk{

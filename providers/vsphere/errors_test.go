@@ -96,7 +96,7 @@ func TestUnresolved(t *testing.T) {
 	}
 }
 
-// aNetwork is a network of which something cannot be read.
+// aNetwork is a network with a property that cannot be read.
 type aNetwork struct{ err error }
 
 func (aNetwork) Reference() ref {
@@ -109,8 +109,8 @@ func (n aNetwork) EthernetCardBackingInfo(context.Context) (types.BaseVirtualDev
 	return nil, n.err
 }
 
-// An account that cannot read the switch of a port group is told so. Other
-// failures stay as they are.
+// If the account cannot read the switch of a port group, the error names that
+// cause. Other failures are not changed.
 func TestBackingOf(t *testing.T) {
 	tests := []struct {
 		name   string

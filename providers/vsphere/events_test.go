@@ -11,8 +11,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// history is all that users with read access find in the events and the recent
-// tasks of vCenter.
+// history returns all text in the events and the recent tasks of vCenter that
+// users with read access can find.
 func (b *bed) history() string {
 	b.t.Helper()
 	c := b.admin()
@@ -29,9 +29,9 @@ func (b *bed) history() string {
 	return string(text)
 }
 
-// vCenter writes the old value of a removed setting into an event. A guest that
-// cleared the bootstrap data before, as Nova's do, leaves nothing to write; its
-// copy in the file of the VM is removed all the same.
+// vCenter writes the old value of a removed setting into an event. If the
+// guest cleared the bootstrap data before, as Nova's guests do, the event has
+// no data; the copy in the file of the VM is removed all the same.
 func TestEventsOfTheScrub(t *testing.T) {
 	for _, clears := range []bool{true, false} {
 		b := newBed(t)

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// vCenter may tell of a change as a whole or of the part that changed.
+// vCenter may report a change as a whole or only the part that changed.
 func TestAttributesInParts(t *testing.T) {
 	g := NewWithT(t)
 	v := &vmInfo{}

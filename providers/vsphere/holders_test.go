@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// TestMarkedVMs: the inventory tells all VMs of a cluster, without a request,
-// also to a manager that has no machine.
+// TestMarkedVMs checks that the inventory has all VMs of a cluster, without a
+// request, also for a manager that has no machine.
 func TestMarkedVMs(t *testing.T) {
 	b := newBed(t)
 	b.create("worker-1")
@@ -43,7 +43,7 @@ func TestMarkedVMs(t *testing.T) {
 	b.Expect(names()).To(BeEmpty(), "another cluster has none of them")
 }
 
-// A VM that has another name than its machine is reported by the machine's name,
+// A VM with another name than its machine is reported by the machine's name,
 // also after a restart of the manager.
 func TestNamedVM(t *testing.T) {
 	b := newBed(t)
@@ -84,7 +84,7 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	b.Expect(b.vc.SetGuestAddresses(found.InstanceUUID, []vcenter.GuestNIC{
 		{MAC: found.NICs[0].MAC, Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.2.3/24")}},
 	})).To(Succeed())
-	// The manager of a restored backup knows nothing of the machine.
+	// The manager of a restored backup does not know the machine.
 	b.connector = b.newConnector()
 
 	static := b.machine("static")

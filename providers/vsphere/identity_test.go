@@ -8,7 +8,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// The derivation never changes: VMs that exist would not be ours any more.
+// The derivation never changes: existing VMs would not be ours any more.
 func TestInstanceUUID(t *testing.T) {
 	g := NewWithT(t)
 	id, err := instanceUUID("0d6d0c70-5b1c-4c0e-9d3c-6d3d4c0f4e11", hypervisor.Key{Namespace: "ns", Name: "m"})

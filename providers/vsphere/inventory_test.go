@@ -21,7 +21,7 @@ var (
 	taskRef = ref{Type: "Task", Value: "task-1"}
 )
 
-// tale is an inventory that is told what happened, one update set at a time.
+// tale is an inventory that receives one update set at a time.
 type tale struct {
 	inv  *inventory
 	s    *stream
@@ -46,7 +46,8 @@ func (t *tale) tell(kind types.ObjectUpdateKind, obj ref, values ...any) {
 	}
 }
 
-// read learns the result or the error of a task, which the stream does not report.
+// read reads the result or the error of a task, which the stream does not
+// report.
 func (t *tale) read(u types.ObjectUpdate) {
 	for _, c := range u.ChangeSet {
 		info := *t.inv.world.tasks[u.Obj]
@@ -83,7 +84,7 @@ const (
 
 func TestVMAppearsInParts(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
-	ta.tell(enter, vmRef) // half-made
+	ta.tell(enter, vmRef) // still being created
 	g.Expect(ta.told).To(BeZero())
 	ta.tell(modify, vmRef, "config.instanceUuid", ourID.String())
 	g.Expect(ta.s.unlisted).To(HaveKey(vmRef))
@@ -116,8 +117,8 @@ func TestChatterIsNotTold(t *testing.T) {
 	g.Expect(ta.told).To(Equal(1))
 }
 
-// vCenter cannot read the settings of a VM whose host is out of reach. That
-// must not look as if the VM were gone.
+// vCenter cannot read the settings of a VM whose host is not reachable. The VM
+// must not be reported as deleted.
 func TestUnreadableVMIsNotGone(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.tell(enter, vmRef, "config.instanceUuid", ourID.String(), "runtime.powerState", types.VirtualMachinePowerStatePoweredOn)
@@ -134,8 +135,8 @@ func TestUnreadableVMIsNotGone(t *testing.T) {
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.VMUnreachableReason))
 }
 
-// After a restart no earlier world says whose an unreadable VM is. If it has
-// the machine's name, the machine must not look gone.
+// After a restart no earlier world has the UUID of an unreadable VM. If it has
+// the machine's name, the machine must not be reported as deleted.
 func TestUnreadableVMSinceStart(t *testing.T) {
 	for name, shown := range map[string]string{"Name": "m", "File": "/vmfs/volumes/5f0c/m/m.vmx"} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +185,7 @@ func TestTaskThatEndedBeforeItWasKnown(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "it is told once")
 }
 
-// The stream reports that a task failed, and not why.
+// The stream reports that a task failed, but not the reason.
 func TestErrorOfATaskIsRead(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		g, ta := NewWithT(t), newTale()
@@ -211,8 +212,8 @@ func TestErrorOfATaskIsRead(t *testing.T) {
 	}
 }
 
-// The clone takes longer than the stream lags behind, and the stream reports the
-// task before the VM.
+// The clone takes longer than the lag of the stream, and the stream reports
+// the task before the VM.
 func TestLongCloneWaitsForTheVM(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	ta.inv.begin(ourID, ourKey, creating, "Cloning")
@@ -283,8 +284,9 @@ func TestForgottenTask(t *testing.T) {
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent), "vCenter lost the task: it can be asked again")
 }
 
-// What vCenter refuses because of a VM's power is done only once the stream shows
-// that power. It may lag; it must not be asked again as fast as vCenter refuses.
+// A power operation that vCenter rejects because of the VM's power state is
+// done only once the stream shows the requested state. The stream may lag; the
+// request must not be repeated as fast as vCenter rejects it.
 func TestPowerThatIsRefused(t *testing.T) {
 	const on, off = types.VirtualMachinePowerStatePoweredOn, types.VirtualMachinePowerStatePoweredOff
 	byCall := func(ta *tale) {
@@ -302,7 +304,8 @@ func TestPowerThatIsRefused(t *testing.T) {
 		name    string
 		verb    verb
 		refused func(*tale)
-		// from is the power that is shown, and to the one that is shown in the end.
+		// from is the power state that the stream shows at first, and to is the
+		// one that it shows in the end.
 		from, to types.VirtualMachinePowerState
 		says     string
 	}{
@@ -339,8 +342,8 @@ func TestPowerThatIsRefused(t *testing.T) {
 	}
 }
 
-// The clone of a manager that died ends before the stream shows what it made.
-// A machine that looked gone in between would leave its VM behind.
+// The clone of a manager that crashed ends before the stream shows the new VM.
+// A machine that is reported as deleted in between would leave its VM behind.
 func TestInheritedCloneWaitsForItsVM(t *testing.T) {
 	template := ref{Type: "VirtualMachine", Value: "vm-9"}
 	tests := []struct {
@@ -387,8 +390,9 @@ func TestDestroyedVM(t *testing.T) {
 	g.Expect(ta.look()).To(Equal(hypervisor.Absent))
 }
 
-// A clone that nobody here started holds machines up. If it ended while the
-// stream was away, they hear of it although their own VMs look as before.
+// A clone that no machine here requested blocks machines. If the clone ends
+// while the stream is interrupted, these machines are queued although their
+// own VMs look as before.
 func TestInheritedCloneEndsUnseen(t *testing.T) {
 	g, ta := NewWithT(t), newTale()
 	w := newWorld()

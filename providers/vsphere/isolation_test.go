@@ -16,15 +16,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// inspected is what the cluster's controller does when the cluster or its
-// Secret changed.
+// inspected does an Inspect as the cluster's controller does when the cluster
+// or its Secret changed.
 func (b *bed) inspected(cluster *infrav1.NovaVSphereCluster) {
 	b.t.Helper()
 	b.Eventually(func() error { _, err := b.connector.Inspect(b.ctx(), cluster); return err }).Should(Succeed())
 }
 
-// A password that is changed in the middle of a scale-up loses nothing: the
-// old session ends, a new one takes over.
+// A password that is changed during a scale-up has no effect on machines: the
+// old session ends, and a new session replaces it.
 func TestRotationLosesNothing(t *testing.T) {
 	const n = 12
 	b := newBed(t)
@@ -52,7 +52,7 @@ func TestRotationLosesNothing(t *testing.T) {
 	b.Expect(b.vc.MostTasks("CloneVM_Task")).To(BeNumerically("<=", 4+4), "for a moment both sessions count")
 }
 
-// Trust that is taken away ends the session that was opened with it.
+// A CA certificate that is removed ends the session that was opened with it.
 func TestTrustRotation(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
@@ -72,8 +72,8 @@ func TestTrustRotation(t *testing.T) {
 	b.Expect(b.connector.pool.Len()).To(Equal(1))
 }
 
-// An identity lends an account to the namespaces it allows. Clusters that use
-// the same account share a session.
+// An identity provides an account for the namespaces that it allows. Clusters
+// that use the same account share a session.
 func TestIdentity(t *testing.T) {
 	b := newBed(t)
 	b.options.Namespace = "nova"
@@ -110,7 +110,7 @@ func TestIdentity(t *testing.T) {
 	b.Expect(b.fails(m, infrav1.CredentialsInvalidReason)).To(HaveOccurred())
 }
 
-// Many callers at once make one login.
+// Many concurrent callers cause one login.
 func TestSingleFlight(t *testing.T) {
 	b := newBed(t)
 	b.connector = b.newConnector()
@@ -126,8 +126,8 @@ func TestSingleFlight(t *testing.T) {
 	}
 }
 
-// One vCenter hangs and another is down. A third works as if they were not
-// there, in the same process, with the same workers.
+// One vCenter hangs and another is down. A third works as if they did not
+// exist, in the same process, with the same workers.
 func TestBadNeighbours(t *testing.T) {
 	const n = 30
 	b := newBed(t)

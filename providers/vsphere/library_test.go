@@ -43,7 +43,7 @@ const anOVF = `<Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ov
   </VirtualSystem>
 </Envelope>`
 
-// rest is somebody else's login at the REST API.
+// rest returns the login of another user at the REST API.
 func (b *bed) rest() *rest.Client {
 	b.t.Helper()
 	c := rest.NewClient(b.admin().Client)
@@ -51,7 +51,7 @@ func (b *bed) rest() *rest.Client {
 	return c
 }
 
-// addLibrary makes a content library with an OVF and a VM template in it.
+// addLibrary creates a content library with an OVF and a VM template in it.
 func (b *bed) addLibrary() *library.Manager {
 	b.t.Helper()
 	c := b.rest()
@@ -110,7 +110,7 @@ func (b *bed) made(machines ...*infrav1.NovaVSphereMachine) {
 	}
 }
 
-// images are the VMs that were deployed from the library.
+// images returns the VMs that were deployed from the library.
 func (b *bed) images() (found []vcenter.VM) {
 	for _, vm := range b.vc.VMs() {
 		if strings.HasPrefix(vm.Name, "nova-image-") {
@@ -153,8 +153,9 @@ func TestCreateFromLibrary(t *testing.T) {
 	b.Expect(err).To(MatchError(MatchRegexp(`the item "debian" of the content library "images" has the version \d+, not 77`)))
 }
 
-// A manager that dies while an image is deployed leaves a VM that the next one
-// completes; one that dies after that finds it.
+// A manager that crashes during the deployment of an image leaves a VM that
+// the next manager completes. After a later crash, the next manager finds the
+// image.
 func TestLibraryAcrossRestarts(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
@@ -179,7 +180,7 @@ func TestLibraryAcrossRestarts(t *testing.T) {
 	b.reaches(next, hypervisor.Running)
 }
 
-// A VM that has the name of an image and is none is left alone.
+// A VM that has the name of an image and is no image is not changed.
 func TestForeignImage(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
@@ -198,7 +199,8 @@ func TestForeignImage(t *testing.T) {
 	b.Expect(b.images()).To(Equal(before))
 }
 
-// An image that cannot be deployed says why, once for each try.
+// The error of an image that cannot be deployed is returned once for each
+// attempt.
 func TestLibraryFailure(t *testing.T) {
 	b := newBed(t)
 	m := b.addLibrary()
@@ -220,8 +222,8 @@ func TestLibraryFailure(t *testing.T) {
 	b.Expect(err).To(MatchError(`the item "disc" of the content library "images" is of the type "iso": only OVF templates and VM templates can be cloned`))
 }
 
-// A host of the group that cannot take an image does not hold it up when
-// another can.
+// A host of the group on which no image can be deployed does not block the
+// deployment if another host can take it.
 func TestImageOnHostGroupWithFullHost(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()
@@ -303,8 +305,8 @@ func TestInspectFailureDomains(t *testing.T) {
 	}
 }
 
-// Where failure domains name the datacenter or the template, the size is that
-// of the first in which machines can be made.
+// If failure domains set the datacenter or the template, the size is that of
+// the first failure domain in which machines can be created.
 func TestSizeInFailureDomains(t *testing.T) {
 	b := newBed(t)
 	const gib = int64(1) << 30

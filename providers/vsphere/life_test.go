@@ -60,8 +60,8 @@ func TestDeleteFailure(t *testing.T) {
 	b.reaches(m, hypervisor.Stopped)
 }
 
-// A VM that vCenter does not power off, for it is off, and shows powered on, is
-// not asked for without end.
+// If vCenter refuses to power off a VM because it is off, and shows it as
+// powered on, the request is not repeated without end.
 func TestPowerOffThatIsRefused(t *testing.T) {
 	b := newBed(t)
 	b.options.pace.settle = 100 * time.Millisecond
@@ -110,7 +110,7 @@ func TestLost(t *testing.T) {
 }
 
 // A restarted manager finds every VM again with the requests that open the
-// session, however many there are.
+// session, however many VMs there are.
 func TestRestart(t *testing.T) {
 	b := newBed(t)
 	count := func(first, n int) int {
@@ -134,7 +134,7 @@ func TestRestart(t *testing.T) {
 	b.Expect(few).To(BeNumerically("<=", 8), "%v", b.vc.Requests())
 }
 
-// drain takes what was delivered until nothing comes for a moment.
+// drain reads the delivered keys until none comes for a short time.
 func (b *bed) drain(keys <-chan hypervisor.Key) {
 	for {
 		select {

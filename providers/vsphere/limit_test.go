@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// A machine over the limit says which place in line it has, and is called when
-// its turn comes.
+// A machine over the limit gets its position in the queue, and is queued for a
+// reconcile when its slot is free.
 func TestQueued(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
@@ -30,7 +30,8 @@ func TestQueued(t *testing.T) {
 	}
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("CloneVM_Task", 1))
 
-	// The one that is next goes away, so the other is called.
+	// The next machine in the queue is deleted, so the other machine gets the
+	// slot.
 	vm, err := b.look(going(second))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Absent))
@@ -39,13 +40,13 @@ func TestQueued(t *testing.T) {
 	b.reaches(third, hypervisor.Running)
 }
 
-// A clone that fails gives its turn back, also one that is not even accepted,
-// and one that is lost with its session.
+// A failed clone releases its slot, also a clone that vCenter rejects at once,
+// and a clone that is lost with its session.
 func TestTurnIsGivenBack(t *testing.T) {
 	b := newBed(t)
 	b.options.MaxCreations = 1
 	b.options.pace = hasty
-	// Others may be using the processors.
+	// Other tests may use the processors.
 	b.options.pace.request, b.options.pace.patience = 5*time.Second, 5*time.Second
 	b.connector = b.newConnector()
 	b.vc.SetTaskDelay("CloneVM_Task", 2*time.Second)
@@ -54,7 +55,7 @@ func TestTurnIsGivenBack(t *testing.T) {
 	changes := b.connector.Changes()
 	b.Expect(b.connect(failing).Create(b.ctx(), failing, launch)).To(Succeed())
 	b.Expect(hypervisor.IsWaiting(b.connect(next).Create(b.ctx(), next, launch))).To(BeTrue())
-	// The failure is read when the machine looks.
+	// The failure is read when the machine is observed.
 	b.Eventually(func() string {
 		_, err := b.look(failing)
 		return hypervisor.ReasonFor(err, "")
@@ -82,12 +83,13 @@ func TestTurnIsGivenBack(t *testing.T) {
 	b.once([]*infrav1.NovaVSphereMachine{failing, next, lost, last})
 }
 
-// Five hundred machines at once: no more clones run than may, and machines
-// that are deleted meanwhile go as fast as if nothing else was on.
+// Five hundred machines are created at once: the number of clones stays within
+// the limit, and machines that are deleted meanwhile are deleted as fast as
+// without the creations.
 func TestScaleUpStarvesNoDelete(t *testing.T) {
 	const n, olds, most = 500, 10, 16
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{
-		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}, // or the datastore is full
+		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}}, // otherwise the datastore is full
 	}})
 	b.options.MaxCreations = most
 	b.connector = b.newConnector()
@@ -125,8 +127,8 @@ func TestScaleUpStarvesNoDelete(t *testing.T) {
 		slowest = max(slowest, c.ended.Sub(c.began))
 	}
 	t.Logf("each of %d deletions took at most %s, and %d of %d machines were still to come", olds, slowest, left, n)
-	// How long it took says more about this computer; that most machines were
-	// not made yet says that nothing waited for them.
+	// The duration depends on the test machine. Since most machines were not
+	// created yet, no deletion has waited for them.
 	b.Expect(left).To(BeNumerically(">", n/2), "the deletions did not wait for the creations")
 
 	p.arrived(2*time.Minute, all...)

@@ -9,7 +9,8 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// A refused login says what else than the password may be the cause.
+// The error of a refused login names other possible causes beside the
+// password.
 func TestRefusedLogin(t *testing.T) {
 	for _, tt := range []struct {
 		name   string

@@ -17,7 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// vmID is the identity of a VM.
+// vmID is the instance UUID of a VM.
 var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
 func options(t *testing.T, l hypervisor.Launch) map[string]string {
@@ -58,8 +58,8 @@ func TestLargeUserData(t *testing.T) {
 	g.Expect(io.ReadAll(r)).To(Equal(data))
 }
 
-// What cannot be compressed is refused from the first byte that does not fit,
-// before there is a VM.
+// Data that cannot be compressed is rejected from the first byte over the
+// limit, before a VM exists.
 func TestTooLongUserData(t *testing.T) {
 	cards, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	if err != nil {

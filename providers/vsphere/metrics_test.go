@@ -11,8 +11,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// measured is a metric of the bed's vCenter with a label; a histogram's is its
-// number of samples.
+// measured returns the value of a metric of the test environment's vCenter
+// with a label; for a histogram, its number of samples.
 func (b *bed) measured(name, label, value string) float64 {
 	b.t.Helper()
 	families, err := metrics.Registry.(prometheus.Gatherer).Gather()

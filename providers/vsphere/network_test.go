@@ -26,11 +26,13 @@ type addressing = infrav1.InterfaceAddressing
 
 var pools = []ipamv1.IPPoolReference{{Name: "four"}, {Name: "six"}}
 
-// networks are machines' interfaces by the name of their golden files.
+// networks are network interfaces of machines by the name of their golden
+// files.
 var networks = map[string]struct {
 	interfaces []infrav1.NovaVSphereInterface
 	pooled     [][]hypervisor.Address
-	// arguments are what Ignition's kernel is told; refused says why nothing is.
+	// arguments are the kernel arguments for Ignition; refused is the error if
+	// there are none.
 	arguments, refused string
 }{
 	"dhcp": {interfaces: []infrav1.NovaVSphereInterface{{}}},
@@ -144,8 +146,8 @@ func TestWiresWaitForPools(t *testing.T) {
 	g.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.WaitingForAddressPoolReason))
 }
 
-// Hardware addresses follow from the VM, are nobody else's, and are of the
-// range that is for such.
+// MAC addresses are derived from the VM, are unique, and are in the locally
+// administered range.
 func TestMACAddress(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 5000 {

@@ -18,10 +18,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// aPolicy is a storage policy that the simulated vCenter has.
+// aPolicy is a storage policy of the simulated vCenter.
 const aPolicy = "vSAN Default Storage Policy"
 
-// finder is somebody else's way to find things in DC0.
+// finder returns a finder of another user's session for DC0.
 func (b *bed) finder() *find.Finder {
 	b.t.Helper()
 	f := find.NewFinder(b.admin().Client)
@@ -30,7 +30,7 @@ func (b *bed) finder() *find.Finder {
 	return f.SetDatacenter(dc)
 }
 
-// addPod makes a cluster of datastores that has one datastore.
+// addPod creates a datastore cluster with one datastore.
 func (b *bed) addPod(name, datastore string) {
 	b.t.Helper()
 	f := b.finder()
@@ -46,13 +46,13 @@ func (b *bed) addPod(name, datastore string) {
 	}, true))
 }
 
-// addHostGroup makes a DRS group of the first host, and returns the host.
+// addHostGroup creates a DRS group of the first host, and returns the host.
 func (b *bed) addHostGroup(name string) types.ManagedObjectReference {
 	b.t.Helper()
 	return b.addHostGroupOf(name, 1)[0].Reference()
 }
 
-// addHostGroupOf makes a DRS group of so many hosts, and returns them.
+// addHostGroupOf creates a DRS group of a number of hosts, and returns them.
 func (b *bed) addHostGroupOf(name string, count int) []*object.HostSystem {
 	b.t.Helper()
 	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
@@ -69,13 +69,13 @@ func (b *bed) addHostGroupOf(name string, count int) []*object.HostSystem {
 	return hosts[:count]
 }
 
-// addSnapshot takes a snapshot of a template.
+// addSnapshot creates a snapshot of a template.
 func (b *bed) addSnapshot(template, name string) {
 	b.t.Helper()
 	b.wait(b.vm(template).CreateSnapshot(b.ctx(), name, "", false, false))
 }
 
-// properties reads what vCenter knows of a VM.
+// properties reads the properties of a VM.
 func (b *bed) properties(name string) mo.VirtualMachine {
 	b.t.Helper()
 	var vm mo.VirtualMachine
@@ -101,8 +101,8 @@ func optionsOf(vm *mo.VirtualMachine) map[string]string {
 	return out
 }
 
-// A machine that asks for everything still is one clone, one recommendation
-// and one place in the list, however many options it has.
+// A machine with every option still costs one clone, one recommendation and
+// one entry in the list view.
 func TestCreateWithEverything(t *testing.T) {
 	b := newBed(t)
 	b.addPod("pod", "LocalDS_1")
@@ -138,7 +138,7 @@ func TestCreateWithEverything(t *testing.T) {
 	l := launch
 	l.Zone = "zone-a"
 	l.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("192.0.2.10/24"), Gateway: netip.MustParseAddr("192.0.2.1")}}}
-	first := everything("first") // resolves names for all others
+	first := everything("first") // resolves the names for all others
 	b.Expect(b.connect(first).Create(b.ctx(), first, l)).To(Succeed())
 	b.reaches(first, hypervisor.Running)
 
@@ -302,7 +302,7 @@ func TestCreateRefusals(t *testing.T) {
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("CloneVM_Task"), "all of it is known before vCenter is asked to do anything")
 }
 
-// A snapshot that was missing is seen once it is there.
+// A missing snapshot is found once it exists.
 func TestSnapshotTakenLater(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
@@ -315,7 +315,8 @@ func TestSnapshotTakenLater(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// VMs made together spread over the datastores that fit a policy.
+// VMs that are created together are spread over the datastores that fit a
+// policy.
 func TestCreateByPolicyAlone(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.Placement.Datastore = ""
@@ -333,7 +334,7 @@ func TestCreateByPolicyAlone(t *testing.T) {
 	b.Expect(on).To(Equal(map[string]int{"[LocalDS_0]": 2, "[LocalDS_1]": 2}))
 }
 
-// Folders that are missing are made once, by whoever comes first.
+// Missing folders are created once, by the first machine.
 func TestCreateFolder(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
@@ -353,7 +354,7 @@ func TestCreateFolder(t *testing.T) {
 	b.Expect(b.properties("again").Parent).To(HaveValue(Equal(folder.Reference())))
 }
 
-// Hardware is upgraded before a VM starts for the first time.
+// The hardware version is upgraded before a VM starts for the first time.
 func TestUpgradeHardware(t *testing.T) {
 	b := newBed(t)
 	create := func(name, version string) mo.VirtualMachine {
@@ -380,7 +381,7 @@ func TestUpgradeHardware(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("PowerOnVM_Task", 1))
 }
 
-// Networks are found by reference too, and opaque ones are networks.
+// Networks are also found by reference, including opaque networks.
 func TestNetworks(t *testing.T) {
 	b := newBed(t)
 	portgroup, err := b.finder().Network(b.ctx(), "DC0_DVPG0")

@@ -18,10 +18,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// seenWithin is how soon what happens outside has to be known.
+// seenWithin is the longest time until a change by another client must be
+// known.
 const seenWithin = 2 * time.Second
 
-// idOf is the reference of a machine's VM.
+// idOf returns the reference of a machine's VM.
 func (b *bed) idOf(name string) string {
 	b.t.Helper()
 	found := b.vmNamed(name)
@@ -29,7 +30,7 @@ func (b *bed) idOf(name string) string {
 	return found[0].Ref
 }
 
-// provisioned is a machine whose VM came up before.
+// provisioned returns a machine whose VM was up before.
 func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine {
 	vm, err := b.look(m)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -38,8 +39,8 @@ func (b *bed) provisioned(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMac
 	return m
 }
 
-// destroyed deletes a machine's VM the way its controller does: step by step,
-// trying again after failures.
+// destroyed deletes a machine's VM as its controller does: step by step, with
+// retries after failures.
 func (b *bed) destroyed(m *infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
@@ -157,14 +158,14 @@ func TestCopyWithTheSameUUIDIsNeverDestroyed(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// hidden waits until a machine says that the account does not see its VM.
+// hidden waits until a machine reports that the account does not see its VM.
 func (b *bed) hidden(m *infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Expect(b.fails(m, infrav1.VMNotVisibleReason)).To(MatchError(ContainSubstring("account")))
 }
 
-// An account that loses sight of a VM must not take it for gone: its machine
-// would be lost, or released while its VM runs on.
+// If the account loses its permission for a VM, the VM must not be reported as
+// deleted: its machine would be replaced, or released while its VM still runs.
 func TestLosingSight(t *testing.T) {
 	for _, what := range []string{"m", vcenter.DefaultFolder} {
 		t.Run(what, func(t *testing.T) {
@@ -188,15 +189,15 @@ func TestLosingSight(t *testing.T) {
 	}
 }
 
-// A manager that starts anew has never seen the VM. It must see where it was
-// made before it believes that it is gone.
+// A restarted manager has never seen the VM. It must see the folder in which
+// the VM was created before it reports the VM as deleted.
 func TestLosingSightBeforeARestart(t *testing.T) {
 	b := newBed(t)
 	b.losesSightBeforeARestart()
 }
 
-// losesSightBeforeARestart hides the folder from a manager that starts anew: it
-// must not believe that the VM there is gone.
+// losesSightBeforeARestart hides the folder from a restarted manager: it must
+// not report the VM in that folder as deleted.
 func (b *bed) losesSightBeforeARestart() {
 	b.t.Helper()
 	m := b.provisioned(b.create("m"))
@@ -209,8 +210,9 @@ func (b *bed) losesSightBeforeARestart() {
 	b.reaches(m, hypervisor.Running)
 }
 
-// inDomains is a bed whose cluster has two failure domains, in folders of their
-// own. Only they say where machines go: there are two datacenters.
+// inDomains returns a test environment whose cluster has two failure domains,
+// in separate folders. Only the failure domains set the placement: there are
+// two datacenters.
 func inDomains(t *testing.T) *bed {
 	t.Helper()
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Folders: []string{vcenter.DefaultFolder, "a", "b"}}})
@@ -227,7 +229,7 @@ func inDomains(t *testing.T) *bed {
 	return b
 }
 
-// createIn makes a machine's VM in a failure domain, or in none.
+// createIn creates a machine's VM in a failure domain, or in none.
 func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
 	b.t.Helper()
 	m := b.machine("m")
@@ -240,7 +242,7 @@ func (b *bed) createIn(zone string) *infrav1.NovaVSphereMachine {
 	return m
 }
 
-// withStatus is a machine whose status came along.
+// withStatus returns a machine that has kept its status.
 func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphereMachine {
 	m = m.DeepCopy()
 	m.Status.FailureDomain = zone
@@ -248,8 +250,8 @@ func withStatus(m *infrav1.NovaVSphereMachine, zone string) *infrav1.NovaVSphere
 	return m
 }
 
-// A manager that starts anew believes that a VM is gone only if it would see it
-// wherever it may have been made.
+// A restarted manager reports a VM as deleted only if it would see the VM in
+// each place where it may have been created.
 func TestGoneFromFailureDomains(t *testing.T) {
 	within := infrav1.NovaVSpherePlacement{Datacenter: "DC0", ResourcePool: "DC0_C0_RP1", Folder: vcenter.DefaultFolder, Datastore: "LocalDS_0"}
 	dropped := func(m *infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine { return m }
@@ -258,15 +260,16 @@ func TestGoneFromFailureDomains(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		// zone is where the VM is made, and status what is known of that.
+		// zone is the failure domain in which the VM is created, and status sets
+		// its record in the machine.
 		zone   string
 		status func(*infrav1.NovaVSphereMachine) *infrav1.NovaVSphereMachine
-		// cluster is the placement of the cluster, and removed the domain that
-		// leaves it.
+		// cluster is the placement of the cluster, and removed is the failure
+		// domain that is removed from it.
 		cluster infrav1.NovaVSpherePlacement
 		removed string
-		// hidden is the folder that the account loses. A VM that is not made
-		// there is destroyed.
+		// hidden is the folder for which the account loses its permission. A VM
+		// that is not created there is destroyed.
 		hidden string
 		seen   bool
 	}{
@@ -315,8 +318,8 @@ func TestGoneFromFailureDomains(t *testing.T) {
 	}
 }
 
-// A folder that would be made again if it were missing is not taken for seen
-// because it is there.
+// A folder that is created on demand does not count as visible because it
+// exists.
 func TestLosingSightOfAFolderThatIsMade(t *testing.T) {
 	b := newBed(t)
 	b.cluster.Spec.Placement.CreateFolder = ptr.To(true)
@@ -324,8 +327,8 @@ func TestLosingSightOfAFolderThatIsMade(t *testing.T) {
 	b.losesSightBeforeARestart()
 }
 
-// A VM that is gone is known to be gone, also by a manager that starts anew,
-// and is asked about once.
+// A deleted VM is known to be deleted, also by a restarted manager, and
+// vCenter gets one request about it.
 func TestGoneIsGone(t *testing.T) {
 	b := newBed(t)
 	m := b.provisioned(b.create("m"))
@@ -396,8 +399,8 @@ func TestTakenInstanceUUID(t *testing.T) {
 	}
 }
 
-// The next clone is requested some time after vCenter gave another instance UUID,
-// and succeeds if the other VM is deleted.
+// The next clone is requested some time after vCenter gave another instance
+// UUID, and succeeds if the other VM is deleted.
 func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 	b := newBed(t)
 	b.options.pace.reclone = time.Second
@@ -416,7 +419,7 @@ func TestTakenInstanceUUIDIsFreed(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// rejected has the controller try to create a machine's VM until that fails.
+// rejected creates a machine's VM as the controller does, until that fails.
 func (b *bed) rejected(m *infrav1.NovaVSphereMachine) (failure error) {
 	b.Eventually(func(g Gomega) {
 		var vm hypervisor.VM

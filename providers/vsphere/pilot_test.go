@@ -16,7 +16,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// hasty is the pace of tests that lose answers and sessions.
+// hasty is the pace of tests that lose responses and sessions.
 var hasty = pace{
 	request: 400 * time.Millisecond, poll: time.Second, patience: 500 * time.Millisecond,
 	firstRetry: 20 * time.Millisecond, lastRetry: 200 * time.Millisecond,
@@ -24,26 +24,28 @@ var hasty = pace{
 	settle: time.Second, gather: 50 * time.Millisecond,
 }
 
-// craft is a machine that a pilot takes somewhere.
+// craft is a machine that a pilot reconciles to a target: VM running, or VM
+// deleted.
 type craft struct {
 	machine *infrav1.NovaVSphereMachine
 	launch  hypervisor.Launch
-	// soft has the guest asked first; asked is set once it was.
+	// soft requests a shutdown of the guest first; asked is set once that was
+	// requested.
 	soft, asked bool
-	// provisioned is set once its VM was up, as spec.providerID is. If it is
-	// seen gone from then on, it is lost.
+	// provisioned is set once its VM was up, as spec.providerID is. If the VM
+	// is reported as deleted after that, the machine is lost.
 	provisioned bool
 	lost        bool
-	// done is closed once it is up, or once it is gone.
+	// done is closed once the target is reached.
 	done chan struct{}
-	// began and ended say when.
+	// began and ended are the times of the start and the end.
 	began, ended time.Time
 	failures     int
 }
 
-// pilot does to machines what controllers/machine does, with as many workers
-// and the same queue. Nothing is looked at again without a push or a failure,
-// so a push that is missing shows.
+// pilot reconciles machines as controllers/machine does, with as many workers
+// and the same queue. It observes a machine only after an event or a failure,
+// so a missing event makes a test fail.
 type pilot struct {
 	b         *bed
 	connector *Connector
@@ -55,7 +57,7 @@ type pilot struct {
 	crafts map[hypervisor.Key]*craft
 }
 
-// fly starts a pilot over a connector.
+// fly starts a pilot for a connector.
 func (b *bed) fly(c *Connector) *pilot {
 	ctx, cancel := context.WithCancel(b.ctx())
 	p := &pilot{
@@ -120,7 +122,7 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 	}
 	vm, err := d.Observe(ctx, m)
 	if err != nil {
-		return err // what is due is tried again a moment later
+		return err // the queue retries it a short time later
 	}
 	deleting := !m.DeletionTimestamp.IsZero()
 	switch {
@@ -158,7 +160,7 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 	return nil
 }
 
-// arrive lands a machine.
+// arrive ends the work on a machine.
 func (p *pilot) arrive(key hypervisor.Key, c *craft) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,7 +171,8 @@ func (p *pilot) arrive(key hypervisor.Key, c *craft) {
 	}
 }
 
-// take takes a machine somewhere: up, or away if it is going.
+// take starts the work on a machine: to create its VM, or to delete it if the
+// machine is being deleted.
 func (p *pilot) take(m *infrav1.NovaVSphereMachine, as ...func(*craft)) *craft {
 	c := &craft{machine: m, launch: launch, done: make(chan struct{}), began: time.Now()}
 	for _, change := range as {
@@ -182,15 +185,15 @@ func (p *pilot) take(m *infrav1.NovaVSphereMachine, as ...func(*craft)) *craft {
 	return c
 }
 
-// arrived waits until all are where they were taken. It fails if none of them
-// arrives for a while: how long all of them take depends on the test machine.
+// arrived waits until all machines have reached their target. It fails if none
+// of them does for some time: the total time depends on the test machine.
 func (p *pilot) arrived(within time.Duration, crafts ...*craft) {
 	p.b.t.Helper()
 	p.await(within, crafts, func(int) {})
 }
 
-// await calls meanwhile with the number of machines that are on their way, until
-// all have arrived. It fails if none arrives within a time.
+// await calls meanwhile with the number of machines in progress, until all
+// have reached their target. It fails if none does within a time.
 func (p *pilot) await(within time.Duration, crafts []*craft, meanwhile func(left int)) {
 	p.b.t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -218,7 +221,7 @@ func (p *pilot) await(within time.Duration, crafts []*craft, meanwhile func(left
 	}
 }
 
-// stranded says how the machines are that did not arrive.
+// stranded describes the machines that have not reached their target.
 func (p *pilot) stranded(crafts []*craft) string {
 	var out []string
 	for _, c := range crafts {
@@ -248,15 +251,15 @@ func (b *bed) machines(prefix string, n int) []*infrav1.NovaVSphereMachine {
 	return out
 }
 
-// id is the instance UUID of a machine's VM.
+// id returns the instance UUID of a machine's VM.
 func (b *bed) id(m *infrav1.NovaVSphereMachine) uuid.UUID {
 	id, err := instanceUUID(b.cluster.Annotations[infrav1.ClusterIDAnnotation], keyOf(m))
 	b.Expect(err).NotTo(HaveOccurred())
 	return id
 }
 
-// once checks that every machine has exactly one VM, and that nobody else has
-// one with a derived UUID.
+// once checks that every machine has exactly one VM, and that no other VM has
+// a derived UUID.
 func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	want := map[string]int{}
@@ -272,7 +275,7 @@ func (b *bed) once(machines []*infrav1.NovaVSphereMachine) {
 	b.Expect(have).To(Equal(want))
 }
 
-// spent says what a phase cost.
+// spent logs the requests and the time of a phase.
 func (b *bed) spent(t *testing.T, what string, n int, since time.Time) {
 	t.Helper()
 	t.Logf("%s: %d requests for %d machines (%.2f each), %s: %v", what, b.total(), n,

@@ -15,12 +15,12 @@ import (
 	"github.com/vmware/govmomi/object"
 )
 
-// anybody are requests that any role allows: it has System.Anonymous,
-// System.View and System.Read.
+// anybody is the entry of requests that any role allows: it has
+// System.Anonymous, System.View and System.Read.
 var anybody = []string(nil)
 
-// privileges are what requests need, by method of the SOAP API, and by the end
-// of the path in the REST API.
+// privileges are the privileges that requests need, by method of the SOAP API,
+// and by the end of the path in the REST API.
 var privileges = map[string][]string{
 	"Login": anybody, "Logout": anybody, "RetrieveServiceContent": anybody, "RetrievePropertiesEx": anybody,
 	"CreateContainerView": anybody, "CreateListView": anybody, "ModifyListView": anybody, "CreatePropertyCollector": anybody,
@@ -57,7 +57,7 @@ var privileges = map[string][]string{
 	"library":                         {"VApp.Import", "ContentLibrary.ReadStorage"},
 }
 
-// needs returns the entry for a request.
+// needs returns the entry of a request.
 func needs(method string) ([]string, bool) {
 	if list, ok := privileges[method]; ok {
 		return list, true
@@ -75,8 +75,8 @@ func needs(method string) ([]string, bool) {
 	return nil, false
 }
 
-// Every request that the package can make needs privileges that the guide
-// lists, and the guide lists no other.
+// Every request that the package can send needs privileges that the guide
+// lists, and the guide lists no other privileges.
 func TestGuideListsThePrivileges(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("*.go")
@@ -114,7 +114,7 @@ func TestGuideListsThePrivileges(t *testing.T) {
 	g.Expect(guidePrivileges(g)).To(Equal(slices.Compact(needed)))
 }
 
-// guidePrivileges are the privileges that the guide lists.
+// guidePrivileges returns the privileges that the guide lists.
 func guidePrivileges(g Gomega) []string {
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "vsphere.md"))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -129,7 +129,7 @@ func guidePrivileges(g Gomega) []string {
 	return slices.Compact(listed)
 }
 
-// The privileges are such as vCenter has: its administrators have all.
+// The privileges exist in vCenter: its administrators have all privileges.
 func TestPrivilegesExist(t *testing.T) {
 	b := newBed(t)
 	roles, err := object.NewAuthorizationManager(b.admin().Client).RoleList(b.ctx())

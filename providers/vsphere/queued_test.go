@@ -10,9 +10,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// vCenter runs a few clones on a host at the same time and queues the others. A
-// machine with a queued clone is busy, also for a manager that did not request the
-// clone; it fails nowhere and is not cloned twice. Other machines do not wait.
+// vCenter runs a few clones on a host at the same time and queues the others.
+// A machine with a queued clone is busy, also for a manager that did not
+// request the clone; it does not fail and is not cloned twice. Other machines
+// do not wait.
 func TestClonesThatVCenterQueues(t *testing.T) {
 	const n = 5
 	b := newBedWith(t, vcenter.Options{ClonesPerHost: 1})
@@ -50,7 +51,8 @@ func TestClonesThatVCenterQueues(t *testing.T) {
 	}
 }
 
-// The outcome of a task is known although the list of recent tasks has lost it.
+// The result of a task is known although the task is not in the list of recent
+// tasks any more.
 func TestTasksThatVCenterForgets(t *testing.T) {
 	const n = 8
 	b := newBedWith(t, vcenter.Options{RecentFor: time.Millisecond})

@@ -17,10 +17,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// Many machines at once cost what each costs alone; names are resolved once.
+// Many machines at once need as many requests as each alone; names are
+// resolved once.
 func TestManyAtOnce(t *testing.T) {
 	b := newBed(t)
-	b.inspected(b.cluster) // while the session is opened, most are sent away
+	b.inspected(b.cluster) // most callers get an error while the session is being opened
 	const many = 20
 	var wg sync.WaitGroup
 	failed := make(chan error, many)
@@ -55,7 +56,8 @@ func TestManyAtOnce(t *testing.T) {
 	b.Expect(testutil.ToFloat64(requests.WithLabelValues(b.vc.Address, "CloneVM_Task", "success"))).To(BeEquivalentTo(many))
 }
 
-// What was resolved is asked for again when vCenter says it is no more.
+// Names are resolved again when vCenter reports that the object does not exist
+// any more.
 func TestStaleTemplate(t *testing.T) {
 	b := newBed(t)
 	b.create("m")
@@ -76,7 +78,7 @@ func TestStaleTemplate(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// later makes what was read about templates as old as it would be after d.
+// later makes the results about templates as old as they would be after d.
 func (r *resolver) later(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +95,8 @@ func (r *resolver) later(d time.Duration) {
 	}
 }
 
-// A template's name may become another's, which has no part in what vCenter says
-// is no more.
+// Another template may get a template's name. vCenter does not report that the
+// first one does not exist any more.
 func TestTemplateThatIsReplaced(t *testing.T) {
 	const next = "next-image"
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate}, {Name: next}}}})
@@ -131,8 +133,8 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	}
 }
 
-// A machine that does not fit a template is not refused because of what the
-// template was before it was mended.
+// A machine that does not fit a template is not rejected because of the
+// template's state before it was fixed.
 func TestTemplateThatIsMended(t *testing.T) {
 	b := newBed(t)
 	b.create("first")
@@ -147,7 +149,8 @@ func TestTemplateThatIsMended(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// Who asks anew does not get what is old, and what is no news is asked once.
+// A caller does not get an old result of type news. A recent result needs one
+// request only.
 func TestNewsAreAskedAgain(t *testing.T) {
 	b := newBed(t)
 	d, ok := b.connect(b.machine("m")).(*driver)

@@ -29,8 +29,8 @@ func TestRefusedLogins(t *testing.T) {
 // restLogins is the request that logs in at the REST API.
 const restLogins = "POST /rest/com/vmware/cis/session"
 
-// rotatedBed has a session whose password is not that of vCenter any more, with
-// so long to wait after a login that is refused.
+// rotatedBed returns a test environment with a session whose password is not
+// valid in vCenter any more. wait is the delay after a refused login.
 func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	t.Helper()
 	b := newBed(t)
@@ -42,8 +42,8 @@ func rotatedBed(t *testing.T, wait time.Duration) *bed {
 	return b
 }
 
-// A password that is new in vCenter and not yet in the Secret does not lock the
-// account, however many machines ask for what the REST API has.
+// A password that was changed in vCenter and not yet in the Secret does not
+// lock the account, however many machines use the REST API.
 func TestWrongPasswordAtTheREST(t *testing.T) {
 	b := rotatedBed(t, time.Hour)
 	b.vc.ResetRequests()
@@ -60,7 +60,8 @@ func TestWrongPasswordAtTheREST(t *testing.T) {
 	b.made(b.fromLibrary("m", "golden"))
 }
 
-// The password that is put back in vCenter is tried again in time.
+// The old password is tried again after the delay when it is restored in
+// vCenter.
 func TestRefusedRESTLoginIsTriedAgain(t *testing.T) {
 	b := rotatedBed(t, time.Millisecond)
 	m := b.fromLibrary("m", "golden")
@@ -72,7 +73,7 @@ func TestRefusedRESTLoginIsTriedAgain(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// A login that has ended at the REST API alone is made anew at once.
+// If only the login at the REST API has ended, it is replaced at once.
 func TestEndedRESTLogin(t *testing.T) {
 	b := newBed(t)
 	b.addLibrary()

@@ -14,21 +14,22 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// role is a bed whose account has a role.
+// role is a test environment whose account has a role.
 type role struct {
 	*bed
 	privileges []string
 }
 
-// asAdministrator does something that the account's role does not allow.
+// asAdministrator runs a function with privileges that the account's role does
+// not have.
 func (r *role) asAdministrator(do func()) {
 	r.vc.SetPrivileges()
 	defer r.vc.SetPrivileges(r.privileges...)
 	do()
 }
 
-// demanding is a machine that needs all privileges that depend on its spec, but
-// those that depend on its source.
+// demanding returns a machine that needs all privileges which depend on its
+// spec, except for those that depend on its source.
 func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *infrav1.NovaVSphereMachine {
 	m := r.grouped(name, "md")
 	m.Spec.Template = source.Template
@@ -42,7 +43,7 @@ func (r *role) demanding(name string, source infrav1.NovaVSphereMachineSpec) *in
 	return m
 }
 
-// lives takes a machine through its life, with a volume of a storage driver in
+// lives runs a machine through its life, with a volume of a storage driver in
 // a snapshot of it, and returns the first failure.
 func (r *role) lives(m *infrav1.NovaVSphereMachine) error {
 	if err := r.goes(m); err != nil {
@@ -55,8 +56,8 @@ func (r *role) lives(m *infrav1.NovaVSphereMachine) error {
 	return r.goes(going(m))
 }
 
-// goes reconciles a machine until it is up, or absent if it is being deleted. It
-// returns the first failure.
+// goes reconciles a machine until it is up, or absent if it is being deleted.
+// It returns the first failure.
 func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 	r.t.Helper()
 	deleting := !m.DeletionTimestamp.IsZero()
@@ -90,8 +91,8 @@ func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 	return failed
 }
 
-// A role with the privileges of the guide is sufficient. Without one of them, the
-// condition PermissionDenied names it.
+// A role with the privileges of the guide is sufficient. Without one of them,
+// the condition PermissionDenied names it.
 func TestRole(t *testing.T) {
 	b := newWideBed(t)
 	b.addLibrary()
@@ -106,13 +107,14 @@ func TestRole(t *testing.T) {
 	}}
 	vm := infrav1.NovaVSphereMachineSpec{Template: infrav1.NovaVSphereTemplate{Name: "/DC0/vm/plain"}}
 	r.addPlainVM("plain")
-	// Sources of machines that need a privilege which a template's do not.
+	// Sources of machines that need a privilege which a template does not need.
 	special := map[string]infrav1.NovaVSphereMachineSpec{
 		"VirtualMachine.Provisioning.Clone": vm,
 		"VApp.Import":                       library, "ContentLibrary.ReadStorage": library,
 	}
 	b.vc.SetPrivileges(guide...)
-	// The simulator deploys an OVF by requests of its own, with the same account.
+	// The simulator deploys an OVF by requests of its own, with the same
+	// account.
 	ofImages := []string{"VirtualMachine.Provisioning.MarkAsTemplate", "VirtualMachine.State.CreateSnapshot"}
 	for i, lacking := range guide {
 		if slices.Contains(ofImages, lacking) {
@@ -125,7 +127,7 @@ func TestRole(t *testing.T) {
 				source = template
 			}
 			m := r.demanding(fmt.Sprintf("without-%d", i), source)
-			r.startAnew(peer) // or names are known that cannot be read now
+			r.startAnew(peer) // otherwise names are cached that the account cannot read now
 			r.privileges = slices.DeleteFunc(slices.Clone(guide), func(p string) bool { return p == lacking })
 			b.vc.SetPrivileges(r.privileges...)
 			err := r.lives(m)
@@ -144,7 +146,7 @@ func TestRole(t *testing.T) {
 	b.vc.SetPrivileges()
 }
 
-// startAnew replaces the manager by one that knows only a machine.
+// startAnew replaces the manager by one that knows only one machine.
 func (r *role) startAnew(m *infrav1.NovaVSphereMachine) {
 	r.t.Helper()
 	r.connector.Close()
@@ -152,7 +154,7 @@ func (r *role) startAnew(m *infrav1.NovaVSphereMachine) {
 	r.reaches(m, hypervisor.Running)
 }
 
-// addPlainVM makes a VM that is neither a template nor a machine's.
+// addPlainVM creates a VM that is neither a template nor a machine's.
 func (b *bed) addPlainVM(name string, config ...types.VirtualMachineConfigSpec) {
 	b.t.Helper()
 	spec := types.VirtualMachineCloneSpec{}

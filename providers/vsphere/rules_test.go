@@ -99,7 +99,7 @@ func newCrowd(names ...string) *crowd {
 	return c
 }
 
-// asks has a machine observed with what it asks for.
+// asks records the wants of a machine.
 func (c *crowd) asks(name string, spread infrav1.AntiAffinity, going bool) {
 	key := hypervisor.Key{Name: name}
 	c.want(c.ids[name], key, wants{rule: "r", spread: spread})
@@ -165,7 +165,8 @@ func TestRuleToLeave(t *testing.T) {
 	}
 }
 
-// A preferred rule exists only while each of its VMs has a host to go to.
+// A preferred rule exists only while each of its VMs has a free host for a
+// failover.
 func TestRuleNeedsAFreeHost(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -199,7 +200,7 @@ func TestRuleNeedsAFreeHost(t *testing.T) {
 	}
 }
 
-// Where DRS is off a preference asks for nothing; what is required is asked for.
+// While DRS is off, a preferred rule is not requested, but a required one is.
 func TestNoDRS(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b")
@@ -219,8 +220,8 @@ func TestNoDRS(t *testing.T) {
 	g.Expect(due()).To(BeFalse(), "a host of its own has no rules")
 }
 
-// A rule that a task is about to make counts as made, until vCenter tells
-// otherwise or the task fails.
+// A rule that a task is about to create counts as existing, until vCenter
+// reports otherwise or the task fails.
 func TestPromisedRule(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b")
@@ -242,8 +243,8 @@ func TestPromisedRule(t *testing.T) {
 	g.Expect(c.isStale(clusterRef)).To(BeTrue(), "the rules are read again before the next change")
 }
 
-// VMs in several compute clusters have a rule in each, and one that moved
-// leaves the rule it was in.
+// VMs in several compute clusters have a rule in each cluster, and a VM that
+// was moved leaves its old rule.
 func TestRulesOfSeveralClusters(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b", "c", "d")

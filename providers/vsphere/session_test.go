@@ -40,8 +40,8 @@ func TestWrongPassword(t *testing.T) {
 	b.reaches(m, hypervisor.Absent)
 }
 
-// A tenant that writes wrong passwords beside the name of a shared user, in as
-// many clusters as it likes, does not lock the user out.
+// A tenant that sets wrong passwords beside the name of a shared user, in any
+// number of clusters, does not lock the user.
 func TestWrongPasswordsOfManyClusters(t *testing.T) {
 	b := newBed(t)
 	b.options.pace.firstLogin, b.options.pace.lastLogin = time.Minute, 5*time.Minute
@@ -154,7 +154,8 @@ func TestExpiredSession(t *testing.T) {
 	b.Expect(b.vmNamed("m")).To(HaveLen(1))
 }
 
-// A session that nobody asks for is closed, without anybody asking for another.
+// A session that is not used any more is closed, without another request for a
+// session.
 func TestIdleSessionIsClosed(t *testing.T) {
 	b := newBed(t)
 	b.create("m")
@@ -170,7 +171,7 @@ func TestIdleSessionIsClosed(t *testing.T) {
 	b.create("next")
 }
 
-// vCenter allows a bounded number of sessions.
+// vCenter allows a limited number of sessions.
 func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
@@ -181,8 +182,8 @@ func TestSessionThatIsGivenUpIsEnded(t *testing.T) {
 	b.Eventually(b.vc.Requests).Should(And(HaveKeyWithValue("Login", 1), HaveKeyWithValue("Logout", 1)))
 }
 
-// A vCenter that takes connections and never answers costs its own machines a
-// moment and others nothing.
+// A vCenter that accepts connections and never responds delays its own
+// machines a short time and other machines not at all.
 func TestHangingNeighbour(t *testing.T) {
 	b := newBed(t)
 	b.create("m")
@@ -211,7 +212,8 @@ func TestHangingNeighbour(t *testing.T) {
 	b.reaches(stuck, hypervisor.Absent)
 }
 
-// Nothing turns a session up that works and is taken for down.
+// No other event would change the phase of a working session that counts as
+// down.
 func TestSessionThatComesUpWhenItIsTooSlowIsUp(t *testing.T) {
 	for range 5000 {
 		s := &session{

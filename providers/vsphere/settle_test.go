@@ -18,13 +18,15 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// newWideBed is a bed with more hosts than any test has machines.
+// newWideBed returns a test environment with more hosts than any test has
+// machines.
 func newWideBed(t *testing.T) *bed {
 	t.Helper()
 	return newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 24}})
 }
 
-// grouped is a machine of a MachineDeployment whose machines are kept apart.
+// grouped returns a machine of a MachineDeployment whose machines are kept on
+// different hosts.
 func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
 	m := b.machine(name)
 	m.Labels[clusterv1.MachineDeploymentNameLabel] = deployment
@@ -32,7 +34,7 @@ func (b *bed) grouped(name, deployment string) *infrav1.NovaVSphereMachine {
 	return m
 }
 
-// launched makes the VMs of machines and waits until they run.
+// launched creates the VMs of machines and waits until they run.
 func (b *bed) launched(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	for _, m := range machines {
@@ -43,8 +45,8 @@ func (b *bed) launched(machines ...*infrav1.NovaVSphereMachine) {
 	}
 }
 
-// settled settles machines the way their controller does, until nothing is
-// left to do.
+// settled calls Settle for machines as their controller does, until all are
+// synced.
 func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
@@ -66,8 +68,8 @@ func (b *bed) ruleOf(m *infrav1.NovaVSphereMachine) string {
 	return ruleName(b.cluster.Annotations[infrav1.ClusterIDAnnotation], namespace, infrav1.AntiAffinityGroup(m))
 }
 
-// members are the VMs in the rule of a machine's group; none if there is no
-// rule.
+// members returns the VMs in the rule of a machine's group; none if there is
+// no rule.
 func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
 	for _, rule := range b.vc.Rules() {
 		if rule.Name == b.ruleOf(m) {
@@ -77,7 +79,7 @@ func (b *bed) members(m *infrav1.NovaVSphereMachine) []string {
 	return nil
 }
 
-// failsOnce waits until looking at a machine fails.
+// failsOnce waits until observing a machine fails.
 func (b *bed) failsOnce(m *infrav1.NovaVSphereMachine) error {
 	b.t.Helper()
 	var err error
@@ -142,8 +144,8 @@ func TestScrubIgnition(t *testing.T) {
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(HaveKey("guestinfo.ignition.config.data"))
 }
 
-// A VM that is locked is said to be, and is tried again only when it is asked
-// for: the controller spaces that out.
+// The error for a locked VM is returned, and the request is repeated only with
+// the next call: the controller backs off.
 func TestScrubFailure(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
@@ -158,8 +160,8 @@ func TestScrubFailure(t *testing.T) {
 	b.settled(m)
 }
 
-// What is around a VM holds up no boot: a VM that is off is started first, and
-// waits only for what is under way.
+// The objects around a VM do not delay its boot: a VM that is off is started
+// first, and waits only for actions that are under way.
 func TestStartBeforeSettling(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
@@ -174,8 +176,8 @@ func TestStartBeforeSettling(t *testing.T) {
 	b.reaches(m, hypervisor.Running)
 }
 
-// A machine that is deleted while something around its VM changes waits for
-// that and goes on by itself.
+// A machine that is deleted while an object around its VM changes waits for
+// that and continues without an event from outside.
 func TestDeleteWhileSettling(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
@@ -225,7 +227,8 @@ func TestSpread(t *testing.T) {
 	b.destroyed(going(alone))
 }
 
-// However many machines come or go at once, the rule is changed a few times.
+// However many machines are created or deleted at once, the rule is changed a
+// few times.
 func TestSpreadOfManyAtOnce(t *testing.T) {
 	const n = 20
 	b := newWideBed(t)
@@ -265,8 +268,8 @@ func TestSpreadOfManyAtOnce(t *testing.T) {
 	b.Expect(b.vc.Requests()["ReconfigureComputeResource_Task"]).To(Equal(1))
 }
 
-// A manager that starts anew knows of some machines before others. None is
-// thrown out of the rule for that.
+// A restarted manager knows some machines before others. No VM is removed from
+// the rule because of that.
 func TestSpreadOverARestart(t *testing.T) {
 	b := newWideBed(t)
 	first, second, third := b.grouped("a", "md"), b.grouped("b", "md"), b.grouped("c", "md")
@@ -298,8 +301,8 @@ func TestSpreadModes(t *testing.T) {
 	b.Expect(b.vc.Rules()).To(BeEmpty())
 }
 
-// Somebody else changes the cluster meanwhile: vCenter says so, and the next
-// attempt starts from what is there.
+// Another user changes the cluster meanwhile: vCenter reports the conflict,
+// and the next attempt starts from the current state.
 func TestSpreadConflict(t *testing.T) {
 	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
@@ -311,7 +314,7 @@ func TestSpreadConflict(t *testing.T) {
 	b.settled(first, second)
 	b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
 
-	// An administrator takes a VM out, or the whole rule away.
+	// An administrator removes a VM from the rule, or the whole rule.
 	for range 2 {
 		cluster := object.NewClusterComputeResource(b.admin().Client, b.clusterRef())
 		config, err := cluster.Configuration(b.ctx())
@@ -326,8 +329,8 @@ func TestSpreadConflict(t *testing.T) {
 	}
 }
 
-// An account that may not change the cluster has machines all the same. They
-// say what is missing, and go.
+// Machines work even if the account has no permission to change the cluster.
+// They report the missing permission, and can be deleted.
 func TestSpreadRefused(t *testing.T) {
 	b := newWideBed(t)
 	first, second := b.grouped("a", "md"), b.grouped("b", "md")
@@ -356,7 +359,7 @@ func TestSpreadRefused(t *testing.T) {
 	}
 }
 
-// clusterRef is the only compute cluster.
+// clusterRef returns the only compute cluster.
 func (b *bed) clusterRef() ref {
 	b.t.Helper()
 	var host mo.HostSystem
@@ -367,7 +370,7 @@ func (b *bed) clusterRef() ref {
 	return *host.Parent
 }
 
-// tagging is somebody else's sight of tags.
+// tagging returns a tag manager of another user.
 func (b *bed) tagging() *tags.Manager {
 	b.t.Helper()
 	api := rest.NewClient(b.admin().Client)
@@ -375,7 +378,7 @@ func (b *bed) tagging() *tags.Manager {
 	return tags.NewManager(api)
 }
 
-// tagsOf are the tags of a machine's VM, category and name.
+// tagsOf returns the tags of a machine's VM, category and name.
 func (b *bed) tagsOf(api *tags.Manager, m *infrav1.NovaVSphereMachine) []string {
 	b.t.Helper()
 	attached, err := api.GetAttachedTags(b.ctx(), b.vm(m.Name))
@@ -418,7 +421,8 @@ func TestMarks(t *testing.T) {
 	}
 	b.Expect(b.total()).To(BeZero(), "at rest it costs nothing")
 
-	// What changes is changed, what others attached stays.
+	// Tags with a new value are changed, and tags that other users attached
+	// stay.
 	category, err := api.GetCategory(b.ctx(), "team")
 	b.Expect(err).NotTo(HaveOccurred())
 	foreign, err := api.CreateTag(b.ctx(), &tags.Tag{Name: "blue", CategoryID: category.ID})
@@ -460,7 +464,7 @@ func TestMarksThatAreMissing(t *testing.T) {
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red"))
 }
 
-// The requests that everything around a VM takes are shared by machines.
+// Machines share the requests for the objects around their VMs.
 func TestRequestsOfManyMachines(t *testing.T) {
 	const n = 12
 	b := newBed(t)

@@ -14,8 +14,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// The machines of one control plane have one template. At each of two sites they get
-// the network, the kind of addresses, the name servers and the routes of that site.
+// The machines of one control plane have one template. At each of two sites
+// they get the network, the kind of addresses, the name servers and the routes
+// of that site.
 func TestControlPlaneOnTwoSites(t *testing.T) {
 	b := newBed(t)
 	for site, network := range map[string]string{"site-a": "VM Network", "site-b": "DC0_DVPG0"} {

@@ -9,7 +9,8 @@ import (
 	"testing/synctest"
 )
 
-// queue takes slots until it is full, and then has more wait.
+// queue takes slots until none is free, and then starts more requests that
+// wait.
 func queue(ctx context.Context, t *testing.T, s *slots, n int, served func(int)) {
 	t.Helper()
 	for i := range n {
@@ -18,7 +19,7 @@ func queue(ctx context.Context, t *testing.T, s *slots, n int, served func(int))
 				served(i)
 			}
 		}()
-		synctest.Wait() // so that they come in order
+		synctest.Wait() // so that they are queued in order
 	}
 }
 
@@ -37,7 +38,7 @@ func TestUrgentRequestsDoNotWaitBehindOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Now all are in use, and both kinds take turns.
+		// Now all slots are in use, and both kinds alternate.
 		var order []string
 		var mu sync.Mutex
 		note := func(kind string) func(int) {

@@ -12,7 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// newSlowBed is a bed whose sessions wait a second for most answers.
+// newSlowBed returns a test environment whose sessions wait one second for
+// most responses.
 func newSlowBed(t *testing.T) *bed {
 	t.Helper()
 	b := newBed(t)
@@ -23,8 +24,8 @@ func newSlowBed(t *testing.T) *bed {
 	return b
 }
 
-// Requests that a vCenter under load is slow with have more time, and resolving
-// a name may take several requests.
+// Requests that take long on a vCenter under load have a longer timeout, and
+// resolving a name may take several requests.
 func TestSlowRequests(t *testing.T) {
 	b := newSlowBed(t)
 	for _, method := range []string{"CloneVM_Task", "PbmRetrieveServiceContent", "PbmQueryProfile", "PbmRetrieveContent", "PbmCheckRequirements"} {
@@ -37,8 +38,8 @@ func TestSlowRequests(t *testing.T) {
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }
 
-// After one request without an answer in time, the session stays: a new one would
-// read all VMs again.
+// After one request that timed out, the session stays: a new one would read
+// all VMs again.
 func TestSlowRequestKeepsTheSession(t *testing.T) {
 	b := newSlowBed(t)
 	m := b.create("m")
@@ -50,8 +51,8 @@ func TestSlowRequestKeepsTheSession(t *testing.T) {
 	b.Expect(b.vc.Requests()).NotTo(HaveKey("Login"))
 }
 
-// Machines come and go while vCenter tells of changes seconds late, and of the
-// guests later still. Each is made and destroyed once.
+// Machines are created and deleted while vCenter reports changes seconds late,
+// and changes of the guests even later. Each VM is created and destroyed once.
 func TestLateUpdates(t *testing.T) {
 	const n = 6
 	b := newBedWith(t, vcenter.Options{UpdateDelay: 1500 * time.Millisecond, GuestDelay: 3 * time.Second})

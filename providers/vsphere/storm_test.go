@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// bad chooses what becomes of requests: one in twenty fails, one in twenty
-// hangs past its deadline, each before or after it was carried out.
+// bad chooses the faults of requests: one in twenty fails, and one in twenty
+// hangs until it times out, each before or after vCenter has executed it.
 func bad(seed uint64) func(string) vcenter.Disturbance {
 	random := rand.New(rand.NewPCG(seed, 1))
 	fails := []vcenter.Disturbance{vcenter.Refused, vcenter.Failed, vcenter.AnswerLost}
@@ -30,10 +30,10 @@ func bad(seed uint64) func(string) vcenter.Disturbance {
 	}
 }
 
-// stormy is how many machines a storm hits.
+// stormy is the number of machines in a storm.
 const stormy = 200
 
-// storm is a vCenter with a pilot, who takes machines through storms.
+// storm is a vCenter with a pilot, which reconciles machines during faults.
 type storm struct {
 	*bed
 	pilot *pilot
@@ -46,13 +46,13 @@ func newStorm(t *testing.T) *storm {
 		Templates: []vcenter.Template{{Name: vcenter.DefaultTemplate, DiskGiB: 1}},
 	}})
 	b.options.pace = hasty
-	b.options.pace.request = time.Second // others may be using the processors
+	b.options.pace.request = time.Second // other tests may use the processors
 	b.options.MaxCreations = 16
 	b.connector = b.newConnector()
 	return &storm{bed: b, pilot: b.fly(b.connector), drop: rand.New(rand.NewPCG(7, 2))}
 }
 
-// take takes machines somewhere, together.
+// take starts the work on machines, all at once.
 func (s *storm) take(machines []*infrav1.NovaVSphereMachine) (crafts []*craft) {
 	for _, m := range machines {
 		crafts = append(crafts, s.pilot.take(m))
@@ -60,14 +60,15 @@ func (s *storm) take(machines []*infrav1.NovaVSphereMachine) (crafts []*craft) {
 	return crafts
 }
 
-// spell is how long a storm lasts at most, and the longest time in which no
-// machine arrives. On a busy machine some of what is slow for want of processors
-// looks like a request that hangs; what the storm has not let through by then
-// must come through in the calm after it.
+// spell is the longest duration of a storm, and the longest time in which no
+// machine reaches its target. On a test machine under load, a slow request may
+// look like a request that hangs; machines that are not done by then must be
+// done without faults after the storm.
 const spell = 2 * time.Minute
 
-// rage has requests fail and hang until all machines are where they were taken.
-// Meanwhile sessions are dropped at random, and vCenter restarts in the middle.
+// rage makes requests fail and hang until all machines have reached their
+// target. Meanwhile sessions are dropped at random, and vCenter restarts in
+// the middle.
 func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 	s.t.Helper()
 	began := time.Now()
@@ -77,7 +78,7 @@ func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 	restarted, calm := false, false
 	s.pilot.await(2*spell, crafts, func(left int) {
 		over := time.Since(began) > spell
-		if !calm && s.drop.IntN(300) == 0 { // every quarter of a minute
+		if !calm && s.drop.IntN(300) == 0 { // about every 15 seconds
 			s.vc.ExpireSessions()
 		}
 		if !restarted && (over || left < len(crafts)/2) {
@@ -100,7 +101,7 @@ func (s *storm) rage(what string, machines []*infrav1.NovaVSphereMachine) {
 	s.t.Logf("%s: %d failures were tried again", what, failures)
 }
 
-// leaving is machines on their way out.
+// leaving returns the machines marked as being deleted.
 func leaving(machines []*infrav1.NovaVSphereMachine) (away []*infrav1.NovaVSphereMachine) {
 	for _, m := range machines {
 		away = append(away, going(m))
@@ -108,8 +109,8 @@ func leaving(machines []*infrav1.NovaVSphereMachine) (away []*infrav1.NovaVSpher
 	return away
 }
 
-// Two hundred machines come up in a storm; none is lost, none doubled, and all
-// can go.
+// Two hundred machines are created in a storm; none is lost, none has two VMs,
+// and all can be deleted.
 func TestStormOfCreations(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)
@@ -123,7 +124,7 @@ func TestStormOfCreations(t *testing.T) {
 	s.once(nil)
 }
 
-// Two hundred machines go in a storm; none is left.
+// Two hundred machines are deleted in a storm; no VM is left.
 func TestStormOfDeletions(t *testing.T) {
 	t.Parallel()
 	s := newStorm(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// meter counts the bytes of answers.
+// meter counts the bytes of responses.
 type meter struct {
 	next  http.RoundTripper
 	bytes *atomic.Int64
@@ -38,7 +38,7 @@ func (b meteredBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Tasks of other users cost their state and no more: their results can have
+// Only the state of other users' tasks is read: their results can have
 // megabytes.
 func TestTasksOfOtherUsers(t *testing.T) {
 	const tasks, size = 1000, 64 << 10
@@ -59,8 +59,8 @@ func TestTasksOfOtherUsers(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(HaveKeyWithValue("Login", 1))
 }
 
-// The answer with many changes is truncated, and vCenter does not repeat such an
-// answer. The session goes on.
+// The response with many changes is truncated, and vCenter does not repeat
+// such a response. The session stays open.
 func TestTruncatedAnswerIsLost(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")

@@ -18,8 +18,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
 )
 
-// dialed returns how a client fails to read the content of a server that
-// answers with handler.
+// dialed returns the error of a client that reads the service content of a
+// server with handler.
 func dialed(t *testing.T, handler http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -29,7 +29,7 @@ func dialed(t *testing.T, handler http.HandlerFunc) error {
 	return err
 }
 
-// A redirect would take the body of the request, which may be a login, to
+// A redirect would send the body of the request, which may be a login, to
 // another server.
 func TestRedirectIsRefused(t *testing.T) {
 	for _, code := range []int{http.StatusTemporaryRedirect, http.StatusPermanentRedirect, http.StatusFound} {
@@ -62,9 +62,9 @@ func TestAnswerIsBounded(t *testing.T) {
 
 func thumbprintOf(s *httptest.Server) string { return soap.ThumbprintSHA256(s.Certificate()) }
 
-// A connection that a firewall drops without a packet is given up within half a
-// minute, and a poll without news ends before a firewall counts the connection
-// as idle.
+// A connection that a firewall drops without a packet is closed within half a
+// minute, and a poll without updates ends before a firewall counts the
+// connection as idle.
 func TestDroppedConnectionsAreNoticed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(usually.poll).To(BeNumerically("<=", 30*time.Second))

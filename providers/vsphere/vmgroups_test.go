@@ -14,8 +14,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 
-// addGroups creates a DRS group of all hosts but the first, an empty group of
-// VMs, and a rule that DRS and HA should keep these VMs on these hosts.
+// addGroups creates a DRS group of all hosts except for the first, an empty
+// group of VMs, and a rule that DRS and HA should keep these VMs on these
+// hosts.
 func (b *bed) addGroups(hostGroup, vmGroup string) *object.ClusterComputeResource {
 	b.t.Helper()
 	cluster, err := b.finder().ClusterComputeResource(b.ctx(), "DC0_C0")
@@ -40,7 +41,7 @@ func (b *bed) addGroups(hostGroup, vmGroup string) *object.ClusterComputeResourc
 	return cluster
 }
 
-// vmsOf are the VMs of a DRS group.
+// vmsOf returns the VMs of a DRS group.
 func (b *bed) vmsOf(cluster *object.ClusterComputeResource, name string) (vms []ref) {
 	b.t.Helper()
 	config, err := cluster.Configuration(b.ctx())
@@ -54,8 +55,8 @@ func (b *bed) vmsOf(cluster *object.ClusterComputeResource, name string) (vms []
 	return nil
 }
 
-// A VM whose host enters maintenance stays on the hosts of its host group, since
-// it is in the group of VMs that a rule binds to them.
+// A VM whose host enters maintenance mode stays on the hosts of its host
+// group, because it is in the group of VMs that a rule binds to them.
 func TestVMGroup(t *testing.T) {
 	b := newBedWith(t, vcenter.Options{Inventory: vcenter.Inventory{Hosts: 3}})
 	cluster := b.addGroups("rack", "rack-vms")
@@ -89,7 +90,8 @@ func TestVMGroup(t *testing.T) {
 	b.Expect(b.vmsOf(cluster, "rack-vms")).To(ConsistOf(other, b.vm("second").Reference()))
 }
 
-// A group that was deleted after the VM was created has a message.
+// If the group was deleted after the VM was created, the machine has a
+// message.
 func TestVMGroupIsDeleted(t *testing.T) {
 	b := newBed(t)
 	cluster := b.addGroups("rack", "rack-vms")
@@ -111,7 +113,8 @@ func TestVMGroupIsDeleted(t *testing.T) {
 	}).Should(Succeed())
 }
 
-// One change of a compute cluster adds all VMs that wait, and keeps those of others.
+// One change of a compute cluster adds all VMs that wait, and keeps foreign
+// VMs.
 func TestGroupChanges(t *testing.T) {
 	g := NewWithT(t)
 	c := newCrowd("a", "b", "c", "d")

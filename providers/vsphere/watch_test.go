@@ -12,8 +12,8 @@ import (
 	"github.com/vmware/govmomi/vim25/types"
 )
 
-// The stream names every VM: of one that cannot be read, its name is all that
-// says whose it may be.
+// The stream reports the name of every VM. For a VM that cannot be read, only
+// the name shows which machine it may belong to.
 func TestStreamNamesVMs(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
@@ -35,7 +35,7 @@ func TestStreamNamesVMs(t *testing.T) {
 }
 
 // busyVCenter has a VM of ours whose settings it never reports, and a task of
-// somebody else in each answer.
+// another user in each response.
 type busyVCenter struct{ polls int }
 
 func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
@@ -60,8 +60,7 @@ func (b *busyVCenter) RoundTrip(_ context.Context, _, res soap.HasFault) error {
 	return nil
 }
 
-// The first reading of the inventory ends on a vCenter that never has nothing to
-// report.
+// The first read of the inventory ends on a vCenter that always has updates.
 func TestLearnOnABusyVCenter(t *testing.T) {
 	g := NewWithT(t)
 	vc := &busyVCenter{}
