@@ -28,65 +28,63 @@ import (
 )
 
 const (
-	// granted is how long what lets machines join is taken for being there.
+	// granted is how long the permissions for joining are assumed to exist after a check.
 	granted = 10 * time.Minute
-	// holdAgain is when a request that was left pending is judged again, if
-	// nothing tells.
+	// holdAgain is the delay until a pending request is judged again if no event triggers it.
 	holdAgain = 15 * time.Second
-	// noteAgain is when requests are judged again after the cache was late.
+	// noteAgain is the delay until requests are judged again after the cache was out of date.
 	noteAgain = time.Second
-	// passTimeout bounds one pass over the requests of a cluster, and restShare
-	// for how many times as long as a pass took the cluster is left alone. The
-	// cluster so occupies no more than a quarter of a worker, however slowly it
-	// answers and however many requests its nodes create.
+	// passTimeout bounds one pass over the requests of a cluster. After a pass, the cluster rests for
+	// restShare times the duration of the pass. So the cluster occupies at most a quarter of a worker,
+	// however slow its responses are and however many requests its nodes create.
 	passTimeout, restShare = 5 * time.Second, 3
-	// unservedAgain is when a tenant that serves no certificate requests is
-	// asked again: somebody has to change its API server first.
+	// unservedAgain is the delay until a workload cluster that serves no certificate requests is read
+	// again: its API server must be changed first.
 	unservedAgain = time.Minute
 )
 
-// RequestReconciler judges what the nodes of tenants ask certificates for: the
-// first of a kubelet that joins, and those that kubelets serve with. It judges
-// these for machines with a NovaConfig and leaves all others alone. In clusters
-// with a NovaControlPlane it also ends the renewals of nodes without a Machine.
+// RequestReconciler judges the certificate requests of nodes in workload clusters: the first client
+// certificate of a kubelet that joins, and serving certificates. It judges them for machines with a
+// NovaConfig and ignores all others. In clusters with a NovaControlPlane it also ends the renewals of
+// nodes without a Machine.
 type RequestReconciler struct {
-	// Client reads through the cache. Taken from the manager when nil.
+	// Client reads through the cache. Defaults to the manager's client.
 	Client client.Client
-	// Recorder records events. Taken from the manager when nil.
+	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
-	// Tenants reaches the tenants.
+	// Tenants connects to the workload clusters.
 	Tenants clustercache.ClusterCache
 	// Fence leaves the requests of another management cluster alone.
 	Fence fence.Fence
-	// WatchFilterValue limits the Clusters to those with this watch label.
-	// Empty takes all.
+	// WatchFilterValue limits the Clusters to those with this watch label. If not set, all Clusters
+	// are reconciled.
 	WatchFilterValue string
-	// Resolve looks up the addresses of a control plane endpoint that is a DNS
-	// name. If nil, the system's resolver is used.
+	// Resolve looks up the addresses of a control plane endpoint that is a DNS name. If nil, the
+	// system's resolver is used.
 	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 
 	watcher clustercache.SourceWatcher[ctrl.Request]
-	// rests are until when clusters are left alone, and after is the user after
-	// which the next pass over the requests of a cluster continues.
+	// rests holds the end of each cluster's rest. after is the user after which the next pass over the
+	// requests of a cluster continues.
 	rests  memory[client.ObjectKey, time.Time]
 	after  memory[client.ObjectKey, string]
 	grants memory[client.ObjectKey, time.Time]
-	// renewals are the nodes that may renew their certificates, as written.
+	// renewals are the written lists of nodes that may renew their certificates.
 	renewals memory[client.ObjectKey, renewal]
 	// surveys are the addresses that were looked up for serving certificates.
 	surveys memory[client.ObjectKey, surveyed]
-	// told are the requests that people were told are held.
+	// told holds the pending requests for which an event was recorded.
 	told memory[types.UID, string]
-	// open are the requests of each tenant that were open when they were last
-	// looked at. One that is no more open may never have been judged: kubelets
-	// make those anew that nobody approves, and the old ones go.
+	// open holds the requests of each workload cluster that were open in the last pass. A request that
+	// is no longer open may never have been judged: kubelets replace requests that are not approved,
+	// and the old ones are deleted.
 	open memory[client.ObjectKey, map[types.UID]struct{}]
-	// unserved are the tenants of which people were told that they serve no
+	// unserved holds the workload clusters for which an event reported that they serve no certificate
 	// requests.
 	unserved memory[client.ObjectKey, struct{}]
 }
 
-// Reconcile judges the open requests of one tenant.
+// Reconcile judges the open requests of one workload cluster.
 func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	cluster := &clusterv1.Cluster{}
 	if err := r.Client.Get(ctx, req.NamespacedName, cluster); err != nil {
@@ -114,8 +112,8 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 		return ctrl.Result{}, err
 	}
 	until, _ := r.rests.get(req.NamespacedName)
-	// Read once: with a second look at the clock it could be zero, and the request
-	// would wait for the next event.
+	// The clock is read once: at a second read the remaining time could be zero, and the request would
+	// wait for the next event.
 	if left := time.Until(until); left > 0 {
 		return ctrl.Result{RequeueAfter: left}, nil
 	}
@@ -123,7 +121,7 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	result, err := r.judgeAll(ctx, facts)
 	r.rests.set(req.NamespacedName, time.Now().Add(restShare*time.Since(began)))
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		// The tenant is told of when it answers.
+		// A new connection to the workload cluster triggers the next reconcile.
 		r.grants.forget(req.NamespacedName)
 		r.renewals.forget(req.NamespacedName)
 		return ctrl.Result{}, nil
@@ -138,21 +136,20 @@ func (r *RequestReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ct
 	return result, err
 }
 
-// unservedError says that a tenant answers, and serves no certificate requests.
+// unservedError means that a workload cluster responds, but serves no certificate requests.
 type unservedError struct{ err error }
 
 func (e *unservedError) Error() string { return e.err.Error() }
 
 func (e *unservedError) Unwrap() error { return e.err }
 
-// unserved tells a tenant that does not serve requests from one that is not
-// reached.
+// unserved distinguishes a workload cluster that does not serve requests from an unreachable one.
 func unserved(err error) bool {
 	var answer apierrors.APIStatus
 	return meta.IsNoMatchError(err) || errors.As(err, &answer)
 }
 
-// announceUnserved tells once that no machine can join: each waits for its
+// announceUnserved records once that no machine can join, because each machine waits for its
 // certificate.
 func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clusterv1.Cluster, missing *unservedError) {
 	key := client.ObjectKeyFromObject(cluster)
@@ -165,15 +162,15 @@ func (r *RequestReconciler) announceUnserved(ctx context.Context, cluster *clust
 		"No machine can join: the API server does not serve %s, is it turned off by its argument runtime-config? %s", certificatesv1.SchemeGroupVersion, missing)
 }
 
-// clusterFacts is what the requests of one cluster are judged by.
+// clusterFacts holds the data by which the requests of one cluster are judged.
 type clusterFacts struct {
 	cluster *clusterv1.Cluster
-	// machines are all of the cluster, and ours those with a NovaConfig.
+	// machines are all Machines of the cluster, and ours those with a NovaConfig.
 	machines, ours []*clusterv1.Machine
-	// tenant reads and writes in the workload cluster, past the cache.
+	// tenant reads and writes in the workload cluster, without the cache.
 	tenant client.Client
-	// renewable are the nodes that may renew their certificates, nil if renewals
-	// are left to others.
+	// renewable lists the nodes that may renew their certificates. It is nil if other controllers
+	// manage renewals.
 	renewable []string
 }
 
@@ -195,7 +192,7 @@ func (r *RequestReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 	return f, nil
 }
 
-// judgeAll prepares a tenant and judges its open requests.
+// judgeAll prepares a workload cluster and judges its open requests.
 func (r *RequestReconciler) judgeAll(ctx context.Context, f *clusterFacts) (ctrl.Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, passTimeout)
 	defer cancel()
@@ -232,8 +229,8 @@ func (r *RequestReconciler) judgeAll(ctx context.Context, f *clusterFacts) (ctrl
 	return result, err
 }
 
-// noteOpen notes which requests of a tenant are open, and forgets what people
-// were told of those that were.
+// noteOpen stores the open requests of a workload cluster, and drops the recorded events of requests
+// that are no longer open.
 func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certificatesv1.CertificateSigningRequest) {
 	now := make(map[types.UID]struct{}, len(open))
 	for _, csr := range open {
@@ -252,14 +249,14 @@ func (r *RequestReconciler) noteOpen(cluster client.ObjectKey, open []*certifica
 	r.open.set(cluster, now)
 }
 
-// judgeOpen judges the open requests of a tenant, one after the other.
+// judgeOpen judges the open requests of a workload cluster one by one.
 func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv1.CertificateSigningRequest, f *clusterFacts) (ctrl.Result, error) {
 	result := ctrl.Result{RequeueAfter: granted}
 	var errs []error
 	for _, csr := range open {
 		verdict, machine, err := r.judge(ctx, csr, f)
 		if apierrors.IsConflict(err) {
-			// The cache is late: another key may have been noted a moment ago.
+			// The cache is out of date: another key may have been recorded a moment ago.
 			result.RequeueAfter = min(result.RequeueAfter, noteAgain)
 			continue
 		}
@@ -276,7 +273,7 @@ func (r *RequestReconciler) judgeOpen(ctx context.Context, open []*certificatesv
 	return result, errors.Join(errs...)
 }
 
-// requests are the open requests of nodes.
+// requests returns the open requests of nodes.
 func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectKey) (open []*certificatesv1.CertificateSigningRequest, err error) {
 	tenant, err := r.Tenants.GetClient(ctx, cluster)
 	if err != nil {
@@ -292,7 +289,7 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 		return nil, err
 	}
 	list := &certificatesv1.CertificateSigningRequestList{}
-	// The list is read only, and copying thousands of requests is expensive.
+	// The list is only read, and copying thousands of requests is expensive.
 	if err := tenant.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing certificate requests: %w", err)
 	}
@@ -305,7 +302,7 @@ func (r *RequestReconciler) requests(ctx context.Context, cluster client.ObjectK
 	return open, nil
 }
 
-// judge judges one request, and returns the machine it concerns.
+// judge judges one request, and returns the machine that it concerns.
 func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, f *clusterFacts) (judgement, *clusterv1.Machine, error) {
 	asked := read(csr)
 	node := strings.TrimPrefix(asked.username, nodeUserPrefix)
@@ -336,9 +333,9 @@ func (r *RequestReconciler) judge(ctx context.Context, csr *certificatesv1.Certi
 	return verdict, machine, err
 }
 
-// judgeJoiner judges a request of a machine's credential. The key is noted
-// before it is approved: no other will be, whatever happens in between and
-// however late the cache is.
+// judgeJoiner judges a request that was made with a machine's credential. The key is recorded before
+// it is approved: no other key is approved later, whatever happens in between and however old the
+// cache is.
 func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tenant client.Client, machine *clusterv1.Machine) (judgement, error) {
 	err := tenant.Get(ctx, client.ObjectKey{Name: machine.Name}, &corev1.Node{})
 	if client.IgnoreNotFound(err) != nil {
@@ -365,8 +362,8 @@ func (r *RequestReconciler) judgeJoiner(ctx context.Context, asked request, tena
 	return verdict, nil
 }
 
-// machineOfJoiner returns the machine that a credential is for. That of one which
-// has moved since it got it is found by its data.
+// machineOfJoiner returns the machine that a credential belongs to. If the machine was moved after it
+// got the credential, its bootstrap data identifies it.
 func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, machines []*clusterv1.Machine) (*clusterv1.Machine, error) {
 	for _, m := range machines {
 		if m.UID == uid {
@@ -375,7 +372,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 	}
 	for _, m := range machines {
 		if m.Status.NodeRef.IsDefined() || uid == "" {
-			continue // none that is good for anything any more
+			continue // the credential of this machine is not valid any more
 		}
 		data := &corev1.Secret{}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.Bootstrap.ConfigRef.Name}, data)
@@ -389,7 +386,7 @@ func (r *RequestReconciler) machineOfJoiner(ctx context.Context, uid types.UID, 
 	return nil, nil //nolint:nilnil // the credential is of no machine
 }
 
-// settle writes a judgement down and tells people.
+// settle writes a judgement to the request and records an event.
 func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, tenant client.Client,
 	j judgement, machine *clusterv1.Machine,
 ) error {
@@ -406,10 +403,10 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 		}
 		judged := csr.DeepCopy()
 		judged.Status.Conditions = append(judged.Status.Conditions, condition)
-		// A patch: the cache does not keep the whole object.
+		// It uses a patch, because the cache does not keep the whole object.
 		err := tenant.SubResource("approval").Patch(ctx, judged, client.MergeFromWithOptions(csr, client.MergeFromWithOptimisticLock{}))
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			return nil // somebody else was faster, and the watch tells
+			return nil // another approver was faster, and the watch reports it
 		}
 		if err != nil {
 			return err
@@ -419,7 +416,7 @@ func (r *RequestReconciler) settle(ctx context.Context, csr *certificatesv1.Cert
 	return nil
 }
 
-// announce tells of what was judged: once of what is held.
+// announce records an event for a judgement. A pending request gets one event per reason.
 func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, j judgement, machine *clusterv1.Machine) {
 	kind := kindOf(csr)
 	if why, ok := r.told.get(csr.UID); ok && j.ruling == hold && why == j.why {
@@ -445,7 +442,7 @@ func (r *RequestReconciler) announce(ctx context.Context, csr *certificatesv1.Ce
 	}
 }
 
-// kindOf says what a request is for.
+// kindOf returns the purpose of a request.
 func kindOf(csr *certificatesv1.CertificateSigningRequest) string {
 	switch {
 	case csr.Spec.SignerName == certificatesv1.KubeletServingSignerName:

@@ -16,9 +16,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/initlock"
 )
 
-// readRestore reads what etcd starts with on a machine that initialises a
-// cluster again. Without it such a machine is told nothing: it would begin with
-// an empty etcd.
+// readRestore reads the snapshot with which etcd starts on a machine that initializes a cluster again.
+// Without the snapshot such a machine gets no bootstrap data: it would start with an empty etcd.
 func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	if s.mode != bootstrap.Init {
 		return nil
@@ -40,7 +39,7 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 		return waiting
 	}
 	if len(externalEtcd(s.controlPlane)) > 0 {
-		// Nothing is downloaded: external etcd has the data.
+		// Nothing is downloaded: the external etcd has the data.
 		s.restore = &bootstrap.Restore{}
 		return nil
 	}
@@ -53,7 +52,7 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	}
 	expires, err := time.Parse(time.RFC3339, string(secret.Data[controlplanev1.EtcdRestoreExpiresKey]))
 	if err != nil || !expires.After(time.Now()) {
-		// It is about to be renewed.
+		// The download URL is about to be renewed.
 		return waiting
 	}
 	s.restoreExpires = expires
@@ -66,9 +65,9 @@ func (r *Reconciler) readRestore(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// secretOfRestore reads the Secret that tells of a restore's snapshot, nil if
-// there is none. One of a restore that was deleted is there a little longer than
-// that, and is not taken for the one of a restore that was made under its name.
+// secretOfRestore reads the Secret with a restore's snapshot. It returns nil if there is none. The
+// Secret of a deleted restore exists a little longer than the restore, and must not be used for a new
+// restore of the same name.
 func (r *Reconciler) secretOfRestore(ctx context.Context, key client.ObjectKey) (*corev1.Secret, error) {
 	restore := &controlplanev1.NovaEtcdRestore{}
 	err := r.APIReader.Get(ctx, key, restore)
@@ -100,7 +99,7 @@ func localEtcd(controlPlane *controlplanev1.NovaControlPlane) controlplanev1.Loc
 	return controlPlane.Spec.Etcd.Local
 }
 
-// externalEtcd are the endpoints of an etcd that somebody else runs.
+// externalEtcd returns the endpoints of an external etcd.
 func externalEtcd(controlPlane *controlplanev1.NovaControlPlane) []string {
 	if controlPlane == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// joinRights names what lets machines join.
+// joinRights is the name of the role and binding that allow machines to join.
 const joinRights = "nova:join"
 
 // joinRules are the permissions of a machine that has not joined yet.
@@ -21,7 +21,7 @@ func joinRules() []rbacv1.PolicyRule {
 	}
 }
 
-// joinSystemRules are the same for namespace kube-system.
+// joinSystemRules are the same permissions in namespace kube-system.
 func joinSystemRules() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"},
@@ -29,10 +29,10 @@ func joinSystemRules() []rbacv1.PolicyRule {
 	}}
 }
 
-// grant lets machines join a tenant: before it has joined, a machine may ask
-// for a certificate and read what kubeadm reads. kubeadm gives the same to a
-// group of its own, whose requests are approved whichever node they are for;
-// those of our group are judged. What somebody changed is put back.
+// grant allows machines to join a workload cluster: before it has joined, a machine may request a
+// certificate and read the objects that kubeadm reads. kubeadm grants the same to its own group, whose
+// requests are approved for any node; the requests of our group are judged. Changes by others are
+// reverted.
 func grant(ctx context.Context, tenant client.Client) error {
 	machines := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: joinGroup}
 	_, err := workload.Permissions{Cluster: joinRules(), System: joinSystemRules()}.WriteFor(ctx, joinRights, machines, tenant)

@@ -10,9 +10,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// labelMachine sets the labels of the node's roles on the Machine. A kubelet
-// may not set them on its own Node; Cluster API carries them over from the
-// Machine. A label that is there, whatever its value, is left alone.
+// labelMachine sets the role labels of the node on the Machine. A kubelet may not set them on its own
+// Node; Cluster API copies them from the Machine. An existing label is kept, whatever its value.
 func (r *Reconciler) labelMachine(ctx context.Context, s *scope) error {
 	missing := map[string]string{}
 	for key, value := range bootstrap.RoleLabels(bootstrap.Roles(&s.config.Spec.NodeConfigSpec, s.isControlPlane())) {

@@ -15,50 +15,49 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// scope holds the facts of one reconcile, in the order they are learnt.
+// scope holds the facts of one reconcile, in the order in which they are read.
 type scope struct {
 	config  *bootstrapv1.NovaConfig
 	machine *clusterv1.Machine
 	cluster *clusterv1.Cluster
 
-	// secret is the bootstrap data as it is, nil if there is none.
+	// secret is the current bootstrap data. It is nil if there is none.
 	secret *corev1.Secret
 	due    due
 
-	// controlPlane is nil under another control plane provider.
+	// controlPlane is nil with another control plane provider.
 	controlPlane *controlplanev1.NovaControlPlane
 	mode         bootstrap.Mode
 	spec         bootstrapv1.NodeConfigSpec
 	surroundings bootstrap.PlatformData
-	// passwordHashes are those of the spec's users, by name.
+	// passwordHashes are the hashes of the spec's users, by user name.
 	passwordHashes map[string]string
 	pki            []bootstrap.File
 	join           *bootstrap.JoinCredentials
-	// lifetime is how long join is good for, and token its ID if it is a
-	// bootstrap token.
+	// lifetime is the validity of join. token is its ID if join is a bootstrap token.
 	lifetime time.Duration
 	token    string
-	// joinBy is when the credential of a machine ends that is to be a member of
-	// etcd; zero for all others.
+	// joinBy is the expiry of the credential of a machine that will be an etcd member. It is zero for
+	// all other machines.
 	joinBy time.Time
-	// restore is what etcd starts with, if not empty, and restoreExpires until
-	// when it can be had.
+	// restore is the snapshot with which etcd starts, if it does not start empty. restoreExpires is
+	// the time until which it can be downloaded.
 	restore        *bootstrap.Restore
 	restoreExpires time.Time
 	data           []byte
 
-	// obstacle is what someone has to take away first.
+	// obstacle is the cause that a user or another controller must remove first.
 	obstacle *obstacle
-	// refreshed says that data was replaced by data with a newer certificate.
+	// refreshed means that the data was replaced by data with a newer certificate.
 	refreshed bool
 }
 
-// obstacle ends a reconcile until someone outside acts.
+// obstacle ends a reconcile until a user or another controller acts.
 type obstacle struct {
 	reason, message string
-	// waiting says that it is part of a cluster's normal life.
+	// waiting means that the obstacle is a normal part of a cluster's life.
 	waiting bool
-	// again is when to look again; 0 means when a watch tells.
+	// again is the delay until the next reconcile. 0 means that a watch triggers it.
 	again time.Duration
 }
 
@@ -69,12 +68,11 @@ func (s *scope) clusterKey() client.ObjectKey { return client.ObjectKeyFromObjec
 
 func (s *scope) isControlPlane() bool { return util.IsControlPlaneMachine(s.machine) }
 
-// settled reports whether the machine has joined. Its data is not used any
-// more.
+// settled reports whether the machine has joined. Its data is not used any more.
 func (s *scope) settled() bool { return s.machine.Status.NodeRef.IsDefined() }
 
-// joiner is whom the machine's credential is for. It stays when the Machine's UID
-// changes in a move.
+// joiner returns the UID for which the machine's credential was issued. It stays the same when a move
+// changes the Machine's UID.
 func (s *scope) joiner() types.UID {
 	if s.secret != nil && s.secret.Annotations[joinerAnnotation] != "" {
 		return types.UID(s.secret.Annotations[joinerAnnotation])
@@ -82,7 +80,7 @@ func (s *scope) joiner() types.UID {
 	return s.machine.UID
 }
 
-// observed are the facts of the decision.
+// observed returns the input of the decision.
 func (s *scope) observed(now time.Time) observed {
 	o := observed{
 		stored:         s.secret != nil,
@@ -96,9 +94,9 @@ func (s *scope) observed(now time.Time) observed {
 	return o
 }
 
-// refreshTime returns the time at which the data is rendered again. Data without
-// credentials stays, and so does the data of a machine that is to be a member of
-// etcd and has started: its control plane counts on it until the credential ends.
+// refreshTime returns the time at which the data is rendered again. Data without credentials stays,
+// and so does the data of a started machine that will be an etcd member: its control plane expects it
+// to join until the credential ends.
 func (s *scope) refreshTime() (at time.Time, expires bool) {
 	if s.config != nil && s.config.Annotations[bootstrapv1.JoinByAnnotation] != "" && s.machine.Spec.ProviderID != "" {
 		return time.Time{}, false
@@ -106,7 +104,7 @@ func (s *scope) refreshTime() (at time.Time, expires bool) {
 	return refreshTime(s.secret)
 }
 
-// untilRefresh is how long the data stays as it is, 0 for ever.
+// untilRefresh returns the time until the data is rendered again, or 0 if it never is.
 func (s *scope) untilRefresh(now time.Time) time.Duration {
 	at, expires := s.refreshTime()
 	if !expires || s.settled() {

@@ -29,13 +29,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// Indexes of NovaConfigs by what their files and platform name.
+// Indexes of NovaConfigs by the Secrets and ConfigMaps that their files and platform reference.
 const (
 	secretIndex    = "spec.secrets"
 	configMapIndex = "spec.configMaps"
 )
 
-// SetupWithManager starts reconciling with the manager.
+// SetupWithManager starts the controller with the manager.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	r.complete(mgr)
 	if err := indexContent(ctx, mgr); err != nil {
@@ -74,9 +74,9 @@ func (r *Reconciler) complete(mgr ctrl.Manager) {
 	}
 }
 
-// contentCache holds the metadata of all Secrets and ConfigMaps: a file may
-// name any, and its mending must wake the NovaConfig at once. The manager's
-// own cache knows only the Secrets of clusters.
+// contentCache holds the metadata of all Secrets and ConfigMaps: a file may reference any of them, and
+// a fix of one must trigger the NovaConfig at once. The manager's own cache contains only the Secrets
+// of clusters.
 func (r *Reconciler) contentCache(mgr ctrl.Manager) (cache.Cache, error) {
 	options := cache.Options{
 		Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient(),
@@ -101,7 +101,8 @@ func metadata(kind string) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// indexContent makes NovaConfigs found by what their files and platform name.
+// indexContent indexes NovaConfigs by the Secrets and ConfigMaps that their files and platform
+// reference.
 func indexContent(ctx context.Context, mgr ctrl.Manager) error {
 	for index, by := range map[string]struct {
 		file     func(bootstrapv1.FileSource) string
@@ -147,8 +148,8 @@ func fromMachine(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}}}
 }
 
-// fromSecret finds the NovaConfigs that name the Secret, own it, or wait for
-// the certificates in it.
+// fromSecret returns the NovaConfigs that reference the Secret, own it, or wait for the certificates
+// in it.
 func (r *Reconciler) fromSecret(ctx context.Context, o *metav1.PartialObjectMetadata) []reconcile.Request {
 	requests := append(r.naming(ctx, secretIndex, o), r.fromPlatform(ctx, o, platformSecrets)...)
 	if owner := metav1.GetControllerOf(o); owner != nil && owner.Kind == "NovaConfig" {
@@ -164,8 +165,8 @@ func (r *Reconciler) fromConfigMap(ctx context.Context, o *metav1.PartialObjectM
 	return append(r.naming(ctx, configMapIndex, o), r.fromPlatform(ctx, o, platformConfigMaps)...)
 }
 
-// fromPlatform finds the NovaConfigs of the clusters whose NovaControlPlane
-// names the object in its platform's settings.
+// fromPlatform returns the NovaConfigs of the clusters whose NovaControlPlane references the object in
+// its platform settings.
 func (r *Reconciler) fromPlatform(ctx context.Context, o *metav1.PartialObjectMetadata, names func(*bootstrapv1.PlatformSpec) []string) []reconcile.Request {
 	controlPlanes := &controlplanev1.NovaControlPlaneList{}
 	if err := r.Client.List(ctx, controlPlanes, client.InNamespace(o.Namespace)); err != nil {
@@ -194,7 +195,7 @@ func (r *Reconciler) list(ctx context.Context, namespace string, option client.L
 	return loop.Requests(found)
 }
 
-// machineMoved lets through what changes a machine's need for data.
+// machineMoved passes the changes of a Machine that change its need for data.
 func machineMoved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -206,7 +207,7 @@ func machineMoved() predicate.Predicate {
 	}}
 }
 
-// clusterMoved lets through what NovaConfigs wait for.
+// clusterMoved passes the changes of a Cluster that NovaConfigs wait for.
 func clusterMoved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// refreshAnnotation says when the data is made anew unless it was used.
-	// It lies on the Secret, because a status does not survive a move.
+	// refreshAnnotation is the time at which the data is renewed unless it was used. It is stored on
+	// the Secret, because a move drops the status.
 	refreshAnnotation = "nova.bootstrap.cluster.x-k8s.io/refresh-after"
-	// joinerAnnotation is whom the credential in the data is for: the UID that
-	// the Machine had when the data was first made. The Machine has another
-	// one after a move, and its VM may have the data already.
+	// joinerAnnotation is the UID for which the credential in the data was issued: the UID that the
+	// Machine had when the data was first created. A move changes the Machine's UID, and its VM may
+	// have the data already.
 	joinerAnnotation = "nova.bootstrap.cluster.x-k8s.io/joiner"
 
 	dataKey   = "value"
 	formatKey = "format"
 )
 
-// findSecret reads the bootstrap data as it is. The Secret is named like the
-// NovaConfig; one that is somebody else's is left alone.
+// findSecret reads the current bootstrap data. The Secret has the name of the NovaConfig; a Secret of
+// another owner is left alone.
 func (r *Reconciler) findSecret(ctx context.Context, s *scope) error {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(s.config), secret)
@@ -57,8 +57,8 @@ func ownedBy(config *bootstrapv1.NovaConfig) metav1.OwnerReference {
 	return *metav1.NewControllerRef(config, bootstrapv1.GroupVersion.WithKind("NovaConfig"))
 }
 
-// store writes the data. It is created only if absent, and replaced only as it
-// was read.
+// store writes the data. It creates the Secret only if it does not exist, and replaces it only if it
+// has not changed since it was read.
 func (r *Reconciler) store(ctx context.Context, s *scope) error {
 	wanted := r.newSecret(s, time.Now())
 	if s.secret == nil {
@@ -105,12 +105,11 @@ func (r *Reconciler) newSecret(s *scope, now time.Time) *corev1.Secret {
 	return secret
 }
 
-// usedNote takes the place of the data once the machine has joined.
+// usedNote replaces the data once the machine has joined.
 const usedNote = "The machine has joined with this bootstrap data, so it was removed.\n"
 
-// empty takes the data of a machine that has joined out of its Secret. The Secret
-// stays: the Machine names it, and its annotations say how the machine became a
-// node.
+// empty removes the data of a machine that has joined from its Secret. The Secret stays: the Machine
+// references it, and its annotations record how the machine became a node.
 func (r *Reconciler) empty(ctx context.Context, s *scope) error {
 	if s.secret == nil || string(s.secret.Data[dataKey]) == usedNote {
 		return nil
@@ -125,7 +124,7 @@ func (r *Reconciler) empty(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// storedMode is the mode of the data, empty if there is none.
+// storedMode returns the mode of the data, or an empty string if there is none.
 func storedMode(secret *corev1.Secret) bootstrap.Mode {
 	if secret == nil {
 		return ""
@@ -133,7 +132,7 @@ func storedMode(secret *corev1.Secret) bootstrap.Mode {
 	return bootstrap.Mode(secret.Annotations[bootstrapv1.ModeAnnotation])
 }
 
-// refreshTime is when the data is made anew. Data without credentials stays.
+// refreshTime returns the time at which the data is renewed. Data without credentials stays.
 func refreshTime(secret *corev1.Secret) (at time.Time, expires bool) {
 	if secret == nil {
 		return time.Time{}, false

@@ -12,8 +12,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// readSurroundings reads what the platform's settings name in Secrets and
-// ConfigMaps of the cluster's namespace.
+// readSurroundings reads the Secrets and ConfigMaps in the cluster's namespace that the platform
+// settings reference.
 func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 	p := platform(s.config, s.controlPlane)
 	for _, authority := range []struct {
@@ -53,8 +53,7 @@ func (r *Reconciler) readSurroundings(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// readLogin reads a Secret with username and password or, where tokens are
-// taken, a token.
+// readLogin reads a Secret with username and password or, if tokens is set, a token.
 func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by string, tokens bool) (bootstrap.ServerCredentials, error) {
 	secret := &corev1.Secret{}
 	err := r.Client.Get(ctx, key, secret)
@@ -90,12 +89,12 @@ func (r *Reconciler) readLogin(ctx context.Context, key client.ObjectKey, by str
 	}
 }
 
-// platformSecrets are the Secrets that a platform's settings name.
+// platformSecrets returns the Secrets that the platform settings reference.
 func platformSecrets(p *bootstrapv1.PlatformSpec) []string {
 	return notEmpty(p.Proxy.CredentialsSecretRef.Name, p.MirrorCredentialsSecretRef.Name, p.Proxy.TrustedCAFrom.Secret.Name, p.MirrorTrustedCAFrom.Secret.Name)
 }
 
-// platformConfigMaps are the ConfigMaps that a platform's settings name.
+// platformConfigMaps returns the ConfigMaps that the platform settings reference.
 func platformConfigMaps(p *bootstrapv1.PlatformSpec) []string {
 	return notEmpty(p.Proxy.TrustedCAFrom.ConfigMap.Name, p.MirrorTrustedCAFrom.ConfigMap.Name)
 }

@@ -23,19 +23,18 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// TemplateReconciler lets workers boot while their control plane comes up for
-// the first time: it lifts the one preflight check of MachineSets that holds
-// them back, and puts it back once the control plane is up.
+// TemplateReconciler allows workers to boot while their control plane is initialized for the first
+// time: it lifts the one preflight check of MachineSets that blocks them, and restores it once the
+// control plane is initialized.
 type TemplateReconciler struct {
-	// Client reads through the cache and writes. Taken from the manager when
-	// nil.
+	// Client reads through the cache and writes. Defaults to the manager's client.
 	Client client.Client
-	// WatchFilterValue limits the templates to those with this watch label.
-	// Empty takes all.
+	// WatchFilterValue limits the templates to those with this watch label. If not set, all templates
+	// are reconciled.
 	WatchFilterValue string
 }
 
-// SetupWithManager starts reconciling with the manager.
+// SetupWithManager starts the controller with the manager.
 func (r *TemplateReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
@@ -50,7 +49,7 @@ func (r *TemplateReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manage
 		Complete(r)
 }
 
-// Reconcile lifts the check for one template or puts it back.
+// Reconcile lifts the check for one template or restores it.
 func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	template := &bootstrapv1.NovaConfigTemplate{}
 	if err := r.Client.Get(ctx, req.NamespacedName, template); err != nil {
@@ -79,8 +78,8 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 			up = append(up, been)
 		}
 	}
-	// A ClusterClass's template is no template of machines but copied into
-	// those that are, with its annotations.
+	// The template of a ClusterClass is not used for machines directly: it is copied, with its
+	// annotations, into the templates that are.
 	base := util.HasOwner(template.OwnerReferences, clusterv1.GroupVersion.String(), []string{"ClusterClass"})
 	wanted, changed := annotate(template.Annotations, !base && lift(up, around))
 	if !changed {
@@ -88,15 +87,15 @@ func (r *TemplateReconciler) Reconcile(ctx context.Context, req ctrl.Request) (c
 	}
 	before := template.DeepCopy()
 	template.Annotations = wanted
-	// With the resource version, so that a user's change in between counts.
+	// The patch contains the resource version, so that a concurrent change by a user is not
+	// overwritten.
 	if err := r.Client.Patch(ctx, template, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return ctrl.Result{}, fmt.Errorf("annotating NovaConfigTemplate: %w", err)
 	}
 	return ctrl.Result{}, nil
 }
 
-// users returns the names of the clusters whose workers are made from the
-// template.
+// users returns the names of the clusters whose workers are created from the template.
 func (r *TemplateReconciler) users(ctx context.Context, template *bootstrapv1.NovaConfigTemplate) ([]string, error) {
 	deployments, sets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
 	for _, list := range []client.ObjectList{deployments, sets} {
@@ -118,8 +117,8 @@ func (r *TemplateReconciler) users(ctx context.Context, template *bootstrapv1.No
 	return names, nil
 }
 
-// beenUp reports whether the cluster's control plane has ever been up. The
-// status is lost in a move, the init lock is not.
+// beenUp reports whether the cluster's control plane has ever been initialized. A move drops the
+// status, but keeps the init lock.
 func (r *TemplateReconciler) beenUp(ctx context.Context, cluster *clusterv1.Cluster) (bool, error) {
 	if ptr.Deref(cluster.Status.Initialization.ControlPlaneInitialized, false) {
 		return true, nil
@@ -135,8 +134,8 @@ func uses(spec *clusterv1.MachineSpec, template string) bool {
 	return templateOf(spec) == template
 }
 
-// templateOf returns the name of the NovaConfigTemplate that machines are made
-// from, empty if it is another kind.
+// templateOf returns the name of the NovaConfigTemplate from which machines are created, or an empty
+// string if it is another kind.
 func templateOf(spec *clusterv1.MachineSpec) string {
 	ref := spec.Bootstrap.ConfigRef
 	if ref.Kind != "NovaConfigTemplate" || ref.APIGroup != bootstrapv1.GroupVersion.Group {
@@ -159,8 +158,8 @@ func fromUser(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// fromCluster finds all templates of the namespace: a cluster that is up
-// counts for those that nobody uses yet too.
+// fromCluster returns all templates of the namespace: an initialized cluster also affects templates
+// that no cluster uses yet.
 func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) []reconcile.Request {
 	found, err := loop.Select(ctx, r.Client, &bootstrapv1.NovaConfigTemplateList{}, o.GetNamespace())
 	if err != nil {
@@ -169,7 +168,7 @@ func (r *TemplateReconciler) fromCluster(ctx context.Context, o client.Object) [
 	return loop.Requests(found)
 }
 
-// controlPlaneMoved lets through clusters that come, go or come up.
+// controlPlaneMoved passes Clusters that are created, deleted or initialized.
 func controlPlaneMoved() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isCluster := e.ObjectOld.(*clusterv1.Cluster)

@@ -28,25 +28,25 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// connectRetry is when a tenant that did not answer is tried again: machines
-// that join wait for it.
+// connectRetry is the delay until an unreachable workload cluster is tried again: joining machines
+// wait for it.
 const connectRetry = 3 * time.Second
 
-// SetupTenants adds a cluster cache to mgr, which keeps nothing of a tenant in
-// memory but its certificate requests, and connects as user.
+// SetupTenants adds a cluster cache to mgr. It connects as user and caches only the certificate
+// requests of a workload cluster.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, userAgent string, secrets client.Reader, user *workload.User, watchFilter string, options controller.Options) (clustercache.ClusterCache, error) {
 	return connections.Setup(ctx, mgr, clustercache.Options{
 		SecretClient:     workload.NewSecrets(secrets, user, mgr.GetEventRecorder("novaconfig")),
 		WatchFilterValue: watchFilter,
 		Client:           clustercache.ClientOptions{UserAgent: userAgent},
-		// Not by object: a cache that names a kind cannot be made where the API
-		// server does not serve it. A field selector would take one signer, and
-		// two are judged.
+		// The transform is not set by object: a cache that names a kind cannot be created if the API
+		// server does not serve that kind. A field selector would select one signer, but two are
+		// judged.
 		Cache: clustercache.CacheOptions{DefaultTransform: keepRequest},
 	}, options, connectRetry)
 }
 
-// SetupWithManager starts judging with the manager.
+// SetupWithManager starts the controller with the manager.
 func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if r.Client == nil {
 		r.Client = mgr.GetClient()
@@ -73,8 +73,7 @@ func (r *RequestReconciler) SetupWithManager(_ context.Context, mgr ctrl.Manager
 	return nil
 }
 
-// watch asks to be told of requests. The cluster cache adds a watch only once
-// a connection.
+// watch adds a watch for certificate requests. The cluster cache adds it only once per connection.
 func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey) error {
 	err := r.Tenants.Watch(ctx, cluster, clustercache.NewWatcher(clustercache.WatcherOptions{
 		Name: "novaconfig-requests", Watcher: r.watcher, Kind: &certificatesv1.CertificateSigningRequest{},
@@ -89,7 +88,7 @@ func (r *RequestReconciler) watch(ctx context.Context, cluster client.ObjectKey)
 	return nil
 }
 
-// open lets pass requests that nobody has judged yet.
+// open passes requests that have not been judged yet.
 func open() predicate.Predicate {
 	return predicate.NewPredicateFuncs(func(o client.Object) bool {
 		csr, ok := o.(*certificatesv1.CertificateSigningRequest)
@@ -105,7 +104,7 @@ func toCluster(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}}}
 }
 
-// machineNamed lets through what changes which certificates a machine may have.
+// machineNamed passes changes of a Machine that affect which certificates it may have.
 func machineNamed() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
@@ -118,8 +117,8 @@ func machineNamed() predicate.Predicate {
 	}
 }
 
-// joinerOf says which machine's credential a request was made with. It is not
-// ours if it was made with another's.
+// joinerOf returns the UID of the machine whose credential was used for a request. ours is false if
+// the request was made with other credentials.
 func joinerOf(ctx context.Context, live client.Client, asked request) (uid types.UID, ours bool, err error) {
 	if uid, found := strings.CutPrefix(asked.username, joinUserPrefix); found {
 		return types.UID(uid), true, nil
@@ -134,8 +133,8 @@ func joinerOf(ctx context.Context, live client.Client, asked request) (uid types
 		return "", false, fmt.Errorf("reading bootstrap token: %w", err)
 	}
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
-		// The token was deleted a moment ago, or is not one of this manager's, which
-		// issues tokens only where it has the kubeconfig's permissions.
+		// The token was deleted a moment ago, or belongs to another issuer: this manager issues tokens
+		// only where it has the kubeconfig's permissions.
 		return "", true, nil
 	}
 	return types.UID(token.Annotations[tokenMachineAnnotation]), true, nil

@@ -24,25 +24,24 @@ import (
 )
 
 const (
-	// tokenTTL is how long a bootstrap token is good for. It can be short,
-	// because it is prolonged in the tenant until its machine has joined.
+	// tokenTTL is the validity of a bootstrap token. It can be short, because it is extended in the
+	// workload cluster until its machine has joined.
 	tokenTTL = time.Hour
-	// tokenUserPrefix begins the names of users with a bootstrap token, and
-	// tokenNamePrefix those of the Secrets that hold one.
+	// tokenUserPrefix is the prefix of the names of users with a bootstrap token. tokenNamePrefix is
+	// the prefix of the names of the token Secrets.
 	tokenUserPrefix = "system:bootstrap:"
 	tokenNamePrefix = "bootstrap-token-"
-	// tokenAnnotation on the bootstrap data is the ID of the token in it.
+	// tokenAnnotation on the bootstrap data is the ID of its token.
 	tokenAnnotation = "nova.bootstrap.cluster.x-k8s.io/token-id"
-	// tokenMachineAnnotation on the token is the UID of the Machine it is for,
-	// the first that it had.
+	// tokenMachineAnnotation on the token is the first UID of the Machine that it belongs to.
 	tokenMachineAnnotation = "nova.bootstrap.cluster.x-k8s.io/machine-uid"
 
 	tokenLetters = "abcdefghijklmnopqrstuvwxyz0123456789"
 )
 
-// keylessCA returns the certificates of an authority whose key is not here: a
-// control plane provider that is not ours may publish the certificate alone,
-// or only the kubeconfig. Nil says that there is no such thing.
+// keylessCA returns the certificates of a CA whose key is not available here: another control plane
+// provider may publish the certificate alone, or only the kubeconfig. It returns nil if there is
+// neither.
 func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	if s.controlPlane != nil || r.Tenants == nil {
 		return nil, nil
@@ -71,7 +70,7 @@ func (r *Reconciler) keylessCA(ctx context.Context, s *scope) ([]byte, error) {
 	return certificates(config.CAData), nil
 }
 
-// certificates returns what holds certificates, and nil for what does not.
+// certificates returns pem if it contains certificates, or else nil.
 func certificates(pem []byte) []byte {
 	if !x509.NewCertPool().AppendCertsFromPEM(pem) {
 		return nil
@@ -79,8 +78,8 @@ func certificates(pem []byte) []byte {
 	return pem
 }
 
-// issueToken gives the machine a bootstrap token of its own, or prolongs the
-// one it has: the data stays as it is then, also on a machine that has booted.
+// issueToken issues the machine's own bootstrap token, or extends its existing token: the data stays
+// as it is then, also on a machine that has booted.
 func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error {
 	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
@@ -109,7 +108,7 @@ func (r *Reconciler) issueToken(ctx context.Context, s *scope, ca []byte) error 
 	return nil
 }
 
-// prolong gives the machine's token more time, if it still has one.
+// prolong extends the machine's token, if it still exists.
 func (r *Reconciler) prolong(ctx context.Context, s *scope, tenant client.Client) (*corev1.Secret, error) {
 	id := storedToken(s.secret)
 	if id == "" {
@@ -166,7 +165,7 @@ func letters(n int) (string, error) {
 	return string(out), nil
 }
 
-// storedToken is the ID of the token in the data, empty if there is none.
+// storedToken returns the ID of the token in the data, or an empty string if there is none.
 func storedToken(data *corev1.Secret) string {
 	if data == nil {
 		return ""
@@ -174,7 +173,7 @@ func storedToken(data *corev1.Secret) string {
 	return data.Annotations[tokenAnnotation]
 }
 
-// revoke takes the token of a machine that has joined out of the tenant.
+// revoke deletes the token of a machine that has joined from the workload cluster.
 func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) {
 	id := storedToken(s.secret)
 	if id == "" || r.Tenants == nil {
@@ -182,7 +181,7 @@ func (r *Reconciler) revoke(ctx context.Context, s *scope) (ctrl.Result, error) 
 	}
 	tenant, err := r.Tenants.GetUncachedClient(ctx, s.clusterKey())
 	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return ctrl.Result{RequeueAfter: loop.Net}, nil // it expires by itself, too
+		return ctrl.Result{RequeueAfter: loop.Net}, nil // the token also expires by itself
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("reaching API server: %w", err)

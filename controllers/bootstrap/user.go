@@ -7,18 +7,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/workload"
 )
 
-// NewUser returns the user that this manager is in tenants, with permissions for
-// all that the manager requests there, and no more. What machines may do before
-// they have joined is part of them, because a user can only give what it has.
-// Tokens are not: they are for clusters whose CA has no key here, where the
-// manager has no user of its own.
+// NewUser returns this manager's user in workload clusters, with exactly the permissions for the
+// manager's requests there. They include the permissions of machines before they have joined, because
+// a user can only grant permissions that it has. They do not include tokens: tokens are for clusters
+// whose CA key is not available here, where the manager has no own user.
 func NewUser(authority workload.Authority) *workload.User {
 	certificates, rbac := []string{certificatesv1.GroupName}, []string{rbacv1.GroupName}
 	write := []string{"get", "update"}
 	return &workload.User{Name: "nova-bootstrap", Authority: authority, Permissions: workload.Permissions{
 		Cluster: append(joinRules(),
 			rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/"}},
-			// The addresses of others are not certified for a node.
+			// A serving certificate must not contain the addresses of other nodes.
 			rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{""}, Resources: []string{"nodes"}},
 			rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"services"}, ResourceNames: []string{"kubernetes"}},
 			rbacv1.PolicyRule{Verbs: []string{"update", "patch"}, APIGroups: certificates, Resources: []string{"certificatesigningrequests/approval"}},
