@@ -94,7 +94,7 @@ var _ = Describe("An infrastructure cluster", func() {
 			rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("port %d: connection refused", 40000+n)))
 			calls := rig.Hypervisor.Calls(fake.Inspect)
 			rig.Hypervisor.PushSite(key)
-			// By the first retry the reconciler's cache knows the condition.
+			// By the first retry the reconciler's cache contains the condition.
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">=", calls+2))
 			Eventually(clusterOf(ctx, rig)).Should(And(
 				have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")),
@@ -130,7 +130,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
-		// The controllers start one after the other.
+		// The controllers start one after another.
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		rig.Hypervisor.Hold(fake.Delete)
 		Expect(rig.Client.Delete(ctx, rig.InfraCluster())).To(Succeed())

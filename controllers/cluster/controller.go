@@ -28,49 +28,46 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Object is what the reconciler needs of an infrastructure cluster.
+// Object is the interface that the reconciler requires of an infrastructure cluster.
 type Object interface {
 	client.Object
 	conditions.Setter
 
-	// Common returns the fields all clusters share; writing to them writes
-	// to the object.
+	// Common returns the fields that all clusters share. Writing to them changes the object.
 	Common() (*infrav1.ClusterSpec, *infrav1.ClusterStatus)
 }
 
 // Reconciler reconciles infrastructure clusters of type C.
 type Reconciler[C Object] struct {
-	// Client reads through the cache and writes. Taken from the manager when
-	// nil.
+	// Client reads through the cache and writes. Defaults to the manager's client.
 	Client client.Client
-	// APIReader reads past the cache. Taken from the manager when nil.
+	// APIReader reads from the API server, without the cache. Defaults to the manager's reader.
 	APIReader client.Reader
-	// Recorder records events. Taken from the manager when nil.
+	// Recorder records events. Defaults to the manager's recorder.
 	Recorder events.EventRecorder
-	// Inspector looks at hypervisors.
+	// Inspector inspects hypervisors.
 	Inspector hypervisor.Inspector[C]
 	// New returns an empty cluster.
 	New func() C
 	// NewMachineList returns an empty list of the machines that belong to
 	// clusters.
 	NewMachineList func() client.ObjectList
-	// Identity returns what a cluster takes its credentials from: a Secret in
-	// its namespace, which is also meant when the kind is empty, or an
-	// identity.
+	// Identity returns the reference to a cluster's credentials: a Secret in its namespace, which is
+	// also the default if the kind is not set, or an identity.
 	Identity func(C) (kind, name string)
-	// NewIdentity returns an empty identity. Nil means that there are none.
+	// NewIdentity returns an empty identity. If nil, there are no identities.
 	NewIdentity func() credentials.Identity
-	// ManagerNamespace is where the Secrets of identities lie. Empty when it
+	// ManagerNamespace is the namespace of the Secrets of identities. It is not set if the namespace
 	// is not known.
 	ManagerNamespace string
-	// Fence keeps clusters of another management cluster from being changed.
+	// Fence prevents changes to clusters that another management cluster manages.
 	Fence fence.Fence
-	// WatchFilterValue limits the clusters to those with this watch label.
-	// Empty takes all.
+	// WatchFilterValue limits the clusters to those with this watch label. If not set, all clusters
+	// are reconciled.
 	WatchFilterValue string
 }
 
-// Reconcile brings one infrastructure cluster a step closer to its spec.
+// Reconcile brings one infrastructure cluster one step closer to its spec.
 func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	s := &scope[C]{infra: r.New()}
 	if err := r.Client.Get(ctx, req.NamespacedName, s.infra); err != nil {
@@ -98,8 +95,8 @@ func (r *Reconciler[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.R
 	return r.reconcile(ctx, s)
 }
 
-// prepare puts in place what must be there before anything is done, and
-// reports whether it is. What it writes brings an event that reconciles again.
+// prepare ensures the finalizer and the ID that a reconcile requires, and reports whether they are
+// there. Each write causes an event that reconciles the cluster again.
 func (r *Reconciler[C]) prepare(ctx context.Context, s *scope[C]) (bool, error) {
 	if added, err := finalizers.EnsureFinalizer(ctx, r.Client, s.infra, infrav1.ClusterFinalizer); err != nil || added {
 		return false, err
@@ -108,13 +105,13 @@ func (r *Reconciler[C]) prepare(ctx context.Context, s *scope[C]) (bool, error) 
 		return false, err
 	}
 	if !controllerutil.ContainsFinalizer(s.infra, infrav1.ClusterFinalizer) {
-		return false, nil // our part of the deletion is done
+		return false, nil // the finalizer is removed, so our part of the deletion is done
 	}
 	minted, err := r.mint(ctx, s)
 	return !minted, err
 }
 
-// reconcile takes a step and writes down what came of it.
+// reconcile performs one step and patches the result into the object.
 func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Result, reterr error) {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {
@@ -148,36 +145,34 @@ func (r *Reconciler[C]) reconcile(ctx context.Context, s *scope[C]) (_ ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// owned are the conditions that nobody else writes.
+// owned lists the conditions that only this controller writes.
 var owned = patch.WithOwnedConditions{Conditions: []string{
 	clusterv1.PausedCondition, clusterv1.ReadyCondition, infrav1.HypervisorAvailableCondition,
 	infrav1.EndpointUniqueCondition, fence.ConditionType,
 }}
 
-// scope is what one reconcile knows. Fields are filled from top to bottom.
+// scope holds the data of one reconcile. Its fields are set from top to bottom.
 type scope[C Object] struct {
 	infra C
-	// account is where the credentials are, in words.
+	// account describes the location of the credentials.
 	account string
-	// cluster is nil when it is gone, or not there yet.
+	// cluster is nil when it is deleted or does not exist yet.
 	cluster *clusterv1.Cluster
-	// fenced is the reason why another management cluster acts, if one does.
+	// fenced is the error if another management cluster manages the cluster.
 	fenced error
-	// inspected is set when the hypervisor was asked, and failure when that
-	// failed.
+	// inspected is set when the hypervisor was inspected, and failure when that failed.
 	inspected bool
 	failure   error
-	// rival says that another cluster has the same control plane endpoint.
+	// rival describes another cluster with the same control plane endpoint.
 	rival string
-	// remaining are the names of machines that a deletion waits for, and
-	// released is set when it waits for none.
+	// remaining lists the machines that a deletion waits for. released is set when it waits for none.
 	remaining []string
 	released  bool
 	// newOrphans describes VMs without a machine that were not reported before.
 	newOrphans string
 }
 
-// account says where an account is written down.
+// account describes the location of credentials.
 func account(kind, name string) string {
 	if kind == "" || kind == infrav1.SecretIdentityKind {
 		return fmt.Sprintf("Secret %q", name)
@@ -187,13 +182,13 @@ func account(kind, name string) string {
 
 func (s *scope[C]) deleting() bool { return !s.infra.GetDeletionTimestamp().IsZero() }
 
-// endpointKnown reports whether somebody has named the tenant's endpoint.
+// endpointKnown reports whether the endpoint of the workload cluster is set.
 func (s *scope[C]) endpointKnown() bool {
 	endpoint := s.endpoint()
 	return endpoint.IsValid()
 }
 
-// findOwner fills in the Cluster. It may be gone: a deletion goes on without.
+// findOwner sets the Cluster. The Cluster may be deleted already: the deletion continues without it.
 func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
 	meta := metav1.ObjectMeta{Namespace: s.infra.GetNamespace(), OwnerReferences: s.infra.GetOwnerReferences()}
 	cluster, err := util.GetOwnerCluster(ctx, r.Client, meta)
@@ -207,7 +202,7 @@ func (r *Reconciler[C]) findOwner(ctx context.Context, s *scope[C]) error {
 	return nil
 }
 
-// inspect looks at the hypervisor and says whether machines can be created.
+// inspect inspects the hypervisor and sets whether machines can be created.
 func (r *Reconciler[C]) inspect(ctx context.Context, s *scope[C]) error {
 	s.inspected = true
 	s.account = account(r.Identity(s.infra))

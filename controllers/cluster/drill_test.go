@@ -17,7 +17,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/infratest"
 )
 
-// backup is what a backup holds of an object: no UID, no status.
+// backup returns an object as a backup contains it: without UID and status.
 func backup[O client.Object](o O) O {
 	copied, ok := o.DeepCopyObject().(O)
 	Expect(ok).To(BeTrue())
@@ -27,8 +27,8 @@ func backup[O client.Object](o O) O {
 	return copied
 }
 
-// discard deletes an object as the loss of its management cluster does: no
-// finalizer is waited for.
+// discard deletes an object like the loss of its management cluster does: it does not wait for
+// finalizers.
 func discard(ctx context.Context, rig *infratest.Rig, o client.Object) {
 	GinkgoHelper()
 	Expect(rig.Client.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())

@@ -14,8 +14,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// endpoint returns the control plane endpoint of the cluster; zero if it is not
-// known.
+// endpoint returns the control plane endpoint of the cluster, or the zero value if it is not known.
 func (s *scope[C]) endpoint() clusterv1.APIEndpoint {
 	spec, _ := s.infra.Common()
 	if !spec.ControlPlaneEndpoint.IsValid() && s.cluster != nil {
@@ -45,7 +44,7 @@ func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error
 		if spec, _ := other.Common(); spec.ControlPlaneEndpoint != endpoint || other.GetAnnotations()[infrav1.HypervisorIDAnnotation] != home {
 			continue
 		}
-		// The names of another namespace are not for the users of this one.
+		// The names in another namespace must not be shown to the users of this one.
 		who := "a cluster of another namespace"
 		if other.GetNamespace() == s.infra.GetNamespace() {
 			who = fmt.Sprintf("the cluster %q", other.GetName())
@@ -57,8 +56,8 @@ func (r *Reconciler[C]) compareEndpoints(ctx context.Context, s *scope[C]) error
 	return nil
 }
 
-// reportEndpoint sets the condition of an endpoint that two clusters have; it
-// is absent otherwise.
+// reportEndpoint sets the condition for an endpoint that two clusters use. Otherwise the condition is
+// absent.
 func (s *scope[C]) reportEndpoint() {
 	if s.rival == "" {
 		conditions.Delete(s.infra, infrav1.EndpointUniqueCondition)
@@ -69,7 +68,7 @@ func (s *scope[C]) reportEndpoint() {
 	})
 }
 
-// announceEndpoint tells people of an endpoint that two clusters have.
+// announceEndpoint records an event for an endpoint that two clusters use.
 func (r *Reconciler[C]) announceEndpoint(s *scope[C], before metav1.Condition) {
 	if now := get(s.infra, infrav1.EndpointUniqueCondition); now.Reason != "" && changed(before, now) {
 		r.event(s, corev1.EventTypeWarning, now.Reason, now.Message)

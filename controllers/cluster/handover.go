@@ -12,10 +12,10 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// handOver sees to a cluster that others manage: spec, status and finalizers
-// are theirs, and so is the hypervisor to judge. It gets its ID, without which
-// it can have no machines, and what is ours from before goes: nobody would
-// keep the conditions true or ever take the finalizer away.
+// handOver reconciles an externally managed cluster: its spec, status and finalizers belong to another
+// controller, which also judges the hypervisor. The reconciler generates the cluster ID, without which
+// the cluster can have no machines, and removes its own earlier conditions and finalizer: otherwise no
+// controller would update the conditions or ever remove the finalizer.
 func (r *Reconciler[C]) handOver(ctx context.Context, s *scope[C]) error {
 	if annotations.HasPaused(s.infra) || s.cluster != nil && annotations.IsPaused(s.cluster, s.infra) {
 		return nil
@@ -30,8 +30,8 @@ func (r *Reconciler[C]) handOver(ctx context.Context, s *scope[C]) error {
 	return err
 }
 
-// letGo takes away what the cluster has of ours. The finalizer goes last, so
-// that a crash leaves nothing of the rest.
+// letGo removes our conditions and finalizer from the cluster. It removes the finalizer last, so that
+// a crash leaves none of the rest behind.
 func (r *Reconciler[C]) letGo(ctx context.Context, s *scope[C]) error {
 	helper, err := patch.NewHelper(s.infra, r.Client)
 	if err != nil {

@@ -33,7 +33,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		edit()
 		Expect(rig.Client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
 	}
-	// second is another cluster that names the same Secret.
+	// second is another cluster that references the same Secret.
 	second := func(rig *infratest.Rig) *infrav1.NovaVSphereCluster {
 		c := rig.InfraCluster()
 		c.Name, c.Labels = "second", nil
@@ -45,7 +45,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
-		// The controllers start one after the other.
+		// The controllers start one after another.
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(secretOf(ctx, rig)).Should(beHeld)
 

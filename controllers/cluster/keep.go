@@ -21,18 +21,17 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// keeper keeps the Secrets that clusters have their credentials in until no
-// cluster names them. A namespace that is deleted takes them in its first
-// pass, and nobody can make another one in it: no VM could be deleted any
-// more. What is on its way out is read as before.
+// keeper keeps the credentials Secrets of clusters until no cluster references them. The deletion of a
+// namespace deletes Secrets first, and no new Secret can be created in it: VMs could not be deleted
+// any more. A Secret that is being deleted is still read.
 //
-// It follows from what is there, not from what a cluster did last, so that two
-// clusters that go at once, a reference that changes, clusterctl move and a
-// manager that was not there leave no Secret held. A pause holds nothing back:
-// this asks nothing of a cluster, and one that is paused has VMs as well.
+// The keeper decides by the existing objects, not by the last action of a cluster. So no Secret stays
+// blocked after two clusters are deleted at once, a reference changes, clusterctl moves the objects,
+// or the manager was down. A pause has no effect: the keeper changes no cluster, and a paused cluster
+// has VMs as well.
 type keeper[C Object] struct {
-	// client reads the metadata of Secrets past the cache, and all else
-	// through it.
+	// client reads all objects through the cache, except the metadata of Secrets, which it reads from
+	// the API server.
 	client    client.Client
 	past      client.Reader
 	clusters  client.ObjectList
@@ -41,7 +40,7 @@ type keeper[C Object] struct {
 	filter    string
 }
 
-// setUp starts keeping.
+// setUp adds the controller to the manager.
 func (k *keeper[C]) setUp(mgr ctrl.Manager, name string, infra C, options controller.Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named(name+"-credentials").
@@ -53,7 +52,7 @@ func (k *keeper[C]) setUp(mgr ctrl.Manager, name string, infra C, options contro
 		Complete(k)
 }
 
-// Reconcile puts the finalizer on one Secret, or takes it off.
+// Reconcile adds the finalizer to one Secret or removes it.
 func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -64,11 +63,11 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 		return ctrl.Result{}, fmt.Errorf("reading metadata of Secret: %w", err)
 	}
 	held := controllerutil.ContainsFinalizer(secret, k.finalizer)
-	// All are listed: a cache that is kept to some namespaces takes the name of
-	// another one for an error.
+	// All namespaces are listed: a cache that is limited to some namespaces returns an error for any
+	// other namespace.
 	by, err := k.use(ctx, k.client, metav1.NamespaceAll, req.NamespacedName)
 	if err == nil && held && by == unused {
-		// The cache may not know of a cluster that is new: ask again past it.
+		// The cache may miss a new cluster: read again from the API server.
 		by, err = k.use(ctx, k.past, req.Namespace, req.NamespacedName)
 	}
 	if err != nil {
@@ -83,7 +82,8 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	default:
 		controllerutil.RemoveFinalizer(secret, k.finalizer)
 	}
-	// The lock keeps the finalizers of others, as all of them are written.
+	// The optimistic lock keeps the finalizers of other controllers, because the patch writes all
+	// finalizers.
 	err = k.client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	switch {
 	case apierrors.IsNotFound(err):
@@ -96,20 +96,20 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	return ctrl.Result{}, nil
 }
 
-// use is who takes credentials from a Secret.
+// use describes which clusters use a Secret.
 type use int
 
 const (
 	unused use = iota
-	// others are clusters that another manager watches.
+	// others means that only clusters that another manager watches use it.
 	others
-	// ours are, or one of them is, watched here.
+	// ours means that at least one cluster that this manager watches uses it.
 	ours
 )
 
-// keep says whether a Secret is to have the finalizer. Another manager puts it
-// on for its own clusters, and none takes it off while anybody's need it. What
-// is going gets none: it would be refused.
+// keep decides whether a Secret has the finalizer. Another manager adds it for its own clusters, and
+// no manager removes it while any cluster needs it. A Secret that is being deleted gets no finalizer:
+// the API server would reject it.
 func keep(u use, held, going bool) bool {
 	switch u {
 	case ours:
@@ -121,7 +121,7 @@ func keep(u use, held, going bool) bool {
 	}
 }
 
-// use finds out which clusters name a Secret, among those of a namespace.
+// use returns which clusters of a namespace reference a Secret.
 func (k *keeper[C]) use(ctx context.Context, reader client.Reader, namespace string, secret client.ObjectKey) (use, error) {
 	found, err := loop.Select(ctx, reader, k.clusters, namespace, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -141,8 +141,8 @@ func (k *keeper[C]) use(ctx context.Context, reader client.Reader, namespace str
 	return by, nil
 }
 
-// secretOf names the Secret that a cluster has its credentials in; none, if it
-// borrows them from an identity, whose Secret lies with the manager.
+// secretOf returns the credentials Secret of a cluster. It returns the zero key if the cluster uses an
+// identity, whose Secret is in the manager's namespace.
 func (k *keeper[C]) secretOf(c C) client.ObjectKey {
 	kind, name := k.identity(c)
 	if cmp.Or(kind, infrav1.SecretIdentityKind) != infrav1.SecretIdentityKind {
@@ -151,8 +151,7 @@ func (k *keeper[C]) secretOf(c C) client.ObjectKey {
 	return client.ObjectKey{Namespace: c.GetNamespace(), Name: name}
 }
 
-// ofCluster maps a cluster to its Secret. Of one that changed also what it was
-// before is asked.
+// ofCluster maps a cluster to its Secret. After an update, the previous state is mapped as well.
 func (k *keeper[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Request {
 	if c, ok := o.(C); ok && k.secretOf(c).Name != "" {
 		return []reconcile.Request{{NamespacedName: k.secretOf(c)}}
@@ -160,8 +159,8 @@ func (k *keeper[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Re
 	return nil
 }
 
-// ofSecret lets those through that are held or to be held. Most are neither,
-// and a look at one is a request.
+// ofSecret passes Secrets that have the finalizer or must get it. Most have no such use, and each
+// reconcile costs a request.
 func (k *keeper[C]) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(o)
 	if !controllerutil.ContainsFinalizer(o, k.finalizer) {

@@ -14,7 +14,7 @@ var orphanedVMs = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(orphanedVMs) }
 
-// kind is the kind of cluster, for labels.
+// kind returns the kind of cluster for metric labels.
 func (r *Reconciler[C]) kind() string {
 	gvk, err := apiutil.GVKForObject(r.New(), r.Client.Scheme())
 	if err != nil {

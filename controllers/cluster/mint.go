@@ -9,11 +9,10 @@ import (
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 )
 
-// mint gives a cluster its ID, once, and records with it which management
-// cluster did so. It reports whether it wrote anything. It is an
-// annotation because clusterctl move gives the object another UID and keeps
-// annotations. A cluster that goes before it got one gets one all the same:
-// its machines need it to see that they have no VM.
+// mint generates the ID of a cluster once, and records with it which management cluster did so. It
+// reports whether it wrote anything. The ID is an annotation, because clusterctl move changes the UID
+// of the object and keeps annotations. A cluster that is deleted before it has an ID gets one as well:
+// its machines need the ID to find that they have no VM.
 func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
 	original, ok := s.infra.DeepCopyObject().(client.Object)
 	if !ok {
@@ -31,7 +30,7 @@ func (r *Reconciler[C]) mint(ctx context.Context, s *scope[C]) (bool, error) {
 		noted[infrav1.ClusterIDAnnotation] = string(s.infra.GetUID())
 	}
 	s.infra.SetAnnotations(noted)
-	// The lock keeps an older copy from replacing an ID that is in use.
+	// The optimistic lock prevents a stale copy from replacing an ID that is in use.
 	patch := client.MergeFromWithOptions(original, client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, s.infra, patch); err != nil {
 		return false, fmt.Errorf("writing cluster ID: %w", err)

@@ -16,10 +16,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// findOrphans writes into the status which VMs of the cluster have no machine.
-// Such a VM runs a node that nothing looks after. It is only reported: whether
-// it is left of a management cluster that was restored from an old backup, or
-// of a mistake, is for its administrator to say.
+// findOrphans writes the VMs of the cluster without a machine to the status. Such a VM runs a node
+// that no controller manages. The VM is only reported: the administrator must decide whether it is
+// left over from a management cluster that was restored from an old backup, or from a mistake.
 func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hypervisor.MarkedVM) error {
 	_, status := s.infra.Common()
 	var found infrav1.OrphanedVMs
@@ -30,7 +29,7 @@ func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hype
 		}
 		found = orphans(vms, names)
 		if found.Count <= status.OrphanedVMs.Count {
-			break // the cache may not know of a machine that is new: ask past it before more is reported
+			break // the cache may miss a new machine: read from the API server before more orphans are reported
 		}
 	}
 	s.newOrphans = news(status.OrphanedVMs, found)

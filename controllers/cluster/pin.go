@@ -12,11 +12,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// pin keeps a cluster to the hypervisor it was first seen on for as long as it
-// has machines: another one has none of their VMs, so all would look lost. It
-// is an annotation, as clusterctl move drops the status, and it is the
-// hypervisor's own ID, as the name of a server says little: two may lead to
-// one vCenter, and one may lead to another after a change of DNS.
+// pin binds a cluster to the hypervisor on which it was first seen, for as long as the cluster has
+// machines: another hypervisor has none of their VMs, so all would appear to be missing. The pin is an
+// annotation, because clusterctl move drops the status. It is the hypervisor's own ID, because a
+// server name is not sufficient: two names may resolve to one vCenter, and a name may resolve to
+// another vCenter after a change of DNS.
 func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
 	annotations := s.infra.GetAnnotations()
 	home := annotations[infrav1.HypervisorIDAnnotation]
@@ -34,13 +34,12 @@ func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
 			}
 		}
 	}
-	annotations[infrav1.HypervisorIDAnnotation] = id // the cluster has an ID, so the map is there
+	annotations[infrav1.HypervisorIDAnnotation] = id // the cluster has an ID, so the map exists
 	s.infra.SetAnnotations(annotations)
 	return nil
 }
 
-// sorted returns failure domains in an order that does not change by chance,
-// and none as nil.
+// sorted returns failure domains in a stable order, and nil for an empty list.
 func sorted(domains []clusterv1.FailureDomain) []clusterv1.FailureDomain {
 	if len(domains) == 0 {
 		return nil

@@ -13,8 +13,9 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// remove lets the cluster go once no machine needs it. Without machines the
-// hypervisor is not asked, so that one that is gone for good holds nothing up.
+// remove removes the finalizer of the cluster once no machine needs it. If there are no machines, it
+// does not read the hypervisor, so that a hypervisor that no longer exists does not block the
+// deletion.
 func (r *Reconciler[C]) remove(ctx context.Context, s *scope[C]) (ctrl.Result, error) {
 	for _, reader := range []client.Reader{r.Client, r.APIReader} {
 		var err error
@@ -22,10 +23,10 @@ func (r *Reconciler[C]) remove(ctx context.Context, s *scope[C]) (ctrl.Result, e
 			return ctrl.Result{}, err
 		}
 		if len(s.remaining) > 0 {
-			// The machines are tried again when the hypervisor comes back.
+			// The machines are reconciled again when the hypervisor becomes available.
 			return ctrl.Result{RequeueAfter: loop.Net}, r.inspect(ctx, s)
 		}
-		// The cache may not know of a machine that is new: ask again past it.
+		// The cache may miss a new machine: read again from the API server.
 	}
 	s.released = controllerutil.RemoveFinalizer(s.infra, infrav1.ClusterFinalizer)
 	return ctrl.Result{}, nil
@@ -38,7 +39,7 @@ func (r *Reconciler[C]) machines(ctx context.Context, s *scope[C], reader client
 		label = s.cluster.Name
 	}
 	if label == "" {
-		return nil, nil // never belonged to a Cluster, so no machine found it
+		return nil, nil // it never belonged to a Cluster, so it has no machines
 	}
 	found, err := loop.Select(ctx, reader, r.NewMachineList(), s.infra.GetNamespace(), client.MatchingLabels{clusterv1.ClusterNameLabel: label})
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// maxNames is how many machines a message names.
+// maxNames is the number of machines that a message names.
 const maxNames = 5
 
-// report turns what the reconcile saw into conditions. It is the only place
-// that sets them, but for Paused.
+// report sets the conditions from the result of the reconcile. It is the only place that sets them,
+// except for Paused.
 func (s *scope[C]) report(err error) {
 	conditions.Set(s.infra, fence.Condition(s.fenced))
 	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.HypervisorAvailableCondition) {
@@ -40,7 +40,7 @@ func (s *scope[C]) report(err error) {
 	conditions.Set(s.infra, s.ready(err))
 }
 
-// ready says whether machines can be created and, when not, what is missing.
+// ready returns the condition that shows whether machines can be created and, if not, the cause.
 func (s *scope[C]) ready(err error) metav1.Condition {
 	c := metav1.Condition{Type: clusterv1.ReadyCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -61,7 +61,8 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 	return c
 }
 
-// failed tells of a failure and, where an account is refused, what to mend.
+// failed returns the condition for a failure. If credentials are rejected, it names the Secret to
+// correct.
 func (s *scope[C]) failed(conditionType string, err error) metav1.Condition {
 	c := loop.Failure(s.infra, conditionType, err)
 	if c.Reason == infrav1.CredentialsInvalidReason && s.account != "" && !strings.Contains(c.Message, "Secret") {
@@ -70,7 +71,7 @@ func (s *scope[C]) failed(conditionType string, err error) metav1.Condition {
 	return c
 }
 
-// waitingFor names machines, and counts those that do not fit.
+// waitingFor names machines, and counts those beyond the limit.
 func waitingFor(names []string) string {
 	more := ""
 	if len(names) > maxNames {
@@ -80,7 +81,7 @@ func waitingFor(names []string) string {
 	return "Waiting until these machines are gone: " + strings.Join(names, ", ") + more
 }
 
-// conditionsBefore are the conditions a reconcile started with.
+// conditionsBefore holds the conditions at the start of a reconcile.
 type conditionsBefore struct{ ready, available, endpoint metav1.Condition }
 
 func snapshot(from conditions.Getter) conditionsBefore {
@@ -98,7 +99,7 @@ func get(from conditions.Getter, conditionType string) metav1.Condition {
 	return metav1.Condition{}
 }
 
-// announce tells people what changed, once it is written.
+// announce records events for the changes after they are written.
 func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
 	if s.released {
 		r.event(s, corev1.EventTypeNormal, "Deleted", "No machine is left")
@@ -123,7 +124,7 @@ func (r *Reconciler[C]) announce(s *scope[C], before conditionsBefore) {
 		if before.ready.Reason != now.ready.Reason {
 			r.event(s, corev1.EventTypeNormal, now.ready.Reason, now.ready.Message)
 		}
-	case now.available.Reason: // told above
+	case now.available.Reason: // reported above
 	default:
 		r.event(s, corev1.EventTypeWarning, now.ready.Reason, now.ready.Message)
 	}
@@ -133,7 +134,7 @@ func changed(was, is metav1.Condition) bool {
 	return was.Status != is.Status || was.Reason != is.Reason || was.Message != is.Message
 }
 
-// event records one event. The note is never a format: it holds words of the
+// event records one event. The note is never used as a format string: it contains text from the
 // hypervisor.
 func (r *Reconciler[C]) event(s *scope[C], kind, reason, note string) {
 	doing := "Reconcile"

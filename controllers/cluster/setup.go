@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// SetupWithManager starts reconciling with the manager.
+// SetupWithManager starts the controller with the manager.
 func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	gvk, err := apiutil.GVKForObject(r.New(), mgr.GetScheme())
 	if err != nil {
@@ -68,10 +68,9 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 			Watches(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(users.inNamespace),
 				builder.OnlyMetadata, builder.WithPredicates(predicate.LabelChangedPredicate{}))
 	}
-	// The events must come from the cache that manager.SecretClient compares
-	// versions with, which holds no more than metadata either. A cache of
-	// metadata is another one: its event may come first, and the driver would
-	// read the credentials as they were before.
+	// The events must come from the cache whose versions manager.SecretClient compares, which also
+	// holds metadata only. A cache of metadata objects would be a different cache: its event could
+	// arrive first, and the driver would read the previous credentials.
 	err = b.Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(users.ofSecret),
 		builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		Complete(r)
@@ -84,7 +83,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	}).setUp(mgr, name, r.New(), options)
 }
 
-// machineOf returns an empty machine of the kind that list lists.
+// machineOf returns an empty machine of the kind that list contains.
 func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(list, mgr.GetScheme())
 	if err != nil {
@@ -101,13 +100,12 @@ func machineOf(mgr ctrl.Manager, list client.ObjectList) (client.Object, error) 
 	return machine, nil
 }
 
-// The predicates below are made of named functions. Literals would become part
-// of the generic method, and Go 1.26 confuses those when two packages use the
-// method for types of one shape and inline it differently.
+// The predicates below consist of named functions. Function literals would become part of the generic
+// method, and Go 1.26 confuses them when two packages use the method for types of one shape and inline
+// it differently.
 
-// clusterSettled lets through the Cluster itself and what an infrastructure
-// cluster takes from it: the endpoint, whether it is paused, and which
-// management cluster acts for it.
+// clusterSettled passes the Cluster itself and the fields that an infrastructure cluster uses: the
+// endpoint, whether it is paused, and which management cluster manages it.
 var clusterSettled = predicate.Funcs{UpdateFunc: clusterChanged, DeleteFunc: loop.IgnoreDelete}
 
 func clusterChanged(e event.UpdateEvent) bool {
@@ -119,5 +117,5 @@ func clusterChanged(e event.UpdateEvent) bool {
 			fence.Changed(e))
 }
 
-// gone lets through the end of a machine.
+// gone passes the deletion of a machine.
 var gone = predicate.Funcs{CreateFunc: loop.IgnoreCreate, UpdateFunc: loop.IgnoreUpdate}

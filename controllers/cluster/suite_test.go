@@ -27,7 +27,7 @@ var server *env.Env
 func TestCluster(t *testing.T) {
 	RegisterFailHandler(Fail)
 	ctrl.SetLogger(GinkgoLogr)
-	// Less than the safety net of 30 s, so that only a push can be in time.
+	// The timeout is less than the safety net of 30 s, so that only a push can be in time.
 	SetDefaultEventuallyTimeout(15 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
@@ -42,7 +42,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	DeferCleanup(func() error { return server.Stop() })
 })
 
-// newRig returns a namespace of its own in which nothing runs yet.
+// newRig returns a rig with its own namespace in which nothing runs yet.
 func newRig(ctx context.Context) *infratest.Rig {
 	GinkgoHelper()
 	rig, err := infratest.New(ctx, server)
@@ -60,7 +60,7 @@ func clusterOf(ctx context.Context, rig *infratest.Rig) func() (*infrav1.NovaVSp
 	}
 }
 
-// gone polls the error of reading an object that is to go.
+// gone polls the error of reading an object that is being deleted.
 func gone(ctx context.Context, rig *infratest.Rig, o client.Object) func() error {
 	return func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(o), o) }
 }
@@ -100,7 +100,7 @@ func beProvisioned() gomegatypes.GomegaMatcher {
 	return Satisfy(func(c *infrav1.NovaVSphereCluster) bool { return ptr.Deref(c.Status.Initialization.Provisioned, false) })
 }
 
-// broken is a failure with a reason, as drivers return them.
+// broken returns a failure with a reason, as drivers return them.
 func broken(reason, text string) error {
 	return &hypervisor.Error{Reason: reason, Err: errors.New(text)}
 }

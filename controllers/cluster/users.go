@@ -18,14 +18,14 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// users finds the clusters that a change of credentials concerns, so that a
-// rotation takes effect at once.
+// users finds the clusters that a change of credentials affects, so that a rotation takes effect at
+// once.
 type users[C Object] struct {
 	reader   client.Reader
 	clusters client.ObjectList
 	identity func(C) (kind, name string)
-	// kind and identities are those of identities; none, if empty. Their
-	// Secrets lie in namespace.
+	// kind and identities are the kind and the list type of identities. If not set, there are no
+	// identities. Their Secrets are in namespace.
 	kind       string
 	identities client.ObjectList
 	namespace  string
@@ -60,23 +60,23 @@ func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconci
 	return found
 }
 
-// ofIdentity maps an identity to the clusters of all namespaces that name it,
-// whether it allows them or not.
+// ofIdentity maps an identity to the clusters of all namespaces that reference it, whether the
+// identity allows them or not.
 func (u *users[C]) ofIdentity(ctx context.Context, identity client.Object) []reconcile.Request {
 	return u.of(ctx, metav1.NamespaceAll, u.kind, identity.GetName())
 }
 
-// inNamespace maps a namespace, by whose labels identities may allow it, to
-// its clusters that name one.
+// inNamespace maps a namespace, whose labels an identity may select, to its clusters that reference an
+// identity.
 func (u *users[C]) inNamespace(ctx context.Context, namespace client.Object) []reconcile.Request {
 	return u.of(ctx, namespace.GetName(), u.kind, "")
 }
 
-// of returns the clusters in a namespace that name credentials of a kind; any
-// of the kind, if the name is empty.
+// of returns the clusters in a namespace that reference credentials of a kind. If name is not set, it
+// returns all that reference the kind.
 func (u *users[C]) of(ctx context.Context, namespace, kind, name string) []reconcile.Request {
-	// All are listed, without a copy of each: a cache that is kept to some
-	// namespaces takes the name of another one for an error.
+	// All namespaces are listed, without a copy of each object: a cache that is limited to some
+	// namespaces returns an error for any other namespace.
 	found, err := loop.Select(ctx, u.reader, u.clusters, metav1.NamespaceAll, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping credentials to clusters")

@@ -16,8 +16,7 @@ import (
 )
 
 var _ = Describe("A cluster that borrows its account", func() {
-	// scene is a rig with a cluster that names an identity, whose Secret lies
-	// in another namespace.
+	// scene is a rig with a cluster that references an identity, whose Secret is in another namespace.
 	type scene struct {
 		rig      *infratest.Rig
 		managers string
