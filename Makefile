@@ -97,11 +97,11 @@ site-check: ## Check the prerequisites of a real vCenter or engine, read-only: S
 
 .PHONY: bench-vsphere
 bench-vsphere: ## Count the requests per machine to a vCenter (root, Linux)
-	@$(GO_CHECK); go run ./test/cmd/novabed bench
+	@$(GO_CHECK); go run ./test/cmd/novabed bench $(ARGS)
 
 .PHONY: bench-zvirt
 bench-zvirt: ## Count the requests per machine to an oVirt engine (root, Linux)
-	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt
+	@$(GO_CHECK); go run ./test/cmd/novabed bench-zvirt $(ARGS)
 
 .PHONY: bench-vsphere-compare
 bench-vsphere-compare: ## Measure this provider and CAPV against the same vCenter (root, Linux)

@@ -25,6 +25,7 @@ type bench struct {
 	name           string
 	machines, idle int
 	pause, rest    time.Duration
+	late           bool
 	out            io.Writer
 	bed            *bed.Bed
 	hypervisor     bed.Hypervisor
@@ -47,6 +48,7 @@ func benchCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&n.pause, "pause", time.Minute, "how long to count those at rest")
 	cmd.Flags().IntVar(&n.idle, "idle", 1000, "number of machines to count at rest; none if 0")
 	cmd.Flags().DurationVar(&n.rest, "rest", 5*time.Minute, "how long to count the idle ones at rest")
+	cmd.Flags().BoolVar(&n.late, "late", true, "vCenter reports changes 2 s late, and data of guests 10 s late")
 	return cmd
 }
 
@@ -70,7 +72,7 @@ func (n *bench) run(ctx context.Context) error {
 
 // inBed does something in a bed of its own.
 func (n *bench) inBed(ctx context.Context, options bed.Options, do func() error) (err error) {
-	options.Name, options.Log, options.Unobserved = n.name, n.out, true
+	options.Name, options.Log, options.Unobserved, options.Late = n.name, n.out, true, n.late
 	if n.bed, err = bed.Start(ctx, options); err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type options struct {
 	// task, Boot how long until a guest reports its address, and Latency what
 	// each request takes beside.
 	Clone, Task, Boot, Latency time.Duration
+	// UpdateDelay is how late vCenter reports changes, and GuestDelay how late it
+	// reports data of guests.
+	UpdateDelay, GuestDelay time.Duration
 	// Notice is how long to wait until a VM that was powered off is noticed.
 	// Zero leaves that out.
 	Notice time.Duration
@@ -68,6 +71,8 @@ func command() *cobra.Command {
 	flags.DurationVar(&o.Task, "task", time.Second, "how long vCenter takes for every other task")
 	flags.DurationVar(&o.Boot, "boot", 0, "how long a guest takes from power-on until it reports its address")
 	flags.DurationVar(&o.Latency, "latency", 20*time.Millisecond, "what each request to vCenter takes beside its work")
+	flags.DurationVar(&o.UpdateDelay, "update-delay", 2*time.Second, "how late vCenter reports changes")
+	flags.DurationVar(&o.GuestDelay, "guest-delay", 10*time.Second, "how late vCenter reports data of guests")
 	flags.DurationVar(&o.Notice, "notice", 12*time.Minute, "how long to wait until a powered-off VM is noticed; 0 leaves that out")
 	flags.DurationVar(&o.Timeout, "timeout", 20*time.Minute, "how long to wait until all machines are provisioned")
 	flags.StringSliceVar(&o.Providers, "providers", []string{ours, theirs}, "providers to run, in this order")

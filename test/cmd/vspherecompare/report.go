@@ -37,8 +37,8 @@ func compare(ctx context.Context, o options, out io.Writer) error {
 	if err := settle(o.Dir); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d machines; vCenter takes %s for a clone, %s for another task, %s beside for a request; guests boot in %s; %d processors\n",
-		o.Machines, o.Clone, o.Task, o.Latency, o.Boot, runtime.NumCPU())
+	fmt.Fprintf(out, "%d machines; vCenter takes %s for a clone, %s for another task, %s beside for a request; guests boot in %s; changes are reported %s late, data of guests %s late; %d processors\n",
+		o.Machines, o.Clone, o.Task, o.Latency, o.Boot, o.UpdateDelay, o.GuestDelay, runtime.NumCPU())
 	var results []result
 	for _, name := range o.Providers {
 		p, err := providerOf(name)

@@ -90,6 +90,8 @@ func (r *run) start(ctx context.Context) (err error) {
 		ListenAddress: "127.0.0.1:443",
 		Delays:        map[string]time.Duration{"CloneVM_Task": r.options.Clone, "*": r.options.Task},
 		Latency:       r.options.Latency,
+		UpdateDelay:   r.options.UpdateDelay,
+		GuestDelay:    r.options.GuestDelay,
 		Guests:        &guests{boot: r.options.Boot},
 		Inventory:     vcenter.Inventory{Templates: []vcenter.Template{{Name: source, DiskGiB: diskGiB}}},
 	})
