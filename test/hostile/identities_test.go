@@ -49,7 +49,7 @@ func shareIdentities(ctx context.Context, namespace string) {
 		},
 		"NovaZVirt": {
 			"server": engine["ZVIRT_SERVER"], "tls": map[string]any{"thumbprint": engine["ZVIRT_TLS_THUMBPRINT"]},
-			"bounds": map[string]any{"clusters": []any{engine["ZVIRT_CLUSTER"]}},
+			"bounds": map[string]any{"computeClusters": []any{engine["ZVIRT_CLUSTER"]}},
 		},
 	} {
 		h, err := b.Hypervisor(strings.ToLower(strings.TrimPrefix(kind, "Nova")))
