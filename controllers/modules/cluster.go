@@ -23,31 +23,30 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// again is when something that nobody tells about is looked at again: objects
-// on their way out, a gate that waits.
+// again is the delay until the next reconcile for states that cause no event: objects that are being
+// deleted, or a version hold that waits.
 const again = 10 * time.Second
 
-// ClusterReconciler keeps what one Cluster gets from all sets.
+// ClusterReconciler keeps the modules that one Cluster gets from all sets.
 type ClusterReconciler struct {
 	// Client reads through the cache and writes.
 	Client client.Client
-	// Objects reads control planes, infrastructure clusters and bootstrap
-	// templates of any kind.
+	// Objects reads control planes, infrastructure clusters and bootstrap templates of any kind.
 	Objects client.Reader
-	// Tenants reaches tenants.
+	// Tenants connects to workload clusters.
 	Tenants Tenants
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// WatchFilterValue limits the sets to those with this watch label. Empty
-	// takes all.
+	// WatchFilterValue limits the sets to those with this watch label. If not set, all sets are
+	// reconciled.
 	WatchFilterValue string
-	// ManagementFrom are the namespaces whose sets may have modules of the
-	// management cluster. If not set, no set may have them.
+	// ManagementFrom lists the namespaces whose sets may have modules of the management cluster. If
+	// not set, no set may have them.
 	ManagementFrom []string
-	// ManagementImages is the registry that images of these modules come from.
-	// If not set, each image comes from its own registry.
+	// ManagementImages is the registry from which the images of these modules are pulled. If not set,
+	// each image is pulled from its own registry.
 	ManagementImages string
-	// Now returns the time. Empty means time.Now.
+	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 
 	ledger  *ledger
@@ -55,43 +54,43 @@ type ClusterReconciler struct {
 	seen    sightings
 	names   names
 	outages outages
-	// sets is told of sets whose Clusters changed.
+	// sets receives the sets whose Clusters changed.
 	sets chan event.GenericEvent
 }
 
-// site is a Cluster as one reconcile sees it. Fields are filled from top to
-// bottom.
+// site is the state of a Cluster in one reconcile. Its fields are set from top to bottom.
 type site struct {
 	key key
-	// cluster is nil when it is gone.
+	// cluster is nil when the Cluster is deleted.
 	cluster *clusterv1.Cluster
-	// pieces are what was ever written for it, by set.
+	// pieces are all Flux objects that were written for the Cluster, by set.
 	pieces map[key][]*piece
-	// sets are those that exist, by key.
+	// sets are the existing sets, by key.
 	sets map[key]*addonsv1.NovaModuleSet
-	// missing is what the management cluster lacks of Flux. Nothing was ever
-	// written then.
+	// missing names the Flux kinds that the management cluster does not serve. If it is set, nothing
+	// was ever written.
 	missing string
-	// silence is why the tenant cannot be reached. Nil while it answers.
+	// silence is the reason why the workload cluster is unreachable. It is nil while the workload
+	// cluster responds.
 	silence error
-	// outage is how long it has not been reached.
+	// outage is how long the workload cluster has been unreachable.
 	outage time.Duration
 	// draining is set while a Cluster that is being deleted has Machines.
 	draining bool
-	// again is when to look again. Zero waits for an event.
+	// again is the delay until the next reconcile. Zero means that an event triggers it.
 	again time.Duration
 }
 
 func (s *site) gone() bool { return s.cluster == nil || !s.cluster.DeletionTimestamp.IsZero() }
 
-// paused reports whether somebody paused the Cluster.
+// paused reports whether the Cluster is paused.
 func (s *site) paused() bool { return s.cluster != nil && annotations.IsPaused(s.cluster, s.cluster) }
 
-// soon has the Cluster looked at again when nothing tells of what it waits for.
+// soon requeues the Cluster when no event reports the state that it waits for.
 func (s *site) soon() { s.again = again }
 
-// Reconcile brings the modules of one Cluster a step closer to what its sets
-// say. One set that fails holds up no other.
+// Reconcile brings the modules of one Cluster one step closer to the content of its sets. A set that
+// fails does not block other sets.
 func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	s := &site{key: req.NamespacedName}
 	if err := r.observe(ctx, s); err != nil {
@@ -127,7 +126,7 @@ func (r *ClusterReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ 
 	return ctrl.Result{RequeueAfter: s.again}, errors.Join(errs...)
 }
 
-// observe reads everything that has to do with the Cluster.
+// observe reads all objects that concern the Cluster.
 func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	cluster := &clusterv1.Cluster{}
 	switch err := r.Client.Get(ctx, s.key, cluster); {
@@ -147,8 +146,8 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	}
 	r.seen.update(s.key, s.pieces)
 	list := &addonsv1.NovaModuleSetList{}
-	// Sets are large, and there may be hundreds of other customers: only those
-	// that concern the Cluster are copied.
+	// Sets are large, and there may be hundreds of other customers: only the sets that concern the
+	// Cluster are copied.
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NovaModuleSets: %w", err)
 	}
@@ -176,7 +175,7 @@ func (r *ClusterReconciler) observe(ctx context.Context, s *site) error {
 	return nil
 }
 
-// involved yields the sets that select the Cluster, or once did.
+// involved yields the sets that select the Cluster or selected it before.
 func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
 	return func(yield func(key) bool) {
 		for set, object := range s.sets {
@@ -195,36 +194,36 @@ func (r *ClusterReconciler) involved(s *site) func(yield func(key) bool) {
 	}
 }
 
-// delivery is one set on one Cluster.
+// delivery is the rollout target: one set on one Cluster.
 type delivery struct {
 	site *site
 	key  key
-	// set is nil when it is gone.
+	// set is nil when the set is deleted.
 	set *addonsv1.NovaModuleSet
-	// pieces are what was ever written.
+	// pieces are all Flux objects that were written for the set on the Cluster.
 	pieces []*piece
-	// choice is whether the set gets to the Cluster.
+	// choice is whether the set applies to the Cluster.
 	choice selection
-	// notReady says why modules are not ready, by name.
+	// notReady holds the reasons why modules are not ready, by name.
 	notReady map[string]string
-	// order names the modules in notReady in their order.
+	// order lists the modules in notReady in their order.
 	order []string
-	// count is how many modules are switched on.
+	// count is the number of enabled modules.
 	count int
-	// taken are modules whose names somebody else's objects have.
+	// taken are the modules whose names are used by objects of another owner.
 	taken map[string]bool
-	// reason and message are the condition, when they are not about modules.
+	// reason and message are the condition if it does not concern modules.
 	reason, message string
 	// refused is the revision that cannot be rendered.
 	refused string
 }
 
-// title is how the set is called on the Cluster.
+// title returns the name of the set as shown on the Cluster.
 func (d *delivery) title() string {
 	return modules.DisplayName(d.key.Namespace, d.key.Name, d.site.key.Namespace)
 }
 
-// wait notes why a module is not ready.
+// wait records why a module is not ready.
 func (d *delivery) wait(module, why string) {
 	if d.notReady == nil {
 		d.notReady = map[string]string{}
@@ -235,7 +234,7 @@ func (d *delivery) wait(module, why string) {
 	d.notReady[module] = why
 }
 
-// deliver does what is due for one set and reports.
+// deliver performs the due action for one set and reports the result.
 func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 	if err := r.choose(ctx, d); err != nil {
 		return err
@@ -259,8 +258,8 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 		}
 		r.tell(d, err)
 	case leave:
-		// The set hears of it also when nothing is there: it plans only once
-		// it knows of all its Clusters.
+		// The set gets a report also when there are no modules: it plans only once it has the reports
+		// of all its Clusters.
 		if now.selected {
 			r.look(d)
 			d.held(now.suspended)
@@ -273,7 +272,7 @@ func (r *ClusterReconciler) deliver(ctx context.Context, d *delivery) error {
 	return err
 }
 
-// choose finds out whether the set gets to the Cluster.
+// choose determines whether the set applies to the Cluster.
 func (r *ClusterReconciler) choose(ctx context.Context, d *delivery) error {
 	d.choice = unselected
 	if d.set == nil || d.site.cluster == nil {
@@ -290,7 +289,7 @@ func (r *ClusterReconciler) choose(ctx context.Context, d *delivery) error {
 	return err
 }
 
-// part ends the report about a Cluster that the set does not serve any more.
+// part ends the report about a Cluster that the set no longer selects.
 func (r *ClusterReconciler) part(d *delivery) {
 	if d.site.cluster != nil {
 		conditions.Delete(d.site.cluster, addonsv1.ClusterCondition(d.title()))
@@ -301,7 +300,7 @@ func (r *ClusterReconciler) part(d *delivery) {
 	}
 }
 
-// notify has a set looked at.
+// notify triggers a reconcile of a set.
 func (r *ClusterReconciler) notify(set key) {
 	o := &addonsv1.NovaModuleSet{}
 	o.Namespace, o.Name = set.Namespace, set.Name

@@ -25,8 +25,7 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 		return nil
 	}
 	if s.silence != nil {
-		// Nothing is written for a tenant that does not answer; what is there
-		// is Flux' to try again.
+		// Nothing is written for an unreachable workload cluster. Flux retries the existing objects.
 		r.look(d)
 		d.reason, d.message = addonsv1.ClusterUnreachableReason, "The tenant cannot be reached: "+s.silence.Error()
 		s.soon()
@@ -68,8 +67,8 @@ func (r *ClusterReconciler) ensure(ctx context.Context, d *delivery) error {
 	return r.prune(ctx, d, rendering)
 }
 
-// content is what the Cluster is to have now: the set's current content, or
-// that of the revision it is at. Nil when it may not be touched.
+// content returns the content that the Cluster is to have now: the current content of the set, or the
+// content of the Cluster's revision. It returns nil when the Cluster must not be changed.
 func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.Content, string, error) {
 	current := modules.ContentOf(&d.set.Spec)
 	if wrong := validate(&current, d.set, r.ManagementFrom); wrong != nil {
@@ -90,8 +89,7 @@ func (r *ClusterReconciler) content(ctx context.Context, d *delivery) (*modules.
 	earlier := &appsv1.ControllerRevision{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.key.Namespace, Name: historyName(d.key.Name, wanted)}, earlier)
 	if apierrors.IsNotFound(err) {
-		// Somebody took the history away. What is there stays until the
-		// rollout gets to the Cluster.
+		// A user deleted the history. The existing modules stay until the rollout reaches the Cluster.
 		d.reason, d.message = addonsv1.WaitingForWaveReason, "Waiting for its turn in the rollout"
 		return nil, "", nil
 	}
@@ -127,7 +125,7 @@ func (r *ClusterReconciler) sources(ctx context.Context, all []client.Object) er
 	return nil
 }
 
-// observed reads what is there of an object; nil when it is not there.
+// observed reads the current state of an object. It returns nil when the object does not exist.
 func (r *ClusterReconciler) observed(ctx context.Context, o client.Object) (client.Object, error) {
 	there, ok := o.DeepCopyObject().(client.Object)
 	if !ok {
@@ -151,8 +149,8 @@ func (r *ClusterReconciler) apply(ctx context.Context, desired, observed client.
 	return err
 }
 
-// modules writes the modules in their order, those that wait for another kind
-// of object not before that is ready.
+// modules writes the modules in their order. A module that depends on an object of another kind is
+// written after that object is ready.
 func (r *ClusterReconciler) modules(ctx context.Context, d *delivery, rendering *modules.Rendering, revision string) error {
 	ready := map[string]bool{}
 	for i := range rendering.Modules {
@@ -174,7 +172,7 @@ func (r *ClusterReconciler) modules(ctx context.Context, d *delivery, rendering 
 	return nil
 }
 
-// module writes one module and says why it is not ready; empty when it is.
+// module writes one module and returns why it is not ready, or an empty string if it is.
 func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.Module, ready map[string]bool, revision string) (string, error) {
 	if m.Unfit != "" {
 		return m.Unfit, nil
@@ -209,7 +207,7 @@ func (r *ClusterReconciler) module(ctx context.Context, d *delivery, m *modules.
 	return r.update(ctx, m, there, revision)
 }
 
-// update writes a module that exists, and says why it is not ready.
+// update writes a module that exists, and returns why it is not ready.
 func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, there *piece, revision string) (string, error) {
 	if err := r.apply(ctx, m.Object, there.object); err != nil {
 		return "", err
@@ -221,8 +219,7 @@ func (r *ClusterReconciler) update(ctx context.Context, m *modules.Module, there
 	return why, nil
 }
 
-// find returns the object of a module, and one of the other kind that has to
-// go first.
+// find returns the object of a module, and an object of the other kind that must be deleted first.
 func find(all []*piece, m *modules.Module) (there, stranger *piece) {
 	kind := kindOf(m.Object)
 	for _, p := range all {
@@ -238,8 +235,7 @@ func find(all []*piece, m *modules.Module) (there, stranger *piece) {
 	return there, stranger
 }
 
-// look notes which of the modules that are there are not ready, when nothing
-// may be written.
+// look records which existing modules are not ready, when nothing may be written.
 func (r *ClusterReconciler) look(d *delivery) {
 	d.count = len(d.pieces)
 	for _, p := range d.pieces {

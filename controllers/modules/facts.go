@@ -18,14 +18,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// clusterIDAnnotation stands on infrastructure clusters of this project and
-// survives a move.
+// clusterIDAnnotation is set on infrastructure clusters of this project. clusterctl move keeps it.
 const clusterIDAnnotation = "infrastructure.cluster.x-k8s.io/nova-cluster-id"
 
-// rolePrefix begins the labels of nodes that name their roles.
+// rolePrefix is the prefix of the labels that name the roles of nodes.
 const rolePrefix = "node-role.kubernetes.io/"
 
-// facts collects what is known of a Cluster in the management cluster.
+// facts collects the facts about a Cluster from the management cluster.
 func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluster) (*modules.Facts, error) {
 	controlPlane, err := r.referenced(ctx, cluster, cluster.Spec.ControlPlaneRef)
 	if err != nil {
@@ -63,17 +62,17 @@ func (r *ClusterReconciler) facts(ctx context.Context, cluster *clusterv1.Cluste
 	return f, nil
 }
 
-// readable are the groups whose kinds the manager may read.
+// readable lists the API groups that the manager may read.
 var readable = []string{"bootstrap.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io"}
 
-// referenced reads what a Cluster refers to; an object without fields when it
-// refers to nothing, or to something that is not there yet.
+// referenced reads an object that a Cluster references. It returns an object without fields if there
+// is no reference, or the object does not exist yet.
 func (r *ClusterReconciler) referenced(ctx context.Context, cluster *clusterv1.Cluster, ref clusterv1.ContractVersionedObjectReference) (*unstructured.Unstructured, error) {
 	none := &unstructured.Unstructured{Object: map[string]any{}}
 	if !ref.IsDefined() {
 		return none, nil
 	}
-	// The cache would wait without end for kinds that the manager may not list.
+	// The cache would wait indefinitely for kinds that the manager may not list.
 	if !slices.Contains(readable, ref.APIGroup) {
 		return nil, fmt.Errorf("the group %s of %s %s is none of %s", ref.APIGroup, ref.Kind, ref.Name, strings.Join(readable, ", "))
 	}
@@ -89,9 +88,8 @@ func specOf(o *unstructured.Unstructured) map[string]any {
 	return spec
 }
 
-// serverOf returns where the hypervisor of an infrastructure cluster is reached
-// and the certificate authorities that verify it. With an identity only its
-// status has them.
+// serverOf returns the server of an infrastructure cluster's hypervisor and the CA certificates that
+// verify it. If the cluster uses an identity, only its status has them.
 func serverOf(infra *unstructured.Unstructured) (server, bundle string, err error) {
 	own, _, _ := unstructured.NestedString(infra.Object, "spec", "server")
 	observed, _, _ := unstructured.NestedString(infra.Object, "status", "server")
@@ -107,7 +105,8 @@ func serverOf(infra *unstructured.Unstructured) (server, bundle string, err erro
 	return server, bundle, nil
 }
 
-// version is what the control plane runs, or will run at first.
+// version returns the Kubernetes version of the control plane, or its initial version if it is not
+// running yet.
 func version(controlPlane *unstructured.Unstructured, cluster *clusterv1.Cluster) string {
 	running, _, _ := unstructured.NestedString(controlPlane.Object, "status", "version")
 	wanted, _, _ := unstructured.NestedString(controlPlane.Object, "spec", "version")
@@ -120,7 +119,7 @@ func hypervisorKind(kind string) string {
 	return strings.TrimPrefix(name, "nova")
 }
 
-// nodes counts nodes as they are to be.
+// nodes counts the desired nodes.
 func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluster, controlPlanes int32) (modules.NodeFacts, error) {
 	n := modules.NodeFacts{ControlPlane: controlPlanes, Total: controlPlanes}
 	pools := map[string][]string{}
@@ -156,8 +155,8 @@ func (r *ClusterReconciler) nodes(ctx context.Context, cluster *clusterv1.Cluste
 	return n, err
 }
 
-// addresses collects those of nodes that are there, by role. pools are the
-// roles of each MachineDeployment.
+// addresses collects the addresses of existing nodes by role. pools are the roles of each
+// MachineDeployment.
 func (r *ClusterReconciler) addresses(ctx context.Context, cluster *clusterv1.Cluster, pools map[string][]string) (modules.AddressFacts, error) {
 	list := &clusterv1.MachineList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}); err != nil {
@@ -204,8 +203,8 @@ func internal(all []clusterv1.MachineAddress) []string {
 	return out
 }
 
-// roles are those of a MachineDeployment's nodes: the labels of its machines,
-// or what its bootstrap template says, or else worker.
+// roles returns the roles of a MachineDeployment's nodes: from the labels of its machines, or else
+// from its bootstrap template, or else worker.
 func (r *ClusterReconciler) roles(ctx context.Context, md *clusterv1.MachineDeployment) ([]string, error) {
 	var roles []string
 	for label := range md.Spec.Template.Labels {

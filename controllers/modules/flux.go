@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// fluxPoll is how often a management cluster without Flux is looked at.
+// fluxPoll is the interval at which the manager checks a management cluster without Flux.
 const fluxPoll = 5 * time.Second
 
 // lookUp returns the kind of an object, and whether the management cluster knows
@@ -34,8 +34,8 @@ func lookUp(c client.Client, o client.Object) (gvk schema.GroupVersionKind, know
 	return gvk, err == nil, err
 }
 
-// missingFlux says what the management cluster lacks of Flux, in words, and
-// nothing if it has all that modules are delivered by.
+// missingFlux describes the Flux kinds that the management cluster does not serve. It returns an empty
+// string if it serves all kinds that modules require.
 func missingFlux(c client.Client) (string, error) {
 	for _, o := range []client.Object{&helmv2.HelmRelease{}, &kustomizev1.Kustomization{}, &sourcev1.GitRepository{}} {
 		gvk, known, err := lookUp(c, o)
@@ -49,9 +49,9 @@ func missingFlux(c client.Client) (string, error) {
 	return "", nil
 }
 
-// whenKnown is a source of a kind that the management cluster may not know yet:
-// providers are installed before Flux as often as after it, and a manager that
-// insists ends after two minutes. Clusters are looked at once it is known.
+// whenKnown is a source of a kind that the management cluster may not serve yet: providers may be
+// installed before Flux, and a manager that requires the kind exits after two minutes. Clusters are
+// reconciled once the kind is served.
 type whenKnown struct {
 	client client.Client
 	kind   client.Object
@@ -72,7 +72,7 @@ func (s *whenKnown) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	go func() {
 		begin := func(ctx context.Context) (bool, error) {
 			if _, known, _ := lookUp(s.client, s.kind); !known {
-				return false, nil // also when it cannot be found out
+				return false, nil // also if it cannot be determined
 			}
 			clusters := &clusterv1.ClusterList{}
 			if err := s.client.List(ctx, clusters); err != nil {

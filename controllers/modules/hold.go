@@ -13,8 +13,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// What the annotation says, before there is a new version and when there is one
-// that has to wait. By these it is known as one of ours.
+// The value of the annotation, before there is a new version and while a new version has to wait. The
+// manager recognizes its own annotations by these values.
 const (
 	heldAhead = "Set by the NovaModuleSet of this name, which lifts it for versions that its modules fit"
 	heldBack  = "Kubernetes %s waits: module %s does not fit it"
@@ -23,18 +23,18 @@ const (
 var held = regexp.MustCompile("^(" + regexp.QuoteMeta(heldAhead) + "|" +
 	strings.ReplaceAll(regexp.QuoteMeta(heldBack), "%s", ".+") + ")$")
 
-// holdAnnotation is the annotation by which a set holds back a new Kubernetes
-// version of a Cluster with a topology.
+// holdAnnotation returns the annotation by which a set blocks a new Kubernetes version of a Cluster
+// with a topology.
 func holdAnnotation(set string) string {
 	return clusterv1.BeforeClusterUpgradeHookAnnotationPrefix + "/" + set
 }
 
-// hold keeps a Cluster from moving to a Kubernetes version that one of its
-// modules does not fit.
+// hold blocks the upgrade of a Cluster to a Kubernetes version that one of its modules does not
+// support.
 //
-// Cluster API looks for the annotation in the moment in which somebody names a
-// new version, so it has to be there before. It is lifted once the modules are
-// seen to fit, and put back when the version runs.
+// Cluster API checks for the annotation as soon as a user sets a new version, so it must be set
+// before. It is removed once the modules are known to support the version, and set again when the
+// version runs.
 func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, running string) error {
 	cluster := d.site.cluster
 	if !ptr.Deref(d.set.Spec.HoldUpgrades, false) || !cluster.Spec.Topology.IsDefined() {
@@ -61,20 +61,18 @@ func (d *delivery) hold(content *modules.Content, rendering *modules.Rendering, 
 	return nil
 }
 
-// letGo takes the annotation away.
+// letGo removes the annotation.
 func (d *delivery) letGo() {
 	if d.site.cluster != nil {
 		delete(d.site.cluster.Annotations, holdAnnotation(d.title()))
 	}
 }
 
-// sweep takes from a Cluster what no set answers for any more: holds and
-// conditions of sets that ended before they saw it once more, or that lie in a
-// namespace that was not moved with it. It returns the types of the conditions
-// that it took. titles are how the sets that exist are called here.
+// sweep removes holds and conditions without an existing set from a Cluster: of sets that were deleted
+// before they saw the Cluster again, or whose namespace was not moved with the Cluster. It returns the
+// types of the removed conditions. titles are the names of the existing sets as shown on the Cluster.
 //
-// A set that is only just coming puts its own back when it looks at the
-// Cluster.
+// A set that is only just being created sets its own again when it reconciles the Cluster.
 func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) {
 	for name, value := range cluster.Annotations {
 		title, ok := strings.CutPrefix(name, holdAnnotation(""))
@@ -93,8 +91,7 @@ func sweep(cluster *clusterv1.Cluster, titles map[string]bool) (types []string) 
 	return types
 }
 
-// titles are how all sets that may select the Cluster are called on it, by any
-// manager.
+// titles returns the names, as shown on the Cluster, of all sets that may select it, of any manager.
 func (s *site) titles() map[string]bool {
 	out := map[string]bool{}
 	for set := range s.sets {
@@ -103,8 +100,7 @@ func (s *site) titles() map[string]bool {
 	return out
 }
 
-// unfit names the first module, of those that are switched on, that does not
-// fit a version.
+// unfit returns the first enabled module that does not support a version.
 func unfit(content *modules.Content, rendering *modules.Rendering, version string) (string, error) {
 	off := map[string]bool{}
 	for i := range rendering.Modules {

@@ -12,34 +12,33 @@ import (
 // key names an object of the management cluster.
 type key = types.NamespacedName
 
-// report is what the modules of a set are like on one Cluster.
+// report is the state of the modules of a set on one Cluster.
 type report struct {
-	// revision is the one they are at. Empty when there are none.
+	// revision is the revision of the modules. It is not set if there are none.
 	revision string
 	since    time.Time
-	// ready tells that all are ready at that revision; notReady names the
-	// others.
+	// ready means that all modules are ready at that revision. notReady is the number of the others.
 	ready    bool
 	notReady int
-	// reachable tells that a change can get to the tenant.
+	// reachable means that the workload cluster can take a change.
 	reachable bool
-	// paused tells that the Cluster is left alone.
+	// paused means that the Cluster is not reconciled.
 	paused bool
-	// refused is a revision that cannot be rendered for it. Empty when the one
-	// it is to have can.
+	// refused is a revision that cannot be rendered for the Cluster. It is not set if the desired
+	// revision can.
 	refused string
 }
 
-// ledger is what the two reconcilers tell each other. It is all found out anew
+// ledger holds the rollout state that the two reconcilers exchange. All of it is determined again
 // after a restart.
 type ledger struct {
 	mu   sync.Mutex
 	sets map[key]*entry
 }
 
-// entry is about one set.
+// entry is the rollout state of one set.
 type entry struct {
-	// granted are the Clusters that may take revision, and since when.
+	// granted are the Clusters that may take revision, each with the time of the grant.
 	revision string
 	granted  map[key]time.Time
 	reports  map[key]report
@@ -57,7 +56,7 @@ func (l *ledger) entry(set key) *entry {
 	return e
 }
 
-// report notes what a Cluster is like and tells whether that is news.
+// report stores the state of a Cluster and returns whether it has changed.
 func (l *ledger) report(set, cluster key, now report) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,8 +66,7 @@ func (l *ledger) report(set, cluster key, now report) bool {
 	return !known || was != now
 }
 
-// drop forgets a Cluster that is no longer the set's, and tells whether it was
-// known.
+// drop removes a Cluster that the set no longer selects, and returns whether it was known.
 func (l *ledger) drop(set, cluster key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,7 +92,7 @@ func (l *ledger) get(set, cluster key) (report, bool) {
 	return got, ok
 }
 
-// grant notes a plan and returns the Clusters that it newly lets go on.
+// grant stores a plan and returns the Clusters that it newly allows to continue.
 func (l *ledger) grant(set key, revision string, plan modules.Rollout, now time.Time) []key {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// validate returns why nothing of a content may be written: it is malformed, or
-// Flux would fetch it from an address that tenants must not name.
+// validate returns why no part of a content may be written: it is malformed, or Flux would fetch it
+// from an address that tenants must not use.
 func validate(content *modules.Content, set *addonsv1.NovaModuleSet, from []string) error {
 	if err := content.Validate(); err != nil {
 		return err
@@ -20,10 +20,9 @@ func validate(content *modules.Content, set *addonsv1.NovaModuleSet, from []stri
 	return fetchable(content, set, from)
 }
 
-// fetchable returns why a set may not name its sources. Flux fetches them in
-// the management cluster, so a user of a tenant could have it connect to
-// services that only the management cluster reaches. Names are resolved by Flux
-// alone. Sets of the administrator may name any address.
+// fetchable returns why a set may not use its sources. Flux fetches them in the management cluster, so
+// a tenant's user could make Flux connect to services that only the management cluster can reach. DNS
+// names are resolved by Flux alone. Sets of the administrator may use any address.
 func fetchable(content *modules.Content, set *addonsv1.NovaModuleSet, from []string) error {
 	if slices.Contains(from, set.Namespace) {
 		return nil
@@ -47,8 +46,8 @@ func fetchable(content *modules.Content, set *addonsv1.NovaModuleSet, from []str
 	return nil
 }
 
-// permitted returns why a set may not deliver a content: the users of most
-// namespaces must not run anything in the management cluster.
+// permitted returns why a set may not deliver a content: the users of most namespaces must not run
+// anything in the management cluster.
 func permitted(content *modules.Content, set *addonsv1.NovaModuleSet, from []string) error {
 	if slices.Contains(from, set.Namespace) {
 		return nil

@@ -2,40 +2,40 @@ package modules
 
 import "slices"
 
-// mode is what is to be done for one set on one Cluster.
+// mode is the action for one set on one Cluster.
 type mode string
 
 const (
-	// ensure keeps the modules there.
+	// ensure keeps the modules on the Cluster.
 	ensure mode = "Ensure"
-	// leave looks and touches nothing.
+	// leave reads the state and changes nothing.
 	leave mode = "Leave"
-	// withdraw takes the modules away as the set says.
+	// withdraw removes the modules as the set configures it.
 	withdraw mode = "Withdraw"
-	// abandon lets go of the modules and leaves the tenant alone.
+	// abandon releases the modules and does not change the workload cluster.
 	abandon mode = "Abandon"
 )
 
-// standing is how a set and a Cluster stand to each other.
+// standing is the relation between a set and a Cluster.
 type standing struct {
-	// clusterGone: the Cluster is deleted, being deleted, or was moved away.
+	// clusterGone means that the Cluster is deleted, is being deleted, or was moved away.
 	clusterGone bool
-	// paused: somebody paused the Cluster, as clusterctl move does.
+	// paused means that the Cluster is paused, as clusterctl move does.
 	paused bool
-	// setGone: the set does not exist any more; nobody asked to remove
-	// anything, so its finalizer was taken away, as clusterctl move does.
+	// setGone means that the set does not exist any more. No removal was requested, so its finalizer
+	// was removed, as clusterctl move does.
 	setGone bool
-	// setDeleting: somebody deleted the set.
+	// setDeleting means that the set is being deleted.
 	setDeleting bool
-	// selected: the set selects the Cluster, and may.
+	// selected means that the set selects the Cluster and is allowed to.
 	selected bool
-	// suspended: the set is suspended.
+	// suspended means that the set is suspended.
 	suspended bool
 }
 
-// modeOf decides. A tenant that goes needs no removal, and one that was moved
-// must not lose its modules, so both are let go of. A paused Cluster is left
-// alone, but its objects must not hold up a set that goes.
+// modeOf returns the mode. A workload cluster that is being deleted needs no removal, and one that was
+// moved must keep its modules, so the objects of both are released. A paused Cluster is not changed,
+// but its objects must not block the deletion of a set.
 func modeOf(s standing) mode {
 	switch {
 	case s.clusterGone, s.setGone:
@@ -53,9 +53,9 @@ func modeOf(s standing) mode {
 	}
 }
 
-// revisionFor decides which revision a Cluster is to have. A Cluster without
-// modules, or on its way to the current revision, gets that; another one when
-// it is granted; until then it keeps the newest of those that it has.
+// revisionFor returns the revision for a Cluster. A Cluster without modules, or with modules at the
+// current revision, gets the current revision. Any other Cluster gets it when it is granted; until
+// then it keeps the newest of its revisions.
 func revisionFor(current string, has []string, newest string, granted bool) string {
 	if len(has) == 0 || granted || slices.Contains(has, current) {
 		return current

@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// place is a name that an object may have.
+// place is the name of an object.
 type place struct {
 	kind string
 	key
@@ -21,15 +21,14 @@ type place struct {
 
 func placeOf(o client.Object) place { return place{kindOf(o), client.ObjectKeyFromObject(o)} }
 
-// owner is whose an object is. Names are put together of theirs, so those of
-// two may come to the same: set nova with module extra-x, and set nova-extra
-// with module x.
+// owner identifies the owner of an object. Object names are composed of these fields, so two owners
+// may have the same name: set nova with module extra-x, and set nova-extra with module x.
 type owner struct {
 	set             key
 	cluster, module string
 }
 
-// String says it to people.
+// String returns a description for users.
 func (o owner) String() string {
 	return fmt.Sprintf("module %s of the set %s on Cluster %s", o.module, o.set, o.cluster)
 }
@@ -39,9 +38,9 @@ func ownerOf(o client.Object) owner {
 	return owner{set: setOf(o), cluster: labels[addonsv1.ClusterLabel], module: labels[addonsv1.ModuleLabel]}
 }
 
-// holder says who has the name of a desired object; empty when that is
-// nobody else. One of ours that somebody took marks from stays ours by the
-// others.
+// holder returns the other owner of the name of a desired object. It returns an empty string if there
+// is no other owner. If a user removed some of our labels from an object, the remaining ones still
+// identify it as ours.
 func holder(desired, there client.Object) string {
 	if there == nil {
 		return ""
@@ -64,7 +63,7 @@ func holder(desired, there client.Object) string {
 	return ""
 }
 
-// names remembers to whom names were given that the cache may not show yet.
+// names remembers name reservations that the cache may not show yet.
 type names struct {
 	mu    sync.Mutex
 	given map[place]gift
@@ -75,7 +74,7 @@ type gift struct {
 	at time.Time
 }
 
-// take gives a name to somebody and returns who has it from then on.
+// take reserves a name for an owner and returns the owner that has it now.
 func (n *names) take(p place, to owner, now time.Time) owner {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,16 +93,16 @@ func (n *names) take(p place, to owner, now time.Time) owner {
 	return to
 }
 
-// free drops a name whose object goes.
+// free drops the reservation of a name whose object is deleted.
 func (n *names) free(p place) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.given, p)
 }
 
-// create writes a module that is not there yet. An object of its name that is
-// somebody else's stays as it is: two that apply the same one would take turns
-// for ever, each with the kubeconfig of its own tenant.
+// create writes a module that does not exist yet. It does not change an object of the same name that
+// belongs to another owner: two owners that apply the same object would overwrite each other
+// indefinitely, each with the kubeconfig of its own workload cluster.
 func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.Module) (string, error) {
 	there, err := r.observed(ctx, m.Object)
 	if err != nil {
@@ -121,8 +120,8 @@ func (r *ClusterReconciler) create(ctx context.Context, d *delivery, m *modules.
 	return d.refuse(m, "the name "+m.Object.GetName(), by), nil
 }
 
-// refuse notes that a module cannot be written, because another owner has a name
-// that it needs.
+// refuse records that a module cannot be written, because another owner has a name that the module
+// needs.
 func (d *delivery) refuse(m *modules.Module, name, by string) string {
 	if d.reason == "" {
 		d.reason = addonsv1.NameConflictReason
@@ -133,9 +132,8 @@ func (d *delivery) refuse(m *modules.Module, name, by string) string {
 	return "Its name is taken"
 }
 
-// releaseOf names the Helm release of an object in the workload cluster; empty
-// when it has none there. In the management cluster a release is named after
-// its object.
+// releaseOf returns the name of the Helm release of an object in the workload cluster, or an empty
+// string if it has none there. In the management cluster a release has the name of its object.
 func releaseOf(o client.Object) string {
 	release, ok := o.(*helmv2.HelmRelease)
 	if !ok || release.Spec.KubeConfig == nil {
@@ -144,9 +142,9 @@ func releaseOf(o client.Object) string {
 	return release.Spec.StorageNamespace + "/" + release.Spec.ReleaseName
 }
 
-// releaseHolder returns the other module that owns the Helm release of a module
-// in the workload cluster. It is empty if there is none. Two HelmReleases for one
-// Helm release would upgrade it against each other forever.
+// releaseHolder returns the other module that owns the Helm release of a module in the workload
+// cluster. It returns an empty string if there is none. Two HelmReleases for one Helm release would
+// overwrite each other's upgrades forever.
 func (r *ClusterReconciler) releaseHolder(d *delivery, m *modules.Module, there *piece) string {
 	release := releaseOf(m.Object)
 	if release == "" || there != nil && releaseOf(there.object) == release {
@@ -166,7 +164,7 @@ func (r *ClusterReconciler) releaseHolder(d *delivery, m *modules.Module, there 
 	return ""
 }
 
-// without notes that a module cannot be written.
+// without records that a module cannot be written.
 func (d *delivery) without(module string) {
 	if d.taken == nil {
 		d.taken = map[string]bool{}

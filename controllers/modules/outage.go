@@ -13,14 +13,14 @@ import (
 // attempt holds one of Flux' few workers until it times out.
 const maxOutage = 30 * time.Minute
 
-// outages remembers since when workload clusters have not been reached. The time
-// starts again when the manager restarts.
+// outages remembers since when workload clusters have been unreachable. The time starts again when the
+// manager restarts.
 type outages struct {
 	mu    sync.Mutex
 	since map[key]time.Time
 }
 
-// note returns how long a workload cluster has not been reached.
+// note returns how long a workload cluster has been unreachable.
 func (o *outages) note(cluster key, unreachable bool, now time.Time) time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,8 +43,7 @@ func (o *outages) forget(cluster key) {
 	delete(o.since, cluster)
 }
 
-// suspend has Flux stop trying to reach a workload cluster that has been
-// unreachable for long.
+// suspend makes Flux stop connecting to a workload cluster that has been unreachable for a long time.
 func (r *ClusterReconciler) suspend(ctx context.Context, d *delivery) error {
 	if d.site.outage < maxOutage {
 		return nil
@@ -61,7 +60,7 @@ func (r *ClusterReconciler) suspend(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// resume clears what suspend set.
+// resume clears the suspension that suspend set.
 func (r *ClusterReconciler) resume(ctx context.Context, d *delivery) error {
 	for _, p := range d.pieces {
 		if p.object.GetAnnotations()[addonsv1.UnreachableAnnotation] == "" || !p.object.GetDeletionTimestamp().IsZero() {

@@ -21,7 +21,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// piece is the object of a module as it is.
+// piece is the Flux object of a module in its current state.
 type piece struct {
 	object    client.Object
 	module    string
@@ -31,16 +31,16 @@ type piece struct {
 	needs     []string
 	keep      bool
 	suspended bool
-	// management tells that Flux applies it in the management cluster.
+	// management means that Flux applies the module in the management cluster.
 	management bool
 	conditions []metav1.Condition
 	observed   int64
-	// made tells that it was seen ready as it is now asked for.
+	// made means that the object was seen ready at its current generation.
 	made bool
 }
 
-// ready tells whether Flux has made the module so, and if not why, in words
-// that stay the same while nothing changes.
+// ready reports whether Flux has applied the module and, if not, returns the reason in a text that
+// does not change between attempts.
 func (p *piece) ready() (bool, string) {
 	c := meta.FindStatusCondition(p.conditions, clusterv1.ReadyCondition)
 	switch {
@@ -49,9 +49,9 @@ func (p *piece) ready() (bool, string) {
 	case c.Status == metav1.ConditionTrue:
 		return true, ""
 	case p.made && (c.Status == metav1.ConditionUnknown || c.Reason == fluxmeta.DependencyNotReadyReason):
-		// Flux looks again at each interval whether all is as it made it, and
-		// says until it knows that it is not ready. That is no news, neither
-		// of the module nor of those that depend on it.
+		// Flux checks at each interval whether the applied objects are unchanged, and reports not
+		// ready until the check ends. That does not change the state of the module or of modules that
+		// depend on it.
 		return true, ""
 	default:
 		return false, steady(cmp.Or(c.Message, c.Reason))
@@ -60,11 +60,11 @@ func (p *piece) ready() (bool, string) {
 
 var (
 	durations = regexp.MustCompile(`\b[0-9]+(\.[0-9]+)?(ms|µs|s|m|h)([0-9.]+(ms|s|m))*\b`)
-	// longest is how much of a message of Flux goes into a condition.
+	// longest is the maximum length of a Flux message in a condition.
 	longest = 300
 )
 
-// steady takes out of a message what changes at each attempt.
+// steady removes the parts of a message that change at each attempt.
 func steady(message string) string {
 	text := strings.Join(strings.Fields(durations.ReplaceAllString(message, "some time")), " ")
 	if len(text) > longest {
@@ -73,7 +73,7 @@ func steady(message string) string {
 	return strings.TrimRight(text, ".")
 }
 
-// plan is the piece as a removal sees it.
+// plan returns the piece in the form that a removal uses.
 func (p *piece) plan(keepAll bool) modules.FluxObject {
 	out := modules.FluxObject{Module: p.module, Needs: p.needs, Keep: p.keep || keepAll, Suspended: p.suspended, Management: p.management}
 	if at := p.object.GetDeletionTimestamp(); !at.IsZero() {
@@ -82,7 +82,7 @@ func (p *piece) plan(keepAll bool) modules.FluxObject {
 	return out
 }
 
-// pieces finds what was ever written for a Cluster, by set.
+// pieces returns all Flux objects that were written for a Cluster, by set.
 func pieces(ctx context.Context, c client.Reader, cluster key) (map[key][]*piece, error) {
 	selector := []client.ListOption{client.InNamespace(cluster.Namespace), client.MatchingLabels{addonsv1.ClusterLabel: cluster.Name}}
 	releases, kustomizations := &helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}
@@ -123,12 +123,12 @@ func add(to map[key][]*piece, p *piece) {
 	to[p.set] = append(to[p.set], p)
 }
 
-// setOf names the set that an object was written for.
+// setOf returns the set that an object was written for.
 func setOf(o client.Object) key {
 	return key{Namespace: cmp.Or(o.GetAnnotations()[addonsv1.OriginAnnotation], o.GetNamespace()), Name: o.GetLabels()[addonsv1.SetLabel]}
 }
 
-// revisions are those that pieces are at, and the newest of them.
+// revisions returns the revisions of pieces, and the newest of them.
 func revisions(all []*piece) (has []string, newest string, since time.Time) {
 	for _, p := range all {
 		if p.revision == "" || !p.object.GetDeletionTimestamp().IsZero() {
@@ -144,8 +144,7 @@ func revisions(all []*piece) (has []string, newest string, since time.Time) {
 	return has, newest, since
 }
 
-// kind is the kind of the piece's object; what is read from a list does not
-// say it itself.
+// kind returns the kind of the piece's object, because objects from a list do not contain it.
 func (p *piece) kind() string { return kindOf(p.object) }
 
 func kindOf(o client.Object) string {

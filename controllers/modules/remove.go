@@ -12,7 +12,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// remove takes all modules of a set away from a Cluster.
+// remove removes all modules of a set from a Cluster.
 func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) error {
 	ending := modules.Ending{
 		Gone: how == abandon, Draining: d.site.draining, Reachable: d.site.silence == nil, Now: r.now(),
@@ -26,7 +26,7 @@ func (r *ClusterReconciler) remove(ctx context.Context, d *delivery, how mode) e
 	return r.dismiss(ctx, d, d.pieces, nil, keep, ending)
 }
 
-// prune takes away the modules that left the set or are switched off here.
+// prune removes the modules that were removed from the set or are disabled on this Cluster.
 func (r *ClusterReconciler) prune(ctx context.Context, d *delivery, rendering *modules.Rendering) error {
 	staying := map[string][]string{}
 	wanted := map[string]*modules.Module{}
@@ -45,7 +45,8 @@ func (r *ClusterReconciler) prune(ctx context.Context, d *delivery, rendering *m
 		case m == nil:
 			leaving = append(leaving, p)
 		case m.Object != nil && (p.kind() != kindOf(m.Object) || p.object.GetName() != m.Object.GetName()):
-			// It became something else: what others need is made anew.
+			// The module has another kind or name now: the modules that it depends on must be replaced
+			// too.
 			leaving = append(leaving, p)
 			delete(staying, p.module)
 			for name, needs := range staying {
@@ -68,7 +69,7 @@ func without(names []string, name string) []string {
 	return out
 }
 
-// dismiss does what is due for each piece that is to go.
+// dismiss performs the due action for each piece that must be deleted.
 func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []*piece, staying map[string][]string, keepAll bool, ending modules.Ending) error {
 	if len(leaving) == 0 {
 		return nil
@@ -83,13 +84,13 @@ func (r *ClusterReconciler) dismiss(ctx context.Context, d *delivery, leaving []
 			return fmt.Errorf("removing module %s: %w", p.module, err)
 		}
 	}
-	// The end of one is an event. That time runs out is none.
+	// The end of a deletion causes an event. The end of a timeout does not.
 	d.site.soon()
 	return nil
 }
 
-// act does one thing to a piece. A Flux object that is suspended goes without
-// anything being done on the tenant.
+// act performs one action on a piece. Deleting a suspended Flux object changes nothing on the workload
+// cluster.
 func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Removal) error {
 	switch do {
 	case modules.RemovalWait:
@@ -107,7 +108,7 @@ func (r *ClusterReconciler) act(ctx context.Context, p *piece, do modules.Remova
 		return r.patch(ctx, p, `{"metadata":{"finalizers":null}}`)
 	case modules.RemovalDelete:
 		if p.management && p.suspended {
-			// Flux would leave the objects, with credentials, where they are.
+			// Flux would leave the objects behind, including credentials.
 			if err := r.patch(ctx, p, `{"spec":{"suspend":false}}`); err != nil {
 				return fmt.Errorf("resuming: %w", err)
 			}

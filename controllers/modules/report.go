@@ -14,10 +14,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// named is how many modules a condition names.
+// named is the maximum number of modules that a condition names.
 const named = 5
 
-// tell writes the set's condition on the Cluster and what the set hears.
+// tell sets the set's condition on the Cluster and reports to the set.
 func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	c := d.condition(failure)
 	before := conditions.Get(d.site.cluster, c.Type)
@@ -34,8 +34,8 @@ func (r *ClusterReconciler) tell(d *delivery, failure error) {
 	}
 }
 
-// account is what the set hears of the Cluster. well tells that nothing is
-// wrong and nothing is waited for.
+// account returns the report about the Cluster for the set. well means that nothing is wrong and
+// nothing is pending.
 func (d *delivery) account(well bool) report {
 	has, newest, since := revisions(d.pieces)
 	content := modules.ContentOf(&d.set.Spec)
@@ -47,9 +47,9 @@ func (d *delivery) account(well bool) report {
 	}
 	switch {
 	case slices.Contains(has, current):
-		now.revision = current // it is on its way there
+		now.revision = current // the Cluster is changing to it
 	case well && len(d.pieces) == 0:
-		// All modules are off here: there is nothing to have.
+		// All modules are disabled here, so no module is missing.
 		now.revision, now.ready = current, true
 	}
 	return now
@@ -62,7 +62,7 @@ func message(c metav1.Condition) string {
 	return c.Message
 }
 
-// condition says in one condition how the modules are.
+// condition returns one condition for the state of the modules.
 func (d *delivery) condition(failure error) metav1.Condition {
 	c := metav1.Condition{Type: addonsv1.ClusterCondition(d.title()), Status: metav1.ConditionFalse}
 	switch {
@@ -81,8 +81,7 @@ func (d *delivery) condition(failure error) metav1.Condition {
 	return c
 }
 
-// held notes why nothing is written, where the modules themselves do not say
-// enough.
+// held records why nothing is written, if the modules themselves do not show it.
 func (d *delivery) held(suspended bool) {
 	switch {
 	case suspended:

@@ -15,18 +15,17 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// selection is whether a set gets to a Cluster.
+// selection is whether a set applies to a Cluster.
 type selection string
 
 const (
 	selected   selection = "Selected"
 	unselected selection = "Unselected"
-	// forbidden means the set selects the Cluster and its namespace does not
-	// allow that.
+	// forbidden means that the set selects the Cluster, but its namespace does not allow that.
 	forbidden selection = "Forbidden"
 )
 
-// selects decides whether a set gets to a Cluster in namespace.
+// selects decides whether a set applies to a Cluster in namespace.
 func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace *corev1.Namespace) (selection, error) {
 	matches, err := matches(set.Spec.ClusterSelector, cluster.Labels)
 	if err != nil {
@@ -54,8 +53,8 @@ func selects(set *addonsv1.NovaModuleSet, cluster *clusterv1.Cluster, namespace 
 	}
 }
 
-// reaches reports whether a set may select Clusters in a namespace, by the
-// spec of the set alone.
+// reaches reports whether a set may select Clusters in a namespace, according to the spec of the set
+// alone.
 func reaches(set *addonsv1.NovaModuleSet, namespace string) bool {
 	return set.Namespace == namespace || set.Spec.Namespaces.Selector != nil || slices.Contains(set.Spec.Namespaces.List, namespace)
 }
@@ -75,7 +74,7 @@ func matchesSelector(selector *metav1.LabelSelector, of map[string]string) (bool
 	return s.Matches(labels.Set(of)), nil
 }
 
-// allows reads whose sets a namespace lets in.
+// allows reports whether a namespace allows sets of another namespace.
 func allows(namespace *corev1.Namespace, from string) bool {
 	for name := range strings.SplitSeq(namespace.Annotations[addonsv1.AllowFromAnnotation], ",") {
 		if name = strings.TrimSpace(name); name == "*" || name == from {

@@ -35,42 +35,41 @@ type SetReconciler struct {
 	Client client.Client
 	// Recorder records events.
 	Recorder events.EventRecorder
-	// WatchFilterValue limits the sets to those with this watch label. Empty
-	// takes all.
+	// WatchFilterValue limits the sets to those with this watch label. If not set, all sets are
+	// reconciled.
 	WatchFilterValue string
-	// ManagementFrom are the namespaces whose sets may have modules of the
-	// management cluster. If not set, no set may have them.
+	// ManagementFrom lists the namespaces whose sets may have modules of the management cluster. If
+	// not set, no set may have them.
 	ManagementFrom []string
-	// Now returns the time. Empty means time.Now.
+	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 
 	ledger *ledger
-	// clusters is told of Clusters that may go on.
+	// clusters receives the Clusters that may continue.
 	clusters chan event.GenericEvent
 }
 
-// fleet is a set and its Clusters as one reconcile sees them. Fields are filled
-// from top to bottom.
+// fleet is the state of a set and its Clusters in one reconcile. Its fields are set from top to
+// bottom.
 type fleet struct {
 	set     *addonsv1.NovaModuleSet
 	content modules.Content
 	// invalid is why the set cannot be rendered.
 	invalid error
-	// members are the selected Clusters, and forbidden those whose namespace
-	// does not allow the set.
+	// members are the selected Clusters. forbidden are those whose namespace does not allow the set.
 	members   []modules.Member
 	forbidden []key
-	// unheard are members that nothing is known about yet.
+	// unheard is the number of members without a report yet.
 	unheard int
 	plan    modules.Rollout
-	// remaining is how many objects a deletion waits for.
+	// remaining is the number of objects that a deletion waits for.
 	remaining int
 	again     time.Duration
 }
 
 func (f *fleet) key() key { return client.ObjectKeyFromObject(f.set) }
 
-// Reconcile looks at a set and its Clusters.
+// Reconcile reconciles a set and its Clusters.
 func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl.Result, reterr error) {
 	f := &fleet{set: &addonsv1.NovaModuleSet{}}
 	if err := r.Client.Get(ctx, req.NamespacedName, f.set); err != nil {
@@ -111,7 +110,7 @@ func (r *SetReconciler) Reconcile(ctx context.Context, req ctrl.Request) (_ ctrl
 	return ctrl.Result{RequeueAfter: f.again}, nil
 }
 
-// plan selects Clusters and lets some of them go on.
+// plan selects Clusters and allows some of them to continue.
 func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	f.content = modules.ContentOf(&f.set.Spec)
 	if err := r.gather(ctx, f); err != nil {
@@ -127,7 +126,7 @@ func (r *SetReconciler) plan(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// roll lets Clusters go on, as many as may.
+// roll allows Clusters to continue, as many as the rollout permits.
 func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 	if err := r.remember(ctx, f); err != nil {
 		return err
@@ -135,8 +134,7 @@ func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 	now := r.now()
 	f.plan = modules.PlanRollout(f.members, f.content.Revision(), f.set.Spec.Rollout, now)
 	if f.unheard > 0 {
-		// Who may go on depends on how the others are. They tell within
-		// moments.
+		// The choice depends on the state of the other Clusters. They report within moments.
 		f.plan.Granted = nil
 		return nil
 	}
@@ -144,7 +142,7 @@ func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 		f.again = max(f.plan.Next.Sub(now), time.Second)
 	}
 	if ptr.Deref(f.set.Spec.Suspend, false) {
-		// Nobody takes anything meanwhile, so nobody's time runs.
+		// No Cluster takes a change meanwhile, so no timeout must run.
 		r.ledger.grant(f.key(), f.content.Revision(), modules.Rollout{}, now)
 		return nil
 	}
@@ -154,14 +152,13 @@ func (r *SetReconciler) roll(ctx context.Context, f *fleet) error {
 	return r.tidy(ctx, f)
 }
 
-// gather finds the selected Clusters and what they have told.
+// gather collects the selected Clusters and their reports.
 func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 	found, namespaces, err := candidates(ctx, r.Client, f.set)
 	if err != nil {
 		return err
 	}
-	// The cache lists them in any order, and messages that name some of them
-	// are to stay as they are.
+	// The cache lists Clusters in any order, but messages that name some of them must not change.
 	slices.SortFunc(found, func(a, b clusterv1.Cluster) int {
 		return cmp.Compare(client.ObjectKeyFromObject(&a).String(), client.ObjectKeyFromObject(&b).String())
 	})
@@ -203,8 +200,8 @@ func (r *SetReconciler) gather(ctx context.Context, f *fleet) error {
 // historyName is the name of a revision.
 func historyName(set, revision string) string { return set + "-" + revision }
 
-// remember keeps the current content, so that Clusters that have to wait can
-// keep it when the set has another.
+// remember stores the current content, so that Clusters that have to wait can keep it when the set
+// changes.
 func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
 	revision := f.content.Revision()
 	at := &appsv1.ControllerRevision{}
@@ -235,7 +232,7 @@ func (r *SetReconciler) remember(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// tidy removes revisions and sources that no Cluster has.
+// tidy removes revisions and sources that no Cluster uses.
 func (r *SetReconciler) tidy(ctx context.Context, f *fleet) error {
 	used := []string{f.content.Revision()}
 	for i := range f.members {
@@ -256,7 +253,7 @@ func (r *SetReconciler) tidy(ctx context.Context, f *fleet) error {
 	return errors.Join(append(errs, r.tidySources(ctx, f))...)
 }
 
-// end waits until every Cluster has let go of the set.
+// end waits until every Cluster has released the set.
 func (r *SetReconciler) end(ctx context.Context, f *fleet) error {
 	left, err := counted(ctx, r.Client, f.key())
 	if err != nil {
@@ -276,9 +273,9 @@ func (r *SetReconciler) end(ctx context.Context, f *fleet) error {
 	return nil
 }
 
-// wake has a Cluster looked at.
+// wake triggers a reconcile of a Cluster.
 func (r *SetReconciler) wake(cluster key) {
-	o := &addonsv1.NovaModuleSet{} // only its name counts
+	o := &addonsv1.NovaModuleSet{} // only its name is used
 	o.Namespace, o.Name = cluster.Namespace, cluster.Name
 	r.clusters <- event.GenericEvent{Object: o}
 }

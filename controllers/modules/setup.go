@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// backlog is how much one reconciler may tell the other before it has to wait.
+// backlog is the number of events that one reconciler may send to the other before it has to wait.
 const backlog = 1024
 
 const (
@@ -87,19 +87,18 @@ func (r *ClusterReconciler) setup(_ context.Context, mgr ctrl.Manager, told <-ch
 		Complete(r)
 }
 
-// written tells of what was written for Flux.
+// written returns a source of the Flux objects that the manager wrote.
 func (r *ClusterReconciler) written(mgr ctrl.Manager, kind client.Object) source.Source {
 	return &whenKnown{client: r.Client, kind: kind, source: source.Kind(mgr.GetCache(), kind, handler.EnqueueRequestsFromMapFunc(clusterOf))}
 }
 
-// standingChanged lets through what decides whether and how a set gets to a
-// Cluster.
+// standingChanged passes changes that decide whether and how a set applies to a Cluster.
 var standingChanged = loop.IgnoreOwnStatus()
 
-// metadataChanged lets through labels and annotations.
+// metadataChanged passes changes of labels and annotations.
 var metadataChanged = predicate.Or[client.Object](predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{})
 
-// initialised lets through a control plane that came up.
+// initialised passes a control plane that was initialized.
 var initialised = predicate.Funcs{
 	CreateFunc: loop.IgnoreCreate, DeleteFunc: loop.IgnoreDelete,
 	UpdateFunc: func(e event.UpdateEvent) bool {
@@ -110,7 +109,7 @@ var initialised = predicate.Funcs{
 	},
 }
 
-// moved lets through nodes that came, left or have other addresses.
+// moved passes Machines that got or lost a node, or whose addresses changed.
 var moved = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
@@ -121,7 +120,7 @@ var moved = predicate.Funcs{
 	},
 }
 
-// clusterOf maps what was written to its Cluster.
+// clusterOf maps a Flux object to its Cluster.
 func clusterOf(_ context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[addonsv1.ClusterLabel]
 	if name == "" {
@@ -130,7 +129,7 @@ func clusterOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: key{Namespace: o.GetNamespace(), Name: name}}}
 }
 
-// byLabel maps what belongs to a Cluster to it.
+// byLabel maps an object to the Cluster that it belongs to.
 func byLabel(_ context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[clusterv1.ClusterNameLabel]
 	if name == "" {
@@ -143,8 +142,8 @@ func itself(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}
 }
 
-// setsOf maps a Cluster to the sets that may select it, and to those that know
-// it. An update is mapped as it was and as it is.
+// setsOf maps a Cluster to the sets that may select it, and to those that know it. An update is mapped
+// in its old and its new state.
 func (r *SetReconciler) setsOf(ctx context.Context, o client.Object) []ctrl.Request {
 	cluster := client.ObjectKeyFromObject(o)
 	return r.mapTo(ctx, func(set *addonsv1.NovaModuleSet) bool {
@@ -169,7 +168,7 @@ func (r *SetReconciler) setsInto(ctx context.Context, o client.Object) []ctrl.Re
 
 func (r *SetReconciler) mapTo(ctx context.Context, wanted func(*addonsv1.NovaModuleSet) bool) []ctrl.Request {
 	list := &addonsv1.NovaModuleSetList{}
-	// Sets are large, and nothing changes them here.
+	// Sets are large, and no code changes them here.
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping to NovaModuleSets")
 		return nil
@@ -183,8 +182,7 @@ func (r *SetReconciler) mapTo(ctx context.Context, wanted func(*addonsv1.NovaMod
 	return out
 }
 
-// clustersOf maps a set to the Clusters that it may select and to those that
-// have something of it.
+// clustersOf maps a set to the Clusters that it may select and to those that have objects of the set.
 func (r *ClusterReconciler) clustersOf(ctx context.Context, o client.Object) []ctrl.Request {
 	set, ok := o.(*addonsv1.NovaModuleSet)
 	if !ok {

@@ -6,18 +6,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// sightings remembers which objects were seen ready, and at which generation.
-// What Flux says of itself does not do: while it looks at a new generation for
-// the first time, what it tells of its last success is still about the one
-// before. A restart forgets it, so that a module that Flux looks at in that
-// moment counts as not ready until Flux has looked.
+// sightings remembers which objects were seen ready, and at which generation. The status that Flux
+// reports is not sufficient: while Flux processes a new generation for the first time, its last
+// success is still about the previous one. A restart clears the memory, so that a module that Flux is
+// checking at that moment is not ready until Flux has finished.
 type sightings struct {
 	mu    sync.Mutex
 	ready map[key]map[types.UID]int64
 }
 
-// update notes which of a Cluster's objects are ready, tells each whether it
-// was before, and drops what is gone.
+// update records which of a Cluster's objects are ready, sets on each whether it was ready before, and
+// drops deleted objects.
 func (s *sightings) update(cluster key, all map[key][]*piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,11 +16,10 @@ import (
 	addonsv1 "github.com/nova-platform/cluster-api-provider-nova/api/addons/v1beta2"
 )
 
-// grace keeps a source that was just written from being taken for unused
-// before what uses it is.
+// grace is how long a new source is kept although nothing uses it yet.
 const grace = time.Minute
 
-// sourceKey names a source.
+// sourceKey identifies a source.
 type sourceKey struct{ kind, namespace, name string }
 
 // counted counts the objects of a set by Cluster.
@@ -38,7 +37,7 @@ func counted(ctx context.Context, c client.Reader, set key) (map[key]int, error)
 	return out, nil
 }
 
-// labelled lists what was written for a set.
+// labelled lists the objects that were written for a set.
 func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set key) ([]client.Object, error) {
 	err := c.List(ctx, list, client.MatchingLabels{addonsv1.SetLabel: set.Name})
 	if meta.IsNoMatchError(err) {
@@ -57,7 +56,7 @@ func labelled(ctx context.Context, c client.Reader, list client.ObjectList, set 
 	return out, err
 }
 
-// tidySources removes the sources of a set that nothing takes anything from.
+// tidySources removes the sources of a set that no object uses.
 func (r *SetReconciler) tidySources(ctx context.Context, f *fleet) error {
 	used, err := r.usedSources(ctx, f.key())
 	if err != nil {
@@ -93,7 +92,7 @@ func (f *fleet) soon(d time.Duration) {
 	}
 }
 
-// usedSources are the sources that modules of the set name.
+// usedSources returns the sources that modules of the set reference.
 func (r *SetReconciler) usedSources(ctx context.Context, set key) (map[sourceKey]bool, error) {
 	used := map[sourceKey]bool{}
 	for _, list := range []client.ObjectList{&helmv2.HelmReleaseList{}, &kustomizev1.KustomizationList{}} {

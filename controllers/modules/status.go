@@ -13,7 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 )
 
-// report writes the set's status and tells people what changed.
+// report writes the set's status and records events for the changes.
 func (r *SetReconciler) report(f *fleet, failure error) {
 	before := map[string]metav1.Condition{}
 	for _, c := range f.set.Status.Conditions {
@@ -42,7 +42,7 @@ func eventType(reason string) string {
 	}
 }
 
-// settled is what an event says of a condition that has no more to say.
+// settled holds the notes of events for conditions without a message.
 var settled = map[string]string{
 	addonsv1.ReadyReason:         "All modules are ready on all Clusters",
 	addonsv1.NotRollingOutReason: "No Cluster is on its way to another revision",
@@ -56,8 +56,8 @@ func told(c metav1.Condition) string {
 	return c.Message
 }
 
-// counts fills in the numbers. While some Clusters have not told, the last
-// ones stand.
+// counts sets the numbers in the status. While reports of some Clusters are missing, the last numbers
+// stay.
 func (f *fleet) counts() {
 	s := &f.set.Status
 	s.ObservedGeneration = f.set.Generation
@@ -129,8 +129,7 @@ func (f *fleet) ready(failure error) metav1.Condition {
 	return c
 }
 
-// unready names Clusters whose modules are not all ready at the current
-// revision.
+// unready names the Clusters whose modules are not all ready at the current revision.
 func (f *fleet) unready() string {
 	var names []string
 	for i := range f.members {
@@ -142,8 +141,7 @@ func (f *fleet) unready() string {
 	return listed(names)
 }
 
-// paused names Clusters that somebody paused before they were at the current
-// revision.
+// paused names the Clusters that were paused before they reached the current revision.
 func (f *fleet) paused() string {
 	var names []string
 	revision := f.content.Revision()
@@ -158,7 +156,7 @@ func (f *fleet) paused() string {
 	return "; paused Clusters follow when they go on: " + listed(names)
 }
 
-// listed names the first of many.
+// listed names the first of many names and counts the others.
 func listed(names []string) string {
 	text := strings.Join(names[:min(len(names), named)], ", ")
 	if more := len(names) - named; more > 0 {
@@ -167,7 +165,7 @@ func listed(names []string) string {
 	return text
 }
 
-// refused names Clusters whose namespace does not allow the set.
+// refused names the Clusters whose namespace does not allow the set.
 func (f *fleet) refused() string {
 	if len(f.forbidden) == 0 {
 		return ""

@@ -26,31 +26,31 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// fieldManager owns what is applied.
+// fieldManager is the field manager of applied objects.
 const fieldManager = "nova-modules"
 
-// Tenants reaches tenant clusters.
+// Tenants connects to workload clusters.
 type Tenants interface {
-	// Source delivers requests for Clusters whose tenant came or went.
+	// Source delivers requests for Clusters whose workload cluster became reachable or unreachable.
 	Source(controller string, of handler.MapFunc) source.Source
-	// Reachable returns nil while the tenant's API server answers.
+	// Reachable returns nil while the API server of the workload cluster responds.
 	Reachable(ctx context.Context, cluster client.ObjectKey) error
-	// Substitute writes Nova's substitutions to the tenant, if they differ.
+	// Substitute writes Nova's substitutions to the workload cluster, if they differ.
 	Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error
-	// Forget drops what is known of a tenant.
+	// Forget drops the state of a workload cluster.
 	Forget(cluster client.ObjectKey)
 }
 
 const (
-	// probeFailure is how long a tenant may be silent before it counts as
-	// gone: two probes.
+	// probeFailure is how long a workload cluster may be unresponsive before it counts as unreachable:
+	// two probes.
 	probeFailure = 20 * time.Second
-	// connectRetry is when a tenant that did not answer is tried again.
+	// connectRetry is the delay until an unreachable workload cluster is tried again.
 	connectRetry = 5 * time.Second
 )
 
-// SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants over
-// it, which connect as user. Nothing of a tenant is kept in memory.
+// SetupTenants adds Cluster API's cluster cache to mgr and returns Tenants that use it and connect as
+// user. It caches no object of a workload cluster.
 func SetupTenants(ctx context.Context, mgr ctrl.Manager, options clustercache.Options, controllerOptions controller.Options, user *workload.User) (Tenants, error) {
 	secrets := workload.NewSecrets(options.SecretClient, user, mgr.GetEventRecorder("novamoduleset"))
 	options.SecretClient = secrets
@@ -70,7 +70,7 @@ type tenants struct {
 	written map[client.ObjectKey]written
 }
 
-// written is what was seen on a tenant, and when.
+// written holds the data that was seen on a workload cluster, and the time.
 type written struct {
 	data map[string]string
 	at   time.Time
@@ -98,8 +98,8 @@ func (t *tenants) Reachable(ctx context.Context, cluster client.ObjectKey) error
 	return nil
 }
 
-// Substitute implements Tenants. What was written is read again every ten
-// minutes, as often as Flux compares.
+// Substitute implements Tenants. It reads written data again every ten minutes, as often as Flux
+// compares.
 func (t *tenants) Substitute(ctx context.Context, cluster client.ObjectKey, data map[string]string) error {
 	t.mu.Lock()
 	last := t.written[cluster]

@@ -7,9 +7,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// NewUser returns the user that this manager is in tenants. It writes Nova's
-// substitutions there and nothing else: Flux applies the modules, with the
-// kubeconfig.
+// NewUser returns this manager's user in workload clusters. It writes Nova's substitutions there and
+// nothing else: Flux applies the modules with the kubeconfig.
 func NewUser(authority workload.Authority) *workload.User {
 	return &workload.User{Name: "nova-addon", Authority: authority, Permissions: workload.Permissions{Cluster: []rbacv1.PolicyRule{
 		{Verbs: []string{"get"}, NonResourceURLs: []string{"/"}},
