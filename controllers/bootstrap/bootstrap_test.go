@@ -66,7 +66,7 @@ var _ = Describe("Bootstrap data", func() {
 		own := expectOwnCertificate(ctx, b, cluster, secret, "nova:machine:"+string(machine.UID))
 		Expect(time.Until(own.NotAfter)).To(BeNumerically("~", 24*time.Hour, time.Minute))
 
-		// Cluster API carries the role over to the node from here.
+		// Cluster API copies the role from here to the node.
 		Expect(b.Get(ctx, client.ObjectKeyFromObject(machine), machine)).To(Succeed())
 		Expect(machine.Labels).To(HaveKeyWithValue("node-role.kubernetes.io/infra", ""))
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Normal DataSecretCreated"))
@@ -117,7 +117,7 @@ var _ = Describe("Bootstrap data", func() {
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
 		used := HaveField("Data", HaveKeyWithValue("value", []byte("The machine has joined with this bootstrap data, so it was removed.\n")))
 		Eventually(b.secret(ctx, "w-1")).Should(used)
-		// Long past the time of a renewal, with every reason to reconcile.
+		// The check lasts far beyond the time of a renewal, with many causes for a reconcile.
 		Consistently(func() (*corev1.Secret, error) {
 			config, err := b.config(ctx, "w-1")()
 			if err != nil {
@@ -148,7 +148,7 @@ var _ = Describe("Bootstrap data", func() {
 		Expect(mode(again)).To(Equal("Init"))
 
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "cp-1"} })
-		// The reconciler knows of the node a moment later.
+		// The reconciler sees the node a moment later.
 		Eventually(func(g Gomega) {
 			g.Expect(client.IgnoreNotFound(b.Delete(ctx, again.DeepCopy()))).To(Succeed())
 			g.Consistently(b.absent(ctx, "cp-1")).Should(BeTrue())
@@ -361,7 +361,7 @@ var _ = Describe("Bootstrap data", func() {
 	})
 })
 
-// expectProxy has an API server take what a control plane machine applies.
+// expectProxy checks that an API server accepts the objects that a control plane machine applies.
 func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
 	GinkgoHelper()
 	object := func(text string) *unstructured.Unstructured {
@@ -383,7 +383,7 @@ func (b *bed) expectProxy(ctx context.Context, files map[string]string) {
 	Expect(b.Create(ctx, other)).To(MatchError(ContainSubstring("the only Proxy is named cluster")))
 }
 
-// expectOwnCertificate checks what the machine joins with, and returns it.
+// expectOwnCertificate checks the machine's join credential and returns its certificate.
 func expectOwnCertificate(ctx context.Context, b *bed, cluster *clusterv1.Cluster, secret *corev1.Secret, user string) *x509.Certificate {
 	GinkgoHelper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(secret)["/run/nova/discovery.conf"]))

@@ -23,8 +23,8 @@ func keep(t *testing.T, csr *certificatesv1.CertificateSigningRequest) *certific
 	return kept.(*certificatesv1.CertificateSigningRequest)
 }
 
-// However large a request is, little of it is kept, and nothing of one that is
-// not judged.
+// The cache keeps little of a request, however large it is, and nothing of a request that is not
+// judged.
 func TestKeepRequest(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	open := func() *certificatesv1.CertificateSigningRequest {
@@ -99,8 +99,8 @@ func requestsOf(user string, count int) []*certificatesv1.CertificateSigningRequ
 	return all
 }
 
-// Ten thousand requests of one node take a few places in a pass, and that of
-// another machine is judged in the same pass.
+// Ten thousand requests of one node take only a few slots of a pass, and the request of another
+// machine is judged in the same pass.
 func TestPickIsFair(t *testing.T) {
 	open := append(requestsOf("system:node:bad", 10_000), requestsOf("nova:join:good", 1)...)
 	began := time.Now()
@@ -120,7 +120,7 @@ func TestPickIsFair(t *testing.T) {
 	}
 }
 
-// More users than one pass has room for are judged in the passes after it.
+// If there are more users than one pass has room for, the next passes judge the rest.
 func TestPickGoesOn(t *testing.T) {
 	var open []*certificatesv1.CertificateSigningRequest
 	const users = 3 * perPass

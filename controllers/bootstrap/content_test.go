@@ -15,7 +15,7 @@ import (
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
 )
 
-// A NovaConfig must not carry credentials of others to a machine.
+// A NovaConfig must not deliver the credentials of others to a machine.
 func TestPrivateSecrets(t *testing.T) {
 	of := func(cluster string) map[string]string { return map[string]string{clusterv1.ClusterNameLabel: cluster} }
 	for name, tc := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// The control plane of a machine that is to be a member of etcd counts on it for as
-// long as its credential is good.
+// The control plane of a machine that will be an etcd member expects it to join for as long as its
+// credential is valid.
 func TestBoundJoin(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	stacked, external, slow := &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}, &controlplanev1.NovaControlPlane{}
@@ -49,7 +49,7 @@ func TestBoundJoin(t *testing.T) {
 	}
 }
 
-// A queue at the hypervisor costs a machine none of its time to join.
+// Waiting in a queue of the hypervisor does not reduce a machine's time to join.
 func TestCredentialIsRenewedUntilTheMachineStarts(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Prepare does what a pass does before it judges requests.
+// Prepare performs the steps of a pass that precede the judging of requests.
 func (r *RequestReconciler) Prepare(ctx context.Context, cluster *clusterv1.Cluster, tenant client.Client) error {
 	if err := grant(ctx, tenant); err != nil {
 		return err

@@ -32,7 +32,8 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(b.events(ctx, "w-1")).Should(ContainElement("Warning " + fence.OtherReason))
 
 		By("asking as a node does")
-		// What lets nodes ask is granted by the management cluster that acts.
+		// The management cluster that manages the Cluster grants the permissions to request
+		// certificates.
 		own := as("system:node:"+machine.Name, "system:nodes", "system:masters")
 		serving := ask(ctx, own, certificatesv1.KubeletServingSignerName, machine.Name, certificatesv1.UsageServerAuth, machine.Name)
 		Consistently(ruling(ctx, serving)).Should(BeEmpty())

@@ -15,8 +15,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// FuzzJudge judges what a node sends. Nothing is approved but a certificate of
-// the machine's own node, and for what the machine is reached at alone.
+// FuzzJudge judges requests from a node. The only certificates that may be approved are those of the
+// machine's own node, with the machine's own names and addresses.
 func FuzzJudge(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -29,7 +29,7 @@ func FuzzJudge(f *testing.F) {
 		asked.Subject = pkix.Name{CommonName: "system:node:w-1", Organization: []string{"system:nodes"}}
 		der, err := x509.CreateCertificateRequest(rand.Reader, asked, key)
 		if err != nil {
-			continue // what Go does not write, the fuzzer may
+			continue // the fuzzer can create requests that Go does not write
 		}
 		for _, user := range []string{"system:node:w-1", "nova:machine:1", "system:node:", ""} {
 			f.Add(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), user, "client auth", "digital signature")

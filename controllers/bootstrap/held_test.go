@@ -25,7 +25,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// heldRequest is of a kubelet that serves at an address that nobody reports.
+// heldRequest returns a request of a kubelet for a serving address that no machine reports.
 func heldRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{
@@ -37,8 +37,7 @@ func heldRequest(t *testing.T, name string) *certificatesv1.CertificateSigningRe
 	}
 }
 
-// blueWithMachine returns a cluster, its key, and a machine of it that has a
-// NovaConfig.
+// blueWithMachine returns a cluster, its key, and one of its machines, which has a NovaConfig.
 func blueWithMachine() (client.ObjectKey, *clusterv1.Cluster, *clusterv1.Machine) {
 	blue := client.ObjectKey{Namespace: "ns", Name: "blue"}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: blue.Namespace, Name: blue.Name}}
@@ -50,8 +49,8 @@ func blueWithMachine() (client.ObjectKey, *clusterv1.Cluster, *clusterv1.Machine
 	return blue, cluster, machine
 }
 
-// A kubelet makes a request that nobody approves anew, again and again, and
-// Kubernetes takes the old ones away.
+// A kubelet replaces a request that is not approved again and again, and Kubernetes deletes the old
+// ones.
 func TestForgetsHeldRequests(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -72,7 +71,7 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 	reconcile := func(told int) {
 		t.Helper()
-		// A pass is followed by a rest, for which this test has no time.
+		// A pass is followed by a rest, which this test skips.
 		r.rests.forget(blue)
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
 			t.Fatal(err)
@@ -112,8 +111,8 @@ func TestForgetsHeldRequests(t *testing.T) {
 	}
 }
 
-// A cluster that is left alone is looked at again when that time is over, at
-// whatever moment of it a reconcile comes.
+// A resting cluster is reconciled again when the rest ends, no matter at which moment of the rest a
+// reconcile runs.
 func TestRestEnds(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, bootstrapv1.AddToScheme} {
@@ -128,7 +127,7 @@ func TestRestEnds(t *testing.T) {
 		Tenants: &unreachable{err: judged},
 	}
 	for range 3000 {
-		// The end of the rest comes about when it is looked at.
+		// The rest ends at about the time of the check.
 		began := time.Now()
 		r.rests.set(blue, began.Add(time.Second))
 		if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: blue}); err != nil {
@@ -143,7 +142,7 @@ func TestRestEnds(t *testing.T) {
 	}
 }
 
-// unreachable is a cache of tenants that reaches none of them.
+// unreachable is a cluster cache that reaches no workload cluster.
 type unreachable struct {
 	clustercache.ClusterCache
 	err error

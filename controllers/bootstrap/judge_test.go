@@ -23,7 +23,7 @@ var (
 	servingUsages = []certificatesv1.KeyUsage{certificatesv1.UsageDigitalSignature, certificatesv1.UsageServerAuth}
 )
 
-// asks makes what a kubelet sends.
+// asks returns a request as a kubelet sends it.
 func asks(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, change func(*x509.CertificateRequest)) request {
 	t.Helper()
 	return read(&certificatesv1.CertificateSigningRequest{Spec: certificatesv1.CertificateSigningRequestSpec{
@@ -31,7 +31,7 @@ func asks(t *testing.T, user, node string, usages []certificatesv1.KeyUsage, cha
 	}})
 }
 
-// newRequest is signed with a key of its own.
+// newRequest returns a request that is signed with its own key.
 func newRequest(t *testing.T, node string, change func(*x509.CertificateRequest)) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -140,8 +140,8 @@ func TestJudgeServing(t *testing.T) {
 	}
 }
 
-// A worker reports what it likes, so no address that others are reached at is
-// certified for it, in no spelling.
+// A worker may report false addresses, so no address of other machines or Services is certified for
+// it, in no spelling.
 func TestJudgeServingAddresses(t *testing.T) {
 	machine := func(name string, controlPlane bool, addresses ...string) *clusterv1.Machine {
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -153,7 +153,7 @@ func TestJudgeServingAddresses(t *testing.T) {
 		}
 		return m
 	}
-	// All that the worker reports is made up but for 10.0.0.5 and fd00::5.
+	// All addresses that the worker reports are false, except 10.0.0.5 and fd00::5.
 	worker := machine("w-1", false, "10.0.0.5", "FD00:0::5", "10.96.0.1", "fd96::1", "10.32.0.1", "10.244.3.7", "10.0.0.10", "fd00::0a", "10.0.0.2", "10.0.0.6",
 		"10.0.0.7", "127.0.0.1", "169.254.1.1", "::ffff:10.0.0.11")
 	worker.Status.Addresses = append(worker.Status.Addresses, clusterv1.MachineAddress{Type: clusterv1.MachineInternalDNS, Address: "w-1.corp"},
@@ -202,8 +202,8 @@ func TestJudgeServingAddresses(t *testing.T) {
 		"Loopback":              {worker, known, "127.0.0.1", deny, "of a single machine"},
 		"LinkLocal":             {worker, known, "169.254.1.1", deny, "of a single machine"},
 		"Unknown":               {worker, known, "10.0.0.99", hold, "no address that Machine w-1 has reported"},
-		// A worker that claims an address of a control plane machine takes nothing
-		// from it, and its Node's word does not count.
+		// A worker that claims an address of a control plane machine takes nothing from that machine,
+		// and the addresses of the worker's Node are ignored.
 		"ControlPlaneClaimed":  {controlPlane, known, "10.0.0.2", approve, ""},
 		"ControlPlaneEndpoint": {controlPlane, known, "10.0.0.10", approve, ""},
 		"ControlPlaneService":  {controlPlane, known, "10.96.0.1", deny, "cluster's services"},

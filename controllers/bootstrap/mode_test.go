@@ -56,7 +56,7 @@ var _ = Describe("Machines of a NovaControlPlane", func() {
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, bootstrapv1.WaitingForCertificatesReason, ContainSubstring("former cluster")))
 		Expect(b.absent(ctx, "w-1")()).To(BeTrue())
 
-		// The garbage collector, which does not run here.
+		// This replaces the garbage collector, which does not run here.
 		Expect(b.DeleteAllOf(ctx, &corev1.Secret{}, client.InNamespace(b.namespace))).To(Succeed())
 		b.certificates(ctx, cluster)
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())

@@ -20,7 +20,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// joinRequest is an open request of a machine's credential, with a key of its own.
+// joinRequest returns an open request with a machine's credential and its own key.
 func joinRequest(t *testing.T, name, machine string) *certificatesv1.CertificateSigningRequest {
 	t.Helper()
 	return &certificatesv1.CertificateSigningRequest{
@@ -32,18 +32,18 @@ func joinRequest(t *testing.T, name, machine string) *certificatesv1.Certificate
 	}
 }
 
-// At most one key of a machine is approved, however late the cache is and
-// whatever became of the approval.
+// At most one key of a machine is approved, however old the cache is and whatever the result of the
+// approval was.
 func TestJudgeOpenApprovesOneKey(t *testing.T) {
 	const approved, denied = certificatesv1.CertificateApproved, certificatesv1.CertificateDenied
 	for name, tc := range map[string]struct {
 		reason string
-		// late means that the cache never learns what was noted, and gone that
-		// there is no NovaConfig.
+		// late means that the cache never shows the recorded key, and gone that there is no
+		// NovaConfig.
 		late, gone bool
 		// noted is the key that was certified earlier.
 		noted string
-		// fails is what writing the first judgement comes to.
+		// fails is the error of writing the first judgement.
 		fails error
 		again time.Duration
 		want  map[string]certificatesv1.RequestConditionType
@@ -95,8 +95,8 @@ func TestJudgeOpenApprovesOneKey(t *testing.T) {
 	}
 }
 
-// noting is a management cluster with the NovaConfig w-1, on which a key may be
-// noted. A late one shows it as it was at first.
+// noting returns a client of a management cluster with the NovaConfig w-1, on which a key may be
+// recorded. If late is set, it shows the NovaConfig in its first state.
 func noting(t *testing.T, key string, late, gone bool) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()

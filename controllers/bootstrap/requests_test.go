@@ -33,8 +33,8 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// connect publishes a kubeconfig: the suite's API server is the tenant's too. The
-// manager has its own user there, with no other permissions than in a cluster.
+// connect publishes a kubeconfig: the suite's API server is also that of the workload cluster. The
+// manager has its own user there, with the same permissions as in a real cluster.
 func (b *bed) connect(ctx context.Context, cluster string) {
 	GinkgoHelper()
 	b.connectTo(ctx, cluster, api.Config.Host, api.Config.CAData)
@@ -61,19 +61,18 @@ func (b *bed) connectAs(ctx context.Context, cluster string, user *rest.Config, 
 	Expect(b.Create(ctx, secret)).To(Succeed())
 }
 
-// partly is the suite's API server without what lies under a path.
+// partly is the suite's API server without the resources under a path.
 type partly struct {
 	*httptest.Server
 
 	ca []byte
-	// refused counts what was asked for there, and whole serves it after all.
+	// refused counts the requests under the path, and whole serves them after all.
 	refused atomic.Int32
 	whole   atomic.Bool
 }
 
-// servePartly serves the suite's API server, but for what lies under a path.
-// What it is asked there fails, as with an API server that has the group and
-// not the version.
+// servePartly serves the suite's API server, except the resources under a path. Requests to them fail,
+// as on an API server that serves the group but not the version.
 func servePartly(path string) *partly {
 	GinkgoHelper()
 	transport, err := rest.TransportFor(api.Config)
@@ -89,18 +88,18 @@ func servePartly(path string) *partly {
 			return
 		}
 		if r.URL.Path == "/apis" {
-			// Not all groups with all that they have, but their names.
+			// It requests only the names of the groups, not their resources.
 			r.Header.Set("Accept", "application/json")
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	// Watches would keep it open.
+	// Watches would keep the server open.
 	DeferCleanup(func() { p.CloseClientConnections() })
 	p.ca = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw})
 	return p
 }
 
-// as returns a client of somebody else.
+// as returns a client of another user.
 func as(user string, groups ...string) client.Client {
 	GinkgoHelper()
 	config := rest.CopyConfig(api.Config)
@@ -110,7 +109,7 @@ func as(user string, groups ...string) client.Client {
 	return c
 }
 
-// ask asks for a certificate as a kubelet does, until that is allowed.
+// ask requests a certificate as a kubelet does, and retries until the request is allowed.
 func ask(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, sans ...string) *certificatesv1.CertificateSigningRequest {
 	GinkgoHelper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -130,12 +129,12 @@ func ask(ctx context.Context, c client.Client, signer, node string, usage certif
 		Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}),
 	}}
 	Eventually(func() error { return c.Create(ctx, csr.DeepCopy()) }).Should(Succeed())
-	// Created once more, to have its name: the first is judged alike.
+	// The request is created again to get its name: the first one is judged in the same way.
 	Expect(c.Create(ctx, csr)).To(Succeed())
 	return csr
 }
 
-// ruling polls what became of a request: Approved, Denied or nothing.
+// ruling polls the decision about a request: Approved, Denied or an empty string.
 func ruling(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) func() (string, error) {
 	return func() (string, error) {
 		now := &certificatesv1.CertificateSigningRequest{}
@@ -146,7 +145,7 @@ func ruling(ctx context.Context, csr *certificatesv1.CertificateSigningRequest) 
 	}
 }
 
-// judged polls what becomes of one request after the other.
+// judged polls the decisions about a series of requests.
 func judged(ctx context.Context, c client.Client, signer, node string, usage certificatesv1.KeyUsage, dns ...string) func(Gomega) string {
 	return func(g Gomega) string {
 		csr := ask(ctx, c, signer, node, usage, dns...)
@@ -206,7 +205,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 
 		By("asking after it has joined")
 		b.patchMachine(ctx, machine, func() { machine.Status.NodeRef = clusterv1.MachineNodeReference{Name: "w-1"} })
-		// The reconciler knows of the node a moment later.
+		// The reconciler sees the node a moment later.
 		Eventually(judged(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)).WithPolling(200 * time.Millisecond).
 			Should(Equal("Denied: Machine w-1 has joined before, and its credential is good for once"))
 
@@ -229,7 +228,7 @@ var _ = Describe("What nodes ask certificates for", func() {
 		b.cluster(ctx, "blue")
 		machine := b.worker(ctx, "blue", "w-1", bootstrapv1.NovaConfigSpec{})
 		own := as("nova:machine:"+string(machine.UID), group)
-		// Nobody can judge them yet.
+		// They cannot be judged yet.
 		first := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		second := ask(ctx, own, join, "w-1", certificatesv1.UsageClientAuth)
 		b.connect(ctx, "blue")

@@ -18,8 +18,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/bootstrap"
 )
 
-// A machine is told of the snapshot of the restore that goes on, and never to
-// begin with an empty etcd.
+// A machine gets the snapshot of the restore in progress, and never an empty etcd.
 func TestReadRestore(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, controlplanev1.AddToScheme} {
@@ -47,7 +46,7 @@ func TestReadRestore(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reason  string
 		objects []client.Object
-		// waits means that the machine is told nothing yet.
+		// waits means that the machine gets no bootstrap data yet.
 		waits, restores bool
 		external        bool
 	}{

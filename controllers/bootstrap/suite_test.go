@@ -36,16 +36,16 @@ import (
 
 var (
 	api *env.Env
-	// managerUser is how the manager's user reaches a workload cluster.
+	// managerUser is the client configuration of the manager's user in a workload cluster.
 	managerUser *rest.Config
 )
 
 func TestBootstrap(t *testing.T) {
 	RegisterFailHandler(Fail)
 	ctrl.SetLogger(GinkgoLogr)
-	// Less than the safety net of 30 s, so that only a push can be in time. On a
-	// busy machine a request waits for 25 s: a pass over those of its cluster, three
-	// times that of rest, and the next pass, of 5 s each.
+	// The timeout is less than the safety net of 30 s, so that only a push can be in time. On a busy
+	// machine a request waits for 25 s: a pass over the requests of its cluster, a rest of three times
+	// that, and the next pass, of 5 s each.
 	SetDefaultEventuallyTimeout(28 * time.Second)
 	SetDefaultEventuallyPollingInterval(20 * time.Millisecond)
 	SetDefaultConsistentlyDuration(time.Second)
@@ -64,16 +64,16 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// bed is a namespace of its own with a manager for it alone.
+// bed is the test environment: its own namespace with its own manager.
 type bed struct {
 	client.Client
 
 	namespace string
-	// fence is that of the manager.
+	// fence is the fence of the manager.
 	fence fence.Fence
 }
 
-// newBed returns a bed in which nothing runs yet.
+// newBed returns a test environment in which nothing runs yet.
 func newBed(ctx context.Context) *bed {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bootstrap-"}}
@@ -105,8 +105,8 @@ func (b *bed) run(ttl time.Duration) {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		// What is cached of tenants outlives a manager, and holds their API
-		// server up that is to stop.
+		// The cache of workload clusters outlives a manager and blocks the shutdown of their API
+		// server.
 		if c, ok := tenants.(interface{ Shutdown() }); ok {
 			c.Shutdown()
 		}
@@ -122,8 +122,8 @@ func (b *bed) key(name string) client.ObjectKey {
 	return client.ObjectKey{Namespace: b.namespace, Name: name}
 }
 
-// cluster creates a Cluster with its NovaControlPlane and certificates, whose
-// infrastructure is provisioned.
+// cluster creates a Cluster with its NovaControlPlane and certificates and a provisioned
+// infrastructure.
 func (b *bed) cluster(ctx context.Context, name string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := b.bareCluster(ctx, name)
@@ -132,7 +132,7 @@ func (b *bed) cluster(ctx context.Context, name string) *clusterv1.Cluster {
 	return cluster
 }
 
-// bareCluster creates a Cluster of which nothing is ready.
+// bareCluster creates a Cluster in which nothing is ready.
 func (b *bed) bareCluster(ctx context.Context, name string) *clusterv1.Cluster {
 	GinkgoHelper()
 	controlPlane := &controlplanev1.NovaControlPlane{
@@ -228,7 +228,7 @@ func (b *bed) secret(ctx context.Context, name string) func() (*corev1.Secret, e
 	}
 }
 
-// absent polls whether there is no Secret.
+// absent polls whether a Secret does not exist.
 func (b *bed) absent(ctx context.Context, name string) func() (bool, error) {
 	return func() (bool, error) {
 		err := b.Get(ctx, b.key(name), &corev1.Secret{})
@@ -253,7 +253,7 @@ func (b *bed) move(ctx context.Context, machine *clusterv1.Machine) {
 	Expect(b.Patch(ctx, config, client.MergeFrom(before))).To(Succeed())
 }
 
-// patchMachine changes a Machine's status, which others write to as well.
+// patchMachine changes a Machine's status, which other controllers write as well.
 func (b *bed) patchMachine(ctx context.Context, machine *clusterv1.Machine, change func()) {
 	GinkgoHelper()
 	before := machine.DeepCopy()
@@ -278,7 +278,7 @@ func (b *bed) events(ctx context.Context, name string) func() ([]string, error) 
 	}
 }
 
-// files reads what the machine would find.
+// files returns the files that the machine would find.
 func files(secret *corev1.Secret) map[string]string {
 	GinkgoHelper()
 	Expect(string(secret.Data["value"])).To(HavePrefix("#cloud-config\n"))
@@ -303,7 +303,7 @@ func files(secret *corev1.Secret) map[string]string {
 	return found
 }
 
-// mode reads how the machine would become a node.
+// mode returns how the machine would become a node.
 func mode(secret *corev1.Secret) string {
 	GinkgoHelper()
 	for line := range strings.Lines(files(secret)["/run/nova/settings"]) {
@@ -331,7 +331,7 @@ func condition(conditionType string) func(*bootstrapv1.NovaConfig) metav1.Condit
 	}
 }
 
-// beAvailable matches a NovaConfig whose data is there.
+// beAvailable matches a NovaConfig whose data exists.
 func beAvailable() gomegatypes.GomegaMatcher {
 	return And(
 		haveState(metav1.ConditionTrue, bootstrapv1.DataSecretAvailableReason, BeEmpty()),

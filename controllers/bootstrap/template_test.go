@@ -53,7 +53,7 @@ func (b *bed) deployment(ctx context.Context, cluster, template string) {
 	})).To(Succeed())
 }
 
-// comeUp notes that the cluster's control plane is up, as Cluster API does.
+// comeUp sets the cluster's control plane to initialized, as Cluster API does.
 func (b *bed) comeUp(ctx context.Context, cluster *clusterv1.Cluster) {
 	GinkgoHelper()
 	cluster.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
@@ -75,7 +75,7 @@ var _ = Describe("Templates of workers", func() {
 		b.run(0)
 		b.template(ctx, "plain", nil)
 		b.template(ctx, "users", map[string]string{skipAnnotation: "KubernetesVersionSkew"})
-		// In time for the first MachineSet, which tries again only after 15 s.
+		// This is in time for the first MachineSet, which tries again only after 15 s.
 		Eventually(b.annotations(ctx, "plain")).Should(HaveKeyWithValue(skipAnnotation, "ControlPlaneIsStable"))
 		Eventually(b.annotations(ctx, "users")).Should(HaveKeyWithValue(skipAnnotation, "KubernetesVersionSkew,ControlPlaneIsStable"))
 

@@ -18,7 +18,7 @@ import (
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
 )
 
-// foreign creates a Cluster whose control plane is another provider's.
+// foreign creates a Cluster with another control plane provider.
 func (b *bed) foreign(ctx context.Context, name, kind string) *clusterv1.Cluster {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{ObjectMeta: b.meta(name), Spec: clusterv1.ClusterSpec{
@@ -31,7 +31,7 @@ func (b *bed) foreign(ctx context.Context, name, kind string) *clusterv1.Cluster
 	return cluster
 }
 
-// tokenIn reads the bootstrap token that a machine would join with.
+// tokenIn returns the bootstrap token with which a machine would join.
 func tokenIn(data *corev1.Secret) (id, key string) {
 	GinkgoHelper()
 	config, err := clientcmd.RESTConfigFromKubeConfig([]byte(files(data)["/run/nova/discovery.conf"]))
@@ -43,7 +43,7 @@ func tokenIn(data *corev1.Secret) (id, key string) {
 	return id, key
 }
 
-// token polls a bootstrap token in the tenant.
+// token polls a bootstrap token in the workload cluster.
 func token(ctx context.Context, id string) func() (*corev1.Secret, error) {
 	return func() (*corev1.Secret, error) {
 		found := &corev1.Secret{}
@@ -82,7 +82,7 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 			reason = bootstrapv1.WaitingForAPIServerReason
 		}
 		Eventually(b.config(ctx, "w-1")).Should(haveState(metav1.ConditionFalse, reason, Not(BeEmpty())))
-		// The manager has no user of its own without the CA's key.
+		// The manager has no own user without the CA's key.
 		b.connectAs(ctx, "blue", api.Config, api.Config.Host, api.Config.CAData)
 		Eventually(b.config(ctx, "w-1")).Should(beAvailable())
 		Eventually(b.config(ctx, "w-2")).Should(beAvailable())
@@ -127,7 +127,7 @@ var _ = Describe("A NovaConfig under another control plane provider", func() {
 	)
 })
 
-// lastOf is the error of a look.
+// lastOf returns the error of a read.
 func lastOf[T any](look func() (T, error)) error {
 	_, err := look()
 	return err

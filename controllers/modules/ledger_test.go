@@ -8,8 +8,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/modules"
 )
 
-// A Cluster's time begins with its turn, not with each look at it, and anew
-// with each revision and after it lost its turn.
+// The time of a Cluster starts with its grant, not with each reconcile. It starts again with each
+// revision and after the Cluster lost its grant.
 func TestLedgerGrant(t *testing.T) {
 	set, cluster := key{Name: "set"}, key{Name: "cluster"}
 	begin := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)

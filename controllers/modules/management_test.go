@@ -36,8 +36,8 @@ func storage(s *addonsv1.NovaModuleSetSpec) {
 	}
 }
 
-// platformSet makes a set of the administrator for the Clusters of the rig, whose
-// namespace allows it.
+// platformSet creates a set of the administrator for the Clusters of the rig, whose namespace allows
+// it.
 func (r *fleetRig) platformSet(ctx context.Context) *addonsv1.NovaModuleSet {
 	GinkgoHelper()
 	change(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, func(n *corev1.Namespace) {
@@ -49,7 +49,7 @@ func (r *fleetRig) platformSet(ctx context.Context) *addonsv1.NovaModuleSet {
 	})
 }
 
-// remain reports whether the object of a module is there and not being deleted.
+// remain reports whether the object of a module exists and is not being deleted.
 func (r *fleetRig) remain(ctx context.Context, cluster, module string) func() bool {
 	return func() bool {
 		p := r.objects(ctx, cluster)[module]
@@ -57,8 +57,7 @@ func (r *fleetRig) remain(ctx context.Context, cluster, module string) func() bo
 	}
 }
 
-// purge takes the finalizers of an object away and deletes it, as clusterctl move
-// does.
+// purge removes the finalizers of an object and deletes it, as clusterctl move does.
 func purge(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -261,8 +260,8 @@ func TestOutage(t *testing.T) {
 	g.Expect(r.outages.note(d.site.key, true, begin.Add(maxOutage))).To(BeZero(), "the time starts again")
 }
 
-// TestFetchable: a tenant's set names no address that only the management
-// cluster reaches, and the administrator's may.
+// TestFetchable: a tenant's set may not use an address that only the management cluster can reach; the
+// administrator's set may.
 func TestFetchable(t *testing.T) {
 	policy, err := endpoints.New(nil, nil, "10.96.0.1")
 	if err != nil {

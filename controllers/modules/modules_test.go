@@ -29,7 +29,7 @@ import (
 
 const fluxFinalizer = "finalizers.fluxcd.io"
 
-// hold puts Flux' finalizer on an object, as Flux does when it sees it.
+// hold adds Flux' finalizer to an object, as Flux does when it sees the object.
 func hold(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -224,8 +224,8 @@ var _ = Describe("A set", func() {
 			"False NameConflict Module cni cannot be written: the name prod-eu-base-cni is taken by module cni of the set %s on Cluster prod; "+
 				"2 of 2 modules are not ready: cni: Its name is taken; dns: Waiting for cni", r.key("eu-base"))))
 		Consistently(func(g Gomega) {
-			// Written as it is by the same one it may be: a cache that does not
-			// show it yet has that done once more.
+			// The same owner may write the object again without a change: it does so while the cache
+			// does not show the object yet.
 			now := r.objects(ctx, "prod")["cni"].object
 			g.Expect(now.GetUID()).To(Equal(hr.GetUID()))
 			g.Expect(now.GetGeneration()).To(Equal(hr.GetGeneration()))

@@ -50,7 +50,7 @@ func TestHolder(t *testing.T) {
 	}
 }
 
-// Whoever comes first has a name until the cache tells.
+// The first owner keeps a name until the cache shows its object.
 func TestNames(t *testing.T) {
 	at := place{"HelmRelease", key{Namespace: "ns", Name: "a-nova-extra-x"}}
 	one := owner{set: key{Namespace: "ns", Name: "nova"}, cluster: "a", module: "extra-x"}

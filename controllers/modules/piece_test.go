@@ -37,8 +37,8 @@ func TestPieceReady(t *testing.T) {
 	}
 }
 
-// A module that Flux looks at again stays ready; one that it looks at for the
-// first time as it is now asked for does not become ready by what was before.
+// A module that Flux checks again stays ready. A module whose new generation Flux checks for the first
+// time does not become ready by the state of the previous generation.
 func TestSightings(t *testing.T) {
 	cluster := key{Namespace: "ns", Name: "c"}
 	var s sightings

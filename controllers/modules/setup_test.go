@@ -22,8 +22,7 @@ func aSet(namespace, name string, selector map[string]string, into addonsv1.Name
 	}
 }
 
-// A change of a Cluster or a Namespace wakes the sets that it concerns and no
-// other.
+// A change of a Cluster or a Namespace triggers the sets that it affects and no others.
 func TestWakesOnlySetsConcerned(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{addonsv1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme} {
@@ -61,8 +60,8 @@ func TestWakesOnlySetsConcerned(t *testing.T) {
 	}
 }
 
-// A platform set that selects by the labels of namespaces is mandatory: no label
-// of a Cluster takes the Cluster out of it.
+// A platform set that selects by the labels of namespaces is mandatory: no label of a Cluster excludes
+// the Cluster from it.
 func TestNoLabelLeavesMandatorySet(t *testing.T) {
 	set := aSet("platform", "mandatory", nil, addonsv1.NamespaceSelector{
 		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"customer": "true"}},

@@ -36,7 +36,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/test/tools"
 )
 
-// platformNamespace is where the administrator's sets are.
+// platformNamespace is the namespace of the administrator's sets.
 const platformNamespace = "platform"
 
 var (
@@ -73,8 +73,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	installFlux(ctx)
 })
 
-// installFlux installs the definitions of Flux into a management cluster whose
-// manager runs already, as providers may be installed first.
+// installFlux installs the CRDs of Flux into a management cluster whose manager runs already, because
+// providers may be installed first.
 func installFlux(ctx context.Context) {
 	GinkgoHelper()
 	r := newRig(ctx)
@@ -97,8 +97,7 @@ func installFlux(ctx context.Context) {
 	Eventually(r.has(ctx, "early")).Should(ConsistOf("cni", "dns"), "what Flux says is watched now")
 }
 
-// startManager runs both controllers as the binary does, with tenants that
-// stand in for real ones.
+// startManager runs both controllers as the binary does, with simulated workload clusters.
 func startManager() {
 	GinkgoHelper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -112,13 +111,12 @@ func startManager() {
 	go func() { stopped <- mgr.Start(ctx) }()
 	DeferCleanup(func() {
 		cancel()
-		// An error is no failure of ours: see grace in internal/manager.
+		// An error here is not a failure of ours: see grace in internal/manager.
 		Eventually(stopped, "30s").Should(Receive())
 	})
 }
 
-// standIn stands in for tenants, which do not run here: the suites on hosts
-// have real ones.
+// standIn simulates workload clusters, which do not run here: the host suites have real ones.
 type standIn struct {
 	mu     sync.Mutex
 	silent map[key]bool
@@ -179,7 +177,7 @@ func newRig(ctx context.Context) *fleetRig {
 
 func (r *fleetRig) key(name string) key { return key{Namespace: r.namespace, Name: name} }
 
-// cluster makes a Cluster whose control plane is up.
+// cluster creates a Cluster whose control plane is initialized.
 func (r *fleetRig) cluster(ctx context.Context, name string, labels map[string]string) *clusterv1.Cluster {
 	GinkgoHelper()
 	c := &clusterv1.Cluster{
@@ -196,7 +194,7 @@ func (r *fleetRig) cluster(ctx context.Context, name string, labels map[string]s
 	return c
 }
 
-// workers makes a MachineDeployment of a role.
+// workers creates a MachineDeployment of a role.
 func (r *fleetRig) workers(ctx context.Context, cluster, role string, replicas int32) *clusterv1.MachineDeployment {
 	GinkgoHelper()
 	labels := map[string]string{clusterv1.ClusterNameLabel: cluster, "role": role}
@@ -221,7 +219,7 @@ func (r *fleetRig) workers(ctx context.Context, cluster, role string, replicas i
 	return md
 }
 
-// machine makes a Machine of a role, with a node if it has addresses.
+// machine creates a Machine of a role, with a node if it has addresses.
 func (r *fleetRig) machine(ctx context.Context, cluster, role, name string, addresses ...string) *clusterv1.Machine {
 	GinkgoHelper()
 	m := &clusterv1.Machine{
@@ -245,7 +243,7 @@ func (r *fleetRig) machine(ctx context.Context, cluster, role, name string, addr
 	return m
 }
 
-// set makes a set of one chart and one path, on everything of the namespace.
+// set creates a set of one chart and one path, for all Clusters of the namespace.
 func (r *fleetRig) set(ctx context.Context, name string, change func(*addonsv1.NovaModuleSetSpec)) *addonsv1.NovaModuleSet {
 	GinkgoHelper()
 	s := &addonsv1.NovaModuleSet{
@@ -267,7 +265,7 @@ func (r *fleetRig) set(ctx context.Context, name string, change func(*addonsv1.N
 	return s
 }
 
-// change updates an object past conflicts.
+// change updates an object and retries on conflicts.
 func change[T client.Object](ctx context.Context, o T, edit func(T)) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -279,7 +277,7 @@ func change[T client.Object](ctx context.Context, o T, edit func(T)) {
 	}).Should(Succeed())
 }
 
-// objects are the Flux objects of a Cluster by module.
+// objects returns the Flux objects of a Cluster by module.
 func (r *fleetRig) objects(ctx context.Context, cluster string) map[string]*piece {
 	GinkgoHelper()
 	all, err := pieces(ctx, testEnv.Client, r.key(cluster))
@@ -303,7 +301,7 @@ func (r *fleetRig) has(ctx context.Context, cluster string) func() []string {
 	}
 }
 
-// flux does what Flux would to a module's object: it reports it ready, or not.
+// flux sets the Ready condition of a module's object, as Flux does.
 func (r *fleetRig) flux(ctx context.Context, cluster, module string, status metav1.ConditionStatus, message string) {
 	GinkgoHelper()
 	Eventually(func() error {
@@ -324,7 +322,7 @@ func (r *fleetRig) flux(ctx context.Context, cluster, module string, status meta
 	}).Should(Succeed())
 }
 
-// allReady reports every module of a Cluster ready, as they come.
+// allReady reports every module of a Cluster as ready, in the given order.
 func (r *fleetRig) allReady(ctx context.Context, cluster string, modules ...string) {
 	GinkgoHelper()
 	for _, m := range modules {
@@ -332,7 +330,7 @@ func (r *fleetRig) allReady(ctx context.Context, cluster string, modules ...stri
 	}
 }
 
-// tag is the release that the module cni of the set base is taken of.
+// tag returns the release from which the module cni of the set base is taken.
 func (r *fleetRig) tag(ctx context.Context, cluster string) func() string {
 	return func() string {
 		hr := &helmv2.HelmRelease{}
@@ -343,7 +341,7 @@ func (r *fleetRig) tag(ctx context.Context, cluster string) func() string {
 	}
 }
 
-// condition is the set's on a Cluster, as "status reason message".
+// condition returns the condition of the set on a Cluster, as "status reason message".
 func (r *fleetRig) condition(ctx context.Context, cluster, set string) func() string {
 	return func() string {
 		c := &clusterv1.Cluster{}
@@ -358,7 +356,7 @@ func (r *fleetRig) condition(ctx context.Context, cluster, set string) func() st
 	}
 }
 
-// status is a condition of a set, as "status reason message".
+// status returns a condition of a set, as "status reason message".
 func (r *fleetRig) status(ctx context.Context, set, conditionType string) func() string {
 	return func() string {
 		s := &addonsv1.NovaModuleSet{}
