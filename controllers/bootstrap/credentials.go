@@ -71,11 +71,11 @@ func (r *Reconciler) issueJoin(ctx context.Context, s *scope) error {
 	return nil
 }
 
-// boundJoin sets how long a machine may join. For a machine that will be an etcd member, the expiry of
-// the credential is set by the time until which its control plane expects it to join, and not by the
-// clock of the machine: an unexpected member could cost the quorum. The time counts from the start of
-// the machine, which may have to wait for its hypervisor: until then the credential is renewed at half
-// of its life.
+// boundJoin sets how long a machine may join. The credential of a machine that will be an etcd member
+// expires when its control plane stops expecting the machine to join. The clock of the machine does
+// not decide this, because an unexpected member could cost the quorum. The time counts from the start
+// of the machine, which may have to wait for its hypervisor: until then the credential is renewed at
+// half of its life.
 func (r *Reconciler) boundJoin(s *scope, now time.Time) {
 	s.lifetime = r.ttl()
 	if s.mode != bootstrap.JoinControlPlane || s.controlPlane == nil || len(externalEtcd(s.controlPlane)) > 0 {

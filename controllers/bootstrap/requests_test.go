@@ -88,7 +88,7 @@ func servePartly(path string) *partly {
 			return
 		}
 		if r.URL.Path == "/apis" {
-			// It requests only the names of the groups, not their resources.
+			// The proxy requests only the names of the groups, not their resources.
 			r.Header.Set("Accept", "application/json")
 		}
 		proxy.ServeHTTP(w, r)

@@ -64,7 +64,7 @@ func orphans(vms []hypervisor.MarkedVM, machines sets.Set[string]) infrav1.Orpha
 	return infrav1.OrphanedVMs{Count: count, VMs: all[:min(len(all), infrav1.MaxOrphanedVMs)]}
 }
 
-// news describes the orphans that were not reported before. It is empty if there
+// news describes the orphans that were not reported before. It returns an empty string if there
 // are none.
 func news(was, is infrav1.OrphanedVMs) string {
 	var names []string

@@ -19,7 +19,7 @@ var doing = map[action]string{
 	shutdown: "powering off VM", destroy: "deleting VM",
 }
 
-// asked returns the reason and note of the event for an accepted request.
+// asked returns the reason and note of the event for an accepted request to the hypervisor.
 func (s *scope[M]) asked() (reason, note string) {
 	switch s.do {
 	case create:

@@ -19,9 +19,9 @@ const (
 	lookupTimeout = time.Second
 	// lookupFresh is how long the result of a lookup is used, also a failed one.
 	lookupFresh = time.Minute
-	// maxLookups is the most names of which results are kept.
+	// maxLookups is the maximum number of names whose results are kept.
 	maxLookups = 4096
-	// maxResolved is the most addresses of a name.
+	// maxResolved is the maximum number of addresses of a name.
 	maxResolved = 64
 )
 

@@ -54,7 +54,7 @@ type SetReconciler struct {
 type fleet struct {
 	set     *addonsv1.NovaModuleSet
 	content modules.Content
-	// invalid is why the set cannot be rendered.
+	// invalid is the reason why the set cannot be rendered.
 	invalid error
 	// members are the selected Clusters. forbidden are those whose namespace does not allow the set.
 	members   []modules.Member

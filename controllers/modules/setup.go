@@ -109,7 +109,7 @@ var initialised = predicate.Funcs{
 	},
 }
 
-// moved passes Machines that got or lost a node, or whose addresses changed.
+// moved passes Machines that got or lost a node, that are being deleted, or whose addresses changed.
 var moved = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		was, isMachine := e.ObjectOld.(*clusterv1.Machine)
