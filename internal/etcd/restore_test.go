@@ -92,7 +92,7 @@ func TestRestoreOfAlarms(t *testing.T) {
 		alarms   int
 	}{"Whole": {whole, 0}, "Alarmed": {alarmed, 3}} {
 		data, said := c.restored(t, programs, tc.snapshot)
-		g.Expect(strings.Count(said, "Taking back")).To(Equal(tc.alarms), said)
+		g.Expect(strings.Count(said, "Disarming an alarm")).To(Equal(tc.alarms), said)
 		m := &member{name: "cp-a", client: freeAddress(t), peer: freeAddress(t)}
 		c.members["cp-a"] = m
 		c.start(t, m, programs["etcd"], data)
