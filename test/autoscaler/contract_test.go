@@ -110,11 +110,9 @@ func tellsNodes(ctx context.Context, r *rig) {
 			{Name: "node-labels", Value: ptr.To("example.com/pool=special")}, {Name: "max-pods", Value: ptr.To("60")},
 		}},
 	}}, func(infra *unstructured.Unstructured) {
-		hardware := map[string]any{"memoryMiB": int64(65536)}
+		hardware := map[string]any{"memoryMiB": int64(65536), "cpus": int64(16)}
 		if r.platform.name == bed.VSphere {
-			hardware["cpus"], hardware["vgpuProfiles"] = int64(16), []any{"grid_a100-40c", "grid_a100-40c"}
-		} else {
-			hardware["cpu"] = map[string]any{"sockets": int64(2), "cores": int64(8)}
+			hardware["vgpuProfiles"] = []any{"grid_a100-40c", "grid_a100-40c"}
 		}
 		Expect(unstructured.SetNestedMap(infra.Object, hardware, "spec", "template", "spec", "hardware")).To(Succeed())
 	})
