@@ -85,7 +85,7 @@ func rollsOut(ctx context.Context, r repository) {
 	Expect(err).NotTo(HaveOccurred())
 	Expect(before).To(HaveLen(3))
 	for _, hypervisor := range []string{"vcenter-one", "engine-one"} {
-		r.edit("hypervisors/"+hypervisor+"/variables.yaml", "# A template for each version of Kubernetes.\n",
+		r.edit("hypervisors/"+hypervisor+"/variables.yaml", "# One template for each Kubernetes version.\n",
 			"- {op: add, path: /spec/topology/variables/-, value: {name: nodeSize, value: {cpus: 6, memoryMiB: 4096}}}\n")
 	}
 	r.edit("tenants/production/globex/namespace.yaml", "annotations: {", "annotations: {"+committed+": six, ")
