@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/nova-platform/cluster-api-provider-nova/api/controlplane/v1beta2"
@@ -116,6 +117,8 @@ var _ = DescribeTable("The ID of an infrastructure cluster", func(ctx SpecContex
 
 	c.SetAnnotations(map[string]string{infrav1.ClusterIDAnnotation: "one"})
 	Expect(server.Client.Update(ctx, c)).To(Succeed(), "other annotations can change")
+	c.SetAnnotations(map[string]string{clusterctlv1.DeleteForMoveAnnotation: ""})
+	Expect(server.Client.Update(ctx, c)).To(Succeed(), "clusterctl move replaces all annotations of the source")
 	Expect(server.Client.Delete(ctx, c)).To(Succeed())
 },
 	Entry("on vSphere", &infrav1.NovaVSphereCluster{

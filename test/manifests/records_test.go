@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/nova-platform/cluster-api-provider-nova/api/bootstrap/v1beta2"
@@ -78,6 +79,7 @@ var _ = Describe("an annotation that records a step", func() {
 			Eventually(func() error { return change(ctx, manager, o, value) }).WithContext(ctx).WithTimeout(policyTimeout).Should(Succeed(), what)
 		}
 		Expect(change(ctx, "admin-of-records", o, func(a map[string]string) { delete(a, "example.com/note") })).To(Succeed(), "another annotation")
+		Expect(change(ctx, "admin-of-records", o, movedAway)).To(Succeed(), "clusterctl move replaces all annotations of the source")
 		Expect(server.Client.Delete(ctx, o)).To(Succeed())
 	},
 		Entry("a restore that is finished", restore, controlplanev1.EtcdRestoreFinishedAnnotation, controlPlaneManager),
@@ -96,5 +98,12 @@ var _ = Describe("an annotation that records a step", func() {
 		}).WithContext(ctx).WithTimeout(policyTimeout).Should(Succeed())
 	})
 })
+
+// movedAway replaces all annotations as clusterctl move does, before it deletes
+// an object of the source.
+func movedAway(annotations map[string]string) {
+	clear(annotations)
+	annotations[clusterctlv1.DeleteForMoveAnnotation] = ""
+}
 
 const controlPlaneManager = "system:serviceaccount:nova-control-plane-system:nova-control-plane-manager"
