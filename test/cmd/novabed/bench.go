@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,7 +179,9 @@ func (n *bench) awaitSettled(ctx context.Context) error {
 		settled := 0
 		for _, machine := range machines {
 			for i := range vms {
-				if vms[i].Name == machine.GetName() && vms[i].ExtraConfig["guestinfo.userdata"] == "" && isSettled(machine) {
+				// cloud-init replaces user data by dashes; that may be reported late.
+				userData := strings.Trim(vms[i].ExtraConfig["guestinfo.userdata"], "-")
+				if vms[i].Name == machine.GetName() && userData == "" && isSettled(machine) {
 					settled++
 				}
 			}
