@@ -24,7 +24,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		rig := newRig(ctx)
 		zones := []clusterv1.FailureDomain{{Name: "zone-a", ControlPlane: ptr.To(true)}, {Name: "zone-b"}}
 		backwards := []clusterv1.FailureDomain{zones[1], zones[0]}
-		rig.Hypervisor.SetSite(hypervisor.Key{}, hypervisor.Site{Version: "8.0.3", FailureDomains: backwards})
+		rig.Hypervisor.SetSite(hypervisor.Key{}, hypervisor.Endpoint{Version: "8.0.3", FailureDomains: backwards})
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(),
@@ -43,7 +43,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		}).Should(Succeed())
 
 		By("losing its failure domains")
-		rig.Hypervisor.SetSite(fake.KeyOf(c), hypervisor.Site{Version: "8.0.3"})
+		rig.Hypervisor.SetSite(fake.KeyOf(c), hypervisor.Endpoint{Version: "8.0.3"})
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), HaveField("Status.FailureDomains", BeNil())))
 	})
 

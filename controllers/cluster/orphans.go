@@ -19,7 +19,7 @@ import (
 // findOrphans writes the VMs of the cluster without a machine to the status. Such a VM runs a node
 // that no controller manages. The VM is only reported: the administrator must decide whether it is
 // left over from a management cluster that was restored from an old backup, or from a mistake.
-func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hypervisor.MarkedVM) error {
+func (r *Reconciler[C]) findOrphans(ctx context.Context, s *scope[C], vms []hypervisor.OwnedVM) error {
 	_, status := s.infra.Common()
 	var found infrav1.OrphanedVMs
 	for _, reader := range []client.Reader{r.Client, r.APIReader} {
@@ -52,7 +52,7 @@ func (r *Reconciler[C]) machineNames(ctx context.Context, s *scope[C], reader cl
 }
 
 // orphans returns the VMs without a machine.
-func orphans(vms []hypervisor.MarkedVM, machines sets.Set[string]) infrav1.OrphanedVMs {
+func orphans(vms []hypervisor.OwnedVM, machines sets.Set[string]) infrav1.OrphanedVMs {
 	var all []infrav1.OrphanedVM
 	for _, vm := range vms {
 		if !machines.Has(vm.Machine) {

@@ -13,20 +13,20 @@ import (
 )
 
 func TestOrphans(t *testing.T) {
-	vm := func(name string) hypervisor.MarkedVM { return hypervisor.MarkedVM{Machine: name, ID: "vm-" + name} }
+	vm := func(name string) hypervisor.OwnedVM { return hypervisor.OwnedVM{Machine: name, ID: "vm-" + name} }
 	orphan := func(name string) infrav1.OrphanedVM { return infrav1.OrphanedVM{Name: name, ID: "vm-" + name} }
-	var many []hypervisor.MarkedVM
+	var many []hypervisor.OwnedVM
 	for i := range 2 * infrav1.MaxOrphanedVMs {
 		many = append(many, vm(fmt.Sprintf("m-%02d", i)))
 	}
 	for name, tc := range map[string]struct {
-		vms      []hypervisor.MarkedVM
+		vms      []hypervisor.OwnedVM
 		machines sets.Set[string]
 		want     infrav1.OrphanedVMs
 	}{
 		"no VMs":                   {machines: sets.New("a")},
-		"each VM has its machine":  {vms: []hypervisor.MarkedVM{vm("a"), vm("b")}, machines: sets.New("a", "b", "c")},
-		"VMs created after a copy": {vms: []hypervisor.MarkedVM{vm("c"), vm("a"), vm("b")}, machines: sets.New("a"), want: infrav1.OrphanedVMs{Count: 2, VMs: []infrav1.OrphanedVM{orphan("b"), orphan("c")}}},
+		"each VM has its machine":  {vms: []hypervisor.OwnedVM{vm("a"), vm("b")}, machines: sets.New("a", "b", "c")},
+		"VMs created after a copy": {vms: []hypervisor.OwnedVM{vm("c"), vm("a"), vm("b")}, machines: sets.New("a"), want: infrav1.OrphanedVMs{Count: 2, VMs: []infrav1.OrphanedVM{orphan("b"), orphan("c")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, orphans(tc.vms, tc.machines)); diff != "" {

@@ -22,7 +22,7 @@ const maxNames = 5
 // except for Paused.
 func (s *scope[C]) report(err error) {
 	conditions.Set(s.infra, fence.Condition(s.fenced))
-	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.HypervisorAvailableCondition) {
+	if hypervisor.IsTransient(err) && conditions.Has(s.infra, infrav1.HypervisorAvailableCondition) {
 		return
 	}
 	if s.inspected {

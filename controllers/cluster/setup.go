@@ -58,7 +58,7 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 		Watches(machine, handler.EnqueueRequestsFromMapFunc(loop.Siblings(r.Client, clusters)),
 			builder.WithPredicates(gone)).
 		Watches(r.New(), loop.GoingFirst(), builder.WithPredicates(loop.IgnoreOwnStatus())).
-		WatchesRawSource(loop.Keys(r.Inspector.SiteChanges(), loop.AllUsual))
+		WatchesRawSource(loop.Keys(r.Inspector.EndpointChanges(), loop.AllUsual))
 	if r.NewIdentity != nil {
 		if err := users.lentBy(mgr.GetScheme(), r.NewIdentity()); err != nil {
 			return err

@@ -30,10 +30,10 @@ func (s *scope[M]) asked() (reason, note string) {
 	case start:
 		return "Started", "Asked the hypervisor to power the VM on"
 	case settle:
-		if s.vm.Unsettled == "" {
+		if s.vm.OutOfSync == "" {
 			return "Cleared", "Asked the hypervisor to remove the user data from the VM's settings"
 		}
-		return "Syncing", s.vm.Unsettled
+		return "Syncing", s.vm.OutOfSync
 	case shutdown:
 		return "PoweringOff", "Asked the guest to power itself off"
 	default:

@@ -21,11 +21,11 @@ func (r *Reconciler[M]) connect(ctx context.Context, s *scope[M]) (hypervisor.Dr
 	if err != nil {
 		return nil, fmt.Errorf("connecting to hypervisor: %w", err)
 	}
-	identified, ok := driver.(hypervisor.Identified)
+	identified, ok := driver.(hypervisor.EndpointIdentifier)
 	if !ok {
 		return driver, nil
 	}
-	if err := loop.SameSite(s.annotation(infrav1.HypervisorIDAnnotation), identified.SiteID()); err != nil {
+	if err := loop.SameSite(s.annotation(infrav1.HypervisorIDAnnotation), identified.EndpointID()); err != nil {
 		return nil, fmt.Errorf("connecting to hypervisor: %w", err)
 	}
 	return driver, nil

@@ -272,7 +272,7 @@ func (d fusedDriver) Observe(ctx context.Context, m *infrav1.NovaVSphereMachine)
 	return vm, err
 }
 
-func (d fusedDriver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) error {
+func (d fusedDriver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
 	return d.fuse.through(func() error { return d.Driver.Create(ctx, m, l) })
 }
 
@@ -280,8 +280,8 @@ func (d fusedDriver) Start(ctx context.Context, m *infrav1.NovaVSphereMachine) e
 	return d.fuse.through(func() error { return d.Driver.Start(ctx, m) })
 }
 
-func (d fusedDriver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
-	return d.fuse.through(func() error { return d.Driver.Settle(ctx, m, joined) })
+func (d fusedDriver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
+	return d.fuse.through(func() error { return d.Driver.Sync(ctx, m, joined) })
 }
 
 func (d fusedDriver) Shutdown(ctx context.Context, m *infrav1.NovaVSphereMachine) error {

@@ -61,19 +61,19 @@ func (r *Reconciler[M]) current(ctx context.Context, s *scope[M]) (bool, error) 
 
 // launch collects the inputs of the VM's first boot. It reads the Secret from the API server, so that
 // no manager has to cache every Secret in memory.
-func (r *Reconciler[M]) launch(ctx context.Context, s *scope[M]) (hypervisor.Launch, error) {
+func (r *Reconciler[M]) launch(ctx context.Context, s *scope[M]) (hypervisor.CreateOptions, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: s.infra.GetNamespace(), Name: *s.machine.Spec.Bootstrap.DataSecretName}
 	err := r.APIReader.Get(ctx, key, secret)
 	switch {
 	case apierrors.IsNotFound(err):
-		return hypervisor.Launch{}, noBootstrapData("Secret %q does not exist", key.Name)
+		return hypervisor.CreateOptions{}, noBootstrapData("Secret %q does not exist", key.Name)
 	case err != nil:
-		return hypervisor.Launch{}, fmt.Errorf("reading bootstrap data: %w", err)
+		return hypervisor.CreateOptions{}, fmt.Errorf("reading bootstrap data: %w", err)
 	case len(secret.Data["value"]) == 0:
-		return hypervisor.Launch{}, noBootstrapData("Secret %q has nothing under the key value", key.Name)
+		return hypervisor.CreateOptions{}, noBootstrapData("Secret %q has nothing under the key value", key.Name)
 	}
-	return hypervisor.Launch{
+	return hypervisor.CreateOptions{
 		UserData: secret.Data["value"],
 		Format:   cmp.Or(string(secret.Data["format"]), defaultFormat),
 		Zone:     s.machine.Spec.FailureDomain,

@@ -66,7 +66,7 @@ var _ = Describe("The deletion of a machine", func() {
 		By("finding one that a crash left behind")
 		driver, err := fake.Connector[*infrav1.NovaVSphereMachine]{Hypervisor: rig.Hypervisor}.Connect(ctx, rig.InfraMachine())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(driver.Create(ctx, rig.InfraMachine(), hypervisor.Launch{})).To(Succeed())
+		Expect(driver.Create(ctx, rig.InfraMachine(), hypervisor.CreateOptions{})).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())

@@ -120,7 +120,7 @@ var _ = Describe("A failure", func() {
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionTrue))
 		Eventually(rig.Quiet(fake.Connect)).WithPolling(time.Second).Should(BeTrue())
 		Eventually(rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
-		slow := &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Passing: true, Err: errText("no answer in time")}
+		slow := &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Transient: true, Err: errText("no answer in time")}
 		rig.Hypervisor.Fail(fake.Connect, slow)
 		rig.Hypervisor.Fail(fake.Inspect, slow)
 		calls, inspected := rig.Hypervisor.Calls(fake.Connect), rig.Hypervisor.Calls(fake.Inspect)

@@ -48,7 +48,7 @@ var _ = Describe("The life of a machine", func() {
 		patched.Spec.Bootstrap.DataSecretName = ptr.To(infratest.BootstrapName)
 		Expect(rig.Client.Patch(ctx, patched, client.MergeFrom(machine))).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CreatingReason, Not(BeEmpty())))
-		Expect(rig.Hypervisor.Launched(rig.Key())).To(Equal(hypervisor.Launch{
+		Expect(rig.Hypervisor.Launched(rig.Key())).To(Equal(hypervisor.CreateOptions{
 			UserData: []byte("#cloud-config"), Format: "cloud-config", Zone: "zone-a",
 		}))
 

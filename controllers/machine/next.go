@@ -48,7 +48,7 @@ func next(vm hypervisor.VM, at life) action {
 		return rest // a machine that is about to be deleted is not started any more
 	case vm.State == hypervisor.Absent:
 		return create
-	case vm.Unsettled != "" && !at.provisioned:
+	case vm.OutOfSync != "" && !at.provisioned:
 		return settle // the first boot reads the VM's surroundings
 	default:
 		return start
@@ -60,7 +60,7 @@ func live(vm hypervisor.VM, at life) action {
 	switch {
 	case len(vm.Addresses) == 0:
 		return wait
-	case vm.Unsettled != "", at.joined && vm.UserData:
+	case vm.OutOfSync != "", at.joined && vm.UserData:
 		return settle // runs beside publish, which waits for nothing
 	default:
 		return publish

@@ -14,7 +14,7 @@ func TestNext(t *testing.T) {
 	stopped, booting := hypervisor.VM{State: hypervisor.Stopped}, hypervisor.VM{State: hypervisor.Running}
 	running := hypervisor.VM{State: hypervisor.Running, Addresses: up}
 	odd, oddBooting, oddUp := stopped, booting, running
-	odd.Unsettled, oddBooting.Unsettled, oddUp.Unsettled = "a NIC is missing", "not in its group", "not in its group"
+	odd.OutOfSync, oddBooting.OutOfSync, oddUp.OutOfSync = "a NIC is missing", "not in its group", "not in its group"
 	secretive := running
 	secretive.UserData = true
 	fresh, known := life{}, life{provisioned: true}

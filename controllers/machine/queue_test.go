@@ -104,7 +104,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 var _ = Describe("A machine", func() {
 	It("names a failure domain that does not exist", func(ctx SpecContext) {
 		rig := newRig(ctx)
-		site := hypervisor.Site{ID: "fake-1", Version: "fake 1.0"}
+		site := hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"}
 		site.FailureDomains = append(site.FailureDomains, clusterv1.FailureDomain{Name: "zone-a"})
 		rig.Hypervisor.SetSite(hypervisor.Key{}, site)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
@@ -119,7 +119,7 @@ var _ = Describe("A machine", func() {
 
 	It("is left alone while another hypervisor answers than its own", func(ctx SpecContext) {
 		rig := up(ctx)
-		other := hypervisor.Site{ID: "fake-2", Version: "fake 2.0"}
+		other := hypervisor.Endpoint{ID: "fake-2", Version: "fake 2.0"}
 		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), other)
 		// The other hypervisor has none of the VMs. If the VM were lost before the site changes, it
 		// would be missing on its own hypervisor for a moment, and the machine would be reported as
@@ -131,7 +131,7 @@ var _ = Describe("A machine", func() {
 		Consistently(machineOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
 
 		By("having its own back")
-		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), hypervisor.Site{ID: "fake-1", Version: "fake 1.0"})
+		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 })

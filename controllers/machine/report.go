@@ -15,7 +15,7 @@ import (
 // report sets the conditions from the result of the reconcile. It is the only place that sets them,
 // except for Paused.
 func (s *scope[M]) report(err error) {
-	if hypervisor.IsPassing(err) && conditions.Has(s.infra, infrav1.VirtualMachineProvisionedCondition) {
+	if hypervisor.IsTransient(err) && conditions.Has(s.infra, infrav1.VirtualMachineProvisionedCondition) {
 		return
 	}
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *scope[M]) lacks() (reason, message string) {
 func (s *scope[M]) arising() (reason, message string) {
 	switch {
 	case s.do == settle:
-		return infrav1.SyncingReason, s.vm.Unsettled
+		return infrav1.SyncingReason, s.vm.OutOfSync
 	case s.do == start, s.still(infrav1.PoweringOnReason):
 		return infrav1.PoweringOnReason, "The VM is being powered on"
 	case s.vm.State == hypervisor.Running:
@@ -126,8 +126,8 @@ func (s *scope[M]) settled() *metav1.Condition {
 	switch {
 	case s.do == settle && s.failure != nil:
 		*c = loop.Failure(s.infra, c.Type, s.failure)
-	case s.vm.Unsettled != "":
-		c.Reason, c.Message = infrav1.SyncingReason, s.vm.Unsettled
+	case s.vm.OutOfSync != "":
+		c.Reason, c.Message = infrav1.SyncingReason, s.vm.OutOfSync
 	case s.vm.UserData && s.joined():
 		c.Reason, c.Message = infrav1.SyncingReason, "The user data is being removed from the VM's settings"
 	case s.vm.UserData:

@@ -12,7 +12,7 @@ import (
 // user data from the VM's settings. Observe reports whether the user data is still there, so a crash
 // neither skips nor repeats the removal.
 func (r *Reconciler[M]) settle(ctx context.Context, s *scope[M], driver hypervisor.Driver[M]) (ctrl.Result, error) {
-	return r.act(ctx, s, func(ctx context.Context) error { return driver.Settle(ctx, s.infra, s.joined()) })
+	return r.act(ctx, s, func(ctx context.Context) error { return driver.Sync(ctx, s.infra, s.joined()) })
 }
 
 // aside reports whether the due action blocks nothing: the VM is up, and only its surroundings are out

@@ -144,7 +144,7 @@ func (r *Reconciler[T]) size(ctx context.Context, s *scope[T]) error {
 // announce records an event when the size becomes known and when it fails.
 func (r *Reconciler[T]) announce(s *scope[T], before string) {
 	now := conditions.Get(s.template, infrav1.CapacityKnownCondition)
-	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) || hypervisor.IsPassing(s.failure) {
+	if now == nil || now.Reason == before || hypervisor.IsWaiting(s.failure) || hypervisor.IsTransient(s.failure) {
 		return
 	}
 	kind := corev1.EventTypeNormal

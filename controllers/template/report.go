@@ -17,7 +17,7 @@ import (
 // sets it.
 func (s *scope[T]) report(err error) {
 	s.failure = err
-	if hypervisor.IsPassing(err) && conditions.Has(s.template, infrav1.CapacityKnownCondition) {
+	if hypervisor.IsTransient(err) && conditions.Has(s.template, infrav1.CapacityKnownCondition) {
 		return
 	}
 	if err != nil {

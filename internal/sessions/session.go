@@ -210,7 +210,7 @@ func (s *Session) tooSlow() {
 
 func (s *Session) passing(cause error) error {
 	return &hypervisor.Error{
-		Reason: infrav1.EndpointUnreachableReason, Passing: true,
+		Reason: infrav1.EndpointUnreachableReason, Transient: true,
 		Err: fmt.Errorf("%s cannot be reached: %w", s.Endpoint, cause),
 	}
 }
@@ -245,7 +245,7 @@ func (s *Session) turnLocked(to Phase, err error) (tell bool, back map[hyperviso
 		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
-		return to == Down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
+		return to == Down && (before.Error() != err.Error() || hypervisor.IsTransient(before)), back
 	}
 	s.Moved(from, to)
 	close(s.verdict)

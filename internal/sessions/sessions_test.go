@@ -150,7 +150,7 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 		<-s.Done()
 	})
 	err := s.Ready(t.Context(), machine)
-	g.Expect(hypervisor.IsPassing(err)).To(BeTrue())
+	g.Expect(hypervisor.IsTransient(err)).To(BeTrue())
 	g.Expect(err).To(MatchError("engine cannot be reached: " + endpoints.ErrUnreachable.Error()))
 	once.Do(func() { close(release) })
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
@@ -189,7 +189,7 @@ func TestStoppedSessionSaysSo(t *testing.T) {
 	s.Stop()
 	<-s.Done()
 	g.Expect(left()).To(Equal(1))
-	g.Expect(hypervisor.IsPassing(s.Ready(t.Context(), machine))).To(BeTrue())
+	g.Expect(hypervisor.IsTransient(s.Ready(t.Context(), machine))).To(BeTrue())
 	for _, phase := range []Phase{Connecting, Up, Down} {
 		g.Expect(p.count(func(p *peer) int { return p.phases[phase] })()).To(BeZero(), string(phase))
 	}

@@ -35,19 +35,19 @@ func (c Connector[M]) Changes() <-chan hypervisor.Key { return c.Hypervisor.chan
 
 type driver[M Object] struct{ Hypervisor *Hypervisor }
 
-var _ hypervisor.Identified = driver[Object]{}
+var _ hypervisor.EndpointIdentifier = driver[Object]{}
 
 func (d driver[M]) Observe(_ context.Context, m M) (hypervisor.VM, error) {
 	return d.Hypervisor.observe(KeyOf(m))
 }
 
-func (d driver[M]) Create(_ context.Context, m M, l hypervisor.Launch) error {
+func (d driver[M]) Create(_ context.Context, m M, l hypervisor.CreateOptions) error {
 	return d.Hypervisor.create(KeyOf(m), l)
 }
 
 func (d driver[M]) Start(_ context.Context, m M) error { return d.Hypervisor.start(KeyOf(m)) }
 
-func (d driver[M]) Settle(_ context.Context, m M, joined bool) error {
+func (d driver[M]) Sync(_ context.Context, m M, joined bool) error {
 	return d.Hypervisor.settle(KeyOf(m), joined)
 }
 
@@ -55,8 +55,8 @@ func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.
 
 func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.remove(KeyOf(m)) }
 
-// SiteID tells the hypervisor from others.
-func (d driver[M]) SiteID() string {
+// EndpointID returns the ID of the simulated endpoint.
+func (d driver[M]) EndpointID() string {
 	d.Hypervisor.mu.Lock()
 	defer d.Hypervisor.mu.Unlock()
 	return d.Hypervisor.site.ID
@@ -68,7 +68,7 @@ type Inspector[C Object] struct{ Hypervisor *Hypervisor }
 var _ hypervisor.Inspector[Object] = Inspector[Object]{}
 
 // Inspect reports the site.
-func (i Inspector[C]) Inspect(_ context.Context, c C) (hypervisor.Site, error) {
+func (i Inspector[C]) Inspect(_ context.Context, c C) (hypervisor.Endpoint, error) {
 	i.Hypervisor.mu.Lock()
 	defer i.Hypervisor.mu.Unlock()
 	site := i.Hypervisor.site
@@ -76,8 +76,9 @@ func (i Inspector[C]) Inspect(_ context.Context, c C) (hypervisor.Site, error) {
 	return site, i.Hypervisor.enter(Inspect)
 }
 
-// SiteChanges delivers the keys of clusters whose endpoint came or went.
-func (i Inspector[C]) SiteChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
+// EndpointChanges delivers the keys of clusters whose endpoint became reachable
+// or unreachable.
+func (i Inspector[C]) EndpointChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
 
 // Labelled is what the fake needs of a template.
 type Labelled interface {

@@ -33,21 +33,21 @@ func TestContract(t *testing.T) {
 		{"nothing", nil, nil, hypervisor.Absent, nil},
 		{"a call that fails", func(ctx context.Context) error {
 			h.FailNext(Create, full)
-			return d.Create(ctx, object{}, hypervisor.Launch{})
+			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, full, hypervisor.Absent, nil},
 		{"work that fails later", func(ctx context.Context) error {
 			h.FailLater(Create, full)
-			return d.Create(ctx, object{}, hypervisor.Launch{})
+			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Absent, full},
 		{"which is told once", nil, nil, hypervisor.Absent, nil},
 		{"work that is held", func(ctx context.Context) error {
 			h.Mend(Create)
 			h.Hold(Create)
-			return d.Create(ctx, object{}, hypervisor.Launch{})
+			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Busy, nil},
 		{"and goes on", nil, nil, hypervisor.Busy, nil},
 		{"a call that is repeated", func(ctx context.Context) error {
-			return d.Create(ctx, object{}, hypervisor.Launch{})
+			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Busy, nil},
 		{"work that is let go", func(context.Context) error { h.Let(Create); return nil }, nil, hypervisor.Stopped, nil},
 		{"a reply that is lost", func(ctx context.Context) error {
@@ -95,7 +95,7 @@ func TestSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Create(t.Context(), object{}, hypervisor.Launch{}); err != nil {
+	if err := d.Create(t.Context(), object{}, hypervisor.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -103,11 +103,11 @@ func TestSettle(t *testing.T) {
 		unsettled string
 		userData  bool
 	}{{false, "", true}, {false, "", true}, {true, "", false}} {
-		if err := d.Settle(t.Context(), object{}, step.joined); err != nil {
+		if err := d.Sync(t.Context(), object{}, step.joined); err != nil {
 			t.Fatal(err)
 		}
 		vm, err := d.Observe(t.Context(), object{})
-		if err != nil || vm.Unsettled != step.unsettled || vm.UserData != step.userData {
+		if err != nil || vm.OutOfSync != step.unsettled || vm.UserData != step.userData {
 			t.Errorf("Observe() = %+v, %v, want %+v", vm, err, step)
 		}
 	}
@@ -128,11 +128,11 @@ func TestLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Create(t.Context(), "a", hypervisor.Launch{}); err != nil {
+	if err := d.Create(t.Context(), "a", hypervisor.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := d.Create(t.Context(), "b", hypervisor.Launch{}); !hypervisor.IsWaiting(err) {
+		if err := d.Create(t.Context(), "b", hypervisor.CreateOptions{}); !hypervisor.IsWaiting(err) {
 			t.Fatalf("err = %v, want a wait", err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestLimit(t *testing.T) {
 	if !called["b"] {
 		t.Error("b was not called")
 	}
-	if err := d.Create(t.Context(), "b", hypervisor.Launch{}); err != nil {
+	if err := d.Create(t.Context(), "b", hypervisor.CreateOptions{}); err != nil {
 		t.Errorf("err = %v once there is a place", err)
 	}
 }
@@ -152,18 +152,18 @@ func TestLimit(t *testing.T) {
 // TestZone refuses a failure domain that the site has not.
 func TestZone(t *testing.T) {
 	h := New()
-	h.SetSite(hypervisor.Key{}, hypervisor.Site{ID: "x", FailureDomains: []clusterv1.FailureDomain{{Name: "a"}}})
+	h.SetSite(hypervisor.Key{}, hypervisor.Endpoint{ID: "x", FailureDomains: []clusterv1.FailureDomain{{Name: "a"}}})
 	d, err := Connector[object]{Hypervisor: h}.Connect(t.Context(), object{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.Create(t.Context(), object{}, hypervisor.Launch{Zone: "b"}); !hypervisor.IsTerminal(err) {
+	if err := d.Create(t.Context(), object{}, hypervisor.CreateOptions{Zone: "b"}); !hypervisor.IsTerminal(err) {
 		t.Errorf("err = %v, want a terminal one", err)
 	}
-	if err := d.Create(t.Context(), object{}, hypervisor.Launch{Zone: "a"}); err != nil {
+	if err := d.Create(t.Context(), object{}, hypervisor.CreateOptions{Zone: "a"}); err != nil {
 		t.Error(err)
 	}
-	if i, ok := d.(hypervisor.Identified); !ok || i.SiteID() != "x" {
+	if i, ok := d.(hypervisor.EndpointIdentifier); !ok || i.EndpointID() != "x" {
 		t.Error("the driver does not say which site it is on")
 	}
 }

@@ -77,7 +77,7 @@ func (h *Hypervisor) PowerOff(key hypervisor.Key) {
 
 // Unsettle makes what surrounds a VM differ from what its machine asks.
 func (h *Hypervisor) Unsettle(key hypervisor.Key, what string) {
-	h.edit(key, func(v *vm) { v.seen.Unsettled = what })
+	h.edit(key, func(v *vm) { v.seen.OutOfSync = what })
 }
 
 // UnsettleNew makes VMs come into being unsettled.
@@ -170,7 +170,7 @@ func (h *Hypervisor) Made(key hypervisor.Key) int {
 }
 
 // Launched returns what the VM of a machine was last launched with.
-func (h *Hypervisor) Launched(key hypervisor.Key) hypervisor.Launch {
+func (h *Hypervisor) Launched(key hypervisor.Key) hypervisor.CreateOptions {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.launches[key]
@@ -184,7 +184,7 @@ func (h *Hypervisor) Calls(verb Verb) int {
 }
 
 // SetSite changes what Inspect sees and pushes the change to a cluster.
-func (h *Hypervisor) SetSite(cluster hypervisor.Key, site hypervisor.Site) {
+func (h *Hypervisor) SetSite(cluster hypervisor.Key, site hypervisor.Endpoint) {
 	h.mu.Lock()
 	h.site = site
 	h.mu.Unlock()

@@ -34,7 +34,7 @@ type Hypervisor struct {
 	mu       sync.Mutex
 	vms      map[hypervisor.Key]*vm
 	made     map[hypervisor.Key]int
-	launches map[hypervisor.Key]hypervisor.Launch
+	launches map[hypervisor.Key]hypervisor.CreateOptions
 	calls    map[Verb]int
 	serial   int
 
@@ -47,7 +47,7 @@ type Hypervisor struct {
 	held map[Verb]bool
 	// ignored are verbs that lead to nothing.
 	ignored map[Verb]bool
-	site    hypervisor.Site
+	site    hypervisor.Endpoint
 	size    hypervisor.Size
 	// most is how many creations may be under way at once, all if zero, and
 	// line who waits for that.
@@ -84,14 +84,14 @@ func New() *Hypervisor {
 	return &Hypervisor{
 		vms:         map[hypervisor.Key]*vm{},
 		made:        map[hypervisor.Key]int{},
-		launches:    map[hypervisor.Key]hypervisor.Launch{},
+		launches:    map[hypervisor.Key]hypervisor.CreateOptions{},
 		calls:       map[Verb]int{},
 		faults:      map[Verb]*fault{},
 		late:        map[Verb]*fault{},
 		lost:        map[Verb]*fault{},
 		held:        map[Verb]bool{},
 		ignored:     map[Verb]bool{},
-		site:        hypervisor.Site{ID: "fake-1", Version: "fake 1.0"},
+		site:        hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"},
 		size:        hypervisor.Size{CPUs: 2, MemoryBytes: 4 << 30, DiskBytes: 20 << 30, Architecture: "amd64"},
 		changes:     make(chan hypervisor.Key, backlog),
 		siteChanges: make(chan hypervisor.Key, backlog),
@@ -116,14 +116,14 @@ func take(faults map[Verb]*fault, verb Verb) error {
 }
 
 // marked returns the VMs of a namespace that are complete and ours.
-func (h *Hypervisor) marked(namespace string) []hypervisor.MarkedVM {
-	var found []hypervisor.MarkedVM
+func (h *Hypervisor) marked(namespace string) []hypervisor.OwnedVM {
+	var found []hypervisor.OwnedVM
 	for key, v := range h.vms {
 		if key.Namespace == namespace && !v.foreign && v.seen.State != hypervisor.Absent {
-			found = append(found, hypervisor.MarkedVM{Machine: key.Name, ID: v.seen.ProviderID})
+			found = append(found, hypervisor.OwnedVM{Machine: key.Name, ID: v.seen.ProviderID})
 		}
 	}
-	slices.SortFunc(found, func(a, b hypervisor.MarkedVM) int { return cmp.Compare(a.Machine, b.Machine) })
+	slices.SortFunc(found, func(a, b hypervisor.OwnedVM) int { return cmp.Compare(a.Machine, b.Machine) })
 	return found
 }
 
@@ -149,7 +149,7 @@ func (h *Hypervisor) observe(key hypervisor.Key) (hypervisor.VM, error) {
 	return seen, failed
 }
 
-func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error {
+func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.CreateOptions) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := h.enter(Create); err != nil {
@@ -165,7 +165,7 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 		h.launches[key] = launch
 		h.vms[key] = &vm{
 			seen: hypervisor.VM{
-				State: hypervisor.Absent, Zone: launch.Zone, UserData: true, Unsettled: h.unsettled, ProviderID: fmt.Sprintf("fake://%08d", h.serial),
+				State: hypervisor.Absent, Zone: launch.Zone, UserData: true, OutOfSync: h.unsettled, ProviderID: fmt.Sprintf("fake://%08d", h.serial),
 			},
 			addresses: []clusterv1.MachineAddress{
 				{Type: clusterv1.MachineInternalIP, Address: fmt.Sprintf("192.0.2.%d", h.serial%256)},
@@ -179,7 +179,7 @@ func (h *Hypervisor) create(key hypervisor.Key, launch hypervisor.Launch) error 
 
 // admit refuses what has no place, and makes it wait for its turn when as many
 // creations are under way as may be.
-func (h *Hypervisor) admit(key hypervisor.Key, launch hypervisor.Launch) error {
+func (h *Hypervisor) admit(key hypervisor.Key, launch hypervisor.CreateOptions) error {
 	domains := h.site.FailureDomains
 	isZone := func(d clusterv1.FailureDomain) bool { return d.Name == launch.Zone }
 	if launch.Zone != "" && len(domains) > 0 && !slices.ContainsFunc(domains, isZone) {
@@ -222,8 +222,8 @@ func (h *Hypervisor) settle(key hypervisor.Key, joined bool) error {
 		return errors.New("no such VM")
 	}
 	switch {
-	case v.seen.Unsettled != "":
-		v.seen.Unsettled = ""
+	case v.seen.OutOfSync != "":
+		v.seen.OutOfSync = ""
 	case joined:
 		v.seen.UserData = false
 	}

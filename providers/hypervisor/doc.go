@@ -1,6 +1,8 @@
-// Package hypervisor is everything this project asks of a hypervisor.
+// Package hypervisor defines the interfaces and types that this project needs
+// from a hypervisor.
 //
-// Drivers look and act; they never decide and never wait. When to act is
-// decided in one place, controllers/machine, and is the same for every
-// hypervisor. The package refuses to know any hypervisor, SDK or client.
+// A driver reads state and starts actions. It does not decide when to act, and
+// it does not wait for an action to finish. The package controllers/machine
+// makes these decisions for all hypervisors. This package does not import a
+// driver, an SDK or a client of any hypervisor.
 package hypervisor

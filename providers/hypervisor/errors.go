@@ -4,20 +4,19 @@ import "errors"
 
 // Error is a failure whose cause the driver understands.
 type Error struct {
-	// Reason becomes the condition's reason.
+	// Reason becomes the reason of the condition.
 	Reason string
-	// Terminal means trying again is pointless until the spec changes.
+	// Terminal is set if a retry cannot succeed until the spec changes.
 	Terminal bool
-	// Passing means that the hypervisor is not known to fail: it will answer,
-	// or turn out to be out of reach, within moments. What was reported before
-	// still holds.
-	Passing bool
-	// Waiting means that nothing failed: the request waits for its turn, or
-	// for something that will come by itself. The driver delivers the
-	// machine's key when it is time to ask again.
+	// Transient is set if the hypervisor is not known to fail: within moments,
+	// either a response or a timeout follows. The state that was reported before
+	// remains valid.
+	Transient bool
+	// Waiting is set if there is no failure: the request is queued, or depends on
+	// another object that will exist later. The driver delivers the key of the
+	// machine when the request can be repeated.
 	Waiting bool
-	// Err is the cause, with the hypervisor's own words and without
-	// credentials.
+	// Err is the cause, in the words of the hypervisor and without credentials.
 	Err error
 }
 
@@ -34,19 +33,21 @@ func ReasonFor(err error, fallback string) string {
 	return fallback
 }
 
-// IsTerminal reports whether trying again is pointless.
+// IsTerminal reports whether a retry cannot succeed until the spec changes.
 func IsTerminal(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Terminal
 }
 
-// IsPassing reports whether what was reported before err still holds.
-func IsPassing(err error) bool {
+// IsTransient reports whether the state that was reported before err remains
+// valid.
+func IsTransient(err error) bool {
 	e, ok := errors.AsType[*Error](err)
-	return ok && e.Passing
+	return ok && e.Transient
 }
 
-// IsWaiting reports whether err is no failure but a wait for its turn.
+// IsWaiting reports whether err stands for a queued request and not for a
+// failure.
 func IsWaiting(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Waiting

@@ -7,7 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Key names a machine in the management cluster.
+// Key is the namespace and name of a machine in the management cluster.
 type Key struct {
 	Namespace string
 	Name      string
@@ -15,196 +15,210 @@ type Key struct {
 
 // Connector opens drivers over shared sessions. Each provider exports one.
 type Connector[M any] interface {
-	// Connect returns a driver logged in with the credentials that m's
-	// cluster names. Sessions are shared between machines. It works while m
-	// is being deleted and its Cluster is gone.
+	// Connect returns a driver that uses the credentials of the cluster of m.
+	// Machines share sessions. Connect also works while m is being deleted and
+	// its Cluster no longer exists.
 	Connect(ctx context.Context, m M) (Driver[M], error)
 
-	// Changes delivers the keys of machines whose VM changed, so that nobody
-	// has to poll. The channel is the same on every call and is never closed.
+	// Changes delivers the keys of machines whose VM changed, so that controllers
+	// need not poll. Each call returns the same channel, which is never closed.
 	Changes() <-chan Key
 }
 
-// Driver looks after the VMs of one kind of machine behind one endpoint.
+// Driver manages the VMs of one kind of machine at one endpoint.
 //
-// No call waits for the hypervisor: work in progress is reported by a later
-// Observe as Busy. Every call may be repeated: a VM's name and owner mark
-// follow from m alone, so a repeated call never makes a second VM, and a VM
-// without our mark is never touched.
+// No call waits for the hypervisor: a later Observe reports work in progress as
+// Busy. Each call can be repeated: the name and the owner mark of a VM depend
+// on m alone, so a repeated call does not create a second VM. A driver never
+// changes a VM that lacks the owner mark.
 type Driver[M any] interface {
-	// Observe reports the VM behind m, or Absent. It changes nothing, and in
-	// the steady state it costs no request. The failure of the last action,
-	// if it is known only now (a task that failed), is returned as an Error
-	// together with the VM, as soon as the VM is back in a state in which the
-	// action can be repeated; one Observe returns it, the next does not. Any
-	// other error comes with the zero VM: its state is not known.
+	// Observe reports the VM of m, or Absent. It changes nothing, and in the
+	// steady state it sends no request. If the last action failed after its call
+	// returned (a task that failed), Observe returns this failure as an Error
+	// together with the VM, as soon as the VM is in a state in which the action
+	// can be repeated. Only one call of Observe returns it. With all other
+	// errors, the VM is the zero value, because its state is not known.
 	Observe(ctx context.Context, m M) (VM, error)
 
-	// Create starts to create the VM. Called while it is Absent.
-	Create(ctx context.Context, m M, l Launch) error
+	// Create starts to create the VM. It is called while the VM is Absent.
+	Create(ctx context.Context, m M, l CreateOptions) error
 
-	// Start starts to power it on. Called while it is Stopped.
+	// Start starts to power the VM on. It is called while the VM is Stopped.
 	Start(ctx context.Context, m M) error
 
-	// Settle starts to bring what surrounds the VM in line with m: what
-	// Observe calls Unsettled and, once the node has joined, the user data,
-	// which leaves the VM's settings. It takes one step a call; another
-	// Observe says what is still to do.
-	Settle(ctx context.Context, m M, joined bool) error
+	// Sync starts one step that changes the VM and its related objects to match
+	// m: the items that Observe reports as OutOfSync and, once the node has
+	// joined, the removal of the user data from the settings of the VM. A later
+	// Observe reports the remaining steps.
+	Sync(ctx context.Context, m M, joined bool) error
 
-	// Shutdown asks the guest to power itself off and comes back at once.
-	// Called while the VM is Running and is to go softly. A guest that cannot
-	// be asked is an Error with the reason GuestUnreachable.
+	// Shutdown requests a shutdown from the guest and returns at once. It is
+	// called while the VM is Running and a graceful shutdown is required. If the
+	// guest cannot receive the request, Shutdown returns an Error with the reason
+	// GuestUnreachable.
 	Shutdown(ctx context.Context, m M) error
 
-	// Delete starts to take the VM and the disks it owns away. Disks that
-	// somebody else attached are detached and kept. Called until Observe
+	// Delete starts to delete the VM and the disks that it owns. Disks that
+	// another user attached are detached and kept. Delete is called until Observe
 	// reports Absent.
 	Delete(ctx context.Context, m M) error
 }
 
-// Inspector looks at the infrastructure that the machines of one cluster share.
+// Inspector reads the infrastructure that the machines of one cluster share.
 type Inspector[C any] interface {
-	// Inspect reports on the endpoint behind c. While the session stands it
-	// costs no request.
-	Inspect(ctx context.Context, c C) (Site, error)
+	// Inspect reports the endpoint of c. While the session is open, it sends no
+	// request.
+	Inspect(ctx context.Context, c C) (Endpoint, error)
 
-	// SiteChanges delivers the keys of clusters whose endpoint came or went.
-	// The channel is the same on every call and is never closed.
-	SiteChanges() <-chan Key
+	// EndpointChanges delivers the keys of clusters whose endpoint became
+	// reachable or unreachable. Each call returns the same channel, which is
+	// never closed.
+	EndpointChanges() <-chan Key
 }
 
-// Site is what Inspect saw.
-type Site struct {
-	// ID tells this hypervisor from all others and stays the same for as long
-	// as it lives, whatever its address. Empty when it has none.
+// Endpoint is the result of Inspect.
+type Endpoint struct {
+	// ID identifies this hypervisor. It does not change during the lifetime of
+	// the hypervisor, even if its address changes. It is empty if the hypervisor
+	// has no ID.
 	ID string
-	// Version is the hypervisor's version, for people.
+	// Version is the version of the hypervisor, for display.
 	Version string
-	// Server is where the hypervisor is reached, and CABundle verifies its
-	// certificate, for components outside of the managers.
+	// Server is the address of the hypervisor, and CABundle verifies its
+	// certificate. Components outside of the managers use them.
 	Server, CABundle string
-	// FailureDomains are the domains machines can be placed in; none if the
-	// cluster has none.
+	// FailureDomains are the failure domains in which machines can be placed. It
+	// is empty if the cluster has none.
 	FailureDomains []clusterv1.FailureDomain
-	// VMs are those that bear the mark of a machine of the cluster, whether the
-	// management cluster has the machine or not.
-	VMs []MarkedVM
+	// VMs are the VMs that have the owner mark of a machine of the cluster, even
+	// if the management cluster does not have the machine.
+	VMs []OwnedVM
 }
 
-// MarkedVM is a VM that was created for a machine of a cluster.
-type MarkedVM struct {
+// OwnedVM is a VM that was created for a machine of a cluster.
+type OwnedVM struct {
 	// Machine is the name of that machine.
 	Machine string
-	// ID is what the hypervisor calls the VM.
+	// ID is the ID of the VM in the hypervisor.
 	ID string
 }
 
-// Identified is a Driver that knows which hypervisor it talks to. One that is
-// not the cluster's own is not asked anything.
-type Identified interface {
-	// SiteID is what Inspect reports as the Site's ID. It costs no request.
-	SiteID() string
+// EndpointIdentifier is a Driver that knows the ID of its hypervisor.
+// Controllers use it to make sure that they read from the hypervisor of the
+// cluster and not from another one at the same address.
+type EndpointIdentifier interface {
+	// EndpointID returns the ID that Inspect reports for the Endpoint. It sends
+	// no request.
+	EndpointID() string
 }
 
-// State is how a VM looks from outside.
+// State is the state of a VM as a controller sees it.
 type State string
 
 // States of a VM.
 const (
-	// Absent means the hypervisor has no such VM.
+	// Absent means that the hypervisor has no such VM.
 	Absent State = "Absent"
-	// Busy means the hypervisor is working on the VM; look again later.
+	// Busy means that the hypervisor is working on the VM and that its state must
+	// be read again later.
 	Busy State = "Busy"
-	// Stopped means the VM is complete and powered off.
+	// Stopped means that the VM is complete and powered off.
 	Stopped State = "Stopped"
-	// Running means the VM is powered on.
+	// Running means that the VM is powered on.
 	Running State = "Running"
 )
 
-// VM is what Observe saw.
+// VM is the result of Observe.
 type VM struct {
 	State State
-	// ProviderID is what the kubelet reports in Node.spec.providerID. Empty
-	// while the VM is Absent.
+	// ProviderID is the value that the kubelet reports in Node.spec.providerID.
+	// It is empty while the VM is Absent.
 	ProviderID string
-	// Zone is the failure domain the VM landed in. Empty when there are none.
+	// Zone is the failure domain of the VM. It is empty if there are none.
 	Zone string
-	// Host is the hypervisor's host the VM runs on, for people. Empty while
-	// it is not known.
+	// Host is the host of the hypervisor on which the VM runs, for display. It is
+	// empty while the host is not known.
 	Host string
-	// Addresses are those the guest reports, in its order; none until it has
-	// booted. They are published as they are: an address is an InternalIP, and
-	// an ExternalIP only where the driver was told that its network is reached
-	// from outside.
+	// Addresses are the addresses that the guest reports, in its order. The list
+	// is empty until the guest has booted. The controller publishes them
+	// unchanged: an address is an InternalIP, or an ExternalIP if the
+	// configuration states that its network is reachable from outside.
 	Addresses []clusterv1.MachineAddress
-	// NICs are the VM's network interfaces, in their order, for people; none until
-	// the guest has reported them.
+	// NICs are the network interfaces of the VM, in their order, for display. The
+	// list is empty until the guest has reported them.
 	NICs []NIC
-	// Unsettled says, for people, what around the VM is not yet as its
-	// machine asks. Empty when all is.
-	Unsettled string
-	// UserData is set while the VM's settings hold the first-boot document,
-	// which has secrets in it.
+	// OutOfSync describes, for display, the next difference between the VM with
+	// its related objects and the spec of the machine. It is empty if there is no
+	// difference.
+	OutOfSync string
+	// UserData is set while the settings of the VM contain the bootstrap data,
+	// which includes secrets.
 	UserData bool
-	// Report is what the guest says of its first boot; empty when it says
-	// nothing.
+	// Report is the progress of the first boot that the guest reports. It is the
+	// zero value if the guest reports nothing.
 	Report Report
-	// Message is the current operation of a Busy VM, the fault of a Running one, or
-	// the step before an Absent one can be created, for people.
+	// Message is, for display, the current operation of a Busy VM, the fault of a
+	// Running VM, or the step that is required before an Absent VM can be
+	// created.
 	Message string
 }
 
 // NIC is a network interface of a VM.
 type NIC struct {
-	// Network is the hypervisor's name of the network. Empty if it is not known.
+	// Network is the name of the network in the hypervisor. It is empty if the
+	// name is not known.
 	Network string
 	// MAC is the hardware address.
 	MAC string
-	// Addresses are those that the guest reports, without those that are
-	// link-local.
+	// Addresses are the addresses that the guest reports, without link-local
+	// addresses.
 	Addresses []netip.Addr
 }
 
-// Launch is what Cluster API has settled about a VM before it exists.
-type Launch struct {
-	// UserData is the first-boot document, and Format its kind: cloud-config
-	// or ignition.
+// CreateOptions are the inputs of a new VM that come from Cluster API and not
+// from the infrastructure machine.
+type CreateOptions struct {
+	// UserData is the bootstrap data. Format is its format: cloud-config or
+	// ignition.
 	UserData []byte
 	Format   string
-	// Zone is the failure domain the VM must land in; any, if empty.
+	// Zone is the required failure domain of the VM. If not set, any failure
+	// domain can be used.
 	Zone string
-	// Interfaces are the addresses that pools gave, by the index of the
-	// interface in the machine's spec; shorter when the last ones have none.
+	// Interfaces are the addresses that IP address pools allocated, by the index
+	// of the interface in the spec of the machine. The list is shorter if the
+	// last interfaces have no addresses.
 	Interfaces [][]Address
 }
 
-// Address is an address from a pool.
+// Address is an address from an IP address pool.
 type Address struct {
-	// Prefix is the address with the length of its network.
+	// Prefix is the address with the prefix length of its network.
 	Prefix netip.Prefix
-	// Gateway is the network's default gateway. Invalid when it has none.
+	// Gateway is the default gateway of the network. It is the zero value if the
+	// network has none.
 	Gateway netip.Addr
 }
 
-// Sizer says what machines that do not exist yet will have.
+// Sizer computes the capacity of machines that do not exist yet.
 type Sizer[T any] interface {
-	// Size reports what a node made from t has before the kubelet takes its
-	// part. A template whose cluster is not known yet is an error with
-	// Waiting set.
+	// Size reports the capacity of a node created from t, before the kubelet
+	// reserves resources. If the cluster of the template is not known yet, it
+	// returns an error with Waiting set.
 	Size(ctx context.Context, t T) (Size, error)
 }
 
-// Size is what a machine has.
+// Size is the capacity of a machine.
 type Size struct {
 	// CPUs is the number of virtual processors.
 	CPUs int64
-	// MemoryBytes is the memory.
+	// MemoryBytes is the size of the memory.
 	MemoryBytes int64
-	// DiskBytes is the boot disk. Zero when it is not known.
-	DiskBytes int64
-	// Architecture is amd64, arm64, s390x or ppc64le. Empty when it is not
+	// DiskBytes is the size of the boot disk. It is zero if the size is not
 	// known.
+	DiskBytes int64
+	// Architecture is amd64, arm64, s390x or ppc64le. It is empty if the
+	// architecture is not known.
 	Architecture string
 	// Devices are extended resources, such as GPUs, by their name.
 	Devices map[string]int64

@@ -5,44 +5,46 @@ import (
 	"strings"
 )
 
-// Stage is how far a guest says that its first boot is.
+// Stage is the progress of the first boot that a guest reports.
 type Stage string
 
 // Stages of a first boot.
 const (
-	// StageRunning means a step is under way.
+	// StageRunning means that a step is in progress.
 	StageRunning Stage = "running"
-	// StageRetrying means a step failed and is tried again.
+	// StageRetrying means that a step failed and that the guest retries it.
 	StageRetrying Stage = "retrying"
-	// StageFailed means a step failed for good: the guest does nothing more.
+	// StageFailed means that a step failed and that the guest does not retry it
+	// or continue.
 	StageFailed Stage = "failed"
-	// StageUnfinished means the guest has become a node, and what was to
-	// follow failed.
+	// StageUnfinished means that the guest has joined as a node and that a later
+	// step failed.
 	StageUnfinished Stage = "unfinished"
 )
 
-// Report is what a guest says of its first boot.
+// Report is the progress of the first boot that a guest reports.
 type Report struct {
-	// Stage is empty when the guest has said nothing.
+	// Stage is empty if the guest has reported nothing.
 	Stage Stage
-	// Step is what it does, or how it failed, for people.
+	// Step is the current step, or the failure, for display.
 	Step string
-	// Log are the last lines of its log, with " | " between them.
+	// Log holds the last lines of the log, joined with " | ".
 	Log string
 }
 
 const (
-	// reportPrefix tells a report from what else stands in its place.
+	// reportPrefix distinguishes a report from other values of the same field.
 	reportPrefix = "nova: "
-	// reportLog parts the log from the step.
+	// reportLog separates the step from the log.
 	reportLog = " || "
-	// maxReport is how much of a report is believed.
+	// maxReport is the number of bytes of a report that are read.
 	maxReport = 2048
 )
 
-// ParseReport reads "nova: <stage>: <step> || <log>". Any other text is no
-// report. A guest may say what it likes, so what looks like a credential is
-// taken out once more, and what is no text is left out.
+// ParseReport parses "nova: <stage>: <step> || <log>" and returns the zero
+// value for all other text. A guest controls the text, so ParseReport removes
+// credentials again, although the script in the guest already removes them, and
+// it removes characters that cannot be printed.
 func ParseReport(text string) Report {
 	text, ours := strings.CutPrefix(text, reportPrefix)
 	if !ours {
@@ -60,8 +62,9 @@ func ParseReport(text string) Report {
 	return r
 }
 
-// secrets are what no report may hold; the first group of each stays. The
-// guest's own script leaves out the same.
+// secrets are patterns of credentials that a report must not contain; the first
+// group of each match is kept. The script in the guest removes the same
+// patterns.
 var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`(-----BEGIN [A-Z ]+-----).*?(?:-----END [A-Z ]+-----|$)`),
 	regexp.MustCompile(`(?i)(\b(?:bearer|basic) +)[a-z0-9._~+/=-]{8,}`),
@@ -72,7 +75,8 @@ var secrets = []*regexp.Regexp{
 	regexp.MustCompile(`()[A-Za-z0-9+/]{60,}={0,2}`),
 }
 
-// clean returns a text that may be shown to anybody.
+// clean returns the text without credentials, so that it can be shown to all
+// users.
 func clean(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -12,10 +12,10 @@ func TestParseReport(t *testing.T) {
 		text string
 		want hypervisor.Report
 	}{
-		"Nothing":      {"", hypervisor.Report{}},
-		"SomebodyElse": {"Server Edition", hypervisor.Report{}},
-		"NoStage":      {"nova: dancing: x", hypervisor.Report{}},
-		"Running":      {"nova: running: kubeadm join", hypervisor.Report{Stage: hypervisor.StageRunning, Step: "kubeadm join"}},
+		"Nothing":   {"", hypervisor.Report{}},
+		"OtherText": {"Server Edition", hypervisor.Report{}},
+		"NoStage":   {"nova: dancing: x", hypervisor.Report{}},
+		"Running":   {"nova: running: kubeadm join", hypervisor.Report{Stage: hypervisor.StageRunning, Step: "kubeadm join"}},
 		"Failed": {
 			"nova: failed: preKubeadmCommands 0000 failed with status 3 || first | second: line",
 			hypervisor.Report{Stage: hypervisor.StageFailed, Step: "preKubeadmCommands 0000 failed with status 3", Log: "first | second: line"},
@@ -30,7 +30,7 @@ func TestParseReport(t *testing.T) {
 		})
 	}
 	if got := hypervisor.ParseReport("nova: failed: x || " + strings.Repeat("word ", 1000)); len(got.Log) > 2048 {
-		t.Errorf("a guest can say %d characters", len(got.Log))
+		t.Errorf("the log of a report has %d characters", len(got.Log))
 	}
 }
 

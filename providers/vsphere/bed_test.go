@@ -29,7 +29,7 @@ const (
 	soonest = 10 * time.Millisecond
 )
 
-var launch = hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
+var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
 
 // bed is a test environment: a vCenter, a cluster on it, and a connector.
 type bed struct {

@@ -99,9 +99,9 @@ func (c *Connector) Connect(ctx context.Context, m *infrav1.NovaVSphereMachine) 
 // Changes delivers the machines whose VM changed.
 func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
 
-// SiteChanges delivers the clusters whose vCenter became reachable or
+// EndpointChanges delivers the clusters whose vCenter became reachable or
 // unreachable.
-func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
+func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // clusterOf finds the infrastructure cluster of m. It does not read the
 // Cluster, which may have been deleted.

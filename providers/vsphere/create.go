@@ -32,7 +32,7 @@ const sinceTPMPolicy = "8.0.0.1"
 // Create requests a clone of the template: one task that also sets the
 // hardware, the disks, the network, the placement and the user data, and
 // powers on the VM.
-func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) error {
+func (d *driver) Create(ctx context.Context, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ type parts struct {
 
 // parts resolves the objects that a machine names. Names that are resolved
 // already need no request.
-func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (p parts, err error) {
+func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (p parts, err error) {
 	r := d.session.paths
 	if err := d.bounds.allowsExtraConfig(m.Spec.Hardware.ExtraConfig); err != nil {
 		return p, err
@@ -158,7 +158,7 @@ func (d *driver) parts(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 
 // config returns the settings of the clone that differ from those of its
 // source.
-func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*types.VirtualMachineConfigSpec, error) {
+func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*types.VirtualMachineConfigSpec, error) {
 	if p.origin.linked && m.Spec.Hardware.Encryption.KeyProvider != "" {
 		return nil, impossible("hardware.encryption.keyID and keyProvider cannot be set for a linked clone, which has the key of its template")
 	}
@@ -195,7 +195,7 @@ func (p *parts) config(id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor
 // plan builds the clone request of a machine. If the machine does not fit its
 // template, plan reads the template again first: such an error is terminal, so
 // the controller does not retry soon.
-func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.Launch) (*plan, error) {
+func (d *driver) plan(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphereMachine, l hypervisor.CreateOptions) (*plan, error) {
 	p, err := d.parts(ctx, id, m, l)
 	if err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ func TestCreateWithForeignName(t *testing.T) {
 func TestCreateRefusesUnknownFormat(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	err := b.connect(m).Create(b.ctx(), m, hypervisor.Launch{Format: "jinja"})
+	err := b.connect(m).Create(b.ctx(), m, hypervisor.CreateOptions{Format: "jinja"})
 	b.Expect(hypervisor.IsTerminal(err)).To(BeTrue())
 }
 

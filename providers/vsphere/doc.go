@@ -18,7 +18,7 @@
 // costs one clone and its entry in the list view, no request while it is idle,
 // and a power-off, a read of its disks and a destroy at its deletion.
 //
-// Settle reconciles the objects around a VM: the anti-affinity rule of its
+// Sync reconciles the objects around a VM: the anti-affinity rule of its
 // group, tags, custom attributes, and the user data, which is removed once the
 // node has joined. Rules and tags are changed for many machines in one
 // request, by one worker for each compute cluster and one for tags, so that

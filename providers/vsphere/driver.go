@@ -23,9 +23,9 @@ type driver struct {
 	bounds bounds
 }
 
-// SiteID returns the vCenter's own UUID, so that VMs do not count as deleted
+// EndpointID returns the vCenter's own UUID, so that VMs do not count as deleted
 // if another vCenter has the same host name.
-func (d *driver) SiteID() string { return d.site }
+func (d *driver) EndpointID() string { return d.site }
 
 // ask sends the request of an action and records the task that vCenter
 // started.

@@ -16,20 +16,20 @@ import (
 // namespace, by the name of the machine. The UUID proves that a VM was created
 // for that machine. VMs of earlier versions have the machine's name only as
 // their own name.
-func (i *inventory) marked(clusterID, namespace string) []hypervisor.MarkedVM {
+func (i *inventory) marked(clusterID, namespace string) []hypervisor.OwnedVM {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var out []hypervisor.MarkedVM
+	var out []hypervisor.OwnedVM
 	for vm, name := range i.world.names {
 		if info := i.world.vms[vm]; info != nil && info.machine != "" {
 			name = info.machine
 		}
 		id, err := instanceUUID(clusterID, hypervisor.Key{Namespace: namespace, Name: name})
 		if err == nil && i.world.ids[vm] == id {
-			out = append(out, hypervisor.MarkedVM{Machine: name, ID: vm.Value})
+			out = append(out, hypervisor.OwnedVM{Machine: name, ID: vm.Value})
 		}
 	}
-	slices.SortFunc(out, func(a, b hypervisor.MarkedVM) int {
+	slices.SortFunc(out, func(a, b hypervisor.OwnedVM) int {
 		return cmp.Or(cmp.Compare(a.Machine, b.Machine), cmp.Compare(a.ID, b.ID))
 	})
 	return out

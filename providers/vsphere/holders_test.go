@@ -63,10 +63,10 @@ func TestNamedVM(t *testing.T) {
 	}).Should(ContainElement(clusterv1.MachineAddress{Type: clusterv1.MachineHostName, Address: "worker-1"}), "the node has the machine's name")
 
 	b.connector = b.newConnector()
-	b.Eventually(func() []hypervisor.MarkedVM {
+	b.Eventually(func() []hypervisor.OwnedVM {
 		site, _ := b.connector.Inspect(b.ctx(), b.cluster)
 		return site.VMs
-	}).Should(Equal([]hypervisor.MarkedVM{{Machine: "worker-1", ID: b.idOf(name)}}))
+	}).Should(Equal([]hypervisor.OwnedVM{{Machine: "worker-1", ID: b.idOf(name)}}))
 	b.reaches(m, hypervisor.Running)
 
 	other := b.machine("worker-2")
@@ -92,7 +92,7 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	pooled := b.machine("pooled")
 	taken := launch
 	taken.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.1.2.3/24")}}}
-	for m, l := range map[*infrav1.NovaVSphereMachine]hypervisor.Launch{static: launch, pooled: taken} {
+	for m, l := range map[*infrav1.NovaVSphereMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
 		b.Eventually(func() error { return b.connect(m).Create(b.ctx(), m, l) }).Should(MatchError(
 			ContainSubstring(`the VM "orphan" (` + found.Ref + `) has the address 10.1.2.3 already`)))
 		err := b.connect(m).Create(b.ctx(), m, l)

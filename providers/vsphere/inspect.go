@@ -18,16 +18,16 @@ import (
 // Inspect reports the state of the vCenter of cluster. A placement or a
 // failure domain that names an object which does not exist is an error here,
 // before the first machine uses it.
-func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Site, error) {
+func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereCluster) (hypervisor.Endpoint, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
-		return hypervisor.Site{}, err
+		return hypervisor.Endpoint{}, err
 	}
 	api, _, err := s.ready(ctx, hypervisor.Key{})
 	if err != nil {
-		return hypervisor.Site{}, err
+		return hypervisor.Endpoint{}, err
 	}
-	site := hypervisor.Site{
+	site := hypervisor.Endpoint{
 		ID: api.ServiceContent.About.InstanceUuid, Version: api.ServiceContent.About.Version,
 		Server: s.endpoint.server, CABundle: s.endpoint.tls.CABundle,
 		VMs: s.inv.marked(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace),
@@ -42,7 +42,7 @@ func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaVSphereClu
 	for i := range cluster.Spec.FailureDomains {
 		domain := &cluster.Spec.FailureDomains[i]
 		if err := d.checkDomain(ctx, domain); err != nil {
-			return hypervisor.Site{}, inDomain(domain.Name, err)
+			return hypervisor.Endpoint{}, inDomain(domain.Name, err)
 		}
 		site.FailureDomains = append(site.FailureDomains, published(cluster, domain))
 	}

@@ -254,7 +254,7 @@ func TestInspectFailureDomains(t *testing.T) {
 		{FailureDomain: infrav1.FailureDomain{Name: "b", ControlPlane: new(bool)}, Placement: infrav1.NovaVSpherePlacement{ComputeCluster: "DC0_C0"},
 			RequiredTags: []infrav1.NovaVSphereTag{{Category: "zone", Name: "b"}}},
 	}
-	inspect := func() (site hypervisor.Site, err error) {
+	inspect := func() (site hypervisor.Endpoint, err error) {
 		b.Eventually(func() string {
 			site, err = b.connector.Inspect(b.ctx(), b.cluster)
 			return hypervisor.ReasonFor(err, "")

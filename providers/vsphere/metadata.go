@@ -28,7 +28,7 @@ const (
 const networkKey = "guestinfo.afterburn.initrd.network-kargs"
 
 // guestinfo returns the settings that the guest reads at its first boot.
-func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.Launch) ([]types.BaseOptionValue, error) {
+func guestinfo(name string, id uuid.UUID, all []wire, l hypervisor.CreateOptions) ([]types.BaseOptionValue, error) {
 	switch l.Format {
 	case "", "cloud-config":
 		document, err := metadata(name, id, all)

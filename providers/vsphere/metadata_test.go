@@ -20,7 +20,7 @@ import (
 // vmID is the instance UUID of a VM.
 var vmID = uuid.MustParse("6ba7b810-9dad-51d1-80b4-00c04fd430c8")
 
-func options(t *testing.T, l hypervisor.Launch) map[string]string {
+func options(t *testing.T, l hypervisor.CreateOptions) map[string]string {
 	t.Helper()
 	plain, err := wires(vmID, []infrav1.NovaVSphereInterface{{Network: "n"}}, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
@@ -35,7 +35,7 @@ func options(t *testing.T, l hypervisor.Launch) map[string]string {
 
 func TestMetadata(t *testing.T) {
 	g := NewWithT(t)
-	got := options(t, hypervisor.Launch{UserData: []byte("data")})
+	got := options(t, hypervisor.CreateOptions{UserData: []byte("data")})
 	document, err := base64.StdEncoding.DecodeString(got["guestinfo.metadata"])
 	g.Expect(err).NotTo(HaveOccurred())
 	want := `{"instance-id":"6ba7b810-9dad-51d1-80b4-00c04fd430c8","local-hostname":"m",` +
@@ -49,7 +49,7 @@ func TestMetadata(t *testing.T) {
 func TestLargeUserData(t *testing.T) {
 	g := NewWithT(t)
 	data := []byte(strings.Repeat("line\n", maxPlain))
-	got := options(t, hypervisor.Launch{UserData: data, Format: "cloud-config"})
+	got := options(t, hypervisor.CreateOptions{UserData: data, Format: "cloud-config"})
 	g.Expect(got).To(HaveKeyWithValue("guestinfo.userdata.encoding", "gzip+base64"))
 	packed, err := base64.StdEncoding.DecodeString(got["guestinfo.userdata"])
 	g.Expect(err).NotTo(HaveOccurred())
@@ -69,7 +69,7 @@ func TestTooLongUserData(t *testing.T) {
 	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	for _, format := range []string{"cloud-config", "ignition"} {
 		for size, want := range map[int]bool{maxPlain: true, maxPlain + 1: false, 2 * maxPlain: false} {
-			_, err := guestinfo("m", vmID, cards, hypervisor.Launch{UserData: noise[:size], Format: format})
+			_, err := guestinfo("m", vmID, cards, hypervisor.CreateOptions{UserData: noise[:size], Format: format})
 			if want != (err == nil) {
 				t.Errorf("%d bytes of %s: %v", size, format, err)
 			}
@@ -81,7 +81,7 @@ func TestTooLongUserData(t *testing.T) {
 }
 
 func TestIgnition(t *testing.T) {
-	got := options(t, hypervisor.Launch{UserData: []byte("{}"), Format: "ignition"})
+	got := options(t, hypervisor.CreateOptions{UserData: []byte("{}"), Format: "ignition"})
 	want := map[string]string{"guestinfo.ignition.config.data": "e30=", "guestinfo.ignition.config.data.encoding": "base64"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)

@@ -79,7 +79,7 @@ func (d *driver) sight(ctx context.Context, id uuid.UUID, m *infrav1.NovaVSphere
 		d.session.marks.look(id)
 	}
 	if text := d.outdated(id, m, s.vm.State); text != "" {
-		s.vm.Unsettled = notYet + text
+		s.vm.OutOfSync = notYet + text
 	}
 	s.vm.Addresses = without(s.vm.Addresses, d.cluster.ControlPlaneEndpoint.Host)
 	return s, nil

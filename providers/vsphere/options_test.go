@@ -365,8 +365,8 @@ func TestUpgradeHardware(t *testing.T) {
 			d := b.connect(m)
 			vm, err := d.Observe(b.ctx(), m)
 			g.Expect(err).NotTo(HaveOccurred())
-			if vm.State == hypervisor.Stopped && vm.Unsettled != "" {
-				g.Expect(d.Settle(b.ctx(), m, false)).To(Succeed())
+			if vm.State == hypervisor.Stopped && vm.OutOfSync != "" {
+				g.Expect(d.Sync(b.ctx(), m, false)).To(Succeed())
 			} else if vm.State == hypervisor.Stopped {
 				g.Expect(d.Start(b.ctx(), m)).To(Succeed())
 			}

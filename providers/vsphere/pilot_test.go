@@ -28,7 +28,7 @@ var hasty = pace{
 // deleted.
 type craft struct {
 	machine *infrav1.NovaVSphereMachine
-	launch  hypervisor.Launch
+	launch  hypervisor.CreateOptions
 	// soft requests a shutdown of the guest first; asked is set once that was
 	// requested.
 	soft, asked bool
@@ -142,15 +142,15 @@ func (p *pilot) step(ctx context.Context, key hypervisor.Key, c *craft) error {
 		return nil
 	case vm.State == hypervisor.Absent:
 		return d.Create(ctx, m, c.launch)
-	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !c.provisioned:
-		return d.Settle(ctx, m, false)
+	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !c.provisioned:
+		return d.Sync(ctx, m, false)
 	case vm.State == hypervisor.Stopped:
 		return d.Start(ctx, m)
 	}
 	c.provisioned = true
 	m.Spec.ProviderID = vm.ProviderID
-	if vm.Unsettled != "" || vm.UserData {
-		return d.Settle(ctx, m, true)
+	if vm.OutOfSync != "" || vm.UserData {
+		return d.Sync(ctx, m, true)
 	}
 	if inv := d.(*driver).session.inv; inv.unlooked(p.b.id(m)) {
 		p.queue.AddAfter(key, soonest) // its tags are not known yet

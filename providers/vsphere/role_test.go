@@ -75,15 +75,15 @@ func (r *role) goes(m *infrav1.NovaVSphereMachine) error {
 				err = d.Delete(r.ctx(), m)
 			case vm.State == hypervisor.Absent:
 				err = d.Create(r.ctx(), m, launch)
-			case vm.State == hypervisor.Stopped && vm.Unsettled == "":
+			case vm.State == hypervisor.Stopped && vm.OutOfSync == "":
 				err = d.Start(r.ctx(), m)
-			case vm.Unsettled != "" || vm.UserData:
-				err = d.Settle(r.ctx(), m, vm.State == hypervisor.Running)
+			case vm.OutOfSync != "" || vm.UserData:
+				err = d.Sync(r.ctx(), m, vm.State == hypervisor.Running)
 			default:
 				return !d.(*driver).session.inv.unlooked(r.id(m))
 			}
 		}
-		if err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsPassing(err) {
+		if err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsTransient(err) {
 			failed = err
 		}
 		return failed != nil

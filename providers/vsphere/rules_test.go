@@ -227,7 +227,7 @@ func TestPromisedRule(t *testing.T) {
 	c := newCrowd("a", "b")
 	c.asks("a", infrav1.AntiAffinityPreferred, false)
 	c.asks("b", infrav1.AntiAffinityPreferred, false)
-	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.Unsettled != "" }
+	unsettled := func() bool { return c.take(c.ids["a"], hypervisor.Key{Name: "a"}, false).vm.OutOfSync != "" }
 	g.Expect(unsettled()).To(BeTrue())
 	change := c.planFor(clusterRef, []uuid.UUID{c.ids["a"], c.ids["b"]})
 	g.Expect(change.spec.RulesSpec).To(HaveLen(1), "one change for all that wait")

@@ -142,7 +142,7 @@ func (s *session) run(ctx context.Context) {
 		wasUp, err := s.serve(ctx)
 		if ctx.Err() != nil {
 			closed := failure(infrav1.EndpointUnreachableReason, "the session with vCenter %s was closed", s.endpoint.server)
-			closed.Passing = true
+			closed.Transient = true
 			s.turn(down, closed, nil)
 			sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(down)).Dec()
 			return
@@ -294,7 +294,7 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 		back, s.waiting = s.waiting, map[hypervisor.Key]struct{}{}
 	}
 	if from == to {
-		return to == down && (before.Error() != err.Error() || hypervisor.IsPassing(before)), back
+		return to == down && (before.Error() != err.Error() || hypervisor.IsTransient(before)), back
 	}
 	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(from)).Dec()
 	sessionPhases.WithLabelValues(sessions.Label(s.endpoint.server), string(to)).Inc()
@@ -310,7 +310,7 @@ func (s *session) turnLocked(to phase, err error, c *vim25.Client) (tell bool, b
 // moment stays up: no other event would change its phase back to up.
 func (s *session) tooSlow() {
 	slow := failure(infrav1.EndpointUnreachableReason, "vCenter %s cannot be reached: %w", s.endpoint.server, endpoints.ErrUnreachable)
-	slow.Passing = true
+	slow.Transient = true
 	s.mu.Lock()
 	if s.phase != connecting {
 		s.mu.Unlock()
@@ -370,7 +370,7 @@ func (s *session) await(ctx context.Context, verdict <-chan struct{}) error {
 // failure.
 func (s *session) opening() error {
 	e := failure(infrav1.RequestQueuedReason, "Waiting until the session with vCenter %s is open", s.endpoint.server)
-	e.Passing, e.Waiting = true, true
+	e.Transient, e.Waiting = true, true
 	return e
 }
 

@@ -119,7 +119,7 @@ func TestTrust(t *testing.T) {
 func TestOutage(t *testing.T) {
 	b := newBed(t)
 	m := b.create("m")
-	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
+	changes, sites := b.connector.Changes(), b.connector.EndpointChanges()
 	_, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	vm := b.vm("m")
@@ -127,7 +127,7 @@ func TestOutage(t *testing.T) {
 
 	b.vc.SetDown(true)
 	b.told(sites, b.cluster.Name, soon)
-	b.Expect(hypervisor.IsPassing(b.fails(m, infrav1.EndpointUnreachableReason))).To(BeFalse())
+	b.Expect(hypervisor.IsTransient(b.fails(m, infrav1.EndpointUnreachableReason))).To(BeFalse())
 	start := time.Now()
 	_, err = b.look(m)
 	b.Expect(err).To(HaveOccurred())
@@ -159,7 +159,7 @@ func TestExpiredSession(t *testing.T) {
 func TestIdleSessionIsClosed(t *testing.T) {
 	b := newBed(t)
 	b.create("m")
-	changes, sites := b.connector.Changes(), b.connector.SiteChanges()
+	changes, sites := b.connector.Changes(), b.connector.EndpointChanges()
 	b.drain(changes)
 	b.drain(sites)
 	b.connector.pool.Sweep(time.Now().Add(sessions.Idle / 2))
@@ -203,7 +203,7 @@ func TestHangingNeighbour(t *testing.T) {
 	}
 	err := <-sent
 	b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.EndpointUnreachableReason))
-	b.Expect(hypervisor.IsPassing(err)).To(BeTrue(), "it may only be slow")
+	b.Expect(hypervisor.IsTransient(err)).To(BeTrue(), "it may only be slow")
 	b.Expect(time.Since(start)).To(BeNumerically("<", usually.patience+2*time.Second))
 
 	changes := b.connector.Changes()
@@ -235,7 +235,7 @@ func TestInspect(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Version).To(Equal(vcenter.DefaultVersion))
 	b.Expect(site.ID).To(Equal(b.admin().ServiceContent.About.InstanceUuid))
-	b.Expect(b.connect(b.machine("m")).(hypervisor.Identified).SiteID()).To(Equal(site.ID))
+	b.Expect(b.connect(b.machine("m")).(hypervisor.EndpointIdentifier).EndpointID()).To(Equal(site.ID))
 	b.vc.ResetRequests()
 	_, err = b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())

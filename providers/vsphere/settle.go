@@ -10,13 +10,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Settle starts to reconcile the objects around the VM of m, one step a call.
+// Sync starts to reconcile the objects around the VM of m, one step a call.
 // Once the node has joined, it removes the user data. Then it reconciles the
 // anti-affinity rule of the machine's group and its VM group, and then its
 // tags and attributes. The user data of a control plane machine holds the keys
 // of all CAs, so its removal does not wait for steps that may never succeed.
 // The VM runs on meanwhile.
-func (d *driver) Settle(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
+func (d *driver) Sync(ctx context.Context, m *infrav1.NovaVSphereMachine, joined bool) error {
 	id, err := instanceUUID(d.clusterID, keyOf(m))
 	if err != nil {
 		return err

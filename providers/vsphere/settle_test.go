@@ -45,7 +45,7 @@ func (b *bed) launched(machines ...*infrav1.NovaVSphereMachine) {
 	}
 }
 
-// settled calls Settle for machines as their controller does, until all are
+// settled calls Sync for machines as their controller does, until all are
 // synced.
 func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
 	b.t.Helper()
@@ -55,9 +55,9 @@ func (b *bed) settled(machines ...*infrav1.NovaVSphereMachine) {
 			vm, err := b.look(m)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(vm.State).To(Equal(hypervisor.Running))
-			if vm.Unsettled != "" || vm.UserData {
-				left = append(left, m.Name+": "+vm.Unsettled)
-				g.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+			if vm.OutOfSync != "" || vm.UserData {
+				left = append(left, m.Name+": "+vm.OutOfSync)
+				g.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 			}
 		}
 		g.Expect(left).To(BeEmpty())
@@ -93,7 +93,7 @@ func TestScrub(t *testing.T) {
 	vm, err := b.look(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.UserData).To(BeTrue())
-	b.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+	b.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.userdata"), "the node may still need it")
 
 	b.vc.ResetRequests()
@@ -101,7 +101,7 @@ func TestScrub(t *testing.T) {
 	b.Expect(b.vc.Requests()).To(Equal(map[string]int{"ReconfigVM_Task": 1}))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(Or(HaveKey("guestinfo.userdata"), HaveKey("guestinfo.userdata.encoding")))
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).To(HaveKey("guestinfo.metadata"), "its instance ID keeps the guest from booting as a new one")
-	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	b.Expect(b.total()).To(Equal(1), "what is gone is not removed again")
 
 	b.connector.Close()
@@ -122,14 +122,14 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 	b.launched(second)
 	b.Eventually(func(g Gomega) {
 		if vm, err := b.look(second); err == nil && vm.UserData {
-			g.Expect(b.connect(second).Settle(b.ctx(), second, true)).To(Succeed())
+			g.Expect(b.connect(second).Sync(b.ctx(), second, true)).To(Succeed())
 		}
 		g.Expect(b.vmNamed("b")[0].ExtraConfig).NotTo(HaveKey("guestinfo.userdata"))
 	}).Should(Succeed())
 	b.Eventually(func() error {
 		_, err := b.look(second)
 		if err == nil {
-			err = b.connect(second).Settle(b.ctx(), second, true)
+			err = b.connect(second).Sync(b.ctx(), second, true)
 		}
 		return err
 	}).Should(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
@@ -138,7 +138,7 @@ func TestScrubWithoutPermissionForRules(t *testing.T) {
 func TestScrubIgnition(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("m")
-	b.Expect(b.connect(m).Create(b.ctx(), m, hypervisor.Launch{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
+	b.Expect(b.connect(m).Create(b.ctx(), m, hypervisor.CreateOptions{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 	b.settled(m)
 	b.Expect(b.vmNamed("m")[0].ExtraConfig).NotTo(HaveKey("guestinfo.ignition.config.data"))
@@ -151,7 +151,7 @@ func TestScrubFailure(t *testing.T) {
 	m := b.create("m")
 	b.vc.InjectFault("ReconfigVM_Task", 0, &types.TaskInProgress{}, "")
 	b.vc.ResetRequests()
-	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	b.Expect(b.failsOnce(m)).To(MatchError(ContainSubstring("Another task is already in progress")))
 	vm := b.reaches(m, hypervisor.Running)
 	b.Expect(vm.UserData).To(BeTrue())
@@ -167,11 +167,11 @@ func TestStartBeforeSettling(t *testing.T) {
 	m := b.machine("m")
 	m.Spec.Tags = []infrav1.NovaVSphereTag{{Category: "team", Name: "red"}}
 	b.launched(m)
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).ShouldNot(BeEmpty())
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).ShouldNot(BeEmpty())
 	b.wait(b.vm("m").PowerOff(b.ctx()))
 	vm := b.reaches(m, hypervisor.Stopped)
-	b.Expect(vm.Unsettled).To(BeEmpty())
-	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(vm.OutOfSync).To(BeEmpty())
+	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	b.Expect(b.connect(m).Start(b.ctx(), m)).To(Succeed())
 	b.reaches(m, hypervisor.Running)
 }
@@ -184,7 +184,7 @@ func TestDeleteWhileSettling(t *testing.T) {
 	changes := b.connector.Changes()
 	b.drain(changes)
 	b.vc.SetTaskDelay("ReconfigVM_Task", soon/20)
-	b.Expect(b.connect(m).Settle(b.ctx(), m, true)).To(Succeed())
+	b.Expect(b.connect(m).Sync(b.ctx(), m, true)).To(Succeed())
 	vm, err := b.look(m)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(vm.State).To(Equal(hypervisor.Running), "the VM runs on meanwhile")
@@ -309,7 +309,7 @@ func TestSpreadConflict(t *testing.T) {
 	b.launched(first, second)
 	b.vc.InjectFault("ReconfigureComputeResource_Task", 1, &types.ConcurrentAccess{}, "")
 	b.reaches(second, hypervisor.Running)
-	b.Expect(b.connect(first).Settle(b.ctx(), first, false)).To(Succeed())
+	b.Expect(b.connect(first).Sync(b.ctx(), first, false)).To(Succeed())
 	b.Expect(b.failsOnce(first)).To(MatchError(ContainSubstring("another operation")))
 	b.settled(first, second)
 	b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
@@ -323,7 +323,7 @@ func TestSpreadConflict(t *testing.T) {
 			ArrayUpdateSpec: types.ArrayUpdateSpec{Operation: types.ArrayUpdateOperationRemove, RemoveKey: config.Rule[0].GetClusterRuleInfo().Key},
 		}}}, true)
 		b.wait(task, err)
-		b.Eventually(func() string { vm, _ := b.look(first); return vm.Unsettled }).Should(ContainSubstring("anti-affinity"))
+		b.Eventually(func() string { vm, _ := b.look(first); return vm.OutOfSync }).Should(ContainSubstring("anti-affinity"))
 		b.settled(first, second)
 		b.Expect(b.members(first)).To(Equal([]string{"a", "b"}))
 	}
@@ -340,10 +340,10 @@ func TestSpreadRefused(t *testing.T) {
 	b.vc.InjectCallFault("ReconfigureComputeResource_Task", 0, &types.NoPermission{Object: &cluster, PrivilegeId: "Host.Inventory.EditCluster"}, "")
 	third := b.grouped("c", "md")
 	b.launched(third)
-	b.Expect(b.connect(third).Settle(b.ctx(), third, false)).To(Succeed())
+	b.Expect(b.connect(third).Sync(b.ctx(), third, false)).To(Succeed())
 	b.Expect(b.failsOnce(third)).To(MatchError(ContainSubstring("Host.Inventory.EditCluster")))
 	vm := b.reaches(third, hypervisor.Running)
-	b.Expect(vm.Unsettled).To(ContainSubstring("anti-affinity"))
+	b.Expect(vm.OutOfSync).To(ContainSubstring("anti-affinity"))
 
 	for _, m := range []*infrav1.NovaVSphereMachine{third, second} {
 		b.Eventually(func() hypervisor.State {
@@ -402,7 +402,7 @@ func TestMarks(t *testing.T) {
 	m.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	m.Spec.CreateMissingTags = ptr.To(true)
 	b.launched(m)
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).Should(
 		And(ContainSubstring("tag red of category team"), ContainSubstring("custom attribute owner")))
 	b.settled(m)
 	api := b.tagging()
@@ -430,7 +430,7 @@ func TestMarks(t *testing.T) {
 	b.Expect(api.AttachTag(b.ctx(), foreign, b.vm("m"))).To(Succeed())
 	m.Labels["tier"] = "silver"
 	m.Spec.CustomAttributes[0].Value = "you"
-	b.Eventually(func() string { vm, _ := b.look(m); return vm.Unsettled }).Should(
+	b.Eventually(func() string { vm, _ := b.look(m); return vm.OutOfSync }).Should(
 		And(ContainSubstring("silver"), ContainSubstring("owner")))
 	b.settled(m)
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red", "team=night", "team=blue", "tier=silver", "dmz=dmz"))
@@ -444,8 +444,8 @@ func TestMarksThatAreMissing(t *testing.T) {
 	n.Spec.CustomAttributes = []infrav1.NovaVSphereCustomAttribute{{Name: "owner", Value: "me"}}
 	b.launched(m, n)
 	for _, it := range []*infrav1.NovaVSphereMachine{m, n} {
-		b.Eventually(func() string { vm, _ := b.look(it); return vm.Unsettled }).ShouldNot(BeEmpty())
-		b.Expect(b.connect(it).Settle(b.ctx(), it, false)).To(Succeed())
+		b.Eventually(func() string { vm, _ := b.look(it); return vm.OutOfSync }).ShouldNot(BeEmpty())
+		b.Expect(b.connect(it).Sync(b.ctx(), it, false)).To(Succeed())
 		b.Expect(b.fails(it, infrav1.InvalidSpecReason)).To(MatchError(ContainSubstring("spec.createMissingTags")))
 	}
 	api := b.tagging()
@@ -456,10 +456,10 @@ func TestMarksThatAreMissing(t *testing.T) {
 	_, err = api.CreateTag(b.ctx(), &tags.Tag{Name: "red", CategoryID: category.ID})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Eventually(func(g Gomega) {
-		g.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+		g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
 		vm, err := b.look(m)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(vm.Unsettled).To(BeEmpty())
+		g.Expect(vm.OutOfSync).To(BeEmpty())
 	}).Should(Succeed())
 	b.Expect(b.tagsOf(api, m)).To(ConsistOf("team=red"))
 }
@@ -482,7 +482,7 @@ func TestRequestsOfManyMachines(t *testing.T) {
 	}
 	b.vc.ResetRequests()
 	b.launched(machines...)
-	b.Eventually(func() string { vm, _ := b.look(machines[n-1]); return vm.Unsettled }).Should(ContainSubstring("tag"))
+	b.Eventually(func() string { vm, _ := b.look(machines[n-1]); return vm.OutOfSync }).Should(ContainSubstring("tag"))
 	b.settled(machines...)
 	t.Logf("%d machines with everything: %v", n, b.vc.Requests())
 	rest := 0

@@ -111,8 +111,8 @@ func (i *inventory) lookAt(vm ref, id uuid.UUID, m *machine, info *vmInfo, s *si
 	if s.vm.State != hypervisor.Running {
 		return // the objects around a VM do not delay its boot
 	}
-	if s.vm.Unsettled = i.unsettled(vm, m, info); m.act != nil && m.act.verb == settling && m.act.busy(i.world, id) {
-		s.vm.Unsettled = m.act.message
+	if s.vm.OutOfSync = i.unsettled(vm, m, info); m.act != nil && m.act.verb == settling && m.act.busy(i.world, id) {
+		s.vm.OutOfSync = m.act.message
 	}
 }
 

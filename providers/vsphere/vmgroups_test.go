@@ -105,8 +105,8 @@ func TestVMGroupIsDeleted(t *testing.T) {
 	b.Eventually(func(g Gomega) {
 		vm, err := b.look(m)
 		if err == nil {
-			g.Expect(vm.Unsettled).To(ContainSubstring("the VM group rack-vms"))
-			g.Expect(b.connect(m).Settle(b.ctx(), m, false)).To(Succeed())
+			g.Expect(vm.OutOfSync).To(ContainSubstring("the VM group rack-vms"))
+			g.Expect(b.connect(m).Sync(b.ctx(), m, false)).To(Succeed())
 			_, err = b.look(m)
 		}
 		g.Expect(err).To(MatchError(ContainSubstring(`placement.vmGroup "rack-vms" does not exist in the compute cluster`)))

@@ -37,7 +37,7 @@ const (
 	endpoint = "10.0.0.100"
 )
 
-var launch = hypervisor.Launch{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
+var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\nwrite_files:\n- content: 'a < b && c > \"d\"'\n  path: /x\n"), Format: "cloud-config"}
 
 // brisk is the pace of tests.
 func brisk() engine.Pace {
@@ -209,16 +209,16 @@ func (b *bed) reconcile(c *Connector, m *infrav1.NovaZVirtMachine, joined bool) 
 		return vm, "reportMissing", nil
 	case vm.State == hypervisor.Absent:
 		return vm, "create", d.Create(b.ctx(), m, launch)
-	case vm.State == hypervisor.Stopped && vm.Unsettled != "" && !provisioned:
-		return vm, "settle", d.Settle(b.ctx(), m, joined)
+	case vm.State == hypervisor.Stopped && vm.OutOfSync != "" && !provisioned:
+		return vm, "settle", d.Sync(b.ctx(), m, joined)
 	case vm.State == hypervisor.Stopped:
 		return vm, "start", d.Start(b.ctx(), m)
 	case len(vm.Addresses) == 0:
 		return vm, "wait", nil
 	}
 	m.Spec.ProviderID = vm.ProviderID
-	if vm.Unsettled != "" || joined && vm.UserData {
-		return vm, "settle", d.Settle(b.ctx(), m, joined)
+	if vm.OutOfSync != "" || joined && vm.UserData {
+		return vm, "settle", d.Sync(b.ctx(), m, joined)
 	}
 	return vm, "rest", nil
 }

@@ -123,8 +123,9 @@ func (c *Connector) acts(ctx context.Context, infra *infrav1.NovaZVirtCluster) (
 // Changes delivers the machines whose VM changed.
 func (c *Connector) Changes() <-chan hypervisor.Key { return c.pool.Machines.Keys() }
 
-// SiteChanges delivers the clusters whose engine came or went.
-func (c *Connector) SiteChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
+// EndpointChanges delivers the keys of clusters whose engine became reachable or
+// unreachable.
+func (c *Connector) EndpointChanges() <-chan hypervisor.Key { return c.pool.Clusters.Keys() }
 
 // errNoCluster is returned for a Cluster whose infrastructure is not there, or
 // not labelled yet.

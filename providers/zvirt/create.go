@@ -18,7 +18,7 @@ import (
 
 // Create asks the engine for the VM: one request that carries all that the
 // engine takes at once, and the mark.
-func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hypervisor.Launch) error {
+func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err

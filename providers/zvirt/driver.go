@@ -49,9 +49,9 @@ func (d *driver) state(id uuid.UUID, m *infrav1.NovaZVirtMachine, v ovirt.View) 
 	return state, message, err
 }
 
-// SiteID is the engine's own ID, so that another engine under the same name is
-// not taken for it.
-func (d *driver) SiteID() string {
+// EndpointID returns the ID that the engine generated for itself. Another engine
+// that is reached under the same name has another ID.
+func (d *driver) EndpointID() string {
 	id, _ := d.session.Site()
 	return id
 }
@@ -69,5 +69,5 @@ func vmID(m *infrav1.NovaZVirtMachine) string {
 
 var (
 	_ hypervisor.Driver[*infrav1.NovaZVirtMachine] = &driver{}
-	_ hypervisor.Identified                        = &driver{}
+	_ hypervisor.EndpointIdentifier                = &driver{}
 )

@@ -28,7 +28,7 @@ func TestGroupChangesHoldNoWorker(t *testing.T) {
 	go func() {
 		for {
 			_, did, err := b.reconcile(b.connector, first, true)
-			if did == "rest" || err != nil && !hypervisor.IsPassing(err) && !hypervisor.IsWaiting(err) {
+			if did == "rest" || err != nil && !hypervisor.IsTransient(err) && !hypervisor.IsWaiting(err) {
 				done <- err
 				return
 			}

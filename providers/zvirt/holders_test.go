@@ -84,7 +84,7 @@ func TestAddressThatAnotherVMHas(t *testing.T) {
 	taken := launch
 	taken.Interfaces = [][]hypervisor.Address{{{Prefix: netip.MustParsePrefix("10.1.2.3/24")}}}
 	pooled.Spec.Network.Interfaces[0].AddressesFromPools = append(pooled.Spec.Network.Interfaces[0].AddressesFromPools, ipamv1.IPPoolReference{Name: "pool"})
-	for m, l := range map[*infrav1.NovaZVirtMachine]hypervisor.Launch{static: launch, pooled: taken} {
+	for m, l := range map[*infrav1.NovaZVirtMachine]hypervisor.CreateOptions{static: launch, pooled: taken} {
 		err := b.connect(m).Create(b.ctx(), m, l)
 		b.Expect(err).To(MatchError(ContainSubstring(`the VM "orphan" (`+b.named("orphan")[0].ID+`) has the address 10.1.2.3 already`)), m.Name)
 		b.Expect(hypervisor.ReasonFor(err, "")).To(Equal(infrav1.AddressInUseReason))

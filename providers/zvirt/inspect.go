@@ -15,15 +15,15 @@ import (
 // Inspect reports on the engine behind cluster. A placement or failure domain
 // that names what does not exist is an error here, before the first machine
 // meets it.
-func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (hypervisor.Site, error) {
+func (c *Connector) Inspect(ctx context.Context, cluster *infrav1.NovaZVirtCluster) (hypervisor.Endpoint, error) {
 	s, bounds, err := c.open(ctx, cluster)
 	if err != nil {
-		return hypervisor.Site{}, err
+		return hypervisor.Endpoint{}, err
 	}
 	if err := s.Ready(ctx, hypervisor.Key{}); err != nil {
-		return hypervisor.Site{}, err
+		return hypervisor.Endpoint{}, err
 	}
-	out := hypervisor.Site{}
+	out := hypervisor.Endpoint{}
 	out.ID, out.Version = s.Site()
 	out.Server, out.CABundle = s.Server(), s.CABundle()
 	out.VMs = plan.Marked(cluster.Annotations[infrav1.ClusterIDAnnotation], cluster.Namespace, s.Mirror.All())

@@ -50,7 +50,7 @@ func TestLife(t *testing.T) {
 	b.Expect(b.engine.Requests()).NotTo(HaveKey("GET /templates"), "names are looked up once")
 	t.Logf("requests from create to Ready: %d", sum(made))
 	b.Expect(vm.UserData).To(BeFalse())
-	b.Expect(vm.Unsettled).To(BeEmpty())
+	b.Expect(vm.OutOfSync).To(BeEmpty())
 	b.Expect(vm.Host).To(HavePrefix("host"))
 	id := b.named("worker-1")[0].ID
 	b.Expect(m.Spec.ProviderID).To(Equal("zvirt://" + id))
@@ -107,7 +107,7 @@ func TestIgnition(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
 	d := b.connect(m)
-	b.Expect(d.Create(b.ctx(), m, hypervisor.Launch{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
+	b.Expect(d.Create(b.ctx(), m, hypervisor.CreateOptions{UserData: []byte(`{"ignition":{"version":"3.4.0"}}`), Format: "ignition"})).To(Succeed())
 	b.until(b.connector, m, false, "rest")
 	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).To(ContainSubstring(`"3.4.0"`))
 	b.Expect(string(b.named("worker-1")[0].Drive["openstack/latest/user_data"])).NotTo(ContainSubstring("#cloud-config"))
@@ -129,7 +129,7 @@ func TestUserDataIsRemovedWithoutTags(t *testing.T) {
 func TestUserDataThatCannotBePassedOn(t *testing.T) {
 	b := newBed(t)
 	m := b.machine("worker-1")
-	for _, l := range []hypervisor.Launch{
+	for _, l := range []hypervisor.CreateOptions{
 		{UserData: []byte("#!/bin/sh\n")},
 		{UserData: []byte("#cloud-config\n" + strings.Repeat("#", 1<<20))},
 		{UserData: []byte("not json"), Format: "ignition"},

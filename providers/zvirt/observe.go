@@ -40,13 +40,13 @@ func (d *driver) Observe(ctx context.Context, m *infrav1.NovaZVirtMachine) (hype
 	case hypervisor.Absent:
 		return d.absent(ctx, id, m, failed)
 	case hypervisor.Stopped, hypervisor.Running:
-		out.Unsettled = d.unsettled(ctx, m, view.VM, said)
+		out.OutOfSync = d.unsettled(ctx, m, view.VM, said)
 	case hypervisor.Busy:
 	}
 	if out.State == hypervisor.Running {
 		d.running(ctx, m, view.VM, &out)
 	}
-	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.Unsettled == "" && m.DeletionTimestamp.IsZero()
+	resting := out.State == hypervisor.Running && len(out.Addresses) > 0 && out.OutOfSync == "" && m.DeletionTimestamp.IsZero()
 	d.session.Mirror.Rest(id.String(), resting)
 	return out, failed
 }

@@ -58,7 +58,7 @@ func (b *bed) lives(m *infrav1.NovaZVirtMachine, disk string) (failed error) {
 	b.Eventually(func() bool {
 		_, did, err := b.reconcile(b.connector, m, true)
 		switch {
-		case err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsPassing(err):
+		case err != nil && !hypervisor.IsWaiting(err) && !hypervisor.IsTransient(err):
 			failed = err
 		case err == nil && did == "rest":
 			b.attach(b.named(m.Name)[0].ID, disk)

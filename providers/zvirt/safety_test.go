@@ -293,7 +293,7 @@ func TestConflictsThatPass(t *testing.T) {
 	var err error
 	b.Eventually(func() bool {
 		_, _, err = b.reconcile(b.connector, m, false)
-		return hypervisor.IsPassing(err)
+		return hypervisor.IsTransient(err)
 	}).Should(BeTrue())
 	b.Expect(err).To(MatchError(ContainSubstring("Related operation")))
 	b.until(b.connector, m, true, "rest")

@@ -197,9 +197,9 @@ func TestClusterIsToldWhenItsEngineComesAndGoes(t *testing.T) {
 	_, err := b.connector.Inspect(b.ctx(), b.cluster)
 	b.Expect(err).NotTo(HaveOccurred())
 	key := hypervisor.Key{Namespace: namespace, Name: "tenant"}
-	b.Eventually(b.connector.SiteChanges()).Should(Receive(Equal(key)))
+	b.Eventually(b.connector.EndpointChanges()).Should(Receive(Equal(key)))
 	b.engine.SetDown(true)
-	b.Eventually(b.connector.SiteChanges()).Should(Receive(Equal(key)))
+	b.Eventually(b.connector.EndpointChanges()).Should(Receive(Equal(key)))
 	b.Eventually(func() string {
 		_, err := b.connector.Inspect(b.ctx(), b.cluster)
 		return hypervisor.ReasonFor(err, "")
@@ -218,7 +218,7 @@ func TestOneEngineDownSlowsNoOther(t *testing.T) {
 	b.options.pace.Session.Patience = 50 * time.Millisecond
 	b.connector = b.newConnector()
 	_, err := b.connector.Connect(b.ctx(), stuck)
-	b.Expect(hypervisor.IsPassing(err)).To(BeTrue())
+	b.Expect(hypervisor.IsTransient(err)).To(BeTrue())
 	b.create("worker-1")
 	other.SetHanging(false)
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
 )
 
-// Settle takes the next step. Once the node has joined, the first one removes
+// Sync takes the next step. Once the node has joined, the first one removes
 // the user data from the VM's settings: that of a control plane machine holds
 // the keys of all CAs, so it waits for no step that may never succeed.
-func (d *driver) Settle(ctx context.Context, m *infrav1.NovaZVirtMachine, joined bool) error {
+func (d *driver) Sync(ctx context.Context, m *infrav1.NovaZVirtMachine, joined bool) error {
 	id, err := d.identify(m)
 	if err != nil {
 		return err

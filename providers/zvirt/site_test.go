@@ -40,7 +40,7 @@ func TestInspect(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(site.Version).To(HavePrefix(ovirtsim.DefaultVersion))
 	b.Expect(site.ID).To(HaveLen(36))
-	b.Expect(b.connect(b.machine("m")).(hypervisor.Identified).SiteID()).To(Equal(site.ID))
+	b.Expect(b.connect(b.machine("m")).(hypervisor.EndpointIdentifier).EndpointID()).To(Equal(site.ID))
 	b.Expect(site.FailureDomains).To(Equal([]clusterv1.FailureDomain{
 		{Name: "one", ControlPlane: ptr.To(true)}, {Name: "two", ControlPlane: ptr.To(false)},
 	}))

@@ -46,8 +46,8 @@ func TestClassify(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := Classify("e", tt.err)
-			if hypervisor.ReasonFor(got, "") != tt.reason || hypervisor.IsPassing(got) != tt.passing {
-				t.Errorf("got %s, passing %t", hypervisor.ReasonFor(got, ""), hypervisor.IsPassing(got))
+			if hypervisor.ReasonFor(got, "") != tt.reason || hypervisor.IsTransient(got) != tt.passing {
+				t.Errorf("got %s, passing %t", hypervisor.ReasonFor(got, ""), hypervisor.IsTransient(got))
 			}
 			if !strings.Contains(got.Error(), tt.err.Error()) {
 				t.Errorf("%q is lost in %q", tt.err, got)

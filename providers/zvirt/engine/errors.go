@@ -59,7 +59,7 @@ func Classify(server string, err error) error {
 				continue
 			}
 			e := plan.Failure(w.reason, "%w", err)
-			e.Passing = w.reason == infrav1.VMBusyReason
+			e.Transient = w.reason == infrav1.VMBusyReason
 			return e
 		}
 	}

@@ -158,14 +158,14 @@ func held(vm *ovirt.VM) []netip.Addr {
 // Marked returns the VMs that were created for machines of a cluster in a
 // namespace. A VM that had the machine's name and was renamed is not found: its
 // mark does not have the name of the machine.
-func Marked(clusterID, namespace string, all []*ovirt.VM) []hypervisor.MarkedVM {
-	var out []hypervisor.MarkedVM
+func Marked(clusterID, namespace string, all []*ovirt.VM) []hypervisor.OwnedVM {
+	var out []hypervisor.OwnedVM
 	for _, vm := range all {
 		mark, ours := ReadMark(vm.Comment)
 		machine := cmp.Or(mark.Machine, vm.Name)
 		id, err := Identify(clusterID, hypervisor.Key{Namespace: namespace, Name: machine})
 		if err == nil && ours && mark.ID == id {
-			out = append(out, hypervisor.MarkedVM{Machine: machine, ID: vm.ID})
+			out = append(out, hypervisor.OwnedVM{Machine: machine, ID: vm.ID})
 		}
 	}
 	return out

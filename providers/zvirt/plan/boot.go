@@ -20,7 +20,7 @@ const (
 )
 
 // initialization is what the VM is told on its first boot.
-func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site) (*ovirt.Initialization, error) {
+func initialization(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Site) (*ovirt.Initialization, error) {
 	out := &ovirt.Initialization{HostName: m.Name, NetworkProtocol: "openstack_metadata", NICConfigurations: &ovirt.NICConfigurations{}}
 	var err error
 	switch cmp.Or(l.Format, CloudConfig) {

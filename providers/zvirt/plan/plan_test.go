@@ -289,7 +289,7 @@ func TestGatewayOfAFailureDomain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := initialization(m, hypervisor.Launch{UserData: []byte("#cloud-config\n"), Zone: zone, Interfaces: pooled}, at)
+		got, err := initialization(m, hypervisor.CreateOptions{UserData: []byte("#cloud-config\n"), Zone: zone, Interfaces: pooled}, at)
 		if err != nil || got.NICConfigurations.NICs[0].IP.Gateway != want {
 			t.Errorf("the gateway in %q is %v, %v, want %s", zone, got, err, want)
 		}
@@ -324,7 +324,7 @@ func TestVM(t *testing.T) {
 	from := Source{Cluster: "cluster", Template: template, Domains: map[string]string{"fast": "fast-id", "slow": "slow-id"}}
 	full := from
 	full.Lease, full.Hosts, full.InstanceType = "lease-id", []string{"host1", "host2"}, "type"
-	l := hypervisor.Launch{UserData: []byte("#cloud-config\nruncmd: ['a < b && c']\n"), Zone: "zone-1"}
+	l := hypervisor.CreateOptions{UserData: []byte("#cloud-config\nruncmd: ['a < b && c']\n"), Zone: "zone-1"}
 	for name, tt := range map[string]struct {
 		machine *infrav1.NovaZVirtMachine
 		from    Source
@@ -378,7 +378,7 @@ func TestVMInFailureDomain(t *testing.T) {
 			IP: &ovirt.IP{Address: "198.51.100.7", Netmask: "255.255.255.0", Gateway: "198.51.100.1", Version: "v4"},
 		}}}},
 	} {
-		l := hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Zone: zone}
+		l := hypervisor.CreateOptions{UserData: []byte("#cloud-config\n{}\n"), Zone: zone}
 		if zone == "site-b" {
 			l.Interfaces = pooled
 		}

@@ -66,7 +66,7 @@ func NamesDiskProfile(s *infrav1.NovaZVirtDisks) bool {
 }
 
 // VM is what to ask for.
-func VM(m *infrav1.NovaZVirtMachine, l hypervisor.Launch, at Site, from Source, id uuid.UUID) (*ovirt.VM, error) {
+func VM(m *infrav1.NovaZVirtMachine, l hypervisor.CreateOptions, at Site, from Source, id uuid.UUID) (*ovirt.VM, error) {
 	boot, err := initialization(m, l, at)
 	if err != nil {
 		return nil, err

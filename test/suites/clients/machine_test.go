@@ -54,7 +54,7 @@ func newMachine(ctx context.Context, s *site, name string) *machine {
 		connector: vsphere.NewConnector(objects, vsphere.Options{}),
 	}
 	DeferCleanup(m.connector.Close)
-	launch := hypervisor.Launch{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
+	launch := hypervisor.CreateOptions{UserData: []byte("#cloud-config\n{}\n"), Format: "cloud-config"}
 	Eventually(func(g Gomega, ctx context.Context) {
 		driver, err := m.connector.Connect(ctx, m.NovaVSphereMachine)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -127,11 +127,11 @@ func createOnEngine(ctx context.Context, connector *zvirt.Connector, machines ..
 		g.Expect(err).NotTo(HaveOccurred())
 		switch {
 		case vm.State == hypervisor.Absent:
-			err = d.Create(ctx, m, hypervisor.Launch{
+			err = d.Create(ctx, m, hypervisor.CreateOptions{
 				UserData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/greeting, content: hello}\n"), Format: "cloud-config",
 			})
-		case vm.State == hypervisor.Stopped && vm.Unsettled != "":
-			err = d.Settle(ctx, m, false)
+		case vm.State == hypervisor.Stopped && vm.OutOfSync != "":
+			err = d.Sync(ctx, m, false)
 		case vm.State == hypervisor.Stopped:
 			err = d.Start(ctx, m)
 		}

@@ -205,7 +205,7 @@ func create(ctx context.Context, connector *vsphere.Connector, m *infrav1.NovaVS
 	Eventually(func(g Gomega) {
 		d, err := connector.Connect(ctx, m)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(d.Create(ctx, m, hypervisor.Launch{
+		g.Expect(d.Create(ctx, m, hypervisor.CreateOptions{
 			UserData: []byte("#cloud-config\nwrite_files:\n- {path: /etc/greeting, content: hello}\n"), Format: "cloud-config",
 		})).To(Succeed())
 		vm, err := d.Observe(ctx, m)
