@@ -61,7 +61,7 @@ func (s *Server) serveToken(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	who := s.findUser(r.Form.Get("username"), r.Form.Get("password"))
-	barred := who != nil && !who.all && !s.holds(who, need{permit: login, on: s.assigned(who)})
+	barred := who != nil && !s.mayLogin(who)
 	s.mu.Unlock()
 	if who == nil {
 		ssoError(w, "access_denied", fmt.Sprintf("Cannot authenticate user '%s': The username or password is incorrect..", r.Form.Get("username")))
@@ -116,7 +116,11 @@ func (s *Server) serveLogout(w http.ResponseWriter, r *http.Request) {
 // Basic credentials are let in as well, as the engine does.
 func (s *Server) authorized(r *http.Request) *user {
 	if name, password, ok := r.BasicAuth(); ok {
-		return s.findUser(name, password)
+		u := s.findUser(name, password)
+		if u != nil && !s.mayLogin(u) {
+			return nil
+		}
+		return u
 	}
 	value, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	t := s.tokens[value]

@@ -21,6 +21,6 @@
 // ignores.
 //
 // The package refuses to speak JSON or version 3 of the API, to keep its
-// inventory over a restart of the process, to move bytes between storage
-// domains, and to have roles on objects: what a user may do holds everywhere.
+// inventory over a restart of the process, and to move bytes between storage
+// domains.
 package ovirtsim

@@ -34,19 +34,6 @@ type label struct {
 	vms, hosts []string
 }
 
-// permission is a role of someone on an object. It is kept and not enforced.
-type permission struct {
-	meta
-
-	on   string
-	body *elem
-}
-
-func (p *permission) elem() *elem {
-	e := el("permission").at(apiPath+"/permissions/"+p.id, p.id)
-	return e.add(p.body.kids...)
-}
-
 func (s *Server) groupRoutes() map[string]handler {
 	routes := map[string]handler{
 		"GET tags":       func(q *request) (*elem, error) { return list(q, "tags", s.tags.items, tagElem) },
@@ -82,11 +69,6 @@ func (s *Server) groupRoutes() map[string]handler {
 		"DELETE clusters/{}/affinitygroups/{}/hosts/{}": s.onGroup(s.removeHostFromGroup),
 	}
 	maps.Copy(routes, s.labelRoutes())
-	for _, collection := range []string{"vms", "templates", "disks", "clusters", "datacenters", "hosts", "networks", "storagedomains", "vnicprofiles"} {
-		routes["GET "+collection+"/{}/permissions"] = s.listPermissions
-		routes["POST "+collection+"/{}/permissions"] = s.addPermission
-		routes["DELETE "+collection+"/{}/permissions/{}"] = s.removePermission
-	}
 	return routes
 }
 
@@ -321,25 +303,4 @@ func (s *Server) removeHostFromGroup(q *request, g *group) (*elem, error) {
 	}
 	g.hosts = without(g.hosts, q.args[2])
 	return s.acted(q, "Editing Affinity Group "+g.name), nil
-}
-
-func (s *Server) listPermissions(q *request) (*elem, error) {
-	return list(q, "permissions", s.permissions.where(func(p *permission) bool { return p.on == q.args[0] }), (*permission).elem)
-}
-
-func (s *Server) addPermission(q *request) (*elem, error) {
-	if q.body.get("role") == nil {
-		return nil, incomplete("Permission", "role.id|name")
-	}
-	p := &permission{meta: newMeta(""), on: q.args[0], body: q.body}
-	s.permissions.add(p)
-	return p.elem(), nil
-}
-
-func (s *Server) removePermission(q *request) (*elem, error) {
-	if _, ok := s.permissions.get(q.args[1]); !ok {
-		return nil, notFound()
-	}
-	s.permissions.remove(q.args[1])
-	return s.acted(q, "Removing Permission"), nil
 }

@@ -2,10 +2,8 @@ package ovirtsim
 
 import (
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -25,6 +23,9 @@ type UserSpec struct {
 	// UserRole is set for a user without an administrative role, who sees only
 	// with the header Filter, and only own VMs.
 	UserRole bool `json:"userRole,omitempty"`
+	// Account is set for an account of the directory that is not a user of the
+	// engine: a client adds the user and gives it roles.
+	Account bool `json:"account,omitempty"`
 }
 
 // user is somebody who is let in.
@@ -32,8 +33,11 @@ type user struct {
 	UserSpec
 
 	id string
-	// role and systemRole are the IDs of the user's roles.
-	role, systemRole string
+	// known is set for a user of the engine, and not set for an account that is in
+	// the directory only.
+	known bool
+	// role is the one that Permits are in, if there are any.
+	role *role
 	// all is set for the administrator, who needs no permits.
 	all bool
 }
@@ -118,7 +122,7 @@ type need struct {
 // authorize refuses what a user has no permit for.
 func (s *Server) authorize(u *user, rt *route, q *request) error {
 	if q.method == http.MethodGet || q.method == http.MethodOptions {
-		return u.mayRead(rt, q)
+		return s.mayRead(u, rt, q)
 	}
 	if u.all {
 		return nil
@@ -134,18 +138,37 @@ func (s *Server) authorize(u *user, rt *route, q *request) error {
 // holds reports whether a role of a user has a permit on an object, or on one that
 // it is in.
 func (s *Server) holds(u *user, n need) bool {
-	if slices.Contains(u.SystemPermits, n.permit) {
-		return true
-	}
-	if !slices.Contains(u.Permits, n.permit) {
-		return false
-	}
-	return len(u.On) == 0 || slices.ContainsFunc(s.assigned(u), func(id string) bool { return slices.Contains(n.on, id) })
+	return slices.ContainsFunc(s.permissionsOf(u), func(p *permission) bool {
+		return slices.Contains(p.role.permits, n.permit) && (p.on == "" || slices.Contains(n.on, p.on))
+	})
 }
 
-// assigned returns the IDs of the objects that a user's role was given on. The ID of
-// an object that does not exist is empty.
-func (s *Server) assigned(u *user) (ids []string) {
+// mayLogin reports whether a user has a role that lets it in.
+func (s *Server) mayLogin(u *user) bool {
+	return u.all || slices.ContainsFunc(s.permissionsOf(u), func(p *permission) bool { return slices.Contains(p.role.permits, login) })
+}
+
+// give gives a user the roles that it has from the start.
+func (s *Server) give(u *user) error {
+	if u.all {
+		s.grant(u, superUser, "")
+		return nil
+	}
+	make := func(name string, permits []string) *role {
+		r := &role{meta: newMeta(name + " of " + u.Name), administrative: !u.UserRole, permits: slices.Clone(permits)}
+		s.roles.add(r)
+		return r
+	}
+	if len(u.SystemPermits) > 0 {
+		s.grant(u, make("system role", u.SystemPermits).id, "")
+	}
+	if len(u.Permits) == 0 {
+		return nil
+	}
+	u.role = make("role", u.Permits)
+	if len(u.On) == 0 {
+		s.grant(u, u.role.id, "")
+	}
 	for _, on := range u.On {
 		kind, name, _ := strings.Cut(on, "/")
 		var o identified
@@ -160,13 +183,19 @@ func (s *Server) assigned(u *user) (ids []string) {
 		case "template":
 			o, err = named(&s.templates, name)
 		}
-		id := ""
-		if err == nil {
-			id = o.ident()
+		if err != nil {
+			return fmt.Errorf("user %s: finding %s: %w", u.Name, on, err)
 		}
-		ids = append(ids, id)
+		s.grant(u, u.role.id, o.ident(), ref(kind, strings.ReplaceAll(kind, "_", "")+"s", o.ident()))
 	}
-	return ids
+	return nil
+}
+
+// grant adds a permission.
+func (s *Server) grant(u *user, role, on string, more ...*elem) {
+	r, _ := s.roles.get(role)
+	body := el("permission", ref("role", "roles", role), ref("user", "users", u.id)).add(more...)
+	s.permissions.add(&permission{meta: newMeta(""), on: on, role: r, user: u.id, body: body})
 }
 
 // needs returns all that a request takes.
@@ -288,8 +317,9 @@ func (s *Server) inDisk(id string) (on []string) {
 }
 
 // mayRead refuses what a user without an administrative role does not see.
-func (u *user) mayRead(rt *route, q *request) error {
-	if u.UserRole && !q.filter && rt.path != "" {
+func (s *Server) mayRead(u *user, rt *route, q *request) error {
+	administrative := slices.ContainsFunc(s.permissionsOf(u), func(p *permission) bool { return p.role.administrative })
+	if !administrative && !q.filter && rt.path != "" {
 		return refused(http.StatusForbidden, "query execution failed due to insufficient permissions.")
 	}
 	return nil
@@ -311,12 +341,12 @@ func (s *Server) SetPermits(name string, permits []string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, u := range s.users {
-		if u.Name == name && !u.all {
-			u.Permits = slices.Clone(permits)
+		if u.Name == name && u.role != nil {
+			u.role.permits = slices.Clone(permits)
 			return nil
 		}
 	}
-	return fmt.Errorf("no user %q beside the administrator", name)
+	return fmt.Errorf("no user %q with permits", name)
 }
 
 // SetPassword changes a user's password. Sessions go on, as with an engine
@@ -331,69 +361,4 @@ func (s *Server) SetPassword(name, password string) error {
 		}
 	}
 	return fmt.Errorf("no user %q", name)
-}
-
-func (s *Server) listUsers(*request) (*elem, error) {
-	out := el("users")
-	for _, u := range s.users {
-		e := el("user").at(apiPath+"/users/"+u.id, u.id)
-		out.add(e.add(leaf("name", u.Name), leaf("user_name", u.Name), leaf("principal", u.Name)))
-	}
-	return out, nil
-}
-
-// superUser is the ID of the administrator's role.
-const superUser = "00000000-0000-0000-0000-000000000001"
-
-// listPermissionsOf lists the permissions of a user: each is a role on an object, or
-// on the whole system.
-func (s *Server) listPermissionsOf(q *request) (*elem, error) {
-	out := el("permissions")
-	for _, u := range s.users {
-		if u.id != q.args[0] {
-			continue
-		}
-		add := func(role string, on *elem) {
-			id := newID()
-			out.add(el("permission").at(apiPath+"/permissions/"+id, id).add(ref("role", "roles", role), ref("user", "users", u.id), on))
-		}
-		if u.all {
-			add(superUser, nil)
-		}
-		if len(u.SystemPermits) > 0 {
-			add(u.systemRole, nil)
-		}
-		if len(u.Permits) > 0 && len(u.On) == 0 {
-			add(u.role, nil)
-		}
-		for i, id := range s.assigned(u) {
-			kind, _, _ := strings.Cut(u.On[i], "/")
-			add(u.role, ref(kind, strings.ReplaceAll(kind, "_", "")+"s", id))
-		}
-		return out, nil
-	}
-	return nil, notFound()
-}
-
-// listPermits lists what a role holds.
-func (s *Server) listPermits(q *request) (*elem, error) {
-	out := el("permits")
-	var names []string
-	if id := q.args[0]; id == superUser {
-		names = append(slices.Compact(slices.Sorted(maps.Values(permits))), login, "attach_disk", "attach_disk_profile", "create_user")
-	} else {
-		i := slices.IndexFunc(s.users, func(u *user) bool { return u.role == id || u.systemRole == id })
-		if i < 0 {
-			return nil, notFound()
-		}
-		names = s.users[i].Permits
-		if s.users[i].systemRole == id {
-			names = s.users[i].SystemPermits
-		}
-	}
-	for i, name := range names {
-		number := strconv.Itoa(i + 1)
-		out.add(el("permit").at(apiPath+"/roles/"+q.args[0]+"/permits/"+number, number).add(leaf("name", name), leaf("administrative", true)))
-	}
-	return out, nil
 }

@@ -60,7 +60,7 @@ func (s *Server) table() []route {
 	var all []route
 	for _, part := range []map[string]handler{
 		s.vmRoutes(), s.snapshotRoutes(), s.deviceRoutes(), s.templateRoutes(), s.diskRoutes(), s.networkRoutes(),
-		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(), s.quotaRoutes(), s.hostDeviceRoutes(),
+		s.computeRoutes(), s.groupRoutes(), s.systemRoutes(), s.roleRoutes(), s.quotaRoutes(), s.hostDeviceRoutes(),
 	} {
 		for pattern, handle := range part {
 			method, path, _ := strings.Cut(pattern, " ")
@@ -144,7 +144,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveImage(w, r, strings.TrimPrefix(path, imagePath))
 	case path == apiPath, strings.HasPrefix(path, apiPath+"/"):
 		s.serveAPI(w, r, parts[2:])
-	case path == "/ovirt-engine/services/pki-resource":
+	case path == "/ovirt-engine/services/pki-resource" && r.Method == http.MethodGet &&
+		r.URL.Query().Get("resource") == "ca-certificate" && r.URL.Query().Get("format") == "X509-PEM-CA":
 		w.Header().Set("Content-Type", "application/x-x509-ca-cert")
 		_, _ = io.WriteString(w, s.CABundle)
 	case len(parts) > 0 && parts[0] == "ovirt-engine" && r.Method == http.MethodGet:

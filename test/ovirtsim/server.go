@@ -10,7 +10,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -85,9 +84,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 		tokens:   map[string]*token{},
 		conns:    map[net.Conn]struct{}{},
 	}
-	s.users = append(s.users, &user{UserSpec: UserSpec{Name: opts.Username, Password: opts.Password}, id: newID(), all: true})
+	s.users = append(s.users, &user{UserSpec: UserSpec{Name: opts.Username, Password: opts.Password}, id: newID(), all: true, known: true})
 	for _, spec := range opts.Users {
-		s.users = append(s.users, &user{UserSpec: spec, id: newID(), role: newID(), systemRole: newID()})
+		s.users = append(s.users, &user{UserSpec: spec, id: newID(), known: !spec.Account})
 	}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.routes = s.table()
@@ -97,10 +96,9 @@ func Start(ctx context.Context, opts Options) (*Server, error) {
 	}
 	s.mu.Lock()
 	err = s.fill(opts.Inventory)
+	s.addSuperUser()
 	for _, u := range s.users {
-		if err == nil && slices.Contains(s.assigned(u), "") {
-			err = fmt.Errorf("user %s: there is not each of %v", u.Name, u.On)
-		}
+		err = errors.Join(err, s.give(u))
 	}
 	s.changed()
 	s.mu.Unlock()

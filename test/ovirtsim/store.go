@@ -82,6 +82,7 @@ type store struct {
 	quotas       table[*quota]
 	cpuProfiles  table[*share]
 	diskProfiles table[*share]
+	roles        table[*role]
 	permissions  table[*permission]
 	macs         macPool
 }

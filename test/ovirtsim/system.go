@@ -82,9 +82,6 @@ func (s *Server) systemRoutes() map[string]handler {
 			}
 			return nil, notFound()
 		},
-		"GET users":                s.listUsers,
-		"GET users/{}/permissions": s.listPermissionsOf,
-		"GET roles/{}/permits":     s.listPermits,
 		"GET macpools": func(*request) (*elem, error) {
 			return el("mac_pools", s.macPoolElem()), nil
 		},
