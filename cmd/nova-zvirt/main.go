@@ -19,8 +19,8 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/machine"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/manager"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 )
 

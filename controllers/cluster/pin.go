@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // pin binds a cluster to the hypervisor on which it was first seen, for as long as the cluster has
@@ -30,7 +30,7 @@ func (r *Reconciler[C]) pin(ctx context.Context, s *scope[C], id string) error {
 				return err
 			}
 			if len(machines) > 0 {
-				return loop.SameSite(home, id)
+				return kit.SameSite(home, id)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // maxNames is the number of machines that a message names.
@@ -64,7 +65,7 @@ func (s *scope[C]) ready(err error) metav1.Condition {
 // failed returns the condition for a failure. If credentials are rejected, it names the Secret to
 // correct.
 func (s *scope[C]) failed(conditionType string, err error) metav1.Condition {
-	c := loop.Failure(s.infra, conditionType, err)
+	c := kit.Failure(s.infra, conditionType, err)
 	if c.Reason == infrav1.CredentialsInvalidReason && s.account != "" && !strings.Contains(c.Message, "Secret") {
 		c.Message += "; correct " + s.account
 	}

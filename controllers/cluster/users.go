@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
 // users finds the clusters that a change of credentials affects, so that a rotation takes effect at

@@ -11,6 +11,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/internal/fence"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // connect returns a driver for the hypervisor on which the machine's cluster was first seen. Another
@@ -25,7 +26,7 @@ func (r *Reconciler[M]) connect(ctx context.Context, s *scope[M]) (hypervisor.Dr
 	if !ok {
 		return driver, nil
 	}
-	if err := loop.SameSite(s.annotation(infrav1.HypervisorIDAnnotation), identified.EndpointID()); err != nil {
+	if err := kit.SameSite(s.annotation(infrav1.HypervisorIDAnnotation), identified.EndpointID()); err != nil {
 		return nil, fmt.Errorf("connecting to hypervisor: %w", err)
 	}
 	return driver, nil

@@ -8,8 +8,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // report sets the conditions from the result of the reconcile. It is the only place that sets them,
@@ -43,7 +43,7 @@ func (s *scope[M]) report(err error) {
 // condition returns the condition that shows the progress of the VM.
 func (s *scope[M]) condition() metav1.Condition {
 	if s.failure != nil && !s.aside() {
-		return loop.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
+		return kit.Failure(s.infra, infrav1.VirtualMachineProvisionedCondition, s.failure)
 	}
 	c := metav1.Condition{Type: infrav1.VirtualMachineProvisionedCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -125,7 +125,7 @@ func (s *scope[M]) settled() *metav1.Condition {
 	c := &metav1.Condition{Type: infrav1.VirtualMachineSyncedCondition, Status: metav1.ConditionFalse}
 	switch {
 	case s.do == settle && s.failure != nil:
-		*c = loop.Failure(s.infra, c.Type, s.failure)
+		*c = kit.Failure(s.infra, c.Type, s.failure)
 	case s.vm.OutOfSync != "":
 		c.Reason, c.Message = infrav1.SyncingReason, s.vm.OutOfSync
 	case s.vm.UserData && s.joined():

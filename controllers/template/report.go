@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit"
 )
 
 // report sets the status from the result of the reconcile. No other function
@@ -23,7 +23,7 @@ func (s *scope[T]) report(err error) {
 	if err != nil {
 		// A known size is kept: the size of a node does not change because the
 		// hypervisor is unreachable.
-		conditions.Set(s.template, loop.Failure(s.template, infrav1.CapacityKnownCondition, err))
+		conditions.Set(s.template, kit.Failure(s.template, infrav1.CapacityKnownCondition, err))
 		return
 	}
 	status := s.template.Capacity()

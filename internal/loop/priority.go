@@ -9,8 +9,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // Priorities of requests in the work queue. A free worker takes the request
@@ -26,7 +24,7 @@ const (
 )
 
 // AllUsual returns the same priority for all keys.
-func AllUsual(context.Context, hypervisor.Key) int { return Usual }
+func AllUsual[K objectKey](context.Context, K) int { return Usual }
 
 // GoingFirst puts objects that are being deleted before all others in the work
 // queue. It does not change the priority of other objects.

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // A deletion is processed before 500 new machines, if the event comes from the
@@ -35,12 +35,12 @@ func TestGoingPassesComing(t *testing.T) {
 			GoingFirst().Create(ctx, event.CreateEvent{Object: doomed, IsInInitialList: true}, q)
 		}, true},
 		"Pushed": {func(ctx context.Context, q queue) {
-			keys := make(chan hypervisor.Key)
-			if err := Keys(keys, func(context.Context, hypervisor.Key) int { return Urgent }).Start(ctx, q); err != nil {
+			keys := make(chan types.NamespacedName)
+			if err := Keys(keys, func(context.Context, types.NamespacedName) int { return Urgent }).Start(ctx, q); err != nil {
 				t.Error(err)
 			}
-			keys <- hypervisor.Key(going.NamespacedName)
-			keys <- hypervisor.Key(going.NamespacedName) // the first one is in the queue now
+			keys <- going.NamespacedName
+			keys <- going.NamespacedName // the first one is in the queue now
 		}, true},
 		"NotGoing": {func(ctx context.Context, q queue) {
 			GoingFirst().Update(ctx, event.UpdateEvent{ObjectOld: object, ObjectNew: object}, q)

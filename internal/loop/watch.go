@@ -23,8 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
-
-	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
 // IgnoreOwnStatus drops updates that changed only the status that the
@@ -102,9 +100,14 @@ func status(o client.Object, conditionType string) string {
 	return string(c.Status)
 }
 
-// Keys is a source of requests for the objects that a driver reports. The
+// objectKey is the namespace and name of an object.
+type objectKey interface {
+	~struct{ Namespace, Name string }
+}
+
+// Keys is a source of requests for the objects whose keys are sent. The
 // function urgency sets their priority.
-func Keys(keys <-chan hypervisor.Key, urgency func(context.Context, hypervisor.Key) int) source.Source {
+func Keys[K objectKey](keys <-chan K, urgency func(context.Context, K) int) source.Source {
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		go func() {
 			for {

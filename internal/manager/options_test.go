@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
 func parse(t *testing.T, args ...string) *Options {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
 // bounds are the objects of a vCenter that an identity allows. The zero value

@@ -8,10 +8,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
 // Options are settings for the sessions with all vCenters.

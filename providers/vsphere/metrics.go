@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
 var (

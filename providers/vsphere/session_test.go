@@ -14,8 +14,8 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/test/vcenter"
 )
 

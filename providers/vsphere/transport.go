@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/nova-platform/cluster-api-provider-nova/internal/endpoints"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/sessions"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 )
 
 // pollMethod is the method of the long poll.

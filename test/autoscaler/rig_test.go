@@ -23,7 +23,7 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/cluster"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/nodegroup"
 	"github.com/nova-platform/cluster-api-provider-nova/controllers/template"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/credentials"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/vsphere"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt"
 	"github.com/nova-platform/cluster-api-provider-nova/test/autoscaler"
