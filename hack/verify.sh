@@ -2,8 +2,8 @@
 # Checks what a test cannot: that generated files are what the sources say,
 # that the modules are tidy, that the manifests render, that images have
 # versions, that the documents point at files that exist, that texts are plain
-# English, that the licenses of dependencies are allowed, and that the linters
-# find nothing.
+# English, that the structure of the packages gets no worse, that the licenses
+# of dependencies are allowed, and that the linters find nothing.
 #
 #   hack/verify.sh [RESULTS]
 #
@@ -82,6 +82,13 @@ wording() {
 	go run ./hack/prose api bootstrap cmd config controllers/{controlplane,nodegroup,template} docs internal modules templates ./*.md
 }
 
+# structure checks the imports of the managers, and the figures of the packages.
+structure() {
+	go run ./hack/structure >"$scratch/structure" && return
+	cat "$scratch/structure"
+	return 1
+}
+
 # licenses checks all modules that are part of a manager.
 licenses() {
 	local tool
@@ -121,6 +128,8 @@ check "versions of images" pinned
 check "shell scripts" scripts
 check "links of documents" links
 check "wording" wording
+check "structure" structure
+grep '^structure: ' "$scratch/structure"
 check "licenses of dependencies" licenses
 check "linters" hack/lint.sh
 exit $failed

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+const module = "github.com/nova-platform/cluster-api-provider-nova/"
+
+// independent are the managers that work with every infrastructure provider.
+var independent = []string{"cmd/nova-bootstrap", "cmd/nova-control-plane", "cmd/nova-addon"}
+
+// infrastructure are the folders that an independent manager must not link.
+var infrastructure = []string{"api/infrastructure/", "providers/"}
+
+// listImports returns the imports of the packages that the independent managers
+// link.
+func listImports() (map[string][]string, error) {
+	args := []string{"list", "-deps", "-json=ImportPath,Imports"}
+	for _, manager := range independent {
+		args = append(args, "./"+manager)
+	}
+	command := exec.Command("go", args...)
+	command.Stderr = os.Stderr
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing linked packages: %w", err)
+	}
+	imports := map[string][]string{}
+	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct {
+			ImportPath string
+			Imports    []string
+		}
+		switch err := decoder.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return imports, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading linked packages: %w", err)
+		}
+		imports[p.ImportPath] = p.Imports
+	}
+}
+
+// linkProblems returns a message for each independent manager that links
+// infrastructure.
+func linkProblems(imports map[string][]string) (problems []string) {
+	for _, manager := range independent {
+		if _, found := imports[module+manager]; !found {
+			problems = append(problems, manager+" is not a package: its links cannot be checked")
+		}
+		if chain := chainTo(imports, module+manager); chain != nil {
+			problems = append(problems, fmt.Sprintf("%s must work with every infrastructure provider, but it links %s:\n    %s",
+				manager, chain[len(chain)-1], strings.Join(chain, "\n    imports ")))
+		}
+	}
+	return problems
+}
+
+// chainTo returns the shortest chain of imports from a package to a package of
+// the infrastructure, without the module's path.
+func chainTo(imports map[string][]string, from string) []string {
+	importer := map[string]string{from: ""}
+	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
+		for _, to := range imports[queue[0]] {
+			path, ours := strings.CutPrefix(to, module)
+			if _, seen := importer[to]; seen || !ours {
+				continue
+			}
+			importer[to] = queue[0]
+			queue = append(queue, to)
+			for _, folder := range infrastructure {
+				if strings.HasPrefix(path+"/", folder) {
+					return chain(importer, to)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func chain(importer map[string]string, to string) (packages []string) {
+	for ; to != ""; to = importer[to] {
+		packages = append([]string{strings.TrimPrefix(to, module)}, packages...)
+	}
+	return packages
+}
