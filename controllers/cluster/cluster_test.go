@@ -24,7 +24,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		rig := newRig(ctx)
 		zones := []clusterv1.FailureDomain{{Name: "zone-a", ControlPlane: ptr.To(true)}, {Name: "zone-b"}}
 		backwards := []clusterv1.FailureDomain{zones[1], zones[0]}
-		rig.Hypervisor.SetSite(hypervisor.Key{}, hypervisor.Endpoint{Version: "8.0.3", FailureDomains: backwards})
+		rig.Hypervisor.SetEndpoint(hypervisor.Key{}, hypervisor.Endpoint{Version: "8.0.3", FailureDomains: backwards})
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(),
@@ -43,7 +43,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		}).Should(Succeed())
 
 		By("losing its failure domains")
-		rig.Hypervisor.SetSite(fake.KeyOf(c), hypervisor.Endpoint{Version: "8.0.3"})
+		rig.Hypervisor.SetEndpoint(fake.KeyOf(c), hypervisor.Endpoint{Version: "8.0.3"})
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), HaveField("Status.FailureDomains", BeNil())))
 	})
 
@@ -85,15 +85,15 @@ var _ = Describe("An infrastructure cluster", func() {
 			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal(`Checking the hypervisor: wrong password; correct Secret "vcenter"`)),
 			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Equal(`Checking the hypervisor: wrong password; correct Secret "vcenter"`)),
 			Not(beProvisioned())))
-		rig.Hypervisor.Mend(fake.Inspect)
-		rig.Hypervisor.PushSite(key)
+		rig.Hypervisor.Repair(fake.Inspect)
+		rig.Hypervisor.NotifyEndpoint(key)
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 
 		By("losing the hypervisor, with other words each time")
 		for n := range 5 {
 			rig.Hypervisor.Fail(fake.Inspect, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("port %d: connection refused", 40000+n)))
 			calls := rig.Hypervisor.Calls(fake.Inspect)
-			rig.Hypervisor.PushSite(key)
+			rig.Hypervisor.NotifyEndpoint(key)
 			// By the first retry the reconciler's cache contains the condition.
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">=", calls+2))
 			Eventually(clusterOf(ctx, rig)).Should(And(
@@ -101,8 +101,8 @@ var _ = Describe("An infrastructure cluster", func() {
 				have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")),
 				beProvisioned()))
 		}
-		rig.Hypervisor.Mend(fake.Inspect)
-		rig.Hypervisor.PushSite(key)
+		rig.Hypervisor.Repair(fake.Inspect)
+		rig.Hypervisor.NotifyEndpoint(key)
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(
 			event("Warning", infrav1.CredentialsInvalidReason), event("Warning", infrav1.EndpointUnreachableReason),
@@ -117,7 +117,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Eventually(clusterOf(ctx, rig)).Should(have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))
 		Eventually(rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
-		rig.Hypervisor.Mend(fake.Inspect)
+		rig.Hypervisor.Repair(fake.Inspect)
 		other := rig.Secret("unrelated", map[string]string{"password": "x"})
 		Expect(rig.Client.Create(ctx, other)).To(Succeed())
 		Consistently(clusterOf(ctx, rig)).ShouldNot(beReady())
@@ -129,7 +129,7 @@ var _ = Describe("An infrastructure cluster", func() {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
-		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		Eventually(func() bool { return rig.Hypervisor.Exists(rig.Key()) }).Should(BeTrue())
 		// The controllers start one after another.
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		rig.Hypervisor.Hold(fake.Delete)
@@ -140,10 +140,10 @@ var _ = Describe("An infrastructure cluster", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", infrav1.WaitingForMachinesReason)))
 		Consistently(clusterOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.ClusterFinalizer)))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
-		rig.Hypervisor.Let(fake.Delete)
+		rig.Hypervisor.Release(fake.Delete)
 		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
 		Expect(gone(ctx, rig, rig.InfraMachine())()).To(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Normal", "Deleted")))
 	})
 

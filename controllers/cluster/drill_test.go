@@ -70,9 +70,9 @@ var _ = Describe("An old backup", func() {
 		newMachine.Name = rolled.Name
 		newMachine.OwnerReferences = []metav1.OwnerReference{infratest.Owner(machine, "Machine")}
 		Expect(rig.Client.Create(ctx, newMachine)).To(Succeed())
-		Eventually(func() bool { return rig.Hypervisor.Have(rolled) }).Should(BeTrue())
+		Eventually(func() bool { return rig.Hypervisor.Exists(rolled) }).Should(BeTrue())
 		Expect(rig.Client.Delete(ctx, oldMachine)).To(Succeed())
-		Eventually(func() bool { return rig.Hypervisor.Have(old) }).Should(BeFalse())
+		Eventually(func() bool { return rig.Hypervisor.Exists(old) }).Should(BeFalse())
 		Eventually(func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(oldMachine), oldMachine) }).Should(HaveOccurred())
 		Expect(clusterOf(ctx, rig)()).To(HaveField("Status.OrphanedVMs.Count", BeZero()))
 
@@ -114,7 +114,7 @@ var _ = Describe("An old backup", func() {
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(func() error { return rig.Client.Get(ctx, client.ObjectKeyFromObject(savedMachine), savedMachine) }).
 			Should(MatchError(ContainSubstring("not found")))
-		Expect(rig.Hypervisor.Have(rolled)).To(BeTrue(), "an orphan is reported and left alone")
+		Expect(rig.Hypervisor.Exists(rolled)).To(BeTrue(), "an orphan is reported and left alone")
 		Expect(asked()).To(Equal(before))
 	})
 })

@@ -44,7 +44,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		rig := newRig(ctx)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
-		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		Eventually(func() bool { return rig.Hypervisor.Exists(rig.Key()) }).Should(BeTrue())
 		// The controllers start one after another.
 		Eventually(clusterOf(ctx, rig)).Should(beReady())
 		Eventually(secretOf(ctx, rig)).Should(beHeld)
@@ -56,7 +56,7 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(gone(ctx, rig, rig.InfraCluster())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Eventually(gone(ctx, rig, rig.Secret(infratest.CredentialsName, nil))).Should(beGone())
 	})
 

@@ -25,14 +25,14 @@ var _ = Describe("A cluster's hypervisor", func() {
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-1")))
 
 		By("being another one while nothing is on it")
-		rig.Hypervisor.SetSite(key, hypervisor.Endpoint{ID: "fake-2", Version: "2"})
+		rig.Hypervisor.SetEndpoint(key, hypervisor.Endpoint{ID: "fake-2", Version: "2"})
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "2")))
 
 		By("being another one that has none of the VMs")
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
 		Expect(rig.CreateMachine(ctx, rig.Machine(), rig.InfraMachine())).To(Succeed())
-		Eventually(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
-		rig.Hypervisor.SetSite(key, hypervisor.Endpoint{ID: "fake-3", Version: "3"})
+		Eventually(func() bool { return rig.Hypervisor.Exists(rig.Key()) }).Should(BeTrue())
+		rig.Hypervisor.SetEndpoint(key, hypervisor.Endpoint{ID: "fake-3", Version: "3"})
 		Eventually(clusterOf(ctx, rig)).Should(And(
 			have(infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-3"`)),
 			have(clusterv1.ReadyCondition, metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(infrav1.HypervisorIDAnnotation)),
@@ -40,7 +40,7 @@ var _ = Describe("A cluster's hypervisor", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(event("Warning", infrav1.HypervisorChangedReason)))
 
 		By("coming back under another version")
-		rig.Hypervisor.SetSite(key, hypervisor.Endpoint{ID: "fake-2", Version: "4"})
+		rig.Hypervisor.SetEndpoint(key, hypervisor.Endpoint{ID: "fake-2", Version: "4"})
 		Eventually(clusterOf(ctx, rig)).Should(And(beReady(), home("fake-2"), HaveField("Status.Version", "4")))
 	})
 })

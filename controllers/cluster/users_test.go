@@ -47,7 +47,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		Eventually(clusterOf(ctx, s.rig)).Should(have(
 			infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))
 		Eventually(s.rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
-		s.rig.Hypervisor.Mend(fake.Inspect)
+		s.rig.Hypervisor.Repair(fake.Inspect)
 		return s
 	}
 	label := func(ctx context.Context, o client.Object) {

@@ -93,7 +93,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.CreateMachine(ctx, machine, m)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		Expect(claimsOf(ctx, rig)()).To(ConsistOf(HaveField("Spec.PoolRef", v6.Ref())))
-		Expect(rig.Hypervisor.Launched(rig.Key()).Interfaces).To(HaveLen(1))
+		Expect(rig.Hypervisor.CreateOptions(rig.Key()).Interfaces).To(HaveLen(1))
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
 		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
 	})
@@ -140,7 +140,7 @@ var _ = Describe("An address from a pool", func() {
 		open(v4, v6)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		// The order in which the second pool gives out its addresses is not defined.
-		launched := rig.Hypervisor.Launched(rig.Key()).Interfaces
+		launched := rig.Hypervisor.CreateOptions(rig.Key()).Interfaces
 		Expect(launched).To(HaveLen(3))
 		Expect(launched[0]).To(HaveLen(2))
 		Expect(launched[0][0]).To(Equal(hypervisor.Address{Prefix: v4.First, Gateway: v4.Gateway}))
@@ -154,7 +154,7 @@ var _ = Describe("An address from a pool", func() {
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(Equal(1))
 		Consistently(claimsOf(ctx, rig)).Should(And(HaveLen(3), HaveEach(HaveField("Finalizers", ContainElement(infrav1.AddressClaimFinalizer)))))
-		rig.Hypervisor.Let(fake.Delete)
+		rig.Hypervisor.Release(fake.Delete)
 		Eventually(get(ctx, rig, m)).Should(beGone())
 		Eventually(claimsOf(ctx, rig)).Should(BeEmpty())
 		addresses := &ipamv1.IPAddressList{}

@@ -24,16 +24,16 @@ var _ = Describe("What a guest says of its first boot", func() {
 		rig := up(ctx)
 		Expect(condition(infrav1.NodeBootstrappedCondition)(mustSee(machineOf(ctx, rig)))).To(BeZero(), "nothing is told of a guest that says nothing")
 
-		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRunning, Step: "kubeadm join"})
+		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRunning, Step: "kubeadm join"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			haveBooted(metav1.ConditionUnknown, infrav1.BootstrappingReason, Equal("The node is at: kubeadm join"))))
 
-		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRetrying, Step: "kubeadm join failed, attempt 1 of 10", Log: "no answer"})
+		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageRetrying, Step: "kubeadm join failed, attempt 1 of 10", Log: "no answer"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			haveBooted(metav1.ConditionUnknown, infrav1.BootstrapRetryingReason, HaveSuffix("attempt 1 of 10; its log ends: no answer"))))
 
 		log := strings.Repeat("a line | ", 150) + "the end"
-		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{Stage: hypervisor.StageFailed, Step: "kubeadm join failed 10 times", Log: log})
+		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageFailed, Step: "kubeadm join failed 10 times", Log: log})
 		const why = "The node failed to bootstrap: kubeadm join failed 10 times; its log ends: "
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveBooted(metav1.ConditionFalse, infrav1.BootstrapFailedReason, Equal(why+log)),
@@ -43,14 +43,14 @@ var _ = Describe("What a guest says of its first boot", func() {
 			haveBeenProvisioned()))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElements(warning(infrav1.BootstrapRetryingReason), warning(infrav1.BootstrapFailedReason)))
 
-		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{})
+		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{})
 		Expect(rig.Join(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveBooted(metav1.ConditionTrue, infrav1.NodeJoinedReason, BeEmpty())))
 	})
 
 	It("does not make a machine unready that became a node", func(ctx SpecContext) {
 		rig := up(ctx)
-		rig.Hypervisor.Say(rig.Key(), hypervisor.Report{Stage: hypervisor.StageUnfinished, Step: "postKubeadmCommands 0000 failed with status 1"})
+		rig.Hypervisor.SetReport(rig.Key(), hypervisor.Report{Stage: hypervisor.StageUnfinished, Step: "postKubeadmCommands 0000 failed with status 1"})
 		told := haveBooted(metav1.ConditionFalse, infrav1.PostBootstrapFailedReason, HaveSuffix("postKubeadmCommands 0000 failed with status 1"))
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), told), "before Cluster API knows of the node")
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PostBootstrapFailedReason)))

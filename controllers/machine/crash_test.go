@@ -39,9 +39,9 @@ var _ = Describe("A crash", func() {
 				f := &fuse{left: at, replyLost: replyLost}
 				bringUp(ctx, rig, f, pools...)
 				bringUp(ctx, rig, nil, pools...)
-				Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
-				Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeFalse(), "user data after a crash at call %d", at)
-				Expect(rig.Hypervisor.Launched(rig.Key()).Interfaces).To(HaveLen(3))
+				Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
+				Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeFalse(), "user data after a crash at call %d", at)
+				Expect(rig.Hypervisor.CreateOptions(rig.Key()).Interfaces).To(HaveLen(3))
 
 				Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 				takeDown(ctx, rig, f, pools...)
@@ -51,8 +51,8 @@ var _ = Describe("A crash", func() {
 					Expect(pool.Serve(ctx)).To(Succeed())
 				}
 				Expect(claimsOf(ctx, rig)()).To(BeEmpty(), "claims after a crash at call %d", at)
-				Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse(), "a VM is left after a crash at call %d", at)
-				Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
+				Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse(), "a VM is left after a crash at call %d", at)
+				Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1), "VMs made after a crash at call %d", at)
 				if !f.blown {
 					break
 				}
@@ -75,13 +75,13 @@ var _ = Describe("A crash", func() {
 				break
 			}
 		}
-		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1))
 		m, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(m.Spec.ProviderID).To(BeEmpty())
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
 		takeDown(ctx, rig, nil)
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 })
 
@@ -94,13 +94,13 @@ var _ = Describe("A reconcile", func() {
 		Eventually(func() (ctrl.Result, error) { return r.Reconcile(ctx, request(rig)) }).Should(Equal(ctrl.Result{RequeueAfter: loop.Net}))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.Net}), "while the VM is busy")
-		rig.Hypervisor.Let(fake.Create)
+		rig.Hypervisor.Release(fake.Create)
 		rig.Hypervisor.Hold(fake.Start)
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.Net}), "after powering it on")
-		rig.Hypervisor.Let(fake.Start)
+		rig.Hypervisor.Release(fake.Start)
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{}), "once it is up")
 		Expect(machineOf(ctx, rig)()).To(beProvisioned())
-		rig.Hypervisor.Lose(rig.Key())
+		rig.Hypervisor.Remove(rig.Key())
 		Expect(r.Reconcile(ctx, request(rig))).To(Equal(ctrl.Result{RequeueAfter: loop.Net}), "once it is lost")
 	})
 
@@ -128,7 +128,7 @@ var _ = Describe("A reconcile", func() {
 		_, err = stale.Reconcile(ctx, request(rig))
 		Expect(err).NotTo(MatchError(ContainSubstring("creating")))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
-		Expect(rig.Hypervisor.Made(rig.Key())).To(BeZero())
+		Expect(rig.Hypervisor.Created(rig.Key())).To(BeZero())
 	},
 		Entry("of a machine that was up", func(ctx context.Context, rig *infratest.Rig, m *infrav1.NovaVSphereMachine) error {
 			m.Spec.ProviderID = "fake://known"
@@ -152,7 +152,7 @@ var _ = Describe("A reconcile", func() {
 // from which the machine takes addresses.
 func eventful(ctx context.Context, rig *infratest.Rig) []*infratest.Pool {
 	GinkgoHelper()
-	rig.Hypervisor.UnsettleNew("a NIC is missing")
+	rig.Hypervisor.SetNewOutOfSync("a NIC is missing")
 	v4, v6 := poolsOf(rig)
 	Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 	Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())

@@ -23,7 +23,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Eventually(get(ctx, rig, rig.Machine())).Should(beGone())
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 
 	It("that has not begun because the Machine's has, brings no VM up", func(ctx SpecContext) {
@@ -69,7 +69,7 @@ var _ = Describe("The deletion of a machine", func() {
 		Expect(driver.Create(ctx, rig.InfraMachine(), hypervisor.CreateOptions{})).To(Succeed())
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Expect(rig.Hypervisor.Calls(fake.Delete)).To(Equal(1))
 	})
 
@@ -85,9 +85,9 @@ var _ = Describe("The deletion of a machine", func() {
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.CredentialsInvalidReason)))
 
 		By("trying again though the error was terminal")
-		rig.Hypervisor.Mend(fake.Connect)
+		rig.Hypervisor.Repair(fake.Connect)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 
 	It("repeats a deletion that fails later", func(ctx SpecContext) {
@@ -95,21 +95,21 @@ var _ = Describe("The deletion of a machine", func() {
 		rig.Hypervisor.FailLater(fake.Delete, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Deleting VM: the VM is locked")))
-		rig.Hypervisor.Mend(fake.Delete)
+		rig.Hypervisor.Repair(fake.Delete)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 
 	It("leaves a VM of the same name that is not ours alone", func(ctx SpecContext) {
 		rig := newRig(ctx)
-		rig.Hypervisor.Plant(rig.Key())
+		rig.Hypervisor.AddForeign(rig.Key())
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.NameConflictReason, ContainSubstring("not ours")))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.NameConflictReason)))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeTrue())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeTrue())
 		Expect(rig.Hypervisor.Calls(fake.Delete)).To(BeZero())
 	})
 })

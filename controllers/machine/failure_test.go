@@ -47,9 +47,9 @@ var _ = Describe("A failure", func() {
 		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
 		By("mending the cause")
-		rig.Hypervisor.Mend(f.verb)
+		rig.Hypervisor.Repair(f.verb)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
-		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1))
 	},
 		Entry("the password is wrong", failure{
 			verb: fake.Connect, reason: infrav1.CredentialsInvalidReason,
@@ -99,7 +99,7 @@ var _ = Describe("A failure", func() {
 			rig.Hypervisor.Fail(fake.Observe, broken(infrav1.EndpointUnreachableReason, fmt.Sprintf("read tcp 192.0.2.1:%d: timeout", 40000+n)))
 		}
 		fail(0)
-		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
+		rig.Hypervisor.SetAddresses(rig.Key()) // triggers a reconcile
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
 		calls := rig.Hypervisor.Calls(fake.Observe)
 		// By the second retry the reconciler's cache knows the condition.
@@ -107,7 +107,7 @@ var _ = Describe("A failure", func() {
 		calls = rig.Hypervisor.Calls(fake.Observe)
 		for n := range 10 {
 			fail(n + 1)
-			rig.Hypervisor.Report(rig.Key())
+			rig.Hypervisor.SetAddresses(rig.Key())
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Observe) }).Should(BeNumerically(">=", calls+n+1))
 		}
 		Expect(machineOf(ctx, rig)()).To(haveState(metav1.ConditionFalse, infrav1.EndpointUnreachableReason, ContainSubstring("40000")))
@@ -124,8 +124,8 @@ var _ = Describe("A failure", func() {
 		rig.Hypervisor.Fail(fake.Connect, slow)
 		rig.Hypervisor.Fail(fake.Inspect, slow)
 		calls, inspected := rig.Hypervisor.Calls(fake.Connect), rig.Hypervisor.Calls(fake.Inspect)
-		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
-		rig.Hypervisor.PushSite(hypervisor.Key{Namespace: rig.Namespace, Name: rig.InfraCluster().Name})
+		rig.Hypervisor.SetAddresses(rig.Key()) // triggers a reconcile
+		rig.Hypervisor.NotifyEndpoint(hypervisor.Key{Namespace: rig.Namespace, Name: rig.InfraCluster().Name})
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Connect) }).Should(BeNumerically(">=", calls+2))
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Inspect) }).Should(BeNumerically(">=", inspected+2))
 		Expect(machineOf(ctx, rig)()).To(beProvisioned())
@@ -170,7 +170,7 @@ var _ = Describe("A failure", func() {
 			Eventually(func() int { return rig.Hypervisor.Calls(fake.Create) }).Should(BeNumerically(">", tries))
 			Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Not(BeEmpty())))
 			if tries == 2 {
-				rig.Hypervisor.Mend(fake.Create)
+				rig.Hypervisor.Repair(fake.Create)
 			}
 			mended()
 		}
@@ -203,8 +203,8 @@ var _ = Describe("A failure", func() {
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CredentialsInvalidReason, ContainSubstring("wrong password")))
 		Eventually(available(ctx, rig)).Should(Equal(metav1.ConditionFalse))
 		Eventually(rig.Quiet(fake.Connect)).WithPolling(time.Second).Should(BeTrue())
-		rig.Hypervisor.Mend(fake.Connect)
-		rig.Hypervisor.Mend(fake.Inspect)
+		rig.Hypervisor.Repair(fake.Connect)
+		rig.Hypervisor.Repair(fake.Inspect)
 		Consistently(machineOf(ctx, rig)).ShouldNot(beProvisioned())
 
 		secret := rig.Secret(infratest.CredentialsName, map[string]string{"username": "nova", "password": "right"})

@@ -48,7 +48,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 	changes := func(rig *infratest.Rig) func() int {
 		return func() int {
 			sum := 0
-			for _, verb := range []fake.Verb{fake.Create, fake.Start, fake.Settle, fake.Shutdown, fake.Delete} {
+			for _, verb := range []fake.Verb{fake.Create, fake.Start, fake.Sync, fake.Shutdown, fake.Delete} {
 				sum += rig.Hypervisor.Calls(verb)
 			}
 			return sum
@@ -61,7 +61,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		Eventually(matches(ctx, rig)).Should(HaveField("Status", metav1.ConditionTrue))
-		Eventually(rig.Quiet(fake.Settle)).Should(BeTrue())
+		Eventually(rig.Quiet(fake.Sync)).Should(BeTrue())
 
 		becomesCopy(rig)
 		Eventually(matches(ctx, rig)).Should(saysOther())
@@ -74,13 +74,13 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, fence.OtherReason, ContainSubstring("is changed or deleted")))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(fence.OtherReason)))
 		Consistently(changes(rig)).Should(Equal(before))
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeTrue())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeTrue())
 
 		By("taking over")
 		takesOver(ctx, rig, restored)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Eventually(get(ctx, rig, rig.InfraCluster())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 	})
 
 	It("creates and starts no VM, until it takes over", func(ctx SpecContext) {
@@ -110,7 +110,7 @@ var _ = Describe("A restored copy of a management cluster", func() {
 		Eventually(matches(ctx, rig)).Should(HaveField("Reason", fence.OtherReason))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, fence.OtherReason, Not(BeEmpty())))
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeTrue())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeTrue())
 	})
 
 	It("is not told from the original before there is an ID", func(ctx SpecContext) {

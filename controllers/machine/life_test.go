@@ -40,7 +40,7 @@ var _ = Describe("The life of a machine", func() {
 		By("waiting for the bootstrap data")
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.WaitingForBootstrapDataReason, Not(BeEmpty())))
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 
 		By("creating")
 		rig.Hypervisor.Hold(fake.Create)
@@ -48,16 +48,16 @@ var _ = Describe("The life of a machine", func() {
 		patched.Spec.Bootstrap.DataSecretName = ptr.To(infratest.BootstrapName)
 		Expect(rig.Client.Patch(ctx, patched, client.MergeFrom(machine))).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.CreatingReason, Not(BeEmpty())))
-		Expect(rig.Hypervisor.Launched(rig.Key())).To(Equal(hypervisor.CreateOptions{
+		Expect(rig.Hypervisor.CreateOptions(rig.Key())).To(Equal(hypervisor.CreateOptions{
 			UserData: []byte("#cloud-config"), Format: "cloud-config", Zone: "zone-a",
 		}))
 
 		By("powering on")
 		rig.Hypervisor.Hold(fake.Start)
-		rig.Hypervisor.Let(fake.Create)
+		rig.Hypervisor.Release(fake.Create)
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Start) }).Should(Equal(1))
 		Expect(machineOf(ctx, rig)()).NotTo(beProvisioned())
-		rig.Hypervisor.Let(fake.Start)
+		rig.Hypervisor.Release(fake.Start)
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.FailureDomain", "zone-a")))
 		Eventually(eventsOf(ctx, rig)).Should(ConsistOf(normal("Created"), normal("Started"), normal("Provisioned")))
 
@@ -73,9 +73,9 @@ var _ = Describe("The life of a machine", func() {
 		rig.Hypervisor.Hold(fake.Delete)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.DeletingReason, Not(BeEmpty())))
-		rig.Hypervisor.Let(fake.Delete)
+		rig.Hypervisor.Release(fake.Delete)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(Equal(1))
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(Equal(1))
 		Expect(rig.Hypervisor.Calls(fake.Delete)).To(Equal(1))
@@ -90,11 +90,11 @@ var _ = Describe("The life of a machine", func() {
 
 	It("waits for an address and says so", func(ctx SpecContext) {
 		rig := up(ctx)
-		rig.Hypervisor.Report(rig.Key())
+		rig.Hypervisor.SetAddresses(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.WaitingForAddressesReason, Not(BeEmpty())),
 			haveBeenProvisioned()))
-		rig.Hypervisor.Report(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
+		rig.Hypervisor.SetAddresses(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
 	})
@@ -107,14 +107,14 @@ var _ = Describe("The life of a machine", func() {
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.PoweredOffReason, Not(BeEmpty())),
 			haveBeenProvisioned()))
-		rig.Hypervisor.Let(fake.Start)
+		rig.Hypervisor.Release(fake.Start)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
-		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1))
 	})
 
 	It("reports a VM that is lost and never creates another", func(ctx SpecContext) {
 		rig := up(ctx)
-		rig.Hypervisor.Lose(rig.Key())
+		rig.Hypervisor.Remove(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.VMNotFoundReason, ContainSubstring("delete the Machine")),
 			haveBeenProvisioned(),
@@ -131,7 +131,7 @@ var _ = Describe("The life of a machine", func() {
 		rig := up(ctx)
 		was, err := machineOf(ctx, rig)()
 		Expect(err).NotTo(HaveOccurred())
-		rig.Hypervisor.Identify(rig.Key(), "fake://other")
+		rig.Hypervisor.SetProviderID(rig.Key(), "fake://other")
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, ContainSubstring("fake://other")),
 			HaveField("Spec.ProviderID", was.Spec.ProviderID)))
@@ -147,7 +147,7 @@ var _ = Describe("The life of a machine", func() {
 			return errors.Join(err, rig.Client.Status().Update(ctx, bare))
 		}).Should(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", was.Status.Addresses)))
-		Expect(rig.Hypervisor.Made(rig.Key())).To(Equal(1))
+		Expect(rig.Hypervisor.Created(rig.Key())).To(Equal(1))
 	})
 
 	It("takes over a machine that was moved while its hypervisor is out of reach", func(ctx SpecContext) {
@@ -163,7 +163,7 @@ var _ = Describe("The life of a machine", func() {
 			haveBeenProvisioned()))
 
 		By("seeing that its VM is lost, rather than creating one")
-		rig.Hypervisor.Mend(fake.Connect)
+		rig.Hypervisor.Repair(fake.Connect)
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.VMNotFoundReason, Not(BeEmpty())))
 		Expect(rig.Hypervisor.Calls(fake.Create)).To(BeZero())
 	})
@@ -194,7 +194,7 @@ var _ = Describe("The life of a machine", func() {
 		Expect(rig.Client.Patch(ctx, m, client.MergeFrom(before))).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(Satisfy(isPaused))
 		Expect(rig.Client.Delete(ctx, m)).To(Succeed())
-		Consistently(func() bool { return rig.Hypervisor.Have(rig.Key()) }).Should(BeTrue())
+		Consistently(func() bool { return rig.Hypervisor.Exists(rig.Key()) }).Should(BeTrue())
 		Expect(machineOf(ctx, rig)()).To(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
 	})
 

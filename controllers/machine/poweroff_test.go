@@ -38,9 +38,9 @@ var _ = Describe("A guest that may power itself off", func() {
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1))
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Delete) }).Should(BeZero())
-		rig.Hypervisor.Let(fake.Shutdown)
+		rig.Hypervisor.Release(fake.Shutdown)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElements(normal("PoweringOff"), normal("Deleting"), normal("Deleted")))
 	})
@@ -50,7 +50,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		rig.Hypervisor.Ignore(fake.Shutdown)
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.PoweringOffReason, Not(BeEmpty())))
-		rig.Hypervisor.Report(rig.Key()) // triggers a reconcile
+		rig.Hypervisor.SetAddresses(rig.Key()) // triggers a reconcile
 		Consistently(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(Equal(1), "the guest is not asked at each event")
 		setPowerOff(ctx, rig, infrav1.PowerOff{Mode: infrav1.PowerOffHard})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
@@ -75,7 +75,7 @@ var _ = Describe("A guest that may power itself off", func() {
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Deleting VM: the VM is locked")))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.GuestUnreachableReason)))
-		rig.Hypervisor.Mend(fake.Delete)
+		rig.Hypervisor.Repair(fake.Delete)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Expect(rig.Hypervisor.Calls(fake.Shutdown)).To(Equal(1), "it is not asked again")
 	})
@@ -88,7 +88,7 @@ var _ = Describe("A guest that may power itself off", func() {
 			Equal("Powering off VM: no tools run in the guest")))
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Shutdown) }).Should(BeNumerically(">=", 2))
 		Expect(rig.Hypervisor.Calls(fake.Delete)).To(BeZero())
-		rig.Hypervisor.Mend(fake.Shutdown)
+		rig.Hypervisor.Repair(fake.Shutdown)
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 

@@ -66,7 +66,7 @@ var _ = Describe("A creation that waits for its turn", func() {
 				queued = m
 			}
 		}
-		Expect(queued).To(haveState(metav1.ConditionFalse, infrav1.RequestQueuedReason, Equal("Creating VM: 2 creations are under way, as many as may be")))
+		Expect(queued).To(haveState(metav1.ConditionFalse, infrav1.RequestQueuedReason, Equal("Creating VM: 2 creations are in progress, which is the limit")))
 		Expect(rig.Events(ctx, "NovaVSphereMachine", queued.Name)).To(BeEmpty())
 		states := counted()
 		Expect(states[infrav1.RequestQueuedReason] - before[infrav1.RequestQueuedReason]).To(BeEquivalentTo(many - 2))
@@ -77,11 +77,11 @@ var _ = Describe("A creation that waits for its turn", func() {
 		Expect(rig.Client.Delete(ctx, queued)).To(Succeed())
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 		Eventually(get(ctx, rig, queued)).Should(beGone())
-		Expect(rig.Hypervisor.Have(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.Exists(rig.Key())).To(BeFalse())
 		Expect(reasons(ctx, rig)()).To(Equal(map[string]int{infrav1.CreatingReason: 2, infrav1.RequestQueuedReason: many - 3}))
 
 		By("letting the line move on")
-		rig.Hypervisor.Let(fake.Create)
+		rig.Hypervisor.Release(fake.Create)
 		Eventually(reasons(ctx, rig)).WithTimeout(time.Minute).Should(Equal(map[string]int{infrav1.ProvisionedReason: many - 1}))
 		Expect(counted()[infrav1.RequestQueuedReason]).To(Equal(before[infrav1.RequestQueuedReason]))
 	})
@@ -106,7 +106,7 @@ var _ = Describe("A machine", func() {
 		rig := newRig(ctx)
 		site := hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"}
 		site.FailureDomains = append(site.FailureDomains, clusterv1.FailureDomain{Name: "zone-a"})
-		rig.Hypervisor.SetSite(hypervisor.Key{}, site)
+		rig.Hypervisor.SetEndpoint(hypervisor.Key{}, site)
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateCluster(ctx, rig.Cluster(), rig.InfraCluster())).To(Succeed())
 		Expect(rig.ProvisionInfrastructure(ctx)).To(Succeed())
@@ -120,18 +120,18 @@ var _ = Describe("A machine", func() {
 	It("is left alone while another hypervisor answers than its own", func(ctx SpecContext) {
 		rig := up(ctx)
 		other := hypervisor.Endpoint{ID: "fake-2", Version: "fake 2.0"}
-		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), other)
+		rig.Hypervisor.SetEndpoint(fake.KeyOf(rig.InfraCluster()), other)
 		// The other hypervisor has none of the VMs. If the VM were lost before the site changes, it
 		// would be missing on its own hypervisor for a moment, and the machine would be reported as
 		// VMNotFound.
-		rig.Hypervisor.Lose(rig.Key())
+		rig.Hypervisor.Remove(rig.Key())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorChangedReason, ContainSubstring(`"fake-2"`)), haveBeenProvisioned()))
 		Expect(rig.Client.Delete(ctx, rig.InfraMachine())).To(Succeed())
 		Consistently(machineOf(ctx, rig)).Should(HaveField("Finalizers", ConsistOf(infrav1.MachineFinalizer)))
 
 		By("having its own back")
-		rig.Hypervisor.SetSite(fake.KeyOf(rig.InfraCluster()), hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"})
+		rig.Hypervisor.SetEndpoint(fake.KeyOf(rig.InfraCluster()), hypervisor.Endpoint{ID: "fake-1", Version: "fake 1.0"})
 		Eventually(get(ctx, rig, rig.InfraMachine())).Should(beGone())
 	})
 })

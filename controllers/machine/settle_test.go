@@ -22,15 +22,15 @@ func haveSettled(status metav1.ConditionStatus, reason string, message gomegatyp
 var _ = Describe("What surrounds a VM", func() {
 	It("is settled before the first boot", func(ctx SpecContext) {
 		rig := newRig(ctx)
-		rig.Hypervisor.UnsettleNew("1 NIC is missing")
-		rig.Hypervisor.Fail(fake.Settle, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
+		rig.Hypervisor.SetNewOutOfSync("1 NIC is missing")
+		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.HypervisorErrorReason, "the VM is locked"))
 		Expect(rig.Run(infratest.Options{})).To(Succeed())
 		Expect(rig.CreateAll(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(
 			haveState(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked")),
 			haveSettled(metav1.ConditionFalse, infrav1.HypervisorErrorReason, Equal("Syncing VM: the VM is locked"))))
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(BeZero())
-		rig.Hypervisor.Mend(fake.Settle)
+		rig.Hypervisor.Repair(fake.Sync)
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
 		Expect(rig.Hypervisor.Calls(fake.Start)).To(Equal(1))
 	})
@@ -38,39 +38,39 @@ var _ = Describe("What surrounds a VM", func() {
 	It("is settled beside the VM's life, and its failure holds nothing up", func(ctx SpecContext) {
 		rig := up(ctx)
 		Eventually(machineOf(ctx, rig)).Should(haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty())))
-		rig.Hypervisor.Fail(fake.Settle, broken(infrav1.PlacementNotFoundReason, "the group is gone"))
-		rig.Hypervisor.Unsettle(rig.Key(), "The VM is not in its group")
+		rig.Hypervisor.Fail(fake.Sync, broken(infrav1.PlacementNotFoundReason, "the group is gone"))
+		rig.Hypervisor.SetOutOfSync(rig.Key(), "The VM is not in its group")
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			haveSettled(metav1.ConditionFalse, infrav1.PlacementNotFoundReason, Equal("Syncing VM: the group is gone"))))
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(warning(infrav1.PlacementNotFoundReason)))
 
 		By("publishing what changed meanwhile")
-		rig.Hypervisor.Report(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
+		rig.Hypervisor.SetAddresses(rig.Key(), clusterv1.MachineAddress{Type: clusterv1.MachineInternalIP, Address: "192.0.2.77"})
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), HaveField("Status.Addresses", ConsistOf(HaveField("Address", "192.0.2.77")))))
-		calls := rig.Hypervisor.Calls(fake.Settle)
-		Eventually(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeNumerically(">", calls))
+		calls := rig.Hypervisor.Calls(fake.Sync)
+		Eventually(func() int { return rig.Hypervisor.Calls(fake.Sync) }).Should(BeNumerically(">", calls))
 		Eventually(eventsOf(ctx, rig)).Should(WithTransform(warnings, Equal(1)))
 
 		By("mending the cause")
-		rig.Hypervisor.Mend(fake.Settle)
+		rig.Hypervisor.Repair(fake.Sync)
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(),
 			haveSettled(metav1.ConditionFalse, infrav1.WaitingForNodeReason, Not(BeEmpty()))))
 	})
 
 	It("loses the user data once the node has joined, once", func(ctx SpecContext) {
 		rig := up(ctx)
-		Consistently(func() int { return rig.Hypervisor.Calls(fake.Settle) }).Should(BeZero())
-		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeTrue())
+		Consistently(func() int { return rig.Hypervisor.Calls(fake.Sync) }).Should(BeZero())
+		Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeTrue())
 		Expect(rig.Join(ctx)).To(Succeed())
 		Eventually(machineOf(ctx, rig)).Should(And(beProvisioned(), haveSettled(metav1.ConditionTrue, infrav1.SyncedReason, BeEmpty())))
-		Expect(rig.Hypervisor.HoldsUserData(rig.Key())).To(BeFalse())
+		Expect(rig.Hypervisor.HasUserData(rig.Key())).To(BeFalse())
 		Eventually(eventsOf(ctx, rig)).Should(ContainElement(normal("Cleared")))
 
 		By("leaving it alone after a restart of the VM")
 		rig.Hypervisor.PowerOff(rig.Key())
 		Eventually(func() int { return rig.Hypervisor.Calls(fake.Start) }).Should(Equal(2))
 		Eventually(machineOf(ctx, rig)).Should(beProvisioned())
-		Expect(rig.Hypervisor.Calls(fake.Settle)).To(Equal(1))
+		Expect(rig.Hypervisor.Calls(fake.Sync)).To(Equal(1))
 	})
 })
 

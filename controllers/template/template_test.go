@@ -103,7 +103,7 @@ var _ = Describe("A machine template", func() {
 		down := broken(infrav1.EndpointUnreachableReason, "connection refused")
 		rig.Hypervisor.Fail(fake.Size, down)
 		rig.Hypervisor.Fail(fake.Inspect, down)
-		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
+		rig.Hypervisor.NotifyEndpoint(fake.KeyOf(rig.InfraCluster()))
 		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(small), have(metav1.ConditionFalse, infrav1.EndpointUnreachableReason,
 			Equal("Getting the size of machines: connection refused"))))
 		// Only a cluster that was seen to be out of reach can be seen to recover.
@@ -114,9 +114,9 @@ var _ = Describe("A machine template", func() {
 		}).Should(Equal(infrav1.EndpointUnreachableReason))
 
 		By("making the hypervisor available again")
-		rig.Hypervisor.Mend(fake.Size)
-		rig.Hypervisor.Mend(fake.Inspect)
-		rig.Hypervisor.PushSite(fake.KeyOf(rig.InfraCluster()))
+		rig.Hypervisor.Repair(fake.Size)
+		rig.Hypervisor.Repair(fake.Inspect)
+		rig.Hypervisor.NotifyEndpoint(fake.KeyOf(rig.InfraCluster()))
 		Eventually(templateOf(ctx, rig)).Should(beSized())
 	})
 
@@ -128,7 +128,7 @@ var _ = Describe("A machine template", func() {
 		Expect(rig.Client.Create(ctx, labeled(rig))).To(Succeed())
 		Eventually(templateOf(ctx, rig)).Should(And(haveCapacity(map[string]string{}), have(metav1.ConditionFalse, infrav1.TemplateNotFoundReason,
 			Equal(`Getting the size of machines: template "x" does not exist`))))
-		rig.Hypervisor.Mend(fake.Size)
+		rig.Hypervisor.Repair(fake.Size)
 		Eventually(templateOf(ctx, rig)).Should(And(beSized(), haveCapacity(small)))
 	})
 

@@ -1,9 +1,10 @@
 // Package fake is a hypervisor in memory, for tests of the reconcilers.
 //
-// It keeps the driver contract: calls may be repeated, work can take steps,
-// changes are pushed. A test makes calls fail, now or later, loses replies,
-// powers VMs off behind the reconciler's back and takes them away.
+// It implements the driver contract: calls can be repeated, an action can take
+// several steps, and changes are delivered to controllers. A test can make
+// calls or actions fail, lose replies, power VMs off and remove VMs without the
+// reconciler.
 //
-// It refuses to be a simulator: it has no hosts, networks or templates, and no
-// binary links it.
+// It is not a simulator: it has no hosts, networks or templates, and no binary
+// links it.
 package fake

@@ -9,13 +9,13 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// Object is what the fake needs of a machine or a cluster.
+// Object is the part of a machine or a cluster that the fake uses.
 type Object interface {
 	GetNamespace() string
 	GetName() string
 }
 
-// Connector makes a hypervisor look like that of machines of type M.
+// Connector connects machines of type M to a fake hypervisor.
 type Connector[M Object] struct{ Hypervisor *Hypervisor }
 
 var _ hypervisor.Connector[Object] = Connector[Object]{}
@@ -24,7 +24,7 @@ var _ hypervisor.Connector[Object] = Connector[Object]{}
 func (c Connector[M]) Connect(context.Context, M) (hypervisor.Driver[M], error) {
 	c.Hypervisor.mu.Lock()
 	defer c.Hypervisor.mu.Unlock()
-	if err := c.Hypervisor.enter(Connect); err != nil {
+	if err := c.Hypervisor.call(Connect); err != nil {
 		return nil, err
 	}
 	return driver[M](c), nil
@@ -48,7 +48,7 @@ func (d driver[M]) Create(_ context.Context, m M, l hypervisor.CreateOptions) er
 func (d driver[M]) Start(_ context.Context, m M) error { return d.Hypervisor.start(KeyOf(m)) }
 
 func (d driver[M]) Sync(_ context.Context, m M, joined bool) error {
-	return d.Hypervisor.settle(KeyOf(m), joined)
+	return d.Hypervisor.sync(KeyOf(m), joined)
 }
 
 func (d driver[M]) Shutdown(_ context.Context, m M) error { return d.Hypervisor.shutdown(KeyOf(m)) }
@@ -59,44 +59,44 @@ func (d driver[M]) Delete(_ context.Context, m M) error { return d.Hypervisor.re
 func (d driver[M]) EndpointID() string {
 	d.Hypervisor.mu.Lock()
 	defer d.Hypervisor.mu.Unlock()
-	return d.Hypervisor.site.ID
+	return d.Hypervisor.endpoint.ID
 }
 
-// Inspector makes a hypervisor look like that of clusters of type C.
+// Inspector connects clusters of type C to a fake hypervisor.
 type Inspector[C Object] struct{ Hypervisor *Hypervisor }
 
 var _ hypervisor.Inspector[Object] = Inspector[Object]{}
 
-// Inspect reports the site.
+// Inspect reports the endpoint.
 func (i Inspector[C]) Inspect(_ context.Context, c C) (hypervisor.Endpoint, error) {
 	i.Hypervisor.mu.Lock()
 	defer i.Hypervisor.mu.Unlock()
-	site := i.Hypervisor.site
-	site.VMs = i.Hypervisor.marked(c.GetNamespace())
-	return site, i.Hypervisor.enter(Inspect)
+	endpoint := i.Hypervisor.endpoint
+	endpoint.VMs = i.Hypervisor.owned(c.GetNamespace())
+	return endpoint, i.Hypervisor.call(Inspect)
 }
 
 // EndpointChanges delivers the keys of clusters whose endpoint became reachable
 // or unreachable.
-func (i Inspector[C]) EndpointChanges() <-chan hypervisor.Key { return i.Hypervisor.siteChanges }
+func (i Inspector[C]) EndpointChanges() <-chan hypervisor.Key { return i.Hypervisor.endpointChanges }
 
-// Labelled is what the fake needs of a template.
-type Labelled interface {
+// Labeled is the part of a template that the fake uses.
+type Labeled interface {
 	Object
 	GetLabels() map[string]string
 }
 
-// Sizer makes a hypervisor look like that of templates of type T.
-type Sizer[T Labelled] struct{ Hypervisor *Hypervisor }
+// Sizer connects templates of type T to a fake hypervisor.
+type Sizer[T Labeled] struct{ Hypervisor *Hypervisor }
 
-var _ hypervisor.Sizer[Labelled] = Sizer[Labelled]{}
+var _ hypervisor.Sizer[Labeled] = Sizer[Labeled]{}
 
-// Size reports what machines made from a template will have, once it is known
-// for which cluster.
+// Size reports the capacity of machines created from a template, as soon as the
+// cluster of the template is known.
 func (s Sizer[T]) Size(_ context.Context, t T) (hypervisor.Size, error) {
 	s.Hypervisor.mu.Lock()
 	defer s.Hypervisor.mu.Unlock()
-	if err := s.Hypervisor.enter(Size); err != nil {
+	if err := s.Hypervisor.call(Size); err != nil {
 		return hypervisor.Size{}, err
 	}
 	if t.GetLabels()[clusterv1.ClusterNameLabel] == "" {
@@ -105,7 +105,7 @@ func (s Sizer[T]) Size(_ context.Context, t T) (hypervisor.Size, error) {
 	return s.Hypervisor.size, nil
 }
 
-// KeyOf names an object.
+// KeyOf returns the key of an object.
 func KeyOf(o Object) hypervisor.Key {
 	return hypervisor.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
 }

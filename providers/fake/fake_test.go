@@ -15,7 +15,7 @@ type object struct{}
 func (object) GetNamespace() string { return "ns" }
 func (object) GetName() string      { return "m" }
 
-// TestContract walks a VM through the states that drivers report.
+// TestContract moves a VM through the states that drivers report.
 func TestContract(t *testing.T) {
 	full := errors.New("full")
 	h := New()
@@ -24,13 +24,13 @@ func TestContract(t *testing.T) {
 		t.Fatal(err)
 	}
 	steps := []struct {
-		name string
-		do   func(context.Context) error
-		err  error
-		want hypervisor.State
-		told error
+		name     string
+		do       func(context.Context) error
+		err      error
+		want     hypervisor.State
+		reported error
 	}{
-		{"nothing", nil, nil, hypervisor.Absent, nil},
+		{"no VM", nil, nil, hypervisor.Absent, nil},
 		{"a call that fails", func(ctx context.Context) error {
 			h.FailNext(Create, full)
 			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
@@ -39,29 +39,29 @@ func TestContract(t *testing.T) {
 			h.FailLater(Create, full)
 			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Absent, full},
-		{"which is told once", nil, nil, hypervisor.Absent, nil},
+		{"the failure is reported once", nil, nil, hypervisor.Absent, nil},
 		{"work that is held", func(ctx context.Context) error {
-			h.Mend(Create)
+			h.Repair(Create)
 			h.Hold(Create)
 			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Busy, nil},
-		{"and goes on", nil, nil, hypervisor.Busy, nil},
+		{"held work continues", nil, nil, hypervisor.Busy, nil},
 		{"a call that is repeated", func(ctx context.Context) error {
 			return d.Create(ctx, object{}, hypervisor.CreateOptions{})
 		}, nil, hypervisor.Busy, nil},
-		{"work that is let go", func(context.Context) error { h.Let(Create); return nil }, nil, hypervisor.Stopped, nil},
+		{"work that is released", func(context.Context) error { h.Release(Create); return nil }, nil, hypervisor.Stopped, nil},
 		{"a reply that is lost", func(ctx context.Context) error {
 			h.LoseReply(Start, full)
 			return d.Start(ctx, object{})
 		}, full, hypervisor.Running, nil},
-		{"somebody powers it off", func(context.Context) error { h.PowerOff(KeyOf(object{})); return nil }, nil, hypervisor.Stopped, nil},
+		{"an administrator powers it off", func(context.Context) error { h.PowerOff(KeyOf(object{})); return nil }, nil, hypervisor.Stopped, nil},
 		{"start again", func(ctx context.Context) error { return d.Start(ctx, object{}) }, nil, hypervisor.Running, nil},
-		{"a guest that does not listen", func(ctx context.Context) error {
+		{"a guest that ignores the request", func(ctx context.Context) error {
 			h.Ignore(Shutdown)
 			return d.Shutdown(ctx, object{})
 		}, nil, hypervisor.Running, nil},
-		{"a guest that listens", func(ctx context.Context) error {
-			h.Listen(Shutdown)
+		{"a guest that shuts down", func(ctx context.Context) error {
+			h.StopIgnoring(Shutdown)
 			return d.Shutdown(ctx, object{})
 		}, nil, hypervisor.Stopped, nil},
 		{"delete", func(ctx context.Context) error { return d.Delete(ctx, object{}) }, nil, hypervisor.Absent, nil},
@@ -74,23 +74,23 @@ func TestContract(t *testing.T) {
 			}
 		}
 		vm, err := d.Observe(t.Context(), object{})
-		if vm.State != step.want || !errors.Is(err, step.told) {
-			t.Errorf("%s: Observe() = %s, %v, want %s, %v", step.name, vm.State, err, step.want, step.told)
+		if vm.State != step.want || !errors.Is(err, step.reported) {
+			t.Errorf("%s: Observe() = %s, %v, want %s, %v", step.name, vm.State, err, step.want, step.reported)
 		}
 	}
-	if got := h.Made(KeyOf(object{})); got != 1 {
-		t.Errorf("made %d VMs, want 1", got)
+	if got := h.Created(KeyOf(object{})); got != 1 {
+		t.Errorf("created %d VMs, want 1", got)
 	}
 	if got := len(h.changes); got == 0 {
 		t.Error("no change was pushed")
 	}
 }
 
-// TestSettle settles a VM step by step: what surrounds it, then its user data,
-// and that only once the node has joined.
-func TestSettle(t *testing.T) {
+// TestSync syncs a VM step by step: first the difference to its machine, then
+// its user data. The user data is removed only after the node has joined.
+func TestSync(t *testing.T) {
 	h := New()
-	h.UnsettleNew("a NIC is missing")
+	h.SetNewOutOfSync("a NIC is missing")
 	d, err := Connector[object]{Hypervisor: h}.Connect(t.Context(), object{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,14 +100,14 @@ func TestSettle(t *testing.T) {
 	}
 	for _, step := range []struct {
 		joined    bool
-		unsettled string
+		outOfSync string
 		userData  bool
 	}{{false, "", true}, {false, "", true}, {true, "", false}} {
 		if err := d.Sync(t.Context(), object{}, step.joined); err != nil {
 			t.Fatal(err)
 		}
 		vm, err := d.Observe(t.Context(), object{})
-		if err != nil || vm.OutOfSync != step.unsettled || vm.UserData != step.userData {
+		if err != nil || vm.OutOfSync != step.outOfSync || vm.UserData != step.userData {
 			t.Errorf("Observe() = %+v, %v, want %+v", vm, err, step)
 		}
 	}
@@ -118,8 +118,8 @@ type named string
 func (named) GetNamespace() string { return "ns" }
 func (n named) GetName() string    { return string(n) }
 
-// TestLimit refuses what goes past the limit as a wait, and calls those who
-// wait when a place gets free.
+// TestLimit checks that a creation above the limit returns an error with
+// Waiting set, and that queued machines are notified when a creation ends.
 func TestLimit(t *testing.T) {
 	h := New()
 	h.Limit(1)
@@ -136,34 +136,34 @@ func TestLimit(t *testing.T) {
 			t.Fatalf("err = %v, want a wait", err)
 		}
 	}
-	h.Let(Create)
-	called := map[string]bool{}
+	h.Release(Create)
+	delivered := map[string]bool{}
 	for len(h.changes) > 0 {
-		called[(<-h.changes).Name] = true
+		delivered[(<-h.changes).Name] = true
 	}
-	if !called["b"] {
-		t.Error("b was not called")
+	if !delivered["b"] {
+		t.Error("the change of b was not delivered")
 	}
 	if err := d.Create(t.Context(), "b", hypervisor.CreateOptions{}); err != nil {
-		t.Errorf("err = %v once there is a place", err)
+		t.Errorf("err = %v after a slot became free", err)
 	}
 }
 
-// TestZone refuses a failure domain that the site has not.
+// TestZone checks that a failure domain that does not exist is rejected.
 func TestZone(t *testing.T) {
 	h := New()
-	h.SetSite(hypervisor.Key{}, hypervisor.Endpoint{ID: "x", FailureDomains: []clusterv1.FailureDomain{{Name: "a"}}})
+	h.SetEndpoint(hypervisor.Key{}, hypervisor.Endpoint{ID: "x", FailureDomains: []clusterv1.FailureDomain{{Name: "a"}}})
 	d, err := Connector[object]{Hypervisor: h}.Connect(t.Context(), object{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Create(t.Context(), object{}, hypervisor.CreateOptions{Zone: "b"}); !hypervisor.IsTerminal(err) {
-		t.Errorf("err = %v, want a terminal one", err)
+		t.Errorf("err = %v, want a terminal error", err)
 	}
 	if err := d.Create(t.Context(), object{}, hypervisor.CreateOptions{Zone: "a"}); err != nil {
 		t.Error(err)
 	}
 	if i, ok := d.(hypervisor.EndpointIdentifier); !ok || i.EndpointID() != "x" {
-		t.Error("the driver does not say which site it is on")
+		t.Error("the driver does not return the ID of its endpoint")
 	}
 }

@@ -6,45 +6,45 @@ import (
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
-// always is a number of calls that never runs out.
+// always is the number of calls of a fault that does not expire.
 const always = -1
 
-// Fail makes every call of a verb fail with err until Mend.
+// Fail makes each call of a verb fail with err until Repair is called.
 func (h *Hypervisor) Fail(verb Verb, err error) { h.set(h.faults, verb, err, always) }
 
 // FailNext makes the next call of a verb fail with err.
 func (h *Hypervisor) FailNext(verb Verb, err error) { h.set(h.faults, verb, err, 1) }
 
-// FailLater makes the work that every call of a verb starts fail with err
-// until Mend: the call is accepted, and an Observe tells of the failure.
-func (h *Hypervisor) FailLater(verb Verb, err error) { h.set(h.late, verb, err, always) }
+// FailLater makes each action that a verb starts fail with err until Repair is
+// called: the call succeeds, and a later Observe reports the failure.
+func (h *Hypervisor) FailLater(verb Verb, err error) { h.set(h.workFaults, verb, err, always) }
 
-// LoseReply makes the next call of a verb do its work and fail with err all
-// the same, as when a connection breaks or the caller crashes.
-func (h *Hypervisor) LoseReply(verb Verb, err error) { h.set(h.lost, verb, err, 1) }
+// LoseReply makes the next call of a verb start its action and nevertheless
+// fail with err, as when a connection breaks or the caller crashes.
+func (h *Hypervisor) LoseReply(verb Verb, err error) { h.set(h.replyFaults, verb, err, 1) }
 
-// Ignore makes calls of a verb be accepted and lead to nothing, as a guest does
-// that does not listen.
+// Ignore makes calls of a verb succeed without an effect, as with a guest that
+// does not react to a shutdown request.
 func (h *Hypervisor) Ignore(verb Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ignored[verb] = true
 }
 
-// Listen ends Ignore.
-func (h *Hypervisor) Listen(verb Verb) {
+// StopIgnoring reverts Ignore.
+func (h *Hypervisor) StopIgnoring(verb Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.ignored, verb)
 }
 
-// Mend ends all faults of a verb.
-func (h *Hypervisor) Mend(verb Verb) {
+// Repair removes all faults of a verb.
+func (h *Hypervisor) Repair(verb Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.faults, verb)
-	delete(h.late, verb)
-	delete(h.lost, verb)
+	delete(h.workFaults, verb)
+	delete(h.replyFaults, verb)
 }
 
 func (h *Hypervisor) set(faults map[Verb]*fault, verb Verb, err error, times int) {
@@ -53,74 +53,75 @@ func (h *Hypervisor) set(faults map[Verb]*fault, verb Verb, err error, times int
 	faults[verb] = &fault{err: err, left: times}
 }
 
-// Hold keeps the work that a verb starts from ending, so that VMs stay Busy.
+// Hold prevents the actions that a verb starts from completing, so that VMs
+// stay Busy.
 func (h *Hypervisor) Hold(verb Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held[verb] = true
 }
 
-// Let ends the work that Hold kept, and holds no more.
-func (h *Hypervisor) Let(verb Verb) {
+// Release completes the actions that Hold stopped and reverts Hold.
+func (h *Hypervisor) Release(verb Verb) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.held, verb)
 	for key := range h.vms {
-		h.end(key)
+		h.complete(key)
 	}
 }
 
-// PowerOff powers a VM off outside.
+// PowerOff powers a VM off without the driver.
 func (h *Hypervisor) PowerOff(key hypervisor.Key) {
-	h.edit(key, func(v *vm) { v.seen.State, v.seen.Addresses = hypervisor.Stopped, nil })
+	h.edit(key, func(v *vm) { v.observed.State, v.observed.Addresses = hypervisor.Stopped, nil })
 }
 
-// Unsettle makes what surrounds a VM differ from what its machine asks.
-func (h *Hypervisor) Unsettle(key hypervisor.Key, what string) {
-	h.edit(key, func(v *vm) { v.seen.OutOfSync = what })
+// SetOutOfSync makes a VM report a difference to its machine.
+func (h *Hypervisor) SetOutOfSync(key hypervisor.Key, difference string) {
+	h.edit(key, func(v *vm) { v.observed.OutOfSync = difference })
 }
 
-// UnsettleNew makes VMs come into being unsettled.
-func (h *Hypervisor) UnsettleNew(what string) {
+// SetNewOutOfSync makes new VMs report a difference to their machine.
+func (h *Hypervisor) SetNewOutOfSync(difference string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.unsettled = what
+	h.newOutOfSync = difference
 }
 
-// Migrate moves a VM to another host outside.
+// Migrate moves a VM to another host without the driver.
 func (h *Hypervisor) Migrate(key hypervisor.Key, host string) {
-	h.edit(key, func(v *vm) { v.seen.Host = host })
+	h.edit(key, func(v *vm) { v.observed.Host = host })
 }
 
-// Limit bounds the creations that are under way at once; zero lifts the bound.
-// Whoever is refused is told when it may ask again.
+// Limit sets the number of concurrent creations; zero removes the limit.
+// Machines whose creation was rejected are notified when they can retry.
 func (h *Hypervisor) Limit(creations int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.most = creations
-	h.call()
+	h.maxCreations = creations
+	h.notifyQueued()
 }
 
-// SetSize changes what machines that do not exist yet will have.
+// SetSize sets the capacity of machines that do not exist yet.
 func (h *Hypervisor) SetSize(size hypervisor.Size) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.size = size
 }
 
-// Report sets the addresses a guest reports.
-func (h *Hypervisor) Report(key hypervisor.Key, addresses ...clusterv1.MachineAddress) {
-	h.edit(key, func(v *vm) { v.addresses, v.seen.Addresses = addresses, addresses })
+// SetAddresses sets the addresses that a guest reports.
+func (h *Hypervisor) SetAddresses(key hypervisor.Key, addresses ...clusterv1.MachineAddress) {
+	h.edit(key, func(v *vm) { v.addresses, v.observed.Addresses = addresses, addresses })
 }
 
-// Say has a VM's guest tell how far its first boot is.
-func (h *Hypervisor) Say(key hypervisor.Key, report hypervisor.Report) {
-	h.edit(key, func(v *vm) { v.seen.Report = report })
+// SetReport sets the boot progress that a guest reports.
+func (h *Hypervisor) SetReport(key hypervisor.Key, report hypervisor.Report) {
+	h.edit(key, func(v *vm) { v.observed.Report = report })
 }
 
-// Identify gives a VM another provider ID outside.
-func (h *Hypervisor) Identify(key hypervisor.Key, id string) {
-	h.edit(key, func(v *vm) { v.seen.ProviderID = id })
+// SetProviderID sets another provider ID of a VM without the driver.
+func (h *Hypervisor) SetProviderID(key hypervisor.Key, id string) {
+	h.edit(key, func(v *vm) { v.observed.ProviderID = id })
 }
 
 func (h *Hypervisor) edit(key hypervisor.Key, change func(*vm)) {
@@ -128,73 +129,77 @@ func (h *Hypervisor) edit(key hypervisor.Key, change func(*vm)) {
 	defer h.mu.Unlock()
 	if v := h.vms[key]; v != nil {
 		change(v)
-		h.push(key)
+		h.notify(key)
 	}
 }
 
-// Lose takes a VM away outside.
-func (h *Hypervisor) Lose(key hypervisor.Key) {
+// Remove deletes a VM without the driver.
+func (h *Hypervisor) Remove(key hypervisor.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.vms, key)
-	h.push(key)
+	h.notify(key)
 }
 
-// Plant adds a VM of the machine's name that is not ours.
-func (h *Hypervisor) Plant(key hypervisor.Key) {
+// AddForeign adds a VM with the name of the machine and without the owner mark.
+func (h *Hypervisor) AddForeign(key hypervisor.Key) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.vms[key] = &vm{seen: hypervisor.VM{State: hypervisor.Running}, foreign: true}
+	h.vms[key] = &vm{observed: hypervisor.VM{State: hypervisor.Running}, foreign: true}
 }
 
-// HoldsUserData reports whether a VM's settings hold the first-boot document.
-func (h *Hypervisor) HoldsUserData(key hypervisor.Key) bool {
+// HasUserData reports whether the settings of a VM contain the bootstrap data.
+func (h *Hypervisor) HasUserData(key hypervisor.Key) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	v := h.vms[key]
-	return v != nil && v.seen.UserData
+	return v != nil && v.observed.UserData
 }
 
-// Have reports whether there is a VM of the machine's name, ours or not.
-func (h *Hypervisor) Have(key hypervisor.Key) bool {
+// Exists reports whether a VM with the name of the machine exists, with or
+// without the owner mark.
+func (h *Hypervisor) Exists(key hypervisor.Key) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.vms[key] != nil
 }
 
-// Made returns how many VMs were ever created for a machine.
-func (h *Hypervisor) Made(key hypervisor.Key) int {
+// Created returns the number of VMs that were created for a machine.
+func (h *Hypervisor) Created(key hypervisor.Key) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.made[key]
+	return h.created[key]
 }
 
-// Launched returns what the VM of a machine was last launched with.
-func (h *Hypervisor) Launched(key hypervisor.Key) hypervisor.CreateOptions {
+// CreateOptions returns the options of the last VM that was created for a
+// machine.
+func (h *Hypervisor) CreateOptions(key hypervisor.Key) hypervisor.CreateOptions {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.launches[key]
+	return h.options[key]
 }
 
-// Calls returns how often a verb was called, failed calls included.
+// Calls returns the number of calls of a verb, including failed calls.
 func (h *Hypervisor) Calls(verb Verb) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.calls[verb]
 }
 
-// SetSite changes what Inspect sees and pushes the change to a cluster.
-func (h *Hypervisor) SetSite(cluster hypervisor.Key, site hypervisor.Endpoint) {
+// SetEndpoint sets the result of Inspect and notifies the controller of a
+// cluster.
+func (h *Hypervisor) SetEndpoint(cluster hypervisor.Key, endpoint hypervisor.Endpoint) {
 	h.mu.Lock()
-	h.site = site
+	h.endpoint = endpoint
 	h.mu.Unlock()
-	h.PushSite(cluster)
+	h.NotifyEndpoint(cluster)
 }
 
-// PushSite tells that the endpoint of a cluster came or went.
-func (h *Hypervisor) PushSite(cluster hypervisor.Key) {
+// NotifyEndpoint delivers the key of a cluster, as when its endpoint became
+// reachable or unreachable.
+func (h *Hypervisor) NotifyEndpoint(cluster hypervisor.Key) {
 	select {
-	case h.siteChanges <- cluster:
+	case h.endpointChanges <- cluster:
 	default:
 	}
 }
