@@ -22,7 +22,9 @@ version=${2:-v0.1.0}
 registry=ghcr.io/nova-platform
 kubectl=$("$here/tools/build.sh" kubectl)
 cd "$here/.."
-echo "providers:" >"$dir/clusterctl.yaml"
+# The classes need the feature gate. An upgrade without the variable would turn
+# it off again, so the configuration sets it. The environment overrides it.
+printf 'CLUSTER_TOPOLOGY: "true"\nproviders:\n' >"$dir/clusterctl.yaml"
 
 # quote restores quotes that kustomize removes: YAML could parse the value of a
 # variable as a number. Counts and sizes are numbers, except in annotations.

@@ -42,7 +42,7 @@ tools=$("$here/tools/build.sh" image cyclonedx-gomod)
 rm -rf "$dir"/{bin,images,sbom,gitops,monitoring}
 mkdir -p "$dir"/{images,sbom,repository,monitoring}
 REGISTRY=$registry "$here/components.sh" "$dir/repository" "$version"
-sed "s|$dir/repository|\${NOVA_REPOSITORY}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
+sed "s|$dir/repository|\${NOVA_REPOSITORY:=\${PWD}/out/repository}|" "$dir/repository/clusterctl.yaml" >"$dir/clusterctl.yaml"
 rm "$dir/repository/clusterctl.yaml"
 cp "$here/release/Dockerfile" "$dir/"
 "$here/gitops.sh" "$dir/gitops" "$version"

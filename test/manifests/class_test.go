@@ -39,6 +39,7 @@ template: image-<version>
 controlPlaneSize: {cpus: 2, memoryMiB: 4096}
 nodeSize: {cpus: 4, memoryMiB: 8192}
 format: ignition
+sshAuthorizedKey: ssh-ed25519 AAAA "ops" <ops@example>
 platform: {ntp: {servers: [ntp.example]}}
 controlPlaneConfig: {preKubeadmCommands: ["true"]}
 nodeConfig: {taints: [{key: example, effect: NoSchedule}], format: cloud-config}
@@ -73,6 +74,11 @@ var _ = DescribeTable("a Cluster of the class", func(ctx SpecContext, provider, 
 	Expect(field(desired.ControlPlane.Object, "spec", "platform", "ntp", "servers")).To(ConsistOf("ntp.example"))
 	Expect(field(worker.BootstrapTemplate, "spec", "template", "spec")).To(And(
 		HaveKeyWithValue("roles", ConsistOf("infra")), HaveKeyWithValue("format", "cloud-config"), HaveKey("taints")))
+	nova := ConsistOf(map[string]any{
+		"name": "nova", "sudo": "ALL=(ALL) NOPASSWD:ALL", "sshAuthorizedKeys": []any{`ssh-ed25519 AAAA "ops" <ops@example>`},
+	})
+	Expect(field(desired.ControlPlane.Object, "spec", "config", "users")).To(nova)
+	Expect(field(worker.BootstrapTemplate, "spec", "template", "spec", "users")).To(nova)
 	for _, template := range []*unstructured.Unstructured{desired.ControlPlane.InfrastructureMachineTemplate, worker.InfrastructureMachineTemplate} {
 		Expect(field(template, "spec", "template", "spec", "template", "name")).To(Or(
 			Equal("image-v1.36.3"), HaveKeyWithValue("name", "image-v1.36.3")), "a template can be one of the version")
@@ -155,19 +161,20 @@ identity: {name: another}
 placement: {datacenter: dc, folder: tenants}
 controlPlaneSize: {cpus: 8}
 nodeSize: {memoryMiB: 16384}
+sshAuthorizedKey: ssh-ed25519 AAAA
 platform: {ntp: {servers: [ntp.example]}}
-controlPlaneConfig: {preKubeadmCommands: ["true"]}
-nodeConfig: {files: [{path: /etc/other, content: other}], taints: [{key: example, effect: NoSchedule}]}
+controlPlaneConfig: {preKubeadmCommands: ["true"], users: [{name: ops}]}
+nodeConfig: {users: [{name: ops}], files: [{path: /etc/other, content: other}], taints: [{key: example, effect: NoSchedule}]}
 `, map[string]string{
 		"cluster": `{controlPlaneEndpoint: {host: 192.0.2.10, port: 6443},
 			identityRef: {kind: NovaVSphereIdentity, name: another}, placement: {datacenter: dc, folder: tenants}, antiAffinity: None}`,
 		"control plane": `{endpoint: {provider: KubeVIP, kubeVIP: {interface: eth1}},
 			platform: {kubeletCertificates: Cluster, imageRepository: registry.example/kubernetes, ntp: {servers: [ntp.example]}},
-			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}, preKubeadmCommands: ["true"]}}`,
+			config: {format: ignition, files: [{path: /etc/own, content: own}], kubelet: {extraArgs: [{name: v, value: "4"}]}, preKubeadmCommands: ["true"], users: [{name: ops}]}}`,
 		"its machines": `{template: {name: image-v1.36.3}, hardware: {cpus: 8, memoryMiB: 65536, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 		"node": `{roles: [infra], format: ignition, files: [{path: /etc/other, content: other}],
-			kubelet: {extraArgs: [{name: v, value: "4"}]}, taints: [{key: example, effect: NoSchedule}]}`,
+			kubelet: {extraArgs: [{name: v, value: "4"}]}, taints: [{key: example, effect: NoSchedule}], users: [{name: ops}]}`,
 		"nodes": `{template: {name: image-v1.36.3}, hardware: {cpus: 16, memoryMiB: 16384, firmware: EFI},
 			network: {interfaces: [{network: tenants, mtu: 9000}, {network: storage}]}, powerOff: {mode: Hard}}`,
 	}),
@@ -289,6 +296,8 @@ var _ = DescribeTable("a class and the API server agree on", func(ctx SpecContex
 		map[string]string{"long": strings.Repeat("a", 1024)}, map[string]string{strings.Repeat("a", 1025): "1024"}),
 	Entry("the device name of zVirt", "nova-zvirt", "deviceName",
 		map[string]string{"long": "enp1s0f0np0-15c"}, map[string]string{"enp1s0f0np0-16ch": "15", "-a": "deviceName"}),
+	Entry("the key of vSphere", "nova-vsphere", "sshAuthorizedKey", keys, noKeys),
+	Entry("the key of zVirt", "nova-zvirt", "sshAuthorizedKey", keys, noKeys),
 	Entry("the account of vSphere", "nova-vsphere", "identity",
 		map[string]string{"long": "{name: " + strings.Repeat("a", 253) + "}"}, map[string]string{"{name: " + strings.Repeat("a", 254) + "}": "253"}),
 	Entry("the account of zVirt", "nova-zvirt", "identity",
@@ -312,6 +321,8 @@ var (
 		`{caBundle: nothing}`: "caBundle must hold at least one PEM certificate",
 		`{caBundle: "-----BEGIN CERTIFICATE-----` + strings.Repeat("a", 65536) + `"}`: "65536",
 	}
+	keys      = map[string]string{"none": `""`, "one": "ssh-ed25519 AAAA ops", "long": strings.Repeat("a", 4096)}
+	noKeys    = map[string]string{`"ssh-ed25519 AAAA\nssh-ed25519 BBBB"`: "sshAuthorizedKey", strings.Repeat("a", 4097): "4096"}
 	servers   = map[string]string{"name": "hypervisor.example", "with a port": `"192.0.2.1:8443"`, "long": strings.Repeat("a", 512)}
 	noServers = map[string]string{
 		"https://hypervisor.example": "without scheme, path or credentials", "admin@hypervisor.example": "without scheme, path or credentials",

@@ -101,7 +101,7 @@ var elsewhere = map[string]map[string]string{
 		"kubectl logs":                           "people: cluster-autoscaler is no Go module",
 	},
 	"docs/clusterctl.md": {
-		"make release": "test/suites/clusterctl", "export NOVA_REPOSITORY": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
+		"make release": "test/suites/clusterctl", "clusterctl init": "test/suites/clusterctl", "clusterctl upgrade": "test/suites/clusterctl",
 		"clusterctl move": "test/suites/clusterctl", "mkdir -p copies": "test/suites/clusterctl",
 	},
 	"docs/controlplane.md": {"etcdctl()": "people, on a node: etcd's image in the bed has no etcdctl"},
@@ -366,14 +366,17 @@ func prepareCommands(ctx context.Context, dir, repository string) []string {
 	for _, folder := range []string{"templates", "modules", "config"} {
 		Expect(os.Symlink(filepath.Join(tools.Root(), folder), filepath.Join(dir, folder))).To(Succeed())
 	}
-	Expect(os.Symlink(repository, filepath.Join(dir, "out"))).To(Succeed())
+	Expect(os.Mkdir(filepath.Join(dir, "out"), 0o700)).To(Succeed())
+	Expect(os.Symlink(repository, filepath.Join(dir, "out", "repository"))).To(Succeed())
+	Expect(os.Symlink(filepath.Join(repository, "clusterctl.yaml"), filepath.Join(dir, "out", "clusterctl.yaml"))).To(Succeed())
 	configuration, err := os.ReadFile(filepath.Join(repository, "clusterctl.yaml"))
 	Expect(err).NotTo(HaveOccurred())
+	Expect(string(configuration)).To(ContainSubstring(`CLUSTER_TOPOLOGY: "true"`), "an upgrade without it would turn classes off")
 	Expect(os.Mkdir(filepath.Join(dir, "cluster-api"), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(dir, "cluster-api", "clusterctl.yaml"), configuration, 0o600)).To(Succeed())
 	config := filepath.Join(dir, "kubeconfig")
 	Expect(os.WriteFile(config, server.Kubeconfig(), 0o600)).To(Succeed())
-	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+config, "XDG_CONFIG_HOME="+dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "NOVA_REPOSITORY="+repository)
+	return append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+config, "XDG_CONFIG_HOME="+dir, "CLUSTERCTL_DISABLE_VERSIONCHECK=true")
 }
 
 // makeDemo makes the cluster that the documents speak of.
