@@ -5,9 +5,11 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	gomegatypes "github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -110,5 +112,108 @@ var _ = Describe("A Secret with the credentials of clusters", func() {
 		Consistently(secretOf(ctx, rig)).Should(beHeld)
 		Expect(rig.Client.Delete(ctx, one)).To(Succeed())
 		Eventually(secretOf(ctx, rig)).Should(beFree)
+	})
+
+	Context("moved by clusterctl", func() {
+		labels := func(labels map[string]string) gomegatypes.GomegaMatcher {
+			return HaveField("Labels", BeEquivalentTo(labels))
+		}
+		unlabeled := HaveField("Labels", Not(HaveKey(clusterctlv1.ClusterctlMoveLabel)))
+
+		It("has the label for it while a cluster names it, and other labels are kept", func(ctx SpecContext) {
+			rig := newRig(ctx)
+			secret := rig.Secret(infratest.CredentialsName, nil)
+			secret.Labels = map[string]string{"team": "blue"}
+			Expect(rig.Client.Create(ctx, secret)).To(Succeed())
+			Expect(rig.Run(infratest.Options{})).To(Succeed())
+			Consistently(secretOf(ctx, rig)).Should(unlabeled)
+			one := rig.InfraCluster()
+			Expect(rig.Client.Create(ctx, one)).To(Succeed())
+			Eventually(secretOf(ctx, rig)).Should(labels(map[string]string{"team": "blue", clusterctlv1.ClusterctlMoveLabel: ""}))
+
+			By("removing the label by hand")
+			s, err := secretOf(ctx, rig)()
+			Expect(err).NotTo(HaveOccurred())
+			before := s.DeepCopy()
+			delete(s.Labels, clusterctlv1.ClusterctlMoveLabel)
+			Expect(rig.Client.Patch(ctx, s, client.MergeFrom(before))).To(Succeed())
+			Eventually(secretOf(ctx, rig)).Should(labels(map[string]string{"team": "blue", clusterctlv1.ClusterctlMoveLabel: ""}))
+
+			By("naming another Secret")
+			change(ctx, rig, one, func() { one.Spec.IdentityRef.Name = "another" })
+			Eventually(secretOf(ctx, rig)).Should(And(labels(map[string]string{"team": "blue"}), beFree))
+		})
+
+		It("keeps the label that a user has set, and its value", func(ctx SpecContext) {
+			rig := newRig(ctx)
+			theirs := map[string]string{clusterctlv1.ClusterctlMoveLabel: "by-hand"}
+			secret := rig.Secret(infratest.CredentialsName, nil)
+			secret.Labels = theirs
+			Expect(rig.Client.Create(ctx, secret)).To(Succeed())
+			Expect(rig.Run(infratest.Options{})).To(Succeed())
+			one := rig.InfraCluster()
+			Expect(rig.Client.Create(ctx, one)).To(Succeed())
+			Eventually(secretOf(ctx, rig)).Should(And(labels(theirs), beHeld))
+			change(ctx, rig, one, func() { one.Spec.IdentityRef.Name = "another" })
+			Eventually(secretOf(ctx, rig)).Should(And(labels(theirs), beFree))
+		})
+
+		It("belongs to the identities that name it, and has no label", func(ctx SpecContext) {
+			rig := newRig(ctx)
+			managers := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "managers-"}}
+			Expect(rig.Client.Create(ctx, managers)).To(Succeed())
+			identity := func(name string) *infrav1.NovaVSphereIdentity {
+				GinkgoHelper()
+				i := &infrav1.NovaVSphereIdentity{
+					ObjectMeta: metav1.ObjectMeta{Name: managers.Name + name},
+					Spec: infrav1.NovaVSphereIdentitySpec{IdentitySpec: infrav1.IdentitySpec{
+						Server: "vcenter.example.test", CredentialsSecretRef: infrav1.IdentitySecretReference{Name: managers.Name},
+					}},
+				}
+				Expect(rig.Client.Create(ctx, i)).To(Succeed())
+				DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(rig.Client.Delete(ctx, i))).To(Succeed()) })
+				return i
+			}
+			account := func(namespace string) *corev1.Secret {
+				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managers.Name}}
+			}
+			accountIn := func(namespace string) func() (*corev1.Secret, error) {
+				return func() (*corev1.Secret, error) {
+					s := account(namespace)
+					err := rig.Client.Get(ctx, client.ObjectKeyFromObject(s), s)
+					return s, err
+				}
+			}
+			ownedBy := func(owners ...*infrav1.NovaVSphereIdentity) gomegatypes.GomegaMatcher {
+				var refs []any
+				for _, o := range owners {
+					refs = append(refs, Equal(metav1.OwnerReference{
+						APIVersion: infrav1.GroupVersion.String(), Kind: infrav1.NovaVSphereIdentityKind, Name: o.Name, UID: o.UID,
+					}))
+				}
+				return And(HaveField("OwnerReferences", ConsistOf(refs...)), unlabeled, beFree)
+			}
+			one := identity("-one")
+			Expect(rig.Run(infratest.Options{ManagerNamespace: managers.Name})).To(Succeed())
+
+			By("creating the Secret after the identity")
+			Expect(rig.Client.Create(ctx, account(managers.Name))).To(Succeed())
+			Expect(rig.Client.Create(ctx, account(rig.Namespace))).To(Succeed(), "of the same name in another namespace")
+			Eventually(accountIn(managers.Name)).Should(ownedBy(one))
+
+			By("creating a second identity with the same Secret")
+			two := identity("-two")
+			Eventually(accountIn(managers.Name)).Should(ownedBy(one, two))
+
+			By("naming another Secret in one of them")
+			one.Spec.CredentialsSecretRef.Name = "another"
+			Expect(rig.Client.Update(ctx, one)).To(Succeed())
+			Eventually(accountIn(managers.Name)).Should(ownedBy(two))
+
+			By("deleting the other, so that Kubernetes deletes the Secret")
+			Expect(rig.Client.Delete(ctx, two)).To(Succeed())
+			Consistently(accountIn(managers.Name)).Should(ownedBy(two), "no garbage collector runs here")
+			Consistently(accountIn(rig.Namespace)).Should(ownedBy())
+		})
 	})
 })

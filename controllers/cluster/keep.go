@@ -19,6 +19,7 @@ import (
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/loop"
+	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/credentials"
 )
 
 // keeper keeps the credentials Secrets of clusters until no cluster references them. The deletion of a
@@ -36,23 +37,30 @@ type keeper[C Object] struct {
 	past      client.Reader
 	clusters  client.ObjectList
 	identity  func(C) (kind, name string)
+	users     users[C]
 	finalizer string
-	filter    string
+	// manager is the field manager of ensureMoves.
+	manager string
+	filter  string
 }
 
 // setUp adds the controller to the manager.
-func (k *keeper[C]) setUp(mgr ctrl.Manager, name string, infra C, options controller.Options) error {
-	return ctrl.NewControllerManagedBy(mgr).
-		Named(name+"-credentials").
+func (k *keeper[C]) setUp(mgr ctrl.Manager, infra C, identity client.Object, options controller.Options) error {
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named(k.manager).
 		WithOptions(loop.Options(options)).
 		Watches(infra, handler.EnqueueRequestsFromMapFunc(k.ofCluster),
 			builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(k.ofSecret),
-			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		Complete(k)
+			builder.WithPredicates(predicate.ResourceVersionChangedPredicate{}))
+	if identity != nil {
+		b.Watches(identity, handler.EnqueueRequestsFromMapFunc(k.ofIdentity),
+			builder.WithPredicates(predicate.GenerationChangedPredicate{}))
+	}
+	return b.Complete(k)
 }
 
-// Reconcile adds the finalizer to one Secret or removes it.
+// Reconcile adds the finalizer to one Secret or removes it, and makes clusterctl move the Secret.
 func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	secret := &metav1.PartialObjectMetadata{}
 	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
@@ -73,8 +81,12 @@ func (k *keeper[C]) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	keeps := keep(by, held, !secret.DeletionTimestamp.IsZero())
+	if sent, err := k.ensureMoves(ctx, secret, keeps); err != nil || sent {
+		return ctrl.Result{RequeueAfter: loop.MinDelay}, err // the Secret has another version now
+	}
 	before := secret.DeepCopy()
-	switch keeps := keep(by, held, !secret.DeletionTimestamp.IsZero()); {
+	switch {
 	case keeps == held:
 		return ctrl.Result{}, nil
 	case keeps:
@@ -159,11 +171,20 @@ func (k *keeper[C]) ofCluster(_ context.Context, o client.Object) []reconcile.Re
 	return nil
 }
 
-// ofSecret passes Secrets that have the finalizer or must get it. Most have no such use, and each
-// reconcile costs a request.
+// ofIdentity maps an identity to its Secret. After an update, the previous state is mapped as well.
+func (k *keeper[C]) ofIdentity(_ context.Context, o client.Object) []reconcile.Request {
+	i, ok := o.(credentials.Identity)
+	if !ok || k.users.namespace == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: k.users.namespace, Name: i.Common().CredentialsSecretRef.Name}}}
+}
+
+// ofSecret passes Secrets that have the finalizer or must get it, and the few Secrets in the namespace
+// of identities. Most others have no such use, and each reconcile costs a request.
 func (k *keeper[C]) ofSecret(ctx context.Context, o client.Object) []reconcile.Request {
 	key := client.ObjectKeyFromObject(o)
-	if !controllerutil.ContainsFinalizer(o, k.finalizer) {
+	if !controllerutil.ContainsFinalizer(o, k.finalizer) && key.Namespace != k.users.namespace {
 		u, err := k.use(ctx, k.client, metav1.NamespaceAll, key)
 		if err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to its users")

@@ -77,10 +77,14 @@ func (r *Reconciler[C]) SetupWithManager(ctx context.Context, mgr ctrl.Manager, 
 	if err != nil {
 		return err
 	}
+	var identity client.Object
+	if r.NewIdentity != nil {
+		identity = r.NewIdentity()
+	}
 	return (&keeper[C]{
-		client: r.Client, past: r.APIReader, clusters: clusters, identity: r.Identity,
-		finalizer: infrav1.CredentialsFinalizer(gvk.Kind), filter: r.WatchFilterValue,
-	}).setUp(mgr, name, r.New(), options)
+		client: r.Client, past: r.APIReader, clusters: clusters, identity: r.Identity, users: users,
+		finalizer: infrav1.CredentialsFinalizer(gvk.Kind), manager: name + "-credentials", filter: r.WatchFilterValue,
+	}).setUp(mgr, r.New(), identity, options)
 }
 
 // machineOf returns an empty machine of the kind that list contains.

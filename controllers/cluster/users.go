@@ -48,16 +48,31 @@ func (u *users[C]) ofSecret(ctx context.Context, secret client.Object) []reconci
 	if u.kind == "" || secret.GetNamespace() != u.namespace {
 		return found
 	}
-	identities, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
+	identities, err := u.allIdentities(ctx)
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Mapping Secret to identities")
 	}
-	for _, o := range identities {
-		if i, ok := o.(credentials.Identity); ok && i.Common().CredentialsSecretRef.Name == secret.GetName() {
+	for _, i := range identities {
+		if i.Common().CredentialsSecretRef.Name == secret.GetName() {
 			found = append(found, u.ofIdentity(ctx, i)...)
 		}
 	}
 	return found
+}
+
+// allIdentities returns all identities, without a copy of each.
+func (u *users[C]) allIdentities(ctx context.Context) ([]credentials.Identity, error) {
+	found, err := loop.Select(ctx, u.reader, u.identities, metav1.NamespaceNone, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, err
+	}
+	var identities []credentials.Identity
+	for _, o := range found {
+		if i, ok := o.(credentials.Identity); ok {
+			identities = append(identities, i)
+		}
+	}
+	return identities, nil
 }
 
 // ofIdentity maps an identity to the clusters of all namespaces that reference it, whether the

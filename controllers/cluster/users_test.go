@@ -46,6 +46,10 @@ var _ = Describe("A cluster that borrows its account", func() {
 		Expect(s.rig.CreateCluster(ctx, s.rig.Cluster(), infra)).To(Succeed())
 		Eventually(clusterOf(ctx, s.rig)).Should(have(
 			infrav1.HypervisorAvailableCondition, metav1.ConditionFalse, infrav1.CredentialsInvalidReason, Not(BeEmpty())))
+		// The manager makes the identity an owner of the Secret, which is a change of the Secret.
+		Eventually(func() (*corev1.Secret, error) {
+			return s.secret, server.Client.Get(ctx, client.ObjectKeyFromObject(s.secret), s.secret)
+		}).Should(HaveField("OwnerReferences", ContainElement(HaveField("UID", s.identity.UID))))
 		Eventually(s.rig.Quiet(fake.Inspect)).WithPolling(time.Second).Should(BeTrue())
 		s.rig.Hypervisor.Repair(fake.Inspect)
 		return s
@@ -62,6 +66,7 @@ var _ = Describe("A cluster that borrows its account", func() {
 		By("changing what does not concern it")
 		Expect(server.Client.Create(ctx, s.rig.Secret("account", nil))).To(Succeed(), "of the same name in its own namespace")
 		other := &infrav1.NovaVSphereIdentity{ObjectMeta: metav1.ObjectMeta{Name: s.managers}, Spec: s.identity.Spec}
+		other.Spec.CredentialsSecretRef.Name = "another"
 		Expect(server.Client.Create(ctx, other)).To(Succeed())
 		Consistently(clusterOf(ctx, s.rig)).ShouldNot(beReady())
 		By("changing what does")
@@ -69,8 +74,9 @@ var _ = Describe("A cluster that borrows its account", func() {
 		Eventually(clusterOf(ctx, s.rig)).Should(beReady())
 	},
 		Entry("the identity's Secret is mended", func(ctx context.Context, s scene) {
+			before := s.secret.DeepCopy()
 			s.secret.StringData = map[string]string{"password": "right"}
-			Expect(server.Client.Update(ctx, s.secret)).To(Succeed())
+			Expect(server.Client.Patch(ctx, s.secret, client.MergeFrom(before))).To(Succeed())
 		}),
 		Entry("the identity allows it", func(ctx context.Context, s scene) {
 			s.identity.Spec.AllowedNamespaces.List = []string{s.rig.Namespace}

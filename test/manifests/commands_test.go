@@ -69,11 +69,7 @@ var scripts = []script{
 	{file: "alerts.md", demo: true},
 	{file: "autoscaler.md"},
 	{file: "clusterctl.md", before: `
-kubectl create secret generic vsphere-credentials
-kubectl create secret generic vcenter-one -n nova-vsphere-system
-kubectl apply -f - <<END
-{apiVersion: infrastructure.cluster.x-k8s.io/v1beta2, kind: NovaVSphereIdentity, metadata: {name: vcenter-one}, spec: {server: vcenter.example, credentialsSecretRef: {name: vcenter-one}, allowedNamespaces: {selector: {}}}}
-END`},
+kubectl create secret generic registry-login`},
 	{file: "controlplane.md", demo: true, before: machine("demo-cp-q2m9d")},
 	{file: "day2.md", demo: true},
 	{file: "etcd.md", demo: true, before: machine("demo-control-plane-4zq9d") + machine("demo-control-plane-m5w8r") + `

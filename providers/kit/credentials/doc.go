@@ -14,8 +14,10 @@
 //
 // Identities have no finalizer. If an identity is deleted while clusters use
 // it, the clusters report it immediately, no VM is affected, and the identity
-// can be created again; a finalizer would keep credentials in use that an
-// administrator wants to revoke, and a tenant's cluster would decide how long.
+// can be created again. Kubernetes deletes its Secret with it, so the Secret
+// has to be created again too. A finalizer would keep credentials in use that
+// an administrator wants to revoke, and a tenant's cluster would decide how
+// long.
 // A Secret in a cluster's own namespace has a finalizer of controllers/cluster:
 // otherwise it would be deleted with the namespace before the VMs, and cannot
 // be created there again.

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
@@ -163,8 +162,8 @@ func creations(ctx context.Context, c bed.Cluster) (int, error) {
 	return requests[create], nil
 }
 
-// credentials puts those of a hypervisor beside a cluster, with the label that
-// lets them move with it.
+// credentials creates the Secret with the credentials of a hypervisor in the
+// namespace of a cluster. The manager sets the label that makes clusterctl move it.
 func credentials(ctx context.Context, c bed.Cluster) error {
 	h, err := b.Hypervisor(c.Hypervisor)
 	if err != nil {
@@ -176,7 +175,6 @@ func credentials(ctx context.Context, c bed.Cluster) error {
 	}
 	secret := &corev1.Secret{StringData: data}
 	secret.Namespace, secret.Name = c.Namespace, h.Facts().CredentialsSecret
-	secret.Labels = map[string]string{clusterctlv1.ClusterctlMoveLabel: ""}
 	return one.Client.Create(ctx, secret)
 }
 

@@ -6,7 +6,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,14 +31,11 @@ func identity(c bed.Cluster) (*unstructured.Unstructured, *corev1.Secret) {
 	return shared, secret
 }
 
-// makesIdentity makes an account and gives it its Secret, as the guide says, so
-// that the two move together.
+// makesIdentity creates an identity and its Secret. The manager makes the
+// identity the owner of the Secret, so that clusterctl copies both.
 func makesIdentity(ctx context.Context, c bed.Cluster) {
 	shared, secret := identity(c)
 	Expect(one.Client.Create(ctx, shared)).To(Succeed())
-	secret.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: shared.GetAPIVersion(), Kind: shared.GetKind(), Name: shared.GetName(), UID: shared.GetUID(),
-	}}
 	Expect(one.Client.Create(ctx, secret)).To(Succeed())
 }
 
