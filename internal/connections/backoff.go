@@ -13,23 +13,24 @@ import (
 )
 
 const (
-	// eager is for how long a cluster that does not answer is retried at the
-	// shortest interval: most clusters that do not answer are coming up.
-	eager = time.Minute
-	// share bounds the part of a worker that one cluster occupies after that:
-	// it is left alone for share times as long as its last attempt took.
-	share = 5
-	// longest bounds the delay between two attempts.
-	longest = 5 * time.Minute
-	// idle is how long after its last attempt a cluster is forgotten: it is
+	// eagerPeriod is for how long a cluster that does not respond is retried at
+	// the shortest interval: most such clusters are starting.
+	eagerPeriod = time.Minute
+	// workerShare bounds the part of a worker that one cluster occupies after
+	// that: the next attempt is workerShare times the duration of the last one
+	// later.
+	workerShare = 5
+	// maxDelay bounds the delay between two attempts.
+	maxDelay = 5 * time.Minute
+	// idlePeriod is how long after its last attempt a cluster is forgotten: it is
 	// connected or deleted.
-	idle = 2 * longest
-	// skip is the minimum interval between two attempts that a change of the
-	// cluster allows.
-	skip = time.Minute
+	idlePeriod = 2 * maxDelay
+	// minSkipInterval is the minimum interval between two attempts that a change
+	// of the cluster allows.
+	minSkipInterval = time.Minute
 )
 
-// delays are the times between two attempts once eager is over.
+// delays are the times between two attempts after eagerPeriod.
 var delays = []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 30 * time.Second}
 
 // ErrDelayed is returned instead of a kubeconfig while the next attempt to
@@ -50,8 +51,8 @@ type backoff struct {
 	// connected returns when a cluster last answered the cluster cache.
 	connected func(context.Context, client.ObjectKey) time.Time
 
-	mu sync.Mutex
-	by map[client.ObjectKey]attempts
+	mu       sync.Mutex
+	attempts map[client.ObjectKey]attempts
 }
 
 // attempts is the record of the attempts to connect to one cluster.
@@ -66,8 +67,8 @@ type attempts struct {
 	version string
 	// skipped is when a change of the cluster last allowed an attempt.
 	skipped time.Time
-	// news is true if something changed since the last attempt.
-	news bool
+	// changed is true if something changed since the last attempt.
+	changed bool
 }
 
 // Get implements client.Reader.
@@ -92,23 +93,23 @@ func (b *backoff) allow(cluster client.ObjectKey, version string, connected time
 	defer b.mu.Unlock()
 	now := b.now()
 	b.forget(now)
-	known := b.by[cluster]
+	known := b.attempts[cluster]
 	if connected.After(known.last) {
 		known = attempts{} // the last attempt succeeded
 	}
 	next, allowed := decide(known, version, now, b.interval)
-	if b.by == nil {
-		b.by = map[client.ObjectKey]attempts{}
+	if b.attempts == nil {
+		b.attempts = map[client.ObjectKey]attempts{}
 	}
-	b.by[cluster] = next
+	b.attempts[cluster] = next
 	return allowed
 }
 
 // forget drops clusters that are connected or deleted.
 func (b *backoff) forget(now time.Time) {
-	for cluster, a := range b.by {
-		if now.Sub(a.last) > idle {
-			delete(b.by, cluster)
+	for cluster, a := range b.attempts {
+		if now.Sub(a.last) > idlePeriod {
+			delete(b.attempts, cluster)
 		}
 	}
 }
@@ -117,9 +118,9 @@ func (b *backoff) forget(now time.Time) {
 func (b *backoff) answered(cluster client.ObjectKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if a, ok := b.by[cluster]; ok {
-		a.news = true
-		b.by[cluster] = a
+	if a, ok := b.attempts[cluster]; ok {
+		a.changed = true
+		b.attempts[cluster] = a
 	}
 }
 
@@ -136,12 +137,12 @@ func decide(a attempts, version string, now time.Time, interval time.Duration) (
 			a.ended = a.last
 		}
 	}
-	a.news = a.news || a.version != version
+	a.changed = a.changed || a.version != version
 	a.version = version
-	skips := a.news && now.Sub(a.skipped) >= skip
-	if now.Sub(a.first) >= eager && !skips {
-		wait := max(delays[min(a.step, len(delays)-1)], share*a.ended.Sub(a.last))
-		if now.Before(a.ended.Add(min(wait, longest))) {
+	skips := a.changed && now.Sub(a.skipped) >= minSkipInterval
+	if now.Sub(a.first) >= eagerPeriod && !skips {
+		wait := max(delays[min(a.step, len(delays)-1)], workerShare*a.ended.Sub(a.last))
+		if now.Before(a.ended.Add(min(wait, maxDelay))) {
 			return a, false
 		}
 		a.step++
@@ -149,6 +150,6 @@ func decide(a attempts, version string, now time.Time, interval time.Duration) (
 	if skips {
 		a.skipped = now
 	}
-	a.last, a.ended, a.news = now, time.Time{}, false
+	a.last, a.ended, a.changed = now, time.Time{}, false
 	return a, true
 }

@@ -14,10 +14,10 @@ import (
 
 const interval = 5 * time.Second
 
-// play runs the cluster cache's loop over decide for a while: it retries an
+// simulate runs the cluster cache's loop over decide for a while: it retries an
 // interval after each attempt, and each attempt takes the given time. It
 // returns the start times of the attempts, relative to the first.
-func play(a attempts, took, long time.Duration, version func(at time.Duration) string) []time.Duration {
+func simulate(a attempts, took, long time.Duration, version func(at time.Duration) string) []time.Duration {
 	begin := time.Unix(1_000_000, 0)
 	var begun []time.Duration
 	for at := time.Duration(0); at < long; {
@@ -32,15 +32,15 @@ func play(a attempts, took, long time.Duration, version func(at time.Duration) s
 	return begun
 }
 
-func same(time.Duration) string { return "1" }
+func unchanged(time.Duration) string { return "1" }
 
 // A cluster that never responds is retried quickly for a minute, then more and
 // more slowly, and occupies at most a sixth of a worker.
 func TestDelaysGrow(t *testing.T) {
-	begun := play(attempts{}, interval, 10*time.Minute, same)
+	begun := simulate(attempts{}, interval, 10*time.Minute, unchanged)
 	eagerly, last := 0, time.Duration(0)
 	for i, at := range begun {
-		if at < eager {
+		if at < eagerPeriod {
 			eagerly++
 		} else if i > 0 {
 			last = at - begun[i-1]
@@ -61,7 +61,7 @@ func TestDelaysGrow(t *testing.T) {
 // much more.
 func TestSlowAttemptsAreDelayedByTheirTime(t *testing.T) {
 	const took = 45 * time.Second
-	begun := play(attempts{}, took, time.Hour, same)
+	begun := simulate(attempts{}, took, time.Hour, unchanged)
 	if busy := time.Duration(len(begun)) * took; busy > time.Hour/4 {
 		t.Errorf("occupies a worker for %s of an hour: %v", busy, begun)
 	}
@@ -69,7 +69,7 @@ func TestSlowAttemptsAreDelayedByTheirTime(t *testing.T) {
 
 // A new kubeconfig lets one attempt go ahead at once, and a kubeconfig that
 // changes all the time does not switch the delays off.
-func TestNewsSkipADelay(t *testing.T) {
+func TestChangesSkipADelay(t *testing.T) {
 	late := attempts{first: time.Unix(0, 0), last: time.Unix(999_990, 0), ended: time.Unix(999_999, 0), step: 3, version: "1"}
 	if _, allowed := decide(late, "1", time.Unix(1_000_000, 0), interval); allowed {
 		t.Error("an attempt that is not due went ahead")
@@ -77,12 +77,12 @@ func TestNewsSkipADelay(t *testing.T) {
 	if _, allowed := decide(late, "2", time.Unix(1_000_000, 0), interval); !allowed {
 		t.Error("the kubeconfig has changed, and the attempt was delayed")
 	}
-	told := late
-	told.news = true
-	if _, allowed := decide(told, "1", time.Unix(1_000_000, 0), interval); !allowed {
+	answered := late
+	answered.changed = true
+	if _, allowed := decide(answered, "1", time.Unix(1_000_000, 0), interval); !allowed {
 		t.Error("the cluster has answered, and the attempt was delayed")
 	}
-	begun := play(late, interval, 10*time.Minute, func(at time.Duration) string { return at.String() })
+	begun := simulate(late, interval, 10*time.Minute, func(at time.Duration) string { return at.String() })
 	if len(begun) > 3*10 {
 		t.Errorf("%d attempts in ten minutes although a version a read skips at most one delay a minute: %v", len(begun), begun)
 	}
@@ -130,9 +130,9 @@ func TestReader(t *testing.T) {
 		connected, now = time.Time{}, now.Add(2*interval)
 	}
 	b.answered(key)
-	now = now.Add(idle + time.Second)
+	now = now.Add(idlePeriod + time.Second)
 	b.forget(now)
-	if len(b.by) != 0 {
-		t.Errorf("a cluster that is read no more is kept: %v", b.by)
+	if len(b.attempts) != 0 {
+		t.Errorf("a cluster that is read no more is kept: %v", b.attempts)
 	}
 }

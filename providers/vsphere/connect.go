@@ -27,7 +27,7 @@ type Options struct {
 	pace pace
 	wrap wrap
 	// logins limits the refused logins of all sessions.
-	logins *sessions.Logins
+	logins *sessions.LoginLimiter
 }
 
 // Connector shares sessions with vCenters between machines and clusters.
@@ -50,7 +50,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 	if o.pace == (pace{}) {
 		o.pace = usually
 	}
-	o.logins = sessions.NewLogins(o.pace.firstLogin)
+	o.logins = sessions.NewLoginLimiter(o.pace.firstLogin)
 	return &Connector{
 		reader:  reader,
 		options: o,
@@ -139,8 +139,8 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaVSphereCluste
 		tls: endpoints.Trust(login.TLS),
 	}
 	id := e.id()
-	s, err := c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*session, error) {
-		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.Tell(id) }), nil
+	s, err := c.pool.Open(id, e.server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.CreationQueue) (*session, error) {
+		return newSession(e, &c.options, t, func(k hypervisor.Key) { c.pool.Machines.Add(k) }, func() { c.pool.RequeueClusters(id) }), nil
 	})
 	return s, boundsOf(login), err
 }

@@ -11,11 +11,11 @@ import (
 // free. Only creations take these slots, so no other operation waits for them.
 func (d *driver) turn(key hypervisor.Key) error {
 	turns := d.session.turns
-	if turns.Take(key) {
+	if turns.Acquire(key) {
 		return nil
 	}
 	e := failure(infrav1.RequestQueuedReason, "Waiting for its turn: vCenter %s is making as many VMs as it may at a time, this one is number %d in line of its namespace",
-		d.session.endpoint.server, turns.Place(key))
+		d.session.endpoint.server, turns.Position(key))
 	e.Waiting = true
 	return e
 }

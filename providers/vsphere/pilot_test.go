@@ -237,7 +237,7 @@ func (p *pilot) stranded(crafts []*craft) string {
 		}
 		vm, err := d.Observe(p.b.ctx(), c.machine)
 		out = append(out, fmt.Sprintf("%s is %+v, %v; number %d in line, provisioned %t, %d failures, %d in the queue",
-			c.machine.Name, vm, err, d.(*driver).session.turns.Place(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
+			c.machine.Name, vm, err, d.(*driver).session.turns.Position(keyOf(c.machine)), c.provisioned, c.failures, p.queue.NumRequeues(keyOf(c.machine))))
 	}
 	return strings.Join(out, "\n")
 }

@@ -19,7 +19,7 @@ import (
 
 // Many machines at once need as many requests as each alone; names are
 // resolved once.
-func TestManyAtOnce(t *testing.T) {
+func TestConcurrentUse(t *testing.T) {
 	b := newBed(t)
 	b.inspected(b.cluster) // most callers get an error while the session is being opened
 	const many = 20

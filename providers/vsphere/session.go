@@ -54,9 +54,9 @@ type session struct {
 	marks    *marker
 	// turns is the creation queue: it limits the clones under way at the
 	// vCenter, over all sessions.
-	turns *sessions.Turns
+	turns *sessions.CreationQueue
 	// logins limits the refused logins at all vCenters.
-	logins *sessions.Logins
+	logins *sessions.LoginLimiter
 	// turned is called when the endpoint became reachable or unreachable.
 	turned func()
 
@@ -92,7 +92,7 @@ type session struct {
 }
 
 // newSession opens a session in the background.
-func newSession(e endpoint, o *Options, t *sessions.Turns, changed func(hypervisor.Key), turned func()) *session {
+func newSession(e endpoint, o *Options, t *sessions.CreationQueue, changed func(hypervisor.Key), turned func()) *session {
 	s := &session{
 		endpoint: e,
 		inv:      newInventory(changed),
@@ -224,7 +224,7 @@ func (s *session) authenticate(ctx context.Context, c *vim25.Client, users *vims
 	}, func(err error) bool {
 		return hypervisor.ReasonFor(classify(e.server, err), "") == infrav1.CredentialsInvalidReason
 	})
-	if errors.Is(err, sessions.ErrTooManyRefusals) {
+	if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
 		return failure(infrav1.CredentialsInvalidReason, "vCenter %s: %w", e.server, err)
 	}
 	return refusedLogin(err)

@@ -42,9 +42,9 @@ var launch = hypervisor.CreateOptions{UserData: []byte("#cloud-config\nwrite_fil
 // brisk is the pace of tests.
 func brisk() engine.Pace {
 	return engine.Pace{
-		Session: sessions.Pace{
-			Patience: 5 * time.Second, FirstRetry: 10 * time.Millisecond, LastRetry: 50 * time.Millisecond,
-			FirstLogin: 20 * time.Millisecond, LastLogin: 50 * time.Millisecond,
+		Session: sessions.Timeouts{
+			Wait: 5 * time.Second, MinRetry: 10 * time.Millisecond, MaxRetry: 50 * time.Millisecond,
+			MinLoginRetry: 20 * time.Millisecond, MaxLoginRetry: 50 * time.Millisecond,
 		},
 		Stop: 10 * soon,
 		Watch: ovirt.Pace{

@@ -46,7 +46,7 @@ type Connector struct {
 	accounts *credentials.Resolver
 	options  Options
 	pool     *sessions.Pool[*engine.Session]
-	logins   *sessions.Logins
+	logins   *sessions.LoginLimiter
 }
 
 var (
@@ -69,7 +69,7 @@ func NewConnector(reader client.Reader, o Options) *Connector {
 		},
 		options: o,
 		pool:    sessions.NewPool[*engine.Session](o.MaxCreations),
-		logins:  sessions.NewLogins(o.pace.Session.FirstLogin),
+		logins:  sessions.NewLoginLimiter(o.pace.Session.MinLoginRetry),
 	}
 }
 
@@ -190,7 +190,7 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 	}
 	e.Guard = func(ctx context.Context, login func() error) error {
 		err := c.logins.Do(ctx, user, e.Password, login, func(err error) bool { return ovirt.IsStatus(err, http.StatusUnauthorized) })
-		if errors.Is(err, sessions.ErrTooManyRefusals) {
+		if errors.Is(err, sessions.ErrTooManyRejectedLogins) {
 			return plan.Failure(infrav1.CredentialsInvalidReason, "oVirt engine %s: %w", e.Server, err)
 		}
 		return err
@@ -201,8 +201,8 @@ func (c *Connector) open(ctx context.Context, cluster *infrav1.NovaZVirtCluster)
 		strconv.FormatBool(user.Identity), strconv.FormatBool(e.Filter),
 	})
 	id := string(h.Sum(nil))
-	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.Turns) (*engine.Session, error) {
-		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.Tell(id) })
+	s, err := c.pool.Open(id, e.Server, hypervisor.Key{Namespace: cluster.Namespace, Name: cluster.Name}, func(t *sessions.CreationQueue) (*engine.Session, error) {
+		return engine.Open(e, c.options.pace, t, c.pool.Machines.Add, func() { c.pool.RequeueClusters(id) })
 	})
 	return s, bounds, err
 }

@@ -41,7 +41,7 @@ func (d *driver) Create(ctx context.Context, m *infrav1.NovaZVirtMachine, l hype
 	if err := plan.Vacant(vm, d.session.Mirror.All()); err != nil {
 		return err
 	}
-	if !d.session.Turns.Take(keyOf(m)) {
+	if !d.session.Turns.Acquire(keyOf(m)) {
 		queued := plan.Failure(infrav1.RequestQueuedReason, "Waiting for its turn: the engine is creating as many VMs as it may at once")
 		queued.Waiting = true
 		return queued

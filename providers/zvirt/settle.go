@@ -25,7 +25,7 @@ func (d *driver) Sync(ctx context.Context, m *infrav1.NovaZVirtMachine, joined b
 	}
 	next, err := d.due(ctx, m, view.VM, said)
 	if err == nil && next != nil && next.Group != nil {
-		if !d.session.Grouping.Take(keyOf(m)) {
+		if !d.session.Grouping.Acquire(keyOf(m)) {
 			queued := plan.Failure(infrav1.RequestQueuedReason, "Waiting until other machines have changed their affinity groups: the engine changes one at a time")
 			queued.Waiting = true
 			return queued

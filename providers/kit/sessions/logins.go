@@ -11,13 +11,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// refusals is the maximum number of rejected logins of one user in a row.
+// maxRejections is the maximum number of rejected logins of one user in a row.
 // vCenter locks a user out after five within three minutes.
-const refusals = 3
+const maxRejections = 3
 
-// ErrTooManyRefusals is returned for a login that is not sent, because other
+// ErrTooManyRejectedLogins is returned for a login that is not sent, because other
 // logins of the same user were rejected shortly before.
-var ErrTooManyRefusals = errors.New("logins of this user were refused, and more of them would lock the user out: " +
+var ErrTooManyRejectedLogins = errors.New("logins of this user were rejected, and more of them would lock the user out: " +
 	"waiting some minutes before the next attempt")
 
 // User is a user of a hypervisor whose logins are counted together.
@@ -31,9 +31,9 @@ type User struct {
 	Identity bool
 }
 
-// normal returns u with normalized names: servers and directories ignore the
+// normalize returns u with normalized names: servers and directories ignore the
 // case, and domain\name is name@domain.
-func (u User) normal() User {
+func (u User) normalize() User {
 	u.Server = Canonical(u.Server)
 	u.Name = strings.ToLower(u.Name)
 	if domain, name, ok := strings.Cut(u.Name, `\`); ok {
@@ -42,10 +42,10 @@ func (u User) normal() User {
 	return u
 }
 
-// Logins limits the rejected logins of each user, over all sessions: a tenant
+// LoginLimiter limits the rejected logins of each user, over all sessions: a tenant
 // that writes wrong passwords with the name of a shared user must not lock that
 // user out.
-type Logins struct {
+type LoginLimiter struct {
 	// refill is the time until one more login may be rejected.
 	refill time.Duration
 
@@ -55,62 +55,62 @@ type Logins struct {
 
 // attempts are the logins of one user.
 type attempts struct {
-	// turn is held by the login in progress.
-	turn    chan struct{}
-	refused *rate.Limiter
-	// good is the hash of the last accepted password.
-	good [sha256.Size]byte
+	// inProgress is held by the login in progress.
+	inProgress chan struct{}
+	rejected   *rate.Limiter
+	// accepted is the hash of the last accepted password.
+	accepted [sha256.Size]byte
 }
 
-// NewLogins returns Logins without rejected logins, for sessions that repeat a
+// NewLoginLimiter returns Logins without rejected logins, for sessions that repeat a
 // rejected login after first at the earliest.
-func NewLogins(first time.Duration) *Logins {
-	return &Logins{refill: 2 * first, users: map[User]*attempts{}}
+func NewLoginLimiter(first time.Duration) *LoginLimiter {
+	return &LoginLimiter{refill: 2 * first, users: map[User]*attempts{}}
 }
 
 // Do logs u in, one login at a time. It returns ErrTooManyRefusals and does not
 // call login if too many logins were rejected shortly before, unless the
-// password is the last accepted one. The function refused reports whether an
+// password is the last accepted one. The function rejected reports whether an
 // error of login is a rejection of the credentials.
-func (l *Logins) Do(ctx context.Context, u User, password string, login func() error, refused func(error) bool) error {
-	a := l.attempts(u.normal())
+func (l *LoginLimiter) Do(ctx context.Context, u User, password string, login func() error, rejected func(error) bool) error {
+	a := l.attempts(u.normalize())
 	select {
-	case a.turn <- struct{}{}:
-		defer func() { <-a.turn }()
+	case a.inProgress <- struct{}{}:
+		defer func() { <-a.inProgress }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	hash := sha256.Sum256([]byte(password))
-	if hash != a.good && a.refused.Tokens() < 1 {
-		return ErrTooManyRefusals
+	if hash != a.accepted && a.rejected.Tokens() < 1 {
+		return ErrTooManyRejectedLogins
 	}
 	err := login()
 	switch {
 	case err == nil:
-		a.good = hash
-	case refused(err):
-		if hash == a.good {
-			a.good = [sha256.Size]byte{}
+		a.accepted = hash
+	case rejected(err):
+		if hash == a.accepted {
+			a.accepted = [sha256.Size]byte{}
 		}
-		a.refused.Allow()
+		a.rejected.Allow()
 	}
 	return err
 }
 
 // attempts returns the logins of a user. It drops users without a rejected
 // login whenever it adds a new one.
-func (l *Logins) attempts(u User) *attempts {
+func (l *LoginLimiter) attempts(u User) *attempts {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if a, ok := l.users[u]; ok {
 		return a
 	}
 	for other, a := range l.users {
-		if len(a.turn) == 0 && a.refused.Tokens() >= refusals {
+		if len(a.inProgress) == 0 && a.rejected.Tokens() >= maxRejections {
 			delete(l.users, other)
 		}
 	}
-	a := &attempts{turn: make(chan struct{}, 1), refused: rate.NewLimiter(rate.Every(l.refill), refusals)}
+	a := &attempts{inProgress: make(chan struct{}, 1), rejected: rate.NewLimiter(rate.Every(l.refill), maxRejections)}
 	l.users[u] = a
 	return a
 }

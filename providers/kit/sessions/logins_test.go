@@ -10,28 +10,28 @@ import (
 	"testing"
 )
 
-var errRefused = errors.New("refused")
+var errRejected = errors.New("rejected")
 
 // directory accepts one password and counts the rejected logins.
 type directory struct {
 	password string
-	refused  atomic.Int32
+	rejected atomic.Int32
 }
 
-func (d *directory) login(l *Logins, u User, password string) error {
+func (d *directory) login(l *LoginLimiter, u User, password string) error {
 	return l.Do(context.Background(), u, password, func() error {
 		if password == d.password {
 			return nil
 		}
-		d.refused.Add(1)
-		return errRefused
-	}, func(err error) bool { return errors.Is(err, errRefused) })
+		d.rejected.Add(1)
+		return errRejected
+	}, func(err error) bool { return errors.Is(err, errRejected) })
 }
 
 // Sessions with wrong passwords do not lock out a user, however they spell its
 // name.
 func TestWrongPasswordsOfManySessions(t *testing.T) {
-	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
+	l, d := NewLoginLimiter(DefaultTimeouts.MinLoginRetry), &directory{password: "right"}
 	var wg sync.WaitGroup
 	for i := range 50 {
 		u := User{Server: "vc.example.com", Name: "nova@vsphere.local"}
@@ -41,13 +41,13 @@ func TestWrongPasswordsOfManySessions(t *testing.T) {
 		wg.Go(func() { _ = d.login(l, u, fmt.Sprintf("wrong %d", i)) })
 	}
 	wg.Wait()
-	if n := d.refused.Load(); n != refusals {
-		t.Errorf("%d logins were refused, not %d", n, refusals)
+	if n := d.rejected.Load(); n != maxRejections {
+		t.Errorf("%d logins were rejected, not %d", n, maxRejections)
 	}
 }
 
-func TestLoginsAfterRefusals(t *testing.T) {
-	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
+func TestLoginsAfterRejections(t *testing.T) {
+	l, d := NewLoginLimiter(DefaultTimeouts.MinLoginRetry), &directory{password: "right"}
 	u := User{Server: "vc.example.com", Name: "nova"}
 	login := func(u User, password string, want error) {
 		t.Helper()
@@ -55,12 +55,12 @@ func TestLoginsAfterRefusals(t *testing.T) {
 			t.Errorf("%s at %s: got %v, want %v", password, u.Server, err, want)
 		}
 	}
-	login(u, "wrong", errRefused)
+	login(u, "wrong", errRejected)
 	login(u, "right", nil) // a corrected Secret is used immediately
-	login(u, "wrong", errRefused)
+	login(u, "wrong", errRejected)
 	login(u, "right", nil)
-	login(u, "wrong", errRefused)
-	login(u, "other", ErrTooManyRefusals)
+	login(u, "wrong", errRejected)
+	login(u, "other", ErrTooManyRejectedLogins)
 	login(u, "right", nil) // the password that was accepted last
 	login(User{Server: "vc.example.com", Name: "nova", Identity: true}, "right", nil)
 	login(User{Server: "other.example.com", Name: "nova"}, "right", nil)
@@ -69,29 +69,29 @@ func TestLoginsAfterRefusals(t *testing.T) {
 // A session that logged in continues, regardless of other logins with the
 // user's name.
 func TestLoginWithTheAcceptedPassword(t *testing.T) {
-	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
+	l, d := NewLoginLimiter(DefaultTimeouts.MinLoginRetry), &directory{password: "right"}
 	u := User{Server: "vc.example.com", Name: "nova"}
-	for i := range refusals + 3 {
+	for i := range maxRejections + 3 {
 		if err := d.login(l, u, "right"); err != nil {
 			t.Errorf("login %d: %v", i, err)
 		}
 		if i == 0 {
 			a := l.attempts(u)
-			for a.refused.Allow() {
+			for a.rejected.Allow() {
 			}
 		}
 	}
 	d.password = "rotated"
-	if err := d.login(l, u, "right"); !errors.Is(err, errRefused) {
+	if err := d.login(l, u, "right"); !errors.Is(err, errRejected) {
 		t.Errorf("got %v", err)
 	}
-	if err := d.login(l, u, "right"); !errors.Is(err, ErrTooManyRefusals) {
+	if err := d.login(l, u, "right"); !errors.Is(err, ErrTooManyRejectedLogins) {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestLoginsForgetUsers(t *testing.T) {
-	l, d := NewLogins(Usually.FirstLogin), &directory{password: "right"}
+func TestLoginLimiterForgetsUsers(t *testing.T) {
+	l, d := NewLoginLimiter(DefaultTimeouts.MinLoginRetry), &directory{password: "right"}
 	for i := range 1000 {
 		_ = d.login(l, User{Server: "vc.example.com", Name: strconv.Itoa(i)}, "right")
 	}

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 )
 
@@ -25,8 +25,8 @@ type Closer interface {
 	Server() string
 }
 
-// Turns limits the creations at one endpoint, over all its sessions.
-type Turns = turns.Turns[hypervisor.Key]
+// CreationQueue limits the creations at one endpoint, over all its sessions.
+type CreationQueue = fairqueue.Queue[hypervisor.Key]
 
 // Pool shares sessions between clusters.
 type Pool[S Closer] struct {
@@ -37,33 +37,33 @@ type Pool[S Closer] struct {
 
 	mu       sync.Mutex
 	sessions map[string]S
-	asked    map[string]time.Time
+	lastUsed map[string]time.Time
 	// users contains the session of each cluster.
 	users map[hypervisor.Key]string
-	// turns contains the creation slots by server.
-	turns map[string]*Turns
+	// creations contains the creation slots by server.
+	creations map[string]*CreationQueue
 }
 
 // NewPool returns a Pool without sessions. At most maxCreations VMs are created
 // at one endpoint simultaneously; zero means no limit.
 func NewPool[S Closer](maxCreations int) *Pool[S] {
 	return &Pool[S]{
-		Machines: NewFeed(), Clusters: NewFeed(), maxCreations: maxCreations, turns: map[string]*Turns{},
-		sessions: map[string]S{}, asked: map[string]time.Time{}, users: map[hypervisor.Key]string{},
+		Machines: NewFeed(), Clusters: NewFeed(), maxCreations: maxCreations, creations: map[string]*CreationQueue{},
+		sessions: map[string]S{}, lastUsed: map[string]time.Time{}, users: map[hypervisor.Key]string{},
 	}
 }
 
 // Run closes unused sessions, and all sessions when ctx ends.
 func (p *Pool[S]) Run(ctx context.Context) {
 	defer p.Close()
-	sweep := time.NewTicker(Idle / 10)
-	defer sweep.Stop()
+	ticker := time.NewTicker(Idle / 10)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case now := <-sweep.C:
-			p.Sweep(now)
+		case now := <-ticker.C:
+			p.CloseUnused(now)
 		}
 	}
 }
@@ -72,34 +72,34 @@ func (p *Pool[S]) Run(ctx context.Context) {
 // cluster's previous session if that was another. The ID identifies a session
 // with all its parameters, including server and credentials. The function that
 // opens a session gets the creation slots of its server.
-func (p *Pool[S]) Open(id, server string, user hypervisor.Key, open func(*Turns) (S, error)) (S, error) {
+func (p *Pool[S]) Open(id, server string, user hypervisor.Key, open func(*CreationQueue) (S, error)) (S, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s, ok := p.sessions[id]
 	if !ok {
 		var err error
-		if s, err = open(p.turnsAt(server)); err != nil {
+		if s, err = open(p.creationQueue(server)); err != nil {
 			return s, err
 		}
 		p.sessions[id] = s
 	}
 	before := p.users[user]
-	p.users[user], p.asked[id] = id, time.Now()
+	p.users[user], p.lastUsed[id] = id, time.Now()
 	if before != "" && before != id && !slices.Contains(slices.Collect(maps.Values(p.users)), before) {
 		p.evict(before, server)
 	}
 	return s, nil
 }
 
-// turnsAt returns the creation slots of a server, which all its sessions share.
+// creationQueue returns the creation slots of a server, which all its sessions share.
 // The caller holds the lock.
-func (p *Pool[S]) turnsAt(server string) *Turns {
+func (p *Pool[S]) creationQueue(server string) *CreationQueue {
 	server = Canonical(server)
-	t, ok := p.turns[server]
+	t, ok := p.creations[server]
 	if !ok {
-		t = turns.New(p.maxCreations, Label(server), func(key hypervisor.Key) string { return key.Namespace },
+		t = fairqueue.New(p.maxCreations, Label(server), func(key hypervisor.Key) string { return key.Namespace },
 			func(key hypervisor.Key) { p.Machines.Add(key) })
-		p.turns[server] = t
+		p.creations[server] = t
 	}
 	return t
 }
@@ -111,8 +111,8 @@ func (p *Pool[S]) Len() int {
 	return len(p.sessions)
 }
 
-// Tell queues the clusters that use a session.
-func (p *Pool[S]) Tell(id string) {
+// RequeueClusters queues the clusters that use a session.
+func (p *Pool[S]) RequeueClusters(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for user, used := range p.users {
@@ -127,11 +127,11 @@ func (p *Pool[S]) Close() {
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.sessions))
 	clear(p.sessions)
-	clear(p.asked)
+	clear(p.lastUsed)
 	clear(p.users)
-	for server, t := range p.turns {
+	for server, t := range p.creations {
 		t.Close()
-		delete(p.turns, server)
+		delete(p.creations, server)
 	}
 	p.mu.Unlock()
 	for _, s := range all {
@@ -142,13 +142,13 @@ func (p *Pool[S]) Close() {
 	}
 }
 
-// Sweep closes the sessions that have not been used since Idle before now:
+// CloseUnused closes the sessions that have not been used since Idle before now:
 // their clusters are deleted, and their credentials must not be tried
 // indefinitely.
-func (p *Pool[S]) Sweep(now time.Time) {
+func (p *Pool[S]) CloseUnused(now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for id, at := range p.asked {
+	for id, at := range p.lastUsed {
 		if now.Sub(at) > Idle {
 			p.evict(id, "")
 		}
@@ -161,7 +161,7 @@ func (p *Pool[S]) Sweep(now time.Time) {
 func (p *Pool[S]) evict(id, server string) {
 	s, ok := p.sessions[id]
 	delete(p.sessions, id)
-	delete(p.asked, id)
+	delete(p.lastUsed, id)
 	for user, used := range p.users {
 		if used == id {
 			delete(p.users, user)
@@ -175,7 +175,7 @@ func (p *Pool[S]) evict(id, server string) {
 	keys := s.Keys()
 	if Canonical(s.Server()) != Canonical(server) {
 		for _, key := range keys {
-			p.turnsAt(s.Server()).Release(key)
+			p.creationQueue(s.Server()).Release(key)
 		}
 	}
 	p.Machines.Add(keys...)

@@ -22,14 +22,14 @@ var machine = hypervisor.Key{Namespace: "default", Name: "m"}
 
 // peer is the other end of a session.
 type peer struct {
-	mu     sync.Mutex
-	err    error         // why it cannot be opened
-	broken chan struct{} // closed when the served session ends
-	opened int
-	woken  []hypervisor.Key
-	turns  int
-	left   int
-	phases map[Phase]int
+	mu                  sync.Mutex
+	err                 error         // why it cannot be opened
+	broken              chan struct{} // closed when the served session ends
+	opened              int
+	requeued            []hypervisor.Key
+	availabilityChanges int
+	logouts             int
+	phases              map[Phase]int
 }
 
 func (p *peer) serve(ctx context.Context, up func()) error {
@@ -65,27 +65,27 @@ func (p *peer) count(of func(*peer) int) func() int {
 	}
 }
 
-func (p *peer) open(t *testing.T, pace Pace) *Session {
+func (p *peer) open(t *testing.T, timeouts Timeouts) *Session {
 	t.Helper()
 	p.broken, p.phases = make(chan struct{}), map[Phase]int{}
 	s := Open(Options{
-		Endpoint: "engine", Serve: p.serve, Pace: pace,
-		Leave: func() {
+		Endpoint: "engine", Serve: p.serve, Timeouts: timeouts,
+		Logout: func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.left++
+			p.logouts++
 		},
-		Wake: func(k hypervisor.Key) {
+		Requeue: func(k hypervisor.Key) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.woken = append(p.woken, k)
+			p.requeued = append(p.requeued, k)
 		},
-		Turned: func() {
+		AvailabilityChanged: func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.turns++
+			p.availabilityChanges++
 		},
-		Moved: func(from, to Phase) {
+		PhaseChanged: func(from, to Phase) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.phases[from]--
@@ -99,32 +99,32 @@ func (p *peer) open(t *testing.T, pace Pace) *Session {
 	return s
 }
 
-func brisk() Pace {
+func shortTimeouts() Timeouts {
 	ms := time.Millisecond
-	return Pace{Patience: 20 * ms, FirstRetry: ms, LastRetry: 2 * ms, FirstLogin: ms, LastLogin: 2 * ms}
+	return Timeouts{Wait: 20 * ms, MinRetry: ms, MaxRetry: 2 * ms, MinLoginRetry: ms, MaxLoginRetry: 2 * ms}
 }
 
 func TestSessionComesUpAndGoesDown(t *testing.T) {
 	g, p := NewWithT(t), &peer{}
 	p.err = &hypervisor.Error{Reason: infrav1.EndpointUnreachableReason, Err: errors.New("no route")}
-	s := p.open(t, brisk())
+	s := p.open(t, shortTimeouts())
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(MatchError("no route"))
 	p.set(nil)
-	g.Eventually(p.count(func(p *peer) int { return len(p.woken) }), soon).Should(Equal(1), "who was sent away is fetched back")
+	g.Eventually(p.count(func(p *peer) int { return len(p.requeued) }), soon).Should(Equal(1), "a machine that got an error is requeued")
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
-	turns := p.count(func(p *peer) int { return p.turns })
-	g.Eventually(turns, soon).Should(BeNumerically(">=", 2))
+	changes := p.count(func(p *peer) int { return p.availabilityChanges })
+	g.Eventually(changes, soon).Should(BeNumerically(">=", 2))
 	p.set(errors.New("down"))
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(MatchError("down"))
 }
 
-func TestALossThatIsMendedIsNoNews(t *testing.T) {
+func TestReconnectionIsNotReported(t *testing.T) {
 	g, p := NewWithT(t), &peer{}
-	s := p.open(t, Pace{Patience: soon, FirstRetry: soon, LastRetry: time.Nanosecond, FirstLogin: soon, LastLogin: soon})
+	s := p.open(t, Timeouts{Wait: soon, MinRetry: soon, MaxRetry: time.Nanosecond, MinLoginRetry: soon, MaxLoginRetry: soon})
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
-	g.Eventually(p.count(func(p *peer) int { return p.turns }), soon).Should(Equal(1))
+	g.Eventually(p.count(func(p *peer) int { return p.availabilityChanges }), soon).Should(Equal(1))
 	opened := p.count(func(p *peer) int { return p.opened })
-	s.Lost()
+	s.Reconnect()
 	g.Eventually(opened, soon).Should(Equal(2))
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
 	p.set(nil)
@@ -132,11 +132,11 @@ func TestALossThatIsMendedIsNoNews(t *testing.T) {
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
 }
 
-func TestSlowEndpointSendsCallersAway(t *testing.T) {
+func TestSlowEndpointDoesNotBlockCallers(t *testing.T) {
 	g, release := NewWithT(t), make(chan struct{})
 	var once sync.Once
 	s := Open(Options{
-		Endpoint: "engine", Pace: brisk(), Leave: func() {}, Wake: func(hypervisor.Key) {}, Turned: func() {}, Moved: func(Phase, Phase) {},
+		Endpoint: "engine", Timeouts: shortTimeouts(), Logout: func() {}, Requeue: func(hypervisor.Key) {}, AvailabilityChanged: func() {}, PhaseChanged: func(Phase, Phase) {},
 		Serve: func(ctx context.Context, up func()) error {
 			<-release
 			up()
@@ -157,20 +157,20 @@ func TestSlowEndpointSendsCallersAway(t *testing.T) {
 }
 
 // A timeout does not report a session as down that has come up already.
-func TestPatienceThatEndsAsASessionComesUp(t *testing.T) {
+func TestWaitTimeoutWhileASessionComesUp(t *testing.T) {
 	g := NewWithT(t)
 	// The message for this endpoint takes long to format.
 	endpoint := strings.Repeat("engine", 1<<18)
 	for range 20 {
 		s := &Session{
-			Options: Options{Endpoint: endpoint, Turned: func() {}, Moved: func(Phase, Phase) {}},
-			phase:   Connecting, verdict: make(chan struct{}),
+			Options: Options{Endpoint: endpoint, AvailabilityChanged: func() {}, PhaseChanged: func(Phase, Phase) {}},
+			phase:   Connecting, changed: make(chan struct{}),
 		}
 		var both sync.WaitGroup
 		s.mu.Lock()
 		both.Go(s.tooSlow)
 		<-time.After(5 * time.Millisecond) // a goroutine that waits for a lock cannot be observed
-		both.Go(func() { s.turn(Up, nil) })
+		both.Go(func() { s.setPhase(Up, nil) })
 		<-time.After(5 * time.Millisecond)
 		s.mu.Unlock()
 		both.Wait()
@@ -178,13 +178,13 @@ func TestPatienceThatEndsAsASessionComesUp(t *testing.T) {
 	}
 }
 
-func TestStoppedSessionSaysSo(t *testing.T) {
+func TestStoppedSessionReturnsAnError(t *testing.T) {
 	g, p := NewWithT(t), &peer{}
-	s := p.open(t, brisk())
+	s := p.open(t, shortTimeouts())
 	g.Expect(s.Ready(t.Context(), machine)).To(Succeed())
-	s.Lost()
+	s.Reconnect()
 	g.Eventually(func() error { return s.Ready(t.Context(), machine) }, soon).Should(Succeed())
-	left := p.count(func(p *peer) int { return p.left })
+	left := p.count(func(p *peer) int { return p.logouts })
 	g.Expect(left()).To(BeZero(), "a reopened session stays logged in")
 	s.Stop()
 	<-s.Done()
@@ -197,10 +197,10 @@ func TestStoppedSessionSaysSo(t *testing.T) {
 
 // stub is a session in a pool.
 type stub struct {
-	done   chan struct{}
-	key    hypervisor.Key
-	server string
-	turns  *Turns
+	done      chan struct{}
+	key       hypervisor.Key
+	server    string
+	creations *CreationQueue
 }
 
 func (s *stub) Stop()                  { close(s.done) }
@@ -212,7 +212,7 @@ func TestPool(t *testing.T) {
 	g, p := NewWithT(t), NewPool[*stub](0)
 	made := 0
 	open := func(id, cluster string) *stub {
-		s, err := p.Open(id, "server", hypervisor.Key{Name: cluster}, func(*Turns) (*stub, error) {
+		s, err := p.Open(id, "server", hypervisor.Key{Name: cluster}, func(*CreationQueue) (*stub, error) {
 			made++
 			return &stub{done: make(chan struct{}), key: hypervisor.Key{Name: id}}, nil
 		})
@@ -229,7 +229,7 @@ func TestPool(t *testing.T) {
 	g.Eventually(a.Done(), soon).Should(BeClosed(), "an unused session is closed")
 	g.Eventually(p.Machines.Keys(), soon).Should(Receive(Equal(hypervisor.Key{Name: "a"})))
 
-	p.Tell("b")
+	p.RequeueClusters("b")
 	var told []hypervisor.Key
 	for range 2 {
 		var key hypervisor.Key
@@ -238,11 +238,11 @@ func TestPool(t *testing.T) {
 	}
 	g.Expect(told).To(ConsistOf(hypervisor.Key{Name: "one"}, hypervisor.Key{Name: "two"}))
 
-	p.Sweep(time.Now())
+	p.CloseUnused(time.Now())
 	g.Expect(b.Done()).NotTo(BeClosed())
-	p.Sweep(time.Now().Add(2 * Idle))
+	p.CloseUnused(time.Now().Add(2 * Idle))
 	g.Expect(b.Done()).To(BeClosed())
-	_, err := p.Open("c", "server", hypervisor.Key{Name: "one"}, func(*Turns) (*stub, error) { return nil, errors.New("no") })
+	_, err := p.Open("c", "server", hypervisor.Key{Name: "one"}, func(*CreationQueue) (*stub, error) { return nil, errors.New("no") })
 	g.Expect(err).To(MatchError("no"))
 	c := open("c", "one")
 	g.Expect(p.Len()).To(Equal(1))
@@ -253,23 +253,23 @@ func TestPool(t *testing.T) {
 
 // A machine whose cluster moves to another server must not block creations at
 // the previous server; new credentials change no slot.
-func TestPoolKeepsTurnsOfServer(t *testing.T) {
+func TestPoolKeepsCreationQueueOfServer(t *testing.T) {
 	g, p := NewWithT(t), NewPool[*stub](1)
 	defer p.Close()
 	machine, other := hypervisor.Key{Name: "m"}, hypervisor.Key{Name: "other"}
-	open := func(id, server string) *Turns {
-		s, err := p.Open(id, server, hypervisor.Key{Name: "cluster"}, func(t *Turns) (*stub, error) {
-			return &stub{done: make(chan struct{}), key: machine, server: server, turns: t}, nil
+	open := func(id, server string) *CreationQueue {
+		s, err := p.Open(id, server, hypervisor.Key{Name: "cluster"}, func(t *CreationQueue) (*stub, error) {
+			return &stub{done: make(chan struct{}), key: machine, server: server, creations: t}, nil
 		})
 		g.Expect(err).NotTo(HaveOccurred())
-		return s.turns
+		return s.creations
 	}
 	there := open("a", "there")
-	g.Expect(there.Take(machine)).To(BeTrue())
-	g.Expect(open("b", "there")).To(BeIdenticalTo(there), "sessions of one server share its turns")
-	g.Expect(there.Take(other)).To(BeFalse(), "new credentials leave the turn taken")
+	g.Expect(there.Acquire(machine)).To(BeTrue())
+	g.Expect(open("b", "there")).To(BeIdenticalTo(there), "sessions of one server share its creation queue")
+	g.Expect(there.Acquire(other)).To(BeFalse(), "new credentials do not release the slot")
 	g.Expect(open("c", "elsewhere")).NotTo(BeIdenticalTo(there))
-	g.Expect(there.Take(other)).To(BeTrue())
+	g.Expect(there.Acquire(other)).To(BeTrue())
 }
 
 func TestFeed(t *testing.T) {

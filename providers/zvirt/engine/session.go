@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	infrav1 "github.com/nova-platform/cluster-api-provider-nova/api/infrastructure/v1beta2"
+	"github.com/nova-platform/cluster-api-provider-nova/internal/fairqueue"
 	"github.com/nova-platform/cluster-api-provider-nova/internal/ovirt"
-	"github.com/nova-platform/cluster-api-provider-nova/internal/turns"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/hypervisor"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/kit/sessions"
 	"github.com/nova-platform/cluster-api-provider-nova/providers/zvirt/plan"
@@ -31,7 +31,7 @@ const (
 
 // Pace is how long what takes.
 type Pace struct {
-	Session sessions.Pace
+	Session sessions.Timeouts
 	Watch   ovirt.Pace
 	// Stop is how long a VM may take to stop before its power is taken away
 	// again.
@@ -39,17 +39,17 @@ type Pace struct {
 }
 
 // Usually is the pace outside of tests.
-var Usually = Pace{Session: sessions.Usually, Watch: ovirt.Usually, Stop: 30 * time.Second}
+var Usually = Pace{Session: sessions.DefaultTimeouts, Watch: ovirt.Usually, Stop: 30 * time.Second}
 
 // Session is one account at one engine, with what it shows of our VMs.
 type Session struct {
 	*sessions.Session
 
 	Mirror *ovirt.Mirror
-	Turns  *sessions.Turns
+	Turns  *sessions.CreationQueue
 	// Grouping lets one machine at a time change affinity groups: engines refuse
 	// some changes that come at once.
-	Grouping *sessions.Turns
+	Grouping *sessions.CreationQueue
 
 	server   string
 	caBundle string
@@ -73,14 +73,14 @@ type Session struct {
 }
 
 // Open opens a session. It calls wake with machines to look at again.
-func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hypervisor.Key), turned func()) (*Session, error) {
+func Open(e ovirt.Endpoint, pace Pace, t *sessions.CreationQueue, wake func(...hypervisor.Key), turned func()) (*Session, error) {
 	client, err := ovirt.NewClient(e, meter(e.Server))
 	if err != nil {
 		return nil, plan.Failure(infrav1.InvalidSpecReason, "%w", err)
 	}
 	s := &Session{
 		server: e.Server, caBundle: e.Trust.CABundle, client: client, names: ovirt.NewDirectory(client), pace: pace, Turns: t,
-		Grouping: turns.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
+		Grouping: fairqueue.New(1, "", func(key hypervisor.Key) string { return key.Namespace }, func(key hypervisor.Key) { wake(key) }), keys: map[string]hypervisor.Key{}, pending: map[string]string{}, stopped: map[string]time.Time{},
 		acts: map[string]bool{}, devices: map[hypervisor.Key]plan.Devices{},
 	}
 	s.Mirror = ovirt.NewMirror(client, pace.Watch, plan.MarkPrefix, plan.Subject, func(subject string) {
@@ -89,8 +89,8 @@ func Open(e ovirt.Endpoint, pace Pace, t *sessions.Turns, wake func(...hyperviso
 		}
 	})
 	s.Session = sessions.Open(sessions.Options{
-		Endpoint: "oVirt engine " + e.Server, Serve: s.serve, Pace: pace.Session,
-		Leave: s.leave, Wake: func(key hypervisor.Key) { wake(key) }, Turned: turned, Moved: moved(e.Server),
+		Endpoint: "oVirt engine " + e.Server, Serve: s.serve, Timeouts: pace.Session,
+		Logout: s.leave, Requeue: func(key hypervisor.Key) { wake(key) }, AvailabilityChanged: turned, PhaseChanged: moved(e.Server),
 	})
 	return s, nil
 }
@@ -165,7 +165,7 @@ func (s *Session) dissolve(ctx context.Context) {
 	}
 	// No machine has the empty key.
 	defer s.Grouping.Release(hypervisor.Key{})
-	if !s.Grouping.Take(hypervisor.Key{}) {
+	if !s.Grouping.Acquire(hypervisor.Key{}) {
 		return
 	}
 	for cluster, ids := range empty {
@@ -213,7 +213,7 @@ func (s *Session) Do(ctx context.Context, r ovirt.Request) error {
 func (s *Session) send(ctx context.Context, r ovirt.Request) error {
 	err := s.client.Do(ctx, r)
 	if ovirt.IsDown(err) && ctx.Err() == nil {
-		s.Lost()
+		s.Reconnect()
 	}
 	return err
 }

@@ -1,5 +1,5 @@
-// Package turns limits the concurrent operations at one endpoint, and schedules
-// the queued keys. Keys wait in one queue per group, in the order of their
+// Package fairqueue limits the concurrent operations at one endpoint, and
+// schedules the queued keys. Keys wait in one queue per group, in the order of their
 // arrival, and the groups are served round-robin: a group with a thousand keys
 // delays a group with one key by at most one slot.
 //
@@ -11,4 +11,4 @@
 // The package never waits: every call returns immediately. It does not know the
 // operations, so requests that must never wait, such as deletions, do not use
 // it.
-package turns
+package fairqueue

@@ -1,4 +1,4 @@
-package turns
+package fairqueue
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,10 +21,10 @@ func init() {
 }
 
 // measure updates the metric. The caller holds the lock.
-func (t *Turns[K]) measure() {
-	if t.endpoint == "" {
+func (f *Queue[K]) measure() {
+	if f.endpoint == "" {
 		return
 	}
-	creations.WithLabelValues(t.endpoint, inFlight).Set(float64(len(t.taken)))
-	creations.WithLabelValues(t.endpoint, queued).Set(float64(len(t.waiting) + len(t.called)))
+	creations.WithLabelValues(f.endpoint, inFlight).Set(float64(len(f.active)))
+	creations.WithLabelValues(f.endpoint, queued).Set(float64(len(f.queued) + len(f.reserved)))
 }
